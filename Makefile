@@ -1,0 +1,57 @@
+# The two commands of the README, and the few that a contributor needs.
+# Everything happens inside .venv; nothing is installed on the machine.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+# Without a GPU the CPU build of torch does, at a twentieth of the download. Where this index
+# cannot be reached pip goes on with the one it has. Set TORCH_INDEX= to leave it out.
+TORCH_INDEX ?= $(shell command -v nvidia-smi >/dev/null 2>&1 || echo https://download.pytorch.org/whl/cpu)
+TORCH_ARGS := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test check format bench clean
+
+help:  ## Say what there is
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/installed  ## Install, then watch handwritten digits arrive as five sub-tasks
+	$(BIN)/gmr demo $(ARGS)
+
+serve: $(VENV)/installed  ## Install, then run the service
+	$(BIN)/gmr serve $(ARGS)
+
+test: $(VENV)/installed-dev  ## Install, then run every test, doctests included
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/installed-dev  ## Format, lint and types, in seconds
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/installed-dev  ## Put the code into the house's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/installed  ## Every benchmark at its quick size
+	$(BIN)/gmr bench all --quick $(ARGS)
+
+clean:  ## Remove the virtual environment and what the demo left
+	rm -rf $(VENV) .gmr
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON) is too old: Python 3.11 or newer is needed. Try: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing into $(VENV) (once; torch is the large one) ..."
+	$(PIP) install --quiet --retries 1 $(TORCH_ARGS) torch==2.13.0
+	$(PIP) install --quiet --editable .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(PIP) install --quiet --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,41 @@
+"""Options and fixtures for tests and doctests: device, seeds, threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+# One thread per process: two OpenMP threads on contended cores are slower than one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+import torch
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", help="where core's tests run: cpu or cuda")
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """The device asked for on the command line."""
+    return torch.device(request.config.getoption("--device"))
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    """A seeded source of randomness."""
+    return torch.Generator().manual_seed(20211)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _doctest_names(doctest_namespace: dict[str, Any]) -> Iterator[None]:
+    """`torch` is at hand in doctests."""
+    doctest_namespace["torch"] = torch
+    yield
