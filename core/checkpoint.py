@@ -1,0 +1,103 @@
+"""The whole state of an engine <-> bytes.
+
+A checkpoint holds everything that `EngineState` holds, the random state, the detector
+and the window included, and the settings it was made with. What it is worth: loading
+it and feeding the batches that came after gives the same model, bit for bit, as if
+nothing had happened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, get_type_hints
+
+import torch
+from cattrs import BaseValidationError, Converter
+from cattrs.strategies import configure_union_passthrough
+from torch import Tensor
+
+from core.batch import Label
+from core.config import EngineConfig
+from core.drift.registry import make_detector
+from core.engine import EngineState
+from core.errors import InvalidCheckpoint, InvalidSettings
+from core.learners.registry import make_learner
+from core.tensors import pack, unpack
+
+FORMAT = "gmr-checkpoint-1"
+
+
+def dump(state: EngineState, config: EngineConfig, metadata: Mapping[str, str]) -> bytes:
+    """Bytes that hold the state, the settings, and text of the caller's beside them."""
+    tensors: dict[str, Tensor] = {}
+
+    def name(tensor: Tensor) -> str:
+        key = f"t{len(tensors)}"
+        tensors[key] = tensor
+        return key
+
+    converter = _converter()
+    converter.register_unstructure_hook(Tensor, name)
+    tree = converter.unstructure(state)
+    text = {"state": json.dumps(tree), "config": json.dumps(config.to_dict())}
+    return pack(FORMAT, tensors, {**metadata, **text})
+
+
+def load(
+    data: bytes, device: torch.device | str = "cpu"
+) -> tuple[EngineState, EngineConfig, dict[str, str]]:
+    """The inverse of `dump`.
+
+    Returns:
+        The state on `device`, the settings it was made with, and the caller's text.
+
+    Raises:
+        InvalidCheckpoint: Truncated, damaged, or of another format or release.
+    """
+    tensors, text = unpack(FORMAT, data)
+    converter = _converter()
+    converter.register_structure_hook(Tensor, lambda key, _: tensors[key].to(device))
+    try:
+        config = EngineConfig.from_dict(json.loads(text.pop("config")))
+        tree: dict[str, Any] = json.loads(text.pop("state"))
+        learner, detector = tree.pop("learner"), tree.pop("detector")
+        state = converter.structure({**tree, "learner": None, "detector": None}, EngineState)
+        if learner is not None:
+            learner = converter.structure(learner, make_learner(config).state_type)
+        detector = converter.structure(detector, make_detector(config).state_type)
+    except (KeyError, TypeError, ValueError, BaseValidationError, InvalidSettings) as error:
+        raise InvalidCheckpoint(
+            f"The checkpoint does not fit this release ({type(error).__name__}: {error}). "
+            f"Load it with the release that wrote it, or start afresh."
+        ) from error
+    # Random states and the detector's counts live on the CPU, whatever the model's device.
+    return (
+        replace(state, learner=learner, detector=detector, random=state.random.cpu()),
+        config,
+        text,
+    )
+
+
+def _converter() -> Converter:
+    converter = Converter()
+    configure_union_passthrough(Label | None, converter)
+    # Left alone, a named tuple is passed through as it is when its fields are tensors.
+    converter.register_unstructure_hook_func(
+        _is_named_tuple, lambda values: [converter.unstructure(value) for value in values]
+    )
+    converter.register_structure_hook_func(
+        _is_named_tuple,
+        lambda values, kind: kind(
+            *(
+                converter.structure(value, field)
+                for value, field in zip(values, get_type_hints(kind).values(), strict=True)
+            )
+        ),
+    )
+    return converter
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")

@@ -1,0 +1,102 @@
+"""What the engine asks of a boundary detector.
+
+A detector sees each batch as the model of *before* the batch saw it, and answers
+with a verdict; it never changes the model. Its settings are its own fields, its
+state goes in and out, so that a checkpoint holds it and tests can replay it.
+
+One rule for all: while a change is suspected (level `WARNING`), nothing that the
+next batches are compared with may move, or the statistics would chase the change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, Protocol, TypeVar
+
+from torch import Tensor
+
+S = TypeVar("S")
+
+
+class Observation(NamedTuple):
+    """One batch, as the model scored it before learning from it."""
+
+    log_likelihoods: Tensor  # (N,) nats
+    components: Tensor  # (N,) int64, the component with the largest log-joint
+    n_components: int
+    partition: int  # counts per component are comparable only while this stays the same
+
+
+class Level(StrEnum):
+    """How sure a detector is."""
+
+    NORMAL = "normal"
+    WARNING = "warning"  # suspicious: set the batch aside, decide later
+    BOUNDARY = "boundary"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a detector says of one batch.
+
+    Arguments:
+        level: What follows from it.
+        statistics: Per signal, what is compared with `thresholds`.
+        thresholds: Per signal, above (or at) which it is a boundary.
+        armed: Whether a boundary could have been reported at all.
+        inlier_rate: Share of inliers of this batch, 0 to 1.
+        inlier_rate_mean: What it is compared with; None before there is anything.
+        change_samples: Samples, this batch included, since the change is estimated to have begun.
+        speaker: Name of the signal closest to (or furthest over) its threshold.
+    """
+
+    level: Level
+    statistics: dict[str, float]
+    thresholds: dict[str, float]
+    armed: bool
+    inlier_rate: float
+    inlier_rate_mean: float | None
+    change_samples: int
+    speaker: str
+    evidence: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def statistic(self) -> float:
+        """Of the signal that speaks."""
+        return self.statistics[self.speaker]
+
+    @property
+    def threshold(self) -> float:
+        """Of the signal that speaks."""
+        return self.thresholds[self.speaker]
+
+
+class Detector(Protocol[S]):
+    """One rule for finding boundaries."""
+
+    @property
+    def state_type(self) -> type[S]:
+        """Class of the state, for the checkpoint."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """As in `EngineConfig.detector`."""
+        ...
+
+    def start(self) -> S:
+        """The state after a boundary, or at the very start: nothing is known."""
+        ...
+
+    def observe(self, state: S, seen: Observation, settled: bool) -> tuple[S, Verdict]:
+        """Judge one batch.
+
+        Arguments:
+            settled: Whether the learner's likelihood can be trusted at all yet.
+        """
+        ...
+
+    def dismiss(self, state: S) -> S:
+        """A suspicion lasted too long to be held: forget the evidence, keep the statistics."""
+        ...

@@ -1,0 +1,53 @@
+"""No rule at all: boundaries are declared by hand, or there are none.
+
+The inlier rate is still reported, against plain running statistics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.drift.detector import Level, Observation, Verdict
+from core.running import Running
+
+
+@dataclass(frozen=True)
+class NeverDetector:
+    """Watches and never speaks.
+
+    Arguments:
+        c: Deviations below the mean at which a sample stops being an inlier.
+    """
+
+    c: float = 1.0
+
+    @property
+    def state_type(self) -> type[Running]:
+        return Running
+
+    @property
+    def name(self) -> str:
+        return "none"
+
+    def start(self) -> Running:
+        return Running()
+
+    def observe(self, state: Running, seen: Observation, settled: bool) -> tuple[Running, Verdict]:
+        scores = seen.log_likelihoods.double()
+        n, mean, spread = len(scores), float(scores.mean()), float(scores.var(correction=0))
+        known = state if state.weight else Running(0, mean, spread)
+        limit = known.mean - self.c * known.deviation
+        verdict = Verdict(
+            level=Level.NORMAL,
+            statistics={"none": 0.0},
+            thresholds={"none": 0.0},
+            armed=False,
+            inlier_rate=float((scores >= limit).double().mean()),
+            inlier_rate_mean=None,
+            change_samples=n,
+            speaker="none",
+        )
+        return state.updated(n, mean, spread), verdict
+
+    def dismiss(self, state: Running) -> Running:
+        return state

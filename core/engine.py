@@ -1,0 +1,639 @@
+"""The engine: state + batch -> state + events.
+
+Rules of this module:
+
+1. Every method takes a state and gives a new one; nothing is kept on the engine but
+   its settings. If a method raises, the state given in is still whole.
+2. The same state and the same batch give the same result, bit for bit, on a CPU. The
+   random state is part of the state. No clock, no environment.
+3. A batch is scored, then judged, then learned: whatever is reported of it is
+   prequential, and what looks like a change is never learned as the old sub-task.
+4. `version` grows by one whenever the model changes; a version names one model for ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.batch import UNLABELLED, Batch, Label
+from core.config import EngineConfig
+from core.drift.detector import Detector, Level, Observation, Verdict
+from core.drift.registry import make_detector
+from core.errors import InvalidCheckpoint, ModelNotReady
+from core.events import (
+    BatchLearned,
+    BatchSetAside,
+    BoundaryDetected,
+    ClassDiscovered,
+    Event,
+    ModelRestored,
+    Replayed,
+    SetAsideReleased,
+)
+from core.learners.learner import Learner, Replay, Scores
+from core.learners.registry import make_learner
+from core.running import Running
+from core.snapshot import ModelInfo, Snapshot
+from core.standardiser import Standardiser
+
+REMEMBERED_STARTS = 256
+"""Batches whose place in the stream is remembered, to name the one at which a change began."""
+
+UNREADY_SAMPLES = 500
+"""First samples of a sub-task, whose scores are not yet those of a model that knows them."""
+
+STAND_IN_WEIGHT = 50.0
+"""Samples that the first stand-in for the likelihood counts as, once better is known."""
+
+
+@dataclass(frozen=True, eq=False)
+class EngineState:
+    """Everything there is to know; a checkpoint is this and nothing else.
+
+    Arguments:
+        learner: The preset's own state; None until the first batch fixes D.
+        detector: The detector's own state.
+        standardiser: None until the first batch.
+        classes: Labels in order of discovery; a class's code is its place here.
+        class_counts: Labelled samples learned per class.
+        likelihood: Of samples of the current sub-task, nats in the sender's units.
+        past_likelihood: The same of all earlier sub-tasks.
+        prequential: Accuracy of labelled samples before they were learned.
+        set_aside: Batches that look like a change, not learned, in order.
+        sub_task: 0 for the first.
+        stream_batches: Batches of the stream so far, learned or not; with `stream_samples`.
+        batches_seen: Batches learned; with `samples_seen`.
+        boundary_batch: Where the current sub-task began, in the stream; with `boundary_sample`.
+        recent_starts: Sample index at which each of the last batches began.
+        version: Of the model as it stands; 0 means that nothing was learned.
+        last_version: The largest version ever given; a rollback does not lower it.
+        random: State of the generator.
+    """
+
+    learner: Any
+    detector: Any
+    standardiser: Standardiser | None
+    classes: tuple[Label, ...]
+    class_counts: tuple[int, ...]
+    likelihood: Running
+    past_likelihood: Running
+    prequential: Running
+    set_aside: tuple[Batch, ...]
+    sub_task: int
+    stream_batches: int
+    stream_samples: int
+    batches_seen: int
+    samples_seen: int
+    boundary_batch: int
+    boundary_sample: int
+    recent_starts: tuple[int, ...]
+    version: int
+    last_version: int
+    random: Tensor
+
+    @property
+    def n_features(self) -> int | None:
+        """D, or None before the first batch."""
+        return None if self.standardiser is None else len(self.standardiser.shift)
+
+    @property
+    def set_aside_batches(self) -> int:
+        """Batches held because they look like a change."""
+        return len(self.set_aside)
+
+    @property
+    def set_aside_samples(self) -> int:
+        """Samples of those batches."""
+        return sum(len(batch) for batch in self.set_aside)
+
+
+class Engine:
+    """One model's way of learning from a stream. Holds settings only.
+
+    Example:
+        >>> engine = Engine(EngineConfig(n_components=4))
+        >>> state = engine.start()
+        >>> x = torch.rand(100, 2, generator=torch.Generator().manual_seed(0))
+        >>> state, events = engine.step(state, Batch.of(x, [0] * 50 + [1] * 50))
+        >>> [event.kind for event in events]
+        ['class_discovered', 'class_discovered', 'batch_learned']
+        >>> engine.snapshot(state).classify(x[:2]).probabilities.shape
+        torch.Size([2, 2])
+    """
+
+    def __init__(self, config: EngineConfig, device: torch.device | str = "cpu") -> None:
+        self.config = config
+        self.device = torch.device(device)
+        self.learner: Learner[Any] = make_learner(config)
+        self.detector: Detector[Any] = make_detector(config)
+
+    # The stream ---------------------------------------------------------------------------
+
+    def start(self) -> EngineState:
+        """The state before the first batch."""
+        return EngineState(
+            learner=None,
+            detector=self.detector.start(),
+            standardiser=None,
+            classes=(),
+            class_counts=(),
+            likelihood=Running(),
+            past_likelihood=Running(),
+            prequential=Running(),
+            set_aside=(),
+            sub_task=0,
+            stream_batches=0,
+            stream_samples=0,
+            batches_seen=0,
+            samples_seen=0,
+            boundary_batch=0,
+            boundary_sample=0,
+            recent_starts=(),
+            version=0,
+            last_version=0,
+            random=torch.Generator().manual_seed(self.config.seed).get_state(),
+        )
+
+    def step(self, state: EngineState, batch: Batch) -> tuple[EngineState, list[Event]]:
+        """Score the batch, look for a boundary, then learn from it or set it aside.
+
+        Arguments:
+            batch: In the sender's units; on any device.
+
+        Returns:
+            The next state and what happened, in order.
+
+        Raises:
+            InvalidBatch: The batch cannot be used; the state given in is unchanged.
+        """
+        # Checked as the model will see it: 1e300 is finite until it becomes a float32.
+        batch = replace(batch, features=batch.features.to(self.device, torch.float32))
+        batch.check(state.n_features or self.config.n_features)
+        if state.standardiser is None:
+            state = self._first(state, batch)
+
+        judgement = self._judge(state, batch)
+        begun = _Position(state.stream_batches, state.stream_samples)
+        state = self._advance(state, len(batch), judgement)
+        events: list[Event]
+        if judgement.level is Level.BOUNDARY:
+            state, events = self._cross(state, batch, begun, judgement.verdict)
+        else:
+            suspect = judgement.level is Level.WARNING
+            if suspect and state.set_aside_samples + len(batch) <= self.config.set_aside_limit:
+                state = replace(state, set_aside=(*state.set_aside, batch))
+                return state, [self._set_aside(state, batch, begun, judgement)]
+            if suspect:
+                # A suspicion must not hold up learning for ever: give it up, look again.
+                state = replace(state, detector=self.detector.dismiss(state.detector))
+            state, events = self._release(state)
+            state, learned = self._learn(state, batch, None if events else judgement.scores)
+            events += learned
+        return state, [*events, self._learned(state, batch, begun, judgement, events)]
+
+    def settle(self, state: EngineState) -> tuple[EngineState, list[Event]]:
+        """The stream is quiet: learn what is set aside as the current sub-task."""
+        return self._release(state)
+
+    def declare_boundary(self, state: EngineState) -> tuple[EngineState, list[Event]]:
+        """A person says that a sub-task ends here. Nothing happens if none has begun."""
+        if state.learner is None or state.stream_samples == state.boundary_sample:
+            return state, []
+        return self._cross(state, None, _Position(state.stream_batches, state.stream_samples), None)
+
+    def restore(
+        self, state: EngineState, kept: EngineState, source: str
+    ) -> tuple[EngineState, list[Event]]:
+        """Go on from a kept state instead of the present one.
+
+        Arguments:
+            state: The present state; its position in the stream and its largest version stay.
+            kept: The state to go on from, of an engine with the same preset and detector.
+            source: "rollback" or "checkpoint".
+
+        Raises:
+            InvalidCheckpoint: `kept` belongs to a model with another number of features.
+        """
+        expected = state.n_features or self.config.n_features
+        if expected is not None and kept.n_features not in (None, expected):
+            raise InvalidCheckpoint(
+                f"The checkpoint is of a model with {kept.n_features} features, but this stream "
+                f"has {expected}. Load it into a service of its own.",
+                expected=expected,
+                got=kept.n_features,
+            )
+        last = max(state.last_version, kept.last_version)
+        version = kept.version
+        if source == "checkpoint":
+            # A checkpoint from elsewhere may use a version number that means another model here.
+            last = version = last + 1
+        moved = replace(
+            kept,
+            stream_batches=state.stream_batches,
+            stream_samples=state.stream_samples,
+            boundary_batch=state.stream_batches,
+            boundary_sample=state.stream_samples,
+            recent_starts=state.recent_starts,
+            detector=self.detector.start(),
+            set_aside=(),
+            version=version,
+            last_version=last,
+        )
+        return moved, [ModelRestored(version, state.version, source)]
+
+    # What is served -----------------------------------------------------------------------
+
+    def snapshot(self, state: EngineState) -> Snapshot:
+        """A read-only copy of the model as it stands.
+
+        Raises:
+            ModelNotReady: Nothing was learned yet.
+        """
+        model = None if state.learner is None else self.learner.model(state.learner)
+        if model is None or state.standardiser is None:
+            raise ModelNotReady(
+                "Nothing has been learned yet, so there is no model to ask. "
+                "Send samples to POST /ingest first."
+            )
+        tensors = model.tensors
+        likelihood = state.past_likelihood.pooled(state.likelihood)
+        info = ModelInfo(
+            model_version=state.version,
+            preset=self.config.preset,
+            device=str(self.device),
+            components=model.n_components,
+            budget=self.config.n_components,
+            features=len(state.standardiser.shift),
+            classes=state.classes,
+            class_counts=state.class_counts,
+            samples_seen=state.samples_seen,
+            batches_seen=state.batches_seen,
+            sub_task=state.sub_task,
+            parameters=sum(tensor.numel() for tensor in tensors),
+            bytes=sum(tensor.numel() * tensor.element_size() for tensor in tensors),
+            detector=self.detector.name,
+            window=self.learner.raw_samples(state.learner),
+            set_aside=state.set_aside_samples,
+            outlier_c=self.config.outlier_c,
+            log_likelihood_mean=likelihood.mean,
+            log_likelihood_deviation=likelihood.deviation,
+        )
+        return Snapshot(info, model, state.standardiser)
+
+    # Parts of a step ----------------------------------------------------------------------
+
+    def _first(self, state: EngineState, batch: Batch) -> EngineState:
+        """The first batch fixes D and the scale."""
+        n_features = batch.features.shape[1]
+        return replace(
+            state,
+            standardiser=Standardiser.of(batch.features),
+            learner=self.learner.start(n_features, self.device),
+        )
+
+    def _judge(self, state: EngineState, batch: Batch) -> _Judgement:
+        """What the model of before the batch, and then the detector, say of it."""
+        assert state.standardiser is not None
+        scores = self.learner.score(state.learner, state.standardiser.apply(batch.features))
+        if scores is None:
+            return _Judgement(None, None, state.detector, None, 0, None, Running())
+        seen = Observation(
+            scores.log_likelihood - state.standardiser.log_volume,
+            scores.joint.argmax(-1),
+            scores.joint.shape[1],
+            self.learner.partition(state.learner),
+        )
+        settled = self.learner.settled(state.learner)
+        detector, verdict = self.detector.observe(state.detector, seen, settled)
+        likelihoods = seen.log_likelihoods.double()
+        tamed = likelihoods.clamp(min=state.likelihood.lowest)
+        tame = Running(len(batch), float(tamed.mean()), float(tamed.var(correction=0)))
+        mean = float(likelihoods.mean())
+        accuracy, guessed = self._accuracy(state, batch, scores)
+        return _Judgement(scores, verdict, detector, accuracy, guessed, mean, tame)
+
+    def _accuracy(
+        self, state: EngineState, batch: Batch, scores: Scores
+    ) -> tuple[float | None, int]:
+        """Share of the labelled samples whose class the model names, 0 to 1, and how many."""
+        if batch.codes is None or not state.classes:
+            return None, 0
+        labelled = batch.codes.cpu() != UNLABELLED
+        if not bool(labelled.any()):
+            return None, 0
+        probabilities = self.learner.class_probabilities(state.learner, scores.joint)
+        guesses = probabilities.argmax(-1).cpu()
+        hits = guesses == _global_codes(state.classes, batch)
+        return float(hits[labelled].double().mean()), int(labelled.sum())
+
+    def _advance(self, state: EngineState, n: int, judgement: _Judgement) -> EngineState:
+        """Move on in the stream, and let the running statistics follow."""
+        prequential = state.prequential
+        if judgement.accuracy is not None:
+            prequential = prequential.updated(judgement.guessed, judgement.accuracy)
+        likelihood = state.likelihood
+        known = state.stream_samples - state.boundary_sample >= UNREADY_SAMPLES
+        if judgement.level is Level.NORMAL and judgement.scores is not None and known:
+            seen = judgement.tame
+            likelihood = likelihood.updated(n, seen.mean, seen.variance)
+        return replace(
+            state,
+            detector=judgement.detector,
+            prequential=prequential,
+            likelihood=likelihood,
+            stream_batches=state.stream_batches + 1,
+            stream_samples=state.stream_samples + n,
+            recent_starts=(*state.recent_starts, state.stream_samples)[-REMEMBERED_STARTS:],
+        )
+
+    def _learn(
+        self, state: EngineState, batch: Batch, scores: Scores | None
+    ) -> tuple[EngineState, list[Event]]:
+        """Learn one batch as part of the current sub-task; the version grows by one."""
+        state, events = self._discover(state, batch)
+        state, moved = self._follow_scale(state, batch.features)
+        if moved:
+            scores = None
+        standardiser = state.standardiser
+        assert standardiser is not None
+        codes = _global_codes(state.classes, batch)
+        generator = torch.Generator()
+        generator.set_state(state.random)
+        learner, replays = self.learner.learn(
+            state.learner,
+            scores.x if scores else standardiser.apply(batch.features),
+            codes.to(self.device),
+            scores,
+            generator,
+        )
+        counts = torch.bincount(codes[codes != UNLABELLED], minlength=len(state.classes))
+        state = replace(
+            state,
+            learner=learner,
+            class_counts=tuple(
+                old + new for old, new in zip(state.class_counts, counts.tolist(), strict=True)
+            ),
+            batches_seen=state.batches_seen + 1,
+            samples_seen=state.samples_seen + len(batch),
+            version=state.last_version + 1,
+            last_version=state.last_version + 1,
+            random=generator.get_state(),
+        )
+        if state.past_likelihood.weight == 0 and state.likelihood.weight <= STAND_IN_WEIGHT:
+            state = self._first_likelihood(state, batch)
+        return state, events + [self._replayed(state, replay) for replay in replays]
+
+    def _discover(self, state: EngineState, batch: Batch) -> tuple[EngineState, list[Event]]:
+        """Labels that were never seen become classes, in the vocabulary's order."""
+        places = _places(state.classes)
+        new = [label for label in _occurring(batch) if (type(label), label) not in places]
+        if not new:
+            return state, []
+        classes = (*state.classes, *new)
+        learner = self.learner.grow(state.learner, len(classes))
+        counts = (*state.class_counts, *(0 for _ in new))
+        state = replace(state, classes=classes, class_counts=counts, learner=learner)
+        at = max(0, state.stream_batches - 1)
+        return state, [ClassDiscovered(label, state.sub_task, at) for label in new]
+
+    def _follow_scale(self, state: EngineState, x: Tensor) -> tuple[EngineState, bool]:
+        """Let the standardiser follow the data, and the learner the standardiser."""
+        old = state.standardiser
+        assert old is not None
+        if old.identity and not old.settling:
+            return state, False
+        new = old.outgrown(x).observed(x)
+        if not old.settling or new.identity:
+            return replace(state, standardiser=new), False
+        new = new.refitted()
+        factor, offset = new.change_from(old)
+        learner = self.learner.rescale(state.learner, factor, offset)
+        return replace(state, standardiser=new, learner=learner), True
+
+    def _first_likelihood(self, state: EngineState, batch: Batch) -> EngineState:
+        """A stand-in for the likelihood of the data until the stream gave better.
+
+        It is that of samples just learned, which flatters the model; so it is light, and
+        fades once samples have been scored before they were learned.
+        """
+        assert state.standardiser is not None
+        scores = self.learner.score(state.learner, state.standardiser.apply(batch.features))
+        if scores is None:
+            return state
+        values = scores.log_likelihood.double() - state.standardiser.log_volume
+        stand_in = state.likelihood.updated(
+            len(batch), float(values.mean()), float(values.var(correction=0))
+        )
+        weight = min(stand_in.weight, STAND_IN_WEIGHT)
+        return replace(state, likelihood=replace(stand_in, weight=weight))
+
+    def _release(self, state: EngineState) -> tuple[EngineState, list[Event]]:
+        """Learn the batches set aside as the current sub-task."""
+        if not state.set_aside:
+            return state, []
+        held = state.set_aside
+        n_samples = state.set_aside_samples
+        state = replace(state, set_aside=())
+        events: list[Event] = []
+        for batch in held:
+            state, learned = self._learn(state, batch, None)
+            events += learned
+        released = SetAsideReleased(len(held), n_samples, state.sub_task, state.version)
+        return state, [*events, released]
+
+    def _cross(
+        self,
+        state: EngineState,
+        batch: Batch | None,
+        begun: _Position,
+        verdict: Verdict | None,
+    ) -> tuple[EngineState, list[Event]]:
+        """Cross a boundary: what is known becomes the generator, then the new is learned.
+
+        Arguments:
+            batch: The one that decided it, learned last; None when a person declared it.
+            begun: Where that batch begins in the stream.
+            verdict: Of the detector; None when a person declared it.
+        """
+        before, held, n_held = state.version, state.set_aside, state.set_aside_samples
+        inlier_evidence = dict(verdict.evidence) if verdict else {}
+        change = verdict.change_samples if verdict else n_held
+        start_sample = max(state.boundary_sample, state.stream_samples - change)
+        start_batch = _batch_at(state, start_sample)
+
+        generator = torch.Generator()
+        generator.set_state(state.random)
+        learner, replays = self.learner.begin_sub_task(state.learner, generator)
+        assert state.standardiser is not None
+        state = replace(
+            state,
+            learner=learner,
+            random=generator.get_state(),
+            detector=self.detector.start(),
+            standardiser=state.standardiser.eased(),
+            past_likelihood=state.past_likelihood.pooled(state.likelihood),
+            likelihood=Running(),
+            set_aside=(),
+            sub_task=state.sub_task + 1,
+            boundary_batch=start_batch,
+            boundary_sample=start_sample,
+            version=state.last_version + 1,
+            last_version=state.last_version + 1,
+        )
+        events: list[Event] = [self._replayed(state, replay) for replay in replays]
+        for one in held if batch is None else (*held, batch):
+            state, learned = self._learn(state, one, None)
+            events += learned
+        boundary = BoundaryDetected(
+            boundary=state.sub_task,
+            sub_task=state.sub_task,
+            batch_index=begun.batch,
+            sample_index=begun.sample,
+            estimated_start_batch=start_batch,
+            estimated_start_sample=start_sample,
+            detector=self.detector.name if verdict else "declared",
+            evidence=inlier_evidence | (_evidence(verdict) if verdict else {}),
+            set_aside_batches=len(held),
+            set_aside_samples=n_held,
+            version_before=before,
+            version_after=state.version,
+        )
+        return state, [boundary, *events]
+
+    # Reports ------------------------------------------------------------------------------
+
+    def _replayed(self, state: EngineState, replay: Replay) -> Replayed:
+        return Replayed(
+            state.sub_task,
+            replay.mode,
+            replay.samples,
+            replay.components_before,
+            replay.components_after,
+            replay.reason,
+        )
+
+    def _scored(
+        self, state: EngineState, batch: Batch, begun: _Position, judgement: _Judgement
+    ) -> dict[str, Any]:
+        """The fields of `BatchScored`."""
+        verdict = judgement.verdict
+        labelled = 0 if batch.codes is None else int((batch.codes != UNLABELLED).sum())
+        return {
+            "batch_index": begun.batch,
+            "sample_index": begun.sample,
+            "samples": len(batch),
+            "labelled": labelled,
+            "sub_task": state.sub_task,
+            "inlier_rate": verdict.inlier_rate if verdict else None,
+            "inlier_rate_mean": verdict.inlier_rate_mean if verdict else None,
+            "log_likelihood_mean": judgement.likelihood_mean,
+            "statistic": verdict.statistic if verdict else 0.0,
+            "threshold": verdict.threshold if verdict else 0.0,
+            "statistics": verdict.statistics if verdict else {},
+            "thresholds": verdict.thresholds if verdict else {},
+            "armed": verdict.armed if verdict else False,
+            "prequential_accuracy": judgement.accuracy,
+            "prequential_accuracy_mean": (
+                state.prequential.mean if state.prequential.weight else None
+            ),
+            "model_version": state.version,
+        }
+
+    def _set_aside(
+        self, state: EngineState, batch: Batch, begun: _Position, judgement: _Judgement
+    ) -> BatchSetAside:
+        return BatchSetAside(
+            **self._scored(state, batch, begun, judgement),
+            set_aside_batches=state.set_aside_batches,
+            set_aside_samples=state.set_aside_samples,
+        )
+
+    def _learned(
+        self,
+        state: EngineState,
+        batch: Batch,
+        begun: _Position,
+        judgement: _Judgement,
+        events: list[Event],
+    ) -> BatchLearned:
+        replayed = [event for event in events if isinstance(event, Replayed)]
+        return BatchLearned(
+            **self._scored(state, batch, begun, judgement),
+            replayed=sum(event.samples for event in replayed if event.reason == "batch"),
+            components=self.learner.n_components(state.learner),
+            classes=len(state.classes),
+        )
+
+
+@dataclass(frozen=True)
+class _Position:
+    """Where a batch begins in the stream."""
+
+    batch: int
+    sample: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Judgement:
+    """What was found out about a batch before it was learned."""
+
+    scores: Scores | None
+    verdict: Verdict | None
+    detector: Any  # the detector's next state
+    accuracy: float | None
+    guessed: int  # labelled samples behind `accuracy`
+    likelihood_mean: float | None  # of this batch alone, nats in the sender's units
+    tame: Running  # the same without freaks: what the running statistics learn from
+
+    @property
+    def level(self) -> Level:
+        """Normal where there was no model to judge by."""
+        return self.verdict.level if self.verdict else Level.NORMAL
+
+
+def _evidence(verdict: Verdict) -> dict[str, float]:
+    """A verdict's numbers, flat, for an event."""
+    numbers = {
+        "statistic": verdict.statistic,
+        "threshold": verdict.threshold,
+        "inlier_rate": verdict.inlier_rate,
+    }
+    if verdict.inlier_rate_mean is not None:
+        numbers["inlier_rate_mean"] = verdict.inlier_rate_mean
+    return numbers | {f"statistic_{name}": value for name, value in verdict.statistics.items()}
+
+
+def _places(classes: tuple[Label, ...]) -> dict[tuple[type, Label], int]:
+    """Code of every label. The integer 1 and the string "1" are different labels."""
+    return {(type(label), label): place for place, label in enumerate(classes)}
+
+
+def _occurring(batch: Batch) -> list[Label]:
+    """The labels of the vocabulary that a sample carries, in the vocabulary's order."""
+    if batch.codes is None:
+        return []
+    used = set(batch.codes.tolist())
+    return [label for code, label in enumerate(batch.vocabulary) if code in used]
+
+
+def _global_codes(classes: tuple[Label, ...], batch: Batch) -> Tensor:
+    """Class code per sample, with shape (N,), int64, on the CPU; -1 where there is none."""
+    if batch.codes is None:
+        return torch.full((len(batch),), UNLABELLED, dtype=torch.int64)
+    places = _places(classes)
+    table = [places.get((type(label), label), UNLABELLED) for label in batch.vocabulary]
+    # The code -1 picks the last entry, UNLABELLED.
+    return torch.tensor([*table, UNLABELLED])[batch.codes.cpu()]
+
+
+def _batch_at(state: EngineState, sample: int) -> int:
+    """Index of the batch that holds a sample of the recent stream, or of the next batch."""
+    if sample >= state.stream_samples:
+        return state.stream_batches
+    first = state.stream_batches - len(state.recent_starts)
+    earlier = sum(start <= sample for start in state.recent_starts)
+    return max(0, first + earlier - 1)

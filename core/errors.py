@@ -1,0 +1,98 @@
+"""Everything the product raises on purpose.
+
+* GMRError
+  + InvalidBatch         the sender can fix it; sending the same batch again will not help
+    - ShapeMismatch      a wrong number of features, ragged rows, or the wrong rank
+    - NonFiniteFeature   NaN or infinity among the features
+    - InvalidLabels      labels of the wrong length or type
+  + InvalidRequest       a question that cannot be answered as it was put
+    - UnknownClass       a class was named that the model has never seen
+    - UnknownVersion     a model version was named that is not kept
+  + ModelNotReady        nothing has been learned yet; try again later
+  + InvalidCheckpoint    bytes that are no checkpoint of ours, or of another format
+  + InvalidSettings      the operator must change a setting
+
+Messages come in three parts: what happened (with the numbers), what was
+expected, what to do. Each error carries the numbers that help as `context`, a
+dict of plain values, so that HTTP answers can repeat them as fields.
+"""
+
+from __future__ import annotations
+
+
+class GMRError(Exception):
+    """Root of the tree. `context` holds plain values that help a program react."""
+
+    def __init__(self, message: str, **context: object) -> None:
+        super().__init__(message)
+        self.context = context
+
+
+class InvalidBatch(GMRError):
+    """The batch cannot be used; the sender must change it."""
+
+
+class ShapeMismatch(InvalidBatch):
+    """The samples do not have the number of features the model was built for."""
+
+    @classmethod
+    def features(cls, *, expected: int, got: int) -> ShapeMismatch:
+        """The error for rows of a wrong length."""
+        return cls(
+            f"Each sample has {got} features, but this model was built for {expected}. "
+            f"Check that images are flattened and that the stream is the right one.",
+            expected=expected,
+            got=got,
+        )
+
+
+class NonFiniteFeature(InvalidBatch):
+    """A feature is NaN or infinite."""
+
+    @classmethod
+    def at(cls, *, row: int, column: int, value: float) -> NonFiniteFeature:
+        """The error that names the first offending position."""
+        return cls(
+            f"The feature at row {row}, column {column} is {value}; every feature must be a "
+            f"finite number. Replace or drop missing values before sending.",
+            row=row,
+            column=column,
+        )
+
+
+class InvalidLabels(InvalidBatch):
+    """Labels of the wrong length or type."""
+
+
+class InvalidRequest(GMRError):
+    """The question cannot be answered as it was put."""
+
+
+class UnknownClass(InvalidRequest):
+    """A class was named that the model has never seen."""
+
+    @classmethod
+    def among(cls, unknown: list[object], known: list[object]) -> UnknownClass:
+        """The error that lists the classes that are known."""
+        return cls(
+            f"The model has never seen the class {unknown[0]!r}. Known classes: "
+            f"{', '.join(map(str, known)) or 'none yet'}. Ask for one of these.",
+            unknown=list(unknown),
+            known=list(known),
+        )
+
+
+class UnknownVersion(InvalidRequest):
+    """A model version was named that is not kept."""
+
+
+class ModelNotReady(GMRError):
+    """Nothing has been learned yet; try again later."""
+
+
+class InvalidCheckpoint(GMRError):
+    """The bytes are no checkpoint of ours, or of another format."""
+
+
+class InvalidSettings(GMRError):
+    """The operator must change a setting."""

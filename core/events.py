@@ -1,0 +1,170 @@
+"""What the engine reports: plain values, frozen, made of numbers and text only.
+
+Rules of this module:
+
+1. An event says what happened, never what should be done about it.
+2. Whatever is counted, drawn or logged anywhere is first an event here:
+   metrics, the history, server-sent events and logs are made from these.
+3. No event holds a tensor or a raw sample.
+
+Positions: `batch_index` and `sample_index` count the batches and samples of the
+stream before the batch in question, from 0, learned or not, in stream order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base of all events. `kind` is the name on the wire (SSE `event:` field)."""
+
+    kind: ClassVar[str] = "event"
+
+    def to_dict(self) -> dict[str, object]:
+        """The event as JSON-ready values, `kind` included."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class BatchScored(Event):
+    """What the frozen model and the detector said of one batch before it was learned.
+
+    Common part of `BatchLearned` and `BatchSetAside`; one of the two is reported
+    for every batch of the stream.
+    """
+
+    kind: ClassVar[str] = "batch_scored"
+
+    batch_index: int
+    sample_index: int
+    samples: int
+    labelled: int  # samples of the batch that carried a label
+    sub_task: int
+    inlier_rate: float | None  # share of inliers, 0 to 1; None before anything was learned
+    inlier_rate_mean: float | None  # running mean the detector compares with
+    log_likelihood_mean: float | None  # nats per sample
+    statistic: float  # of the detector that decides
+    threshold: float
+    statistics: dict[str, float]  # per signal or detector: name -> statistic
+    thresholds: dict[str, float]
+    armed: bool
+    prequential_accuracy: float | None  # of this batch, 0 to 1; None without labels
+    prequential_accuracy_mean: float | None  # running mean
+    model_version: int  # after the batch
+
+
+@dataclass(frozen=True)
+class BatchLearned(BatchScored):
+    """A batch was tested, then learned."""
+
+    kind: ClassVar[str] = "batch_learned"
+
+    replayed: int  # generated (or expected) samples learned beside it
+    components: int
+    classes: int
+
+
+@dataclass(frozen=True)
+class BatchSetAside(BatchScored):
+    """A batch looked like a change and is kept apart, bounded, until that is decided."""
+
+    kind: ClassVar[str] = "batch_set_aside"
+
+    set_aside_batches: int  # held now, this one included
+    set_aside_samples: int
+
+
+@dataclass(frozen=True)
+class SetAsideReleased(Event):
+    """A suspicion passed: the batches set aside were learned as the current sub-task."""
+
+    kind: ClassVar[str] = "set_aside_released"
+
+    batches: int
+    samples: int
+    sub_task: int
+    model_version: int
+
+
+@dataclass(frozen=True)
+class BoundaryDetected(Event):
+    """A sub-task ended and the next began."""
+
+    kind: ClassVar[str] = "boundary"
+
+    boundary: int  # 1 for the first
+    sub_task: int  # the one that begins: 1 after the first boundary
+    batch_index: int  # of the batch at which it is reported
+    sample_index: int
+    estimated_start_batch: int
+    estimated_start_sample: int
+    detector: str  # which rule spoke; "declared" when a person did
+    evidence: dict[str, float]  # statistic, threshold, inlier rates, log-likelihoods, ...
+    set_aside_batches: int  # that become the first of the new sub-task
+    set_aside_samples: int
+    version_before: int
+    version_after: int
+
+
+@dataclass(frozen=True)
+class Replayed(Event):
+    """What is known was replayed from the generator, the model frozen at a boundary."""
+
+    kind: ClassVar[str] = "replay"
+
+    sub_task: int
+    mode: str  # "analytic", "constant" or "proportional"
+    samples: int  # generated samples, or the samples that the atoms of analytic replay stand for
+    components_before: int
+    components_after: int
+    reason: str  # "boundary", "budget", "batch"
+
+
+@dataclass(frozen=True)
+class ClassDiscovered(Event):
+    """A label that was never seen before became a class."""
+
+    kind: ClassVar[str] = "class_discovered"
+
+    label: int | str
+    sub_task: int
+    batch_index: int
+
+
+@dataclass(frozen=True)
+class ModelPublished(Event):
+    """A new snapshot is served. Reported by the service, which decides when to publish."""
+
+    kind: ClassVar[str] = "model_published"
+
+    model_version: int
+    sub_task: int
+    samples_seen: int
+    components: int
+    classes: int
+    duration_seconds: float = field(default=0.0)
+
+
+@dataclass(frozen=True)
+class ModelRestored(Event):
+    """An older version, or an uploaded checkpoint, took the place of the state."""
+
+    kind: ClassVar[str] = "model_restored"
+
+    model_version: int  # that is served now
+    replaced_version: int
+    source: str  # "rollback" or "checkpoint"
+
+
+@dataclass(frozen=True)
+class EntryRejected(Event):
+    """An entry of the stream could not be used and is kept apart. Reported by the service."""
+
+    kind: ClassVar[str] = "entry_rejected"
+
+    entry_id: str
+    reason: str
+    detail: str

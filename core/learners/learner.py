@@ -1,0 +1,106 @@
+"""What the engine asks of a learner: one way of training one model family.
+
+A learner holds settings only. Its state goes in and comes out of every method and
+is a frozen dataclass of tensors and plain values, so that a checkpoint can hold it.
+
+Throughout: N samples, D features, K components, C classes. Features are standardised.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from core.model import Model
+
+S = TypeVar("S")
+
+
+class Scores(NamedTuple):
+    """One forward pass over a batch; everything else is read off it."""
+
+    x: Tensor  # (N, D)
+    x_squared: Tensor  # (N, D)
+    joint: Tensor  # (N, K) log weight + log density, inference variances
+    log_likelihood: Tensor  # (N,) nats, in standardised units
+
+
+class Replay(NamedTuple):
+    """What a learner replayed; becomes an event."""
+
+    mode: str
+    samples: int
+    components_before: int
+    components_after: int
+    reason: str  # "boundary", "budget" or "batch"
+
+
+class Learner(Protocol[S]):
+    """One preset's way of learning."""
+
+    state_type: type[S]
+    """Class of the state, for the checkpoint."""
+
+    def start(self, n_features: int, device: torch.device) -> S:
+        """The state before anything was learned."""
+        ...
+
+    def grow(self, state: S, n_classes: int) -> S:
+        """Make room for classes: C becomes `n_classes`, which is at least the present C."""
+        ...
+
+    def rescale(self, state: S, factor: Tensor, offset: Tensor) -> S:
+        """Follow a change of units, x' = factor * x + offset, each with shape (D,), exactly."""
+        ...
+
+    def score(self, state: S, x: Tensor) -> Scores | None:
+        """Score samples (N, D); None before anything was learned."""
+        ...
+
+    def class_probabilities(self, state: S, joint: Tensor) -> Tensor:
+        """Class probabilities (N, C) from log-joint values (N, K)."""
+        ...
+
+    def learn(
+        self,
+        state: S,
+        x: Tensor,
+        codes: Tensor,
+        scores: Scores | None,
+        generator: torch.Generator,
+    ) -> tuple[S, list[Replay]]:
+        """Learn one minibatch.
+
+        Arguments:
+            x: Samples, with shape (N, D).
+            codes: Class per sample, with shape (N,), int64, below C; -1 for unlabelled.
+            scores: What `score` said of the same samples under the same state, if known.
+            generator: On the CPU.
+        """
+        ...
+
+    def begin_sub_task(self, state: S, generator: torch.Generator) -> tuple[S, list[Replay]]:
+        """A boundary: what was learned becomes the generator, raw samples are let go."""
+        ...
+
+    def settled(self, state: S) -> bool:
+        """Whether the likelihood is steady enough for the detector to trust it."""
+        ...
+
+    def partition(self, state: S) -> int:
+        """Changes whenever components are replaced, so that counts per component start anew."""
+        ...
+
+    def n_components(self, state: S) -> int:
+        """K as it is now."""
+        ...
+
+    def raw_samples(self, state: S) -> int:
+        """Raw samples of the current sub-task held now."""
+        ...
+
+    def model(self, state: S) -> Model | None:
+        """What is served; None before anything was learned."""
+        ...

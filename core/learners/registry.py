@@ -1,0 +1,18 @@
+"""Preset name -> learner. The one place that knows all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.config import EngineConfig
+from core.learners.flat import FlatLearner
+from core.learners.learner import Learner
+
+
+def make_learner(config: EngineConfig) -> Learner[Any]:
+    """The learner of `config.preset`."""
+    if config.preset == "flat":
+        return FlatLearner(config)
+    from core.learners.paper import PaperLearner
+
+    return PaperLearner(config)

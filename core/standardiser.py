@@ -1,0 +1,136 @@
+"""Features of any scale, brought to the scale that the model is made for.
+
+Data that already lie in [0, 1] and fill it (images) stay as they are. Anything else
+is shifted and scaled feature by feature, by a running mean and deviation. In the first
+samples of every sub-task these move with every batch; the model follows exactly, because
+a diagonal Gaussian seen through x' = a x + b is a diagonal Gaussian again. After that
+they rest. Log-likelihoods are reported in the sender's units, so that they do not
+depend on the scaling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+SETTLING_SAMPLES = 1000
+"""Until this many samples of a sub-task the scale follows the data."""
+
+LEAST_VARIANCE = 0.01
+"""Data in [0, 1] whose entries vary less than this overall do not fill it."""
+
+CLIP = 1000.0
+"""Features are cut off here, once standardised: a broken sensor's 1e30 must not overflow."""
+
+SMALLEST_DEVIATION = 1e-30
+"""A feature that varies less does not vary: dividing by it would leave the float32 range."""
+
+
+@dataclass(frozen=True, eq=False)
+class Standardiser:
+    """x' = (x - shift) / scale, learned from the stream.
+
+    Arguments:
+        identity: Whether data are left as they are.
+        samples: Behind the running moments.
+        fresh: Samples since the start or the last boundary.
+        mean: Running mean, with shape (D,), float64.
+        squares: Running sum of squared deviations, with shape (D,), float64.
+        shift: In force, with shape (D,).
+        scale: In force, with shape (D,), positive.
+    """
+
+    identity: bool
+    samples: int
+    fresh: int
+    mean: Tensor
+    squares: Tensor
+    shift: Tensor
+    scale: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor) -> Standardiser:
+        """Choose by the first batch, with shape (N, D)."""
+        d = x.shape[1]
+        inside = bool(x.min() >= 0) and bool(x.max() <= 1)
+        fills = float(x.double().var(correction=0)) >= LEAST_VARIANCE
+        zeros = torch.zeros(d, dtype=torch.float64, device=x.device)
+        start = cls(inside and fills, 0, 0, zeros, zeros, x.new_zeros(d), x.new_ones(d))
+        # Only the scale is taken from it here: it is observed, like every batch, when learned.
+        fitted = start.observed(x).refitted()
+        return replace(start, shift=fitted.shift, scale=fitted.scale)
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Standardised samples, with shape (N, D)."""
+        if self.identity:
+            return x.clamp(-CLIP, CLIP)
+        return ((x - self.shift) / self.scale).clamp_(-CLIP, CLIP)
+
+    def invert(self, x: Tensor) -> Tensor:
+        """Samples in the sender's units, with shape (N, D)."""
+        if self.identity:
+            return x
+        largest = torch.finfo(x.dtype).max
+        return (x * self.scale + self.shift).clamp_(-largest, largest)
+
+    @property
+    def log_volume(self) -> float:
+        """What to subtract from a standardised log density for the sender's units, in nats."""
+        return 0.0 if self.identity else float(self.scale.double().log().sum())
+
+    @property
+    def settling(self) -> bool:
+        """Whether the scale should still follow every batch."""
+        return self.fresh < SETTLING_SAMPLES
+
+    def observed(self, x: Tensor) -> Standardiser:
+        """With N more samples in the running moments; the scale in force stays."""
+        n = x.shape[0]
+        total = self.samples + n
+        values = x.double()
+        mean = values.mean(0)
+        shift = mean - self.mean
+        squares = (
+            self.squares
+            + (values - mean).square().sum(0)
+            + shift.square() * (self.samples * n / total)
+        )
+        return replace(
+            self,
+            samples=total,
+            fresh=self.fresh + n,
+            mean=self.mean + shift * (n / total),
+            squares=squares,
+        )
+
+    def eased(self) -> Standardiser:
+        """At a boundary: what is known counts no more than what is about to come."""
+        kept = min(self.samples, SETTLING_SAMPLES)
+        squares = self.squares * (kept / max(1, self.samples))
+        return replace(self, samples=kept, fresh=0, squares=squares)
+
+    def outgrown(self, x: Tensor) -> Standardiser:
+        """Leave the identity behind, if early samples lie outside [0, 1] after all."""
+        if not self.identity or not self.settling:
+            return self
+        if bool(x.min() >= 0) and bool(x.max() <= 1):
+            return self
+        return replace(self, identity=False)
+
+    def refitted(self) -> Standardiser:
+        """With the scale that the running moments call for."""
+        if self.identity or self.samples == 0:
+            return self
+        deviation = (self.squares / self.samples).sqrt()
+        # A feature that has not varied yet is given the scale that is usual among the others.
+        varies = deviation > (1e-12 * self.mean.abs()).clamp_min(SMALLEST_DEVIATION)
+        usual = deviation[varies].median() if bool(varies.any()) else deviation.new_ones(())
+        scale = torch.where(varies, deviation, usual)
+        return replace(self, shift=self.mean.to(self.shift), scale=scale.to(self.scale))
+
+    def change_from(self, old: Standardiser) -> tuple[Tensor, Tensor]:
+        """Factor and offset, each (D,), from features under `old` to features under this one."""
+        factor = old.scale / self.scale
+        return factor, (old.shift - self.shift) / self.scale
