@@ -9,6 +9,7 @@ from core.errors import InvalidSettings
 
 PRESETS = ("flat", "paper")
 DETECTORS = ("sequential", "paper", "none")
+PACES = ("stream", "published")
 REPLAYS = ("auto", "analytic", "constant", "proportional")
 
 
@@ -24,6 +25,8 @@ class EngineConfig:
         detector: Which rule looks for boundaries: "sequential", "paper" or "none".
         warm_up: Samples after every reset before the detector may speak.
         outlier_c: A sample is an outlier below mean - c * deviation of the log-likelihood.
+        pace: Of preset "paper": "stream" anneals within one pass over a few thousand samples,
+            "published" is the paper's own schedule, made for tens of epochs.
         replay: "analytic" (flat), "constant" or "proportional" (paper); "auto" takes the
             preset's own.
         replay_factor: kappa, generated samples per new sample of constant replay.
@@ -39,6 +42,7 @@ class EngineConfig:
     detector: str = "sequential"
     warm_up: int = 1000
     outlier_c: float = 2.0
+    pace: str = "stream"
     replay: str = "auto"
     replay_factor: float = 2.0
     window: int = 4096
@@ -46,7 +50,12 @@ class EngineConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, allowed in (("preset", PRESETS), ("detector", DETECTORS), ("replay", REPLAYS)):
+        for name, allowed in (
+            ("preset", PRESETS),
+            ("detector", DETECTORS),
+            ("pace", PACES),
+            ("replay", REPLAYS),
+        ):
             if getattr(self, name) not in allowed:
                 raise InvalidSettings(
                     f"{name} is {getattr(self, name)!r}, which does not exist. "

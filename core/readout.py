@@ -95,7 +95,8 @@ class LinearReadout:
         """The paper's inversion, i = W (log o + k - b), with the shift k that it leaves open.
 
         The paper sets k = 0. Then log o has a mean far below zero, which multiplies
-        whatever row sums W happens to have; k = -mean(log o) removes that (docs/method.md).
+        whatever row sums W happens to have; k = -mean(log o) removes that. What then lies below
+        zero speaks against the class, and gets next to no weight (docs/method-paper.md).
         """
         n_classes = self.n_classes
         if n_classes == 1:
@@ -106,7 +107,6 @@ class LinearReadout:
             target = wanted.log().to(self.weight)
             target = target - target.mean(-1, keepdim=True)
         signal = (target - self.bias) @ self.weight.T  # (C, K)
-        signal = signal - signal.amin(-1, keepdim=True)
         top = min(self.top, signal.shape[1])
         strongest = signal >= signal.topk(top, -1).values[:, -1:]
         kept = torch.where(strongest, signal.clamp_min(1e-6), torch.zeros_like(signal))

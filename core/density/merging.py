@@ -45,20 +45,15 @@ def consolidate(
     mean = atoms.first / atoms.mass[:, None]
     second = atoms.second / atoms.mass[:, None]
     least = LEAST_SHARE * float(atoms.mass.sum())
-    rounds_left = rounds
-    while True:
-        kept = sums.mass > least
-        emptied = not bool(kept.all())
-        if emptied:
-            sums = Moments(*(part[kept] for part in sums))
-        if rounds_left <= 0 and not emptied:
-            return sums, shares
-        rounds_left -= 1
+    while rounds > 0 or not bool((sums.mass > least).all()):
+        rounds -= 1
+        sums = Moments(*(part[sums.mass > least] for part in sums))
         means = sums.first / sums.mass[:, None]
         variances = (sums.second / sums.mass[:, None] - means.square()).clamp_min(floor)
         mixture = Mixture((sums.mass / sums.mass.sum()).log(), means, variances.rsqrt())
         shares = responsibilities(log_joint(mixture, mean, second))
         sums = _regroup(atoms, shares)
+    return sums, shares
 
 
 def _regroup(atoms: Moments, shares: Tensor) -> Moments:

@@ -54,6 +54,15 @@ def k_means_plus_plus(x: Tensor, k: int, generator: torch.Generator) -> Tensor:
     return torch.tensor(chosen, device=x.device)
 
 
+def next_to_samples(sums: Moments) -> Tensor:
+    """Whose mean is a sample, or next to one: few samples, or copies; shape (K,), bool."""
+    mass = sums.mass.clamp_min(torch.finfo(sums.mass.dtype).tiny)[:, None]
+    mean_square = (sums.second / mass).sum(-1)
+    spread = mean_square - (sums.first / mass).square().sum(-1)
+    copies = (spread <= ROUNDING * mean_square) & (sums.mass < FEWEST_COPIES)
+    return copies | (sums.mass < FEWEST_SAMPLES)
+
+
 def seed_components(
     x: Tensor, k: int, floor: float, generator: torch.Generator, rounds: int = EM_ROUNDS
 ) -> Moments:
@@ -78,7 +87,7 @@ def seed_components(
     for round_left in reversed(range(rounds)):
         mixture = Mixture(shares.log(), means, variances.clamp_min(floor).rsqrt())
         sums = moments(responsibilities(log_joint(mixture, x, squared)), x, squared)
-        starved = _starved(sums)
+        starved = next_to_samples(sums)
         if bool(starved.all()):
             # Too few samples for more than one component.
             sums = Moments(*(part.sum(0, keepdim=True) for part in sums))
@@ -94,15 +103,6 @@ def seed_components(
         variances = (sums.second / mass - means.square()).clamp_min(0)
         shares = sums.mass / sums.mass.sum()
     return sums.scaled(n / sums.mass.sum())
-
-
-def _starved(sums: Moments) -> Tensor:
-    """Which components are next to stored samples, with shape (K,), bool."""
-    mass = sums.mass.clamp_min(torch.finfo(sums.mass.dtype).tiny)[:, None]
-    mean_square = (sums.second / mass).sum(-1)
-    spread = mean_square - (sums.first / mass).square().sum(-1)
-    copies = (spread <= ROUNDING * mean_square) & (sums.mass < FEWEST_COPIES)
-    return copies | (sums.mass < FEWEST_SAMPLES)
 
 
 def _split_largest(sums: Moments, starved: Tensor, generator: torch.Generator) -> Moments:

@@ -8,6 +8,8 @@ The rules that keep it from forgetting:
    with analytic replay (`core.density.merging`), never by drawing samples.
 3. The budget K is shared equally by the classes known; unlabelled samples get a share
    by their number. So memory and the cost of a batch stay constant for an endless stream.
+   Once there are more classes than components, the newest ones share: their samples join
+   those without a label, and their labels become votes on those components.
 
 How an owner's components of the current sub-task come about: its first samples are
 held in a *window*; k-means++ and EM run on it whenever it has doubled, so that the
@@ -38,17 +40,17 @@ from core.density.diagonal import (
     responsibilities,
 )
 from core.density.merging import consolidate
-from core.density.seeding import seed_components
+from core.density.seeding import FEWEST_COPIES, next_to_samples, seed_components
 from core.learners.learner import Replay, Scores
 from core.model import Model
 from core.readout import PosteriorReadout
+from core.standardiser import CLIP
 
 WINDOW_PER_OWNER = 512
 WINDOW_FACTOR = 8
 """Samples of one owner that its components start from: the larger of a number, and so many
 per component, as far as `EngineConfig.window` allows."""
 
-SMALLEST_WINDOW = 32
 SAMPLES_PER_COMPONENT = 8
 """Samples a window must hold for each component that starts from it."""
 
@@ -58,6 +60,9 @@ STEP_SAMPLES = 100
 STEP_EXPONENT = 0.7
 STEP_OFFSET = 2.0
 """The t-th M-step moves the statistics by (t + offset) ** -exponent."""
+
+LEAST_MASS = 1e-6
+"""Samples, or a share of one, below which a component neither moves nor shrinks."""
 
 CHUNK = 512
 """Rows per E-step: between M-steps no more than this many samples share one posterior."""
@@ -74,6 +79,7 @@ class Group:
     samples: float  # seen in this sub-task
     steps: float  # M-steps behind it; fractions where more than STEP_SAMPLES came at once
     window: Tensor | None  # (n, D) first samples, None once components stand on their own
+    codes: Tensor | None  # (n,) their classes
     seeded_at: int  # window length at the last seeding
 
 
@@ -91,10 +97,11 @@ class Mixing:
 
     @cached_property
     def component_classes(self) -> Tensor:
-        """p(c | k), with shape (K, C); even where no label ever fell on a component."""
+        """p(c | k), with shape (K, C); even where no label to speak of fell on a component."""
         votes = self.components.votes
         total = votes.sum(-1, keepdim=True)
-        return torch.where(total > 0, votes / total.clamp_min(1e-12), 1 / max(1, votes.shape[1]))
+        shares = votes / total.clamp_min(LEAST_MASS)
+        return torch.where(total > LEAST_MASS, shares, 1 / max(1, votes.shape[1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +114,9 @@ class FlatState:
         groups: Owners that the current sub-task has seen.
         pending: Moments since the last M-step, per active component.
         sub_tasks_of: Per owner, how many sub-tasks its frozen components stand for.
+        pooled: Classes without components of their own, ascending.
+        pool_allowance: Components that the pool may have: the owner `NO_CLASS`, of unlabelled
+            samples and of those classes.
         partition: Counts the changes of the set of components.
     """
 
@@ -118,12 +128,36 @@ class FlatState:
     groups: tuple[Group, ...]
     pending: Moments
     sub_tasks_of: dict[int, int]
+    pooled: tuple[int, ...]
+    pool_allowance: int
     partition: int
 
     @property
     def components(self) -> Components:
         """All components, frozen ones first."""
         return self.mixing.components
+
+    @property
+    def frozen(self) -> Components:
+        """Those of earlier sub-tasks."""
+        return self.components.select(slice(0, self.n_frozen))
+
+    @property
+    def active(self) -> Components:
+        """Those of the current sub-task."""
+        return self.components.select(slice(self.n_frozen, None))
+
+    @property
+    def owners(self) -> set[int]:
+        """Everyone with components, or about to get some."""
+        return set(self.components.owner.tolist()) | {group.owner for group in self.groups}
+
+    def owners_of(self, codes: Tensor) -> Tensor:
+        """Who learns the samples of these classes, with shape (N,), int64."""
+        if not self.pooled:
+            return codes
+        pooled = torch.tensor(self.pooled, device=codes.device)
+        return torch.where(torch.isin(codes, pooled), NO_CLASS, codes)
 
 
 class FlatLearner:
@@ -149,6 +183,8 @@ class FlatLearner:
             groups=(),
             pending=none.moments(),
             sub_tasks_of={},
+            pooled=(),
+            pool_allowance=0,
             partition=0,
         )
 
@@ -159,22 +195,20 @@ class FlatLearner:
         return replace(state, n_classes=n_classes, mixing=Mixing(grown, self.floor))
 
     def rescale(self, state: FlatState, factor: Tensor, offset: Tensor) -> FlatState:
-        old = state.components
-        rescaled = replace(
-            old,
-            means=old.means * factor + offset,
-            variances=old.variances * factor.square(),
-        )
-        mass = state.pending.mass[:, None]
-        pending = Moments(
-            state.pending.mass,
-            state.pending.first * factor + mass * offset,
-            state.pending.second * factor.square()
-            + 2 * factor * offset * state.pending.first
-            + mass * offset.square(),
-        )
+        old, pending = state.components, state.pending
+        means, variances = _rescaled(old.means, old.variances, factor, offset)
+        rescaled = replace(old, means=means, variances=variances)
+
+        mass = pending.mass[:, None]
+        first = pending.first / mass.clamp_min(LEAST_MASS)
+        second = pending.second / mass.clamp_min(LEAST_MASS)
+        means, variances = _rescaled(first, second - first.square(), factor, offset)
+        pending = Moments(pending.mass, mass * means, mass * (means.square() + variances))
+
         groups = tuple(
-            group if group.window is None else replace(group, window=group.window * factor + offset)
+            group
+            if group.window is None
+            else replace(group, window=(group.window * factor + offset).clamp(-CLIP, CLIP))
             for group in state.groups
         )
         return replace(state, mixing=Mixing(rescaled, self.floor), pending=pending, groups=groups)
@@ -219,18 +253,20 @@ class FlatLearner:
         scores: Scores | None,
         generator: torch.Generator,
     ) -> tuple[FlatState, list[Replay]]:
-        owners = sorted(set(codes.tolist()))
-        state, replays = self._open_groups(state, codes, owners)
-        if scores is not None:
-            state = self._vote(state, scores, codes)
+        partition = state.partition
+        state, replays = self._open_groups(state, codes, generator)
+        if state.partition != partition:
+            scores = None  # components changed under them
+        state, scores = self._vote(state, x, codes, scores)
+        owners = state.owners_of(codes)
         stepping = torch.ones(len(x), dtype=torch.bool, device=x.device)
-        for owner in owners:
+        for owner in sorted(set(owners.tolist())):
             index = _index_of(state.groups, owner)
             if state.groups[index].window is not None:
-                rows = (codes == owner).nonzero()[:, 0]
-                state, taken = self._fill_window(state, index, x[rows], generator)
+                rows = (owners == owner).nonzero()[:, 0]
+                state, taken = self._fill_window(state, index, x[rows], codes[rows], generator)
                 stepping[rows[:taken]] = False
-                scores = None  # components changed under them
+                scores = None
         if bool(stepping.all()):
             return self._step(state, x, codes, scores), replays
         if bool(stepping.any()):
@@ -241,6 +277,7 @@ class FlatLearner:
         self, state: FlatState, generator: torch.Generator
     ) -> tuple[FlatState, list[Replay]]:
         before = len(state.components)
+        state = self._maximise(state, at_least=1)
         for index in range(len(state.groups)):
             state = self._close_window(state, index, generator)
         seen = dict(state.sub_tasks_of)
@@ -256,7 +293,7 @@ class FlatLearner:
             sub_tasks_of=seen,
             partition=state.partition + 1,
         )
-        state = self._fit_budget(state)
+        state = self._fit_budget(state, generator)
         replay = Replay(
             "analytic",
             round(float(state.components.mass.sum())),
@@ -269,73 +306,165 @@ class FlatLearner:
     # Budget -------------------------------------------------------------------------------
 
     def _open_groups(
-        self, state: FlatState, codes: Tensor, owners: list[int]
+        self, state: FlatState, codes: Tensor, generator: torch.Generator
     ) -> tuple[FlatState, list[Replay]]:
         """Make a group, and room, for every owner that this sub-task sees for the first time."""
-        new = [owner for owner in owners if _index_of(state.groups, owner) < 0]
-        if not new:
+        arriving = set(state.owners_of(codes).tolist())
+        if arriving <= {group.owner for group in state.groups}:
             return state, []
-        opened = tuple(
-            Group(owner, 0.0, 0.0, codes.new_zeros(0, state.n_features, dtype=torch.float32), 0)
-            for owner in new
-        )
         before = len(state.components)
-        n_unlabelled = int((codes == NO_CLASS).sum())
+        state = self._pool(state, arriving)
+        owners = state.owners_of(codes)
+        window = codes.new_zeros(0, state.n_features, dtype=torch.float32)
+        opened = tuple(
+            Group(owner, 0.0, 0.0, window, codes[:0], 0)
+            for owner in sorted(set(owners.tolist()))
+            if _index_of(state.groups, owner) < 0
+        )
         state = replace(state, groups=state.groups + opened)
-        state = self._fit_budget(state, incoming=(n_unlabelled, len(codes)))
+        state = self._fit_windows(state, generator)
+        incoming = int((owners == NO_CLASS).sum()), len(owners)
+        state = self._fit_budget(state, generator, incoming)
         after = len(state.components)
-        if after == before:
+        if after >= before:
             return state, []
         mass = round(float(state.components.mass.sum()))
         return state, [Replay("analytic", mass, before, after, "budget")]
 
-    def _allowance(self, state: FlatState, incoming: tuple[int, int]) -> dict[int, int]:
-        """Components that each owner may have, frozen and active together."""
-        owners = set(state.components.owner.tolist()) | {group.owner for group in state.groups}
-        classes = owners - {NO_CLASS}
-        left = self.budget
-        allowance = {}
-        if NO_CLASS in owners:
+    def _pool(self, state: FlatState, arriving: set[int]) -> FlatState:
+        """Let classes share components where there are more owners than the budget has."""
+        known = state.owners
+        if len(known | arriving) <= self.budget:
+            return state
+        # One place is the pool's. Whoever has components of its own keeps them, but for the
+        # smallest, if all places are taken.
+        own = known - {NO_CLASS}
+        places = self.budget - 1
+        newcomers = sorted(arriving - known - {NO_CLASS})
+        pooled = {*state.pooled, *newcomers[max(0, places - len(own)) :]}
+        if len(own) > places:
             components = state.components
-            mass = float(components.mass[components.owner == NO_CLASS].sum())
-            total = float(components.mass.sum()) + incoming[1]
-            share = (mass + incoming[0]) / total if total else 1.0
-            most = max(1, self.budget - len(classes))
-            allowance[NO_CLASS] = min(max(1, round(share * self.budget)), most)
-            left -= allowance[NO_CLASS]
-        each, spare = divmod(max(left, len(classes)), max(1, len(classes)))
-        for place, owner in enumerate(sorted(classes)):
+            masses = {
+                owner: float(components.mass[components.owner == owner].sum()) for owner in own
+            }
+            smallest = min(own, key=lambda owner: (masses[owner], -owner))
+            pooled.add(smallest)
+            state = self._handed_to_pool(state, smallest)
+        return replace(state, pooled=tuple(sorted(pooled)))
+
+    def _handed_to_pool(self, state: FlatState, owner: int) -> FlatState:
+        """The first class of the pool brings its components, which vote for it, and its group."""
+        old = state.components
+        mine = old.owner == owner
+        votes = old.votes.clone()
+        votes[mine, owner] = old.mass[mine]
+        components = replace(old, owner=old.owner.masked_fill(mine, NO_CLASS), votes=votes)
+        groups = tuple(
+            replace(group, owner=NO_CLASS) if group.owner == owner else group
+            for group in state.groups
+        )
+        sub_tasks = {
+            NO_CLASS if other == owner else other: count
+            for other, count in state.sub_tasks_of.items()
+        }
+        return replace(
+            state,
+            mixing=Mixing(components, self.floor),
+            groups=groups,
+            sub_tasks_of=sub_tasks,
+        )
+
+    def _allowance(self, state: FlatState) -> dict[int, int]:
+        """Components that each owner may have, frozen and active together; K in all."""
+        owners = state.owners
+        classes = sorted(owners - {NO_CLASS})
+        allowance = {NO_CLASS: state.pool_allowance} if NO_CLASS in owners else {}
+        left = self.budget - sum(allowance.values())
+        each, spare = divmod(left, max(1, len(classes)))
+        for place, owner in enumerate(classes):
             allowance[owner] = each + (place < spare)
         return allowance
+
+    def _pool_allowance(self, state: FlatState, incoming: tuple[int, int]) -> int:
+        """What the pool may have by its share of the samples.
+
+        Arguments:
+            incoming: Samples about to be learned: those of the pool, and all.
+        """
+        owners = state.owners
+        if NO_CLASS not in owners:
+            return 0
+        components = state.components
+        mass = float(components.mass[components.owner == NO_CLASS].sum()) + incoming[0]
+        total = float(components.mass.sum()) + incoming[1]
+        share = mass / total if total else 1.0
+        most = self.budget - len(owners - {NO_CLASS})
+        return max(1, min(round(share * self.budget), most))
 
     def _split(self, state: FlatState, owner: int, allowed: int) -> tuple[int, int]:
         """An owner's allowance, for its frozen components and for the active ones."""
         sub_tasks = state.sub_tasks_of.get(owner, 0)
         if _index_of(state.groups, owner) < 0:
             return allowed, 0
-        if sub_tasks == 0:
+        if sub_tasks == 0 or allowed == 1:
             return 0, allowed
         active = max(1, round(allowed / (sub_tasks + 1)))
-        return max(1, allowed - active), active
+        return allowed - active, active
 
     def _most(self, state: FlatState, owner: int) -> int:
         """Components that an owner may have in the current sub-task."""
-        return self._split(state, owner, self._allowance(state, (0, 0))[owner])[1]
+        return self._split(state, owner, self._allowance(state)[owner])[1]
 
-    def _fit_budget(self, state: FlatState, incoming: tuple[int, int] = (0, 0)) -> FlatState:
+    def _fit_budget(
+        self, state: FlatState, generator: torch.Generator, incoming: tuple[int, int] = (0, 0)
+    ) -> FlatState:
         """Merge every owner's components down to what it is allowed."""
-        if len(state.components) == 0:
-            return state
-        frozen = state.components.select(slice(0, state.n_frozen))
-        active = state.components.select(slice(state.n_frozen, None))
-        for owner, allowed in self._allowance(state, incoming).items():
-            most_frozen, most_active = self._split(state, owner, allowed)
+        state = self._maximise(state, at_least=1)  # merging lets go of unfinished statistics
+        state = replace(state, pool_allowance=self._pool_allowance(state, incoming))
+        split = {
+            owner: self._split(state, owner, allowed)
+            for owner, allowed in self._allowance(state).items()
+        }
+        for owner, (most_frozen, _) in split.items():
+            if most_frozen == 0:
+                state = self._thawed(state, owner, generator)
+        frozen, active = state.frozen, state.active
+        for owner, (most_frozen, most_active) in split.items():
             frozen = self._merge_owner(frozen, owner, most_frozen)
             merged = self._merge_owner(active, owner, most_active)
             if len(merged) != len(active):
                 state = self._with_components(state, frozen, merged, restart=owner)
                 active = merged
         return self._with_components(state, frozen, active)
+
+    def _thawed(self, state: FlatState, owner: int, generator: torch.Generator) -> FlatState:
+        """Go on with an owner's frozen components where there is no room for new ones."""
+        mine = state.frozen.owner == owner
+        if not bool(mine.any()):
+            return state
+        index = _index_of(state.groups, owner)
+        state = self._close_window(state, index, generator, most=1)
+        frozen, active = state.frozen, state.active
+        thawed = frozen.select(mine)
+        samples = float(thawed.mass.sum())
+        group = state.groups[index]
+        group = replace(
+            group,
+            samples=group.samples + samples,
+            steps=group.steps + samples / STEP_SAMPLES,
+            window=None,
+            codes=None,
+        )
+        state = replace(
+            state,
+            groups=_put(state.groups, index, group),
+            sub_tasks_of={**state.sub_tasks_of, owner: 0},
+        )
+        others = active.owner != owner
+        parts = [active.select(others), active.select(~others), thawed]
+        return self._with_components(
+            state, frozen.select(~mine), Components.concatenated(parts), restart=owner
+        )
 
     def _merge_owner(self, components: Components, owner: int, most: int) -> Components:
         """`components` with at most `most` of this owner's, the merged ones last."""
@@ -390,8 +519,21 @@ class FlatLearner:
 
     # Windows ------------------------------------------------------------------------------
 
+    def _fit_windows(self, state: FlatState, generator: torch.Generator) -> FlatState:
+        """Close every window that is longer than its fair share has become."""
+        lengths = _window_lengths(state.groups)
+        for index, length in lengths.items():
+            if length and length >= self.window // len(lengths):
+                state = self._close_window(state, index, generator)
+        return state
+
     def _fill_window(
-        self, state: FlatState, index: int, x: Tensor, generator: torch.Generator
+        self,
+        state: FlatState,
+        index: int,
+        x: Tensor,
+        codes: Tensor,
+        generator: torch.Generator,
     ) -> tuple[FlatState, int]:
         """Hold an owner's first samples, seeding anew at every doubling.
 
@@ -400,61 +542,91 @@ class FlatLearner:
         """
         group = state.groups[index]
         assert group.window is not None
-        fair = max(SMALLEST_WINDOW, self.window // len(state.groups))
+        assert group.codes is not None
+        fair = max(1, self.window // len(_window_lengths(state.groups)))
         limit = min(max(WINDOW_PER_OWNER, WINDOW_FACTOR * self._most(state, group.owner)), fair)
-        room = max(0, limit - len(group.window))
-        taken = x[:room]
+        taken = x[: max(0, limit - len(group.window))]
+        n = len(taken)
         window = torch.cat([group.window, taken])
-        group = replace(group, window=window, samples=group.samples + len(taken))
+        group = replace(
+            group,
+            window=window,
+            codes=torch.cat([group.codes, codes[:n]]),
+            samples=group.samples + n,
+        )
         state = replace(state, groups=_put(state.groups, index, group))
-        if len(window) >= limit:
-            return self._close_window(state, index, generator), len(taken)
-        if len(window) >= 2 * max(1, group.seeded_at):
-            return self._seed(state, index, generator), len(taken)
-        return state, len(taken)
+        full = len(window) >= limit
+        if not full and len(window) < max(1, 2 * group.seeded_at):
+            return state, n
+        if group.owner == NO_CLASS:
+            # Its share of the budget follows its share of the samples.
+            state = self._fit_budget(state, generator, (len(window) - group.seeded_at,) * 2)
+        if full:
+            return self._close_window(state, index, generator), n
+        return self._seed(state, index, generator), n
 
-    def _close_window(self, state: FlatState, index: int, generator: torch.Generator) -> FlatState:
-        """Let an owner's raw samples go; its components stand on their own from here."""
+    def _close_window(
+        self, state: FlatState, index: int, generator: torch.Generator, most: int | None = None
+    ) -> FlatState:
+        """Let an owner's raw samples go; its components stand on their own from here.
+
+        Arguments:
+            most: Components to start, if they have to be started; None takes the allowance.
+        """
         group = state.groups[index]
         if group.window is None:
             return state
         if len(group.window) > group.seeded_at:
-            state = self._seed(state, index, generator)
-        group = replace(state.groups[index], window=None, steps=0.0)
+            state = self._seed(state, index, generator, most)
+        group = replace(state.groups[index], window=None, codes=None, steps=0.0)
         return replace(state, groups=_put(state.groups, index, group))
 
-    def _seed(self, state: FlatState, index: int, generator: torch.Generator) -> FlatState:
+    def _seed(
+        self, state: FlatState, index: int, generator: torch.Generator, most: int | None = None
+    ) -> FlatState:
         """Start an owner's components from its window."""
         group = state.groups[index]
-        assert group.window is not None
+        if group.window is None:
+            return state
         owner, window = group.owner, group.window
-        k = min(self._most(state, owner), max(1, len(window) // SAMPLES_PER_COMPONENT))
+        most = self._most(state, owner) if most is None else most
+        k = min(most, max(1, len(window) // SAMPLES_PER_COMPONENT))
         sums = seed_components(window, k, self.floor, generator)
-        if len(window) == 1:
+        if len(window) < FEWEST_COPIES and bool((window == window[0]).all()):
             sums = self._blurred(state, sums)
         seeded = Components.of_owner(sums, owner, state.n_classes)
-        frozen = state.components.select(slice(0, state.n_frozen))
-        active = state.components.select(slice(state.n_frozen, None))
+        if owner == NO_CLASS:
+            seeded = self._with_votes(seeded, group)
+        active = state.active
         others = active.select(active.owner != owner)
         state = replace(
             state,
             groups=_put(state.groups, index, replace(group, seeded_at=len(window))),
         )
         return self._with_components(
-            state, frozen, Components.concatenated([others, seeded]), restart=owner
+            state, state.frozen, Components.concatenated([others, seeded]), restart=owner
         )
 
+    def _with_votes(self, seeded: Components, group: Group) -> Components:
+        """The votes of a window's labelled samples on the components that it started."""
+        assert group.window is not None
+        assert group.codes is not None
+        labelled = group.codes != NO_CLASS
+        if not bool(labelled.any()):
+            return seeded
+        joint = log_joint(seeded.mixture(self.floor), group.window[labelled])
+        return replace(seeded, votes=_votes(joint, group.codes[labelled], seeded.votes.shape[1]))
+
     def _blurred(self, state: FlatState, sums: Moments) -> Moments:
-        """A single sample, mixed with all that is known (or with nothing): never itself."""
+        """One sample, however often: mixed with all that is known, or with nothing."""
         components = state.components
-        if len(components) == 0:
-            mean, second = torch.zeros_like(sums.first), torch.full_like(sums.second, self.floor)
-        else:
+        mean, second = torch.zeros_like(sums.first), torch.full_like(sums.second, self.floor)
+        if len(components):
             known = components.moments()
             total = known.mass.sum()
-            mean = (known.first.sum(0) / total).expand_as(sums.first)
-            second = (known.second.sum(0) / total).expand_as(sums.second)
-        return Moments(sums.mass, (sums.first + mean) / 2, (sums.second + second) / 2)
+            mean, second = known.first.sum(0) / total, known.second.sum(0) / total
+        mass = sums.mass[:, None]
+        return Moments(sums.mass, (sums.first + mass * mean) / 2, (sums.second + mass * second) / 2)
 
     # Stepwise EM --------------------------------------------------------------------------
 
@@ -464,7 +636,7 @@ class FlatLearner:
             rows = slice(begin, begin + CHUNK)
             known = scores if scores is not None and len(x) <= CHUNK else None
             state = self._accumulate(state, x[rows], codes[rows], known)
-            state = self._maximise(state)
+            state = self._maximise(state, at_least=STEP_SAMPLES)
         return state
 
     def _accumulate(
@@ -474,31 +646,35 @@ class FlatLearner:
         if scores is None:
             scores = self.score(state, x)
             assert scores is not None
-        owner = state.components.owner[state.n_frozen :]
-        foreign = codes[:, None] != owner
+        owners = state.owners_of(codes)
+        foreign = owners[:, None] != state.components.owner[state.n_frozen :]
         joint = scores.joint[:, state.n_frozen :].masked_fill(foreign, -math.inf)
-        weights = responsibilities(joint)
-        pending = state.pending + moments(weights, x, scores.x_squared)
+        pending = state.pending + moments(responsibilities(joint), x, scores.x_squared)
+        shared = (owners != codes).nonzero()[:, 0]
+        if len(shared):
+            votes = state.components.votes.clone()
+            votes[state.n_frozen :] += _votes(joint[shared], codes[shared], votes.shape[1])
+            mixing = Mixing(replace(state.components, votes=votes), self.floor)
+            state = replace(state, mixing=mixing)
         return replace(state, pending=pending)
 
-    def _maximise(self, state: FlatState) -> FlatState:
-        """M-step for every owner with enough new samples."""
-        n_groups = len(state.groups)
-        new = state.pending.mass.new_zeros(n_groups)
-        new = new.index_add(0, state.group_of, state.pending.mass)
+    def _maximise(self, state: FlatState, at_least: float) -> FlatState:
+        """M-step, once some owner has `at_least` new samples."""
+        pending, n_groups = state.pending, len(state.groups)
+        new = pending.mass.new_zeros(n_groups).index_add(0, state.group_of, pending.mass)
         counts = new.tolist()
-        if max(counts, default=0.0) < STEP_SAMPLES - 0.5:
+        if max(counts, default=0.0) < at_least - 0.5:
             return state
         # Who is half-way there comes along: one pass over the parameters serves them all.
-        due = [count >= STEP_SAMPLES / 2 for count in counts]
-        active = state.components.select(slice(state.n_frozen, None))
+        due = [count > 0.5 and count >= at_least / 2 for count in counts]
+        active = state.active
         old = new.new_zeros(n_groups).index_add(0, state.group_of, active.mass)
         groups, keep, gain, samples = [], [], [], []
         for group, is_due, count in zip(state.groups, due, counts, strict=True):
             rate = 0.0
             if is_due:
                 steps = group.steps + count / STEP_SAMPLES
-                rate = (steps + STEP_OFFSET) ** -STEP_EXPONENT
+                rate = (steps + STEP_OFFSET) ** -STEP_EXPONENT * min(1.0, count / STEP_SAMPLES)
                 group = replace(group, samples=group.samples + count, steps=steps)
             groups.append(group)
             keep.append(1 - rate)
@@ -506,42 +682,53 @@ class FlatLearner:
             samples.append(group.samples)
         # Statistics are kept per sample of the owner, so that shares add up to one.
         total = new.new_tensor(samples)
-        keep_by = (new.new_tensor(keep) * total / old.clamp_min(1e-12))[state.group_of]
-        gain_by = (new.new_tensor(gain) * total)[state.group_of]
-        sums = active.moments().scaled(keep_by) + state.pending.scaled(gain_by)
+        stay = active.mass * (new.new_tensor(keep) * total / old.clamp_min(1e-12))[state.group_of]
+        fresh = pending.mass * (new.new_tensor(gain) * total)[state.group_of]
+        # A handful of samples, or copies of one, may move a component that is nearly forgotten,
+        # but not take its place: its mean would be one of them.
+        fresh = torch.where(next_to_samples(pending), fresh.minimum(stay), fresh)
+        mass = (stay + fresh).clamp_min(LEAST_MASS)
         moved = torch.tensor(due, device=new.device)[state.group_of]
-        mass = sums.mass.clamp_min(1e-6)
-        means = sums.first / mass[:, None]
-        variances = (sums.second / mass[:, None] - means.square()).clamp_min(0)
+        share = torch.where(moved & (pending.mass > LEAST_MASS), fresh / mass, 0.0)[:, None]
+        mass = (
+            mass
+            * (total / new.new_zeros(n_groups).index_add(0, state.group_of, mass))[state.group_of]
+        )
+        first = pending.first / pending.mass.clamp_min(LEAST_MASS)[:, None]
+        second = pending.second / pending.mass.clamp_min(LEAST_MASS)[:, None]
+        towards = first - active.means
+        spread = (second - first.square()).clamp_min(0)
         stepped = replace(
             active,
             mass=torch.where(moved, mass, active.mass),
-            means=torch.where(moved[:, None], means, active.means),
-            variances=torch.where(moved[:, None], variances, active.variances),
+            means=active.means + share * towards,
+            variances=(1 - share) * (active.variances + share * towards.square()) + share * spread,
         )
-        frozen = state.components.select(slice(0, state.n_frozen))
-        pending = state.pending.scaled((~moved).to(mass.dtype))
         return replace(
             state,
-            mixing=Mixing(Components.concatenated([frozen, stepped]), self.floor),
+            mixing=Mixing(Components.concatenated([state.frozen, stepped]), self.floor),
             groups=tuple(groups),
-            pending=pending,
+            pending=pending.scaled((~moved).to(mass.dtype)),
         )
 
     # Labels on components without a class -------------------------------------------------
 
-    def _vote(self, state: FlatState, scores: Scores, codes: Tensor) -> FlatState:
+    def _vote(
+        self, state: FlatState, x: Tensor, codes: Tensor, scores: Scores | None
+    ) -> tuple[FlatState, Scores | None]:
         """Labels that fall on components of unlabelled samples: those become a class's."""
         components = state.components
         nobody = components.owner == NO_CLASS
-        labelled = codes != NO_CLASS
-        if scores.joint.shape[1] != len(components) or not bool(nobody.any() & labelled.any()):
-            return state
-        weights = responsibilities(scores.joint[labelled]) * nobody
-        classes = torch.nn.functional.one_hot(codes[labelled], state.n_classes)
-        votes = components.votes + weights.T @ classes.to(weights.dtype)
+        # Samples of pooled classes vote where they are learned.
+        voting = (codes != NO_CLASS) & (state.owners_of(codes) == codes)
+        if not bool(nobody.any() & voting.any()):
+            return state, scores
+        scores = self.score(state, x) if scores is None else scores
+        assert scores is not None
+        votes = _votes(scores.joint[voting], codes[voting], state.n_classes)
+        votes = components.votes + votes * nobody[:, None]
         mixing = Mixing(replace(components, votes=votes), self.floor)
-        return replace(state, mixing=mixing)
+        return replace(state, mixing=mixing), scores
 
     def _readout(self, state: FlatState) -> PosteriorReadout:
         temperature = max(1.0, state.n_features / FEATURES_PER_DEGREE)
@@ -559,3 +746,28 @@ def _index_of(groups: tuple[Group, ...], owner: int) -> int:
 def _put(groups: tuple[Group, ...], index: int, group: Group) -> tuple[Group, ...]:
     """`groups` with one of them replaced."""
     return (*groups[:index], group, *groups[index + 1 :])
+
+
+def _window_lengths(groups: tuple[Group, ...]) -> dict[int, int]:
+    """Samples held by every open window, by the group's place."""
+    return {
+        index: len(group.window) for index, group in enumerate(groups) if group.window is not None
+    }
+
+
+def _votes(joint: Tensor, codes: Tensor, n_classes: int) -> Tensor:
+    """Samples per component and class, with shape (K, C), from log-joint values (N, K)."""
+    classes = torch.nn.functional.one_hot(codes, n_classes)
+    return responsibilities(joint).T @ classes.to(joint.dtype)
+
+
+def _rescaled(
+    means: Tensor, variances: Tensor, factor: Tensor, offset: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Means and variances, both (K, D), of x' = factor * x + offset.
+
+    No standardised sample lies outside the clip, so that no mean or deviation can.
+    """
+    means = (means * factor + offset).clamp(-CLIP, CLIP)
+    # Not by the square of the factor, which may overflow where the product does not.
+    return means, (variances.clamp_min(0) * factor * factor).clamp_max(CLIP**2)

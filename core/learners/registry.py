@@ -7,12 +7,11 @@ from typing import Any
 from core.config import EngineConfig
 from core.learners.flat import FlatLearner
 from core.learners.learner import Learner
+from core.learners.paper import ONE_PASS, PUBLISHED, PaperLearner
 
 
 def make_learner(config: EngineConfig) -> Learner[Any]:
     """The learner of `config.preset`."""
     if config.preset == "flat":
         return FlatLearner(config)
-    from core.learners.paper import PaperLearner
-
-    return PaperLearner(config)
+    return PaperLearner(config, PUBLISHED if config.pace == "published" else ONE_PASS)
