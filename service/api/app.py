@@ -1,0 +1,220 @@
+"""The API process: reads requests, appends to the stream, answers from the latest snapshot.
+
+It holds no state of its own. Any number of these processes may run beside each
+other; what joins them to the trainer, and to each other, is Redis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator
+from importlib import metadata
+from types import FrameType
+from typing import Final
+
+import torch
+import uvicorn
+from fastapi import FastAPI
+
+from core.errors import InvalidSettings
+from service.api import docs, openapi, problems
+from service.api.feed import EventFeed
+from service.api.middleware import Guarded, Measured
+from service.api.parts import Parts
+from service.api.routes import (
+    checkpoint,
+    classify,
+    drift,
+    events,
+    health,
+    home,
+    ingest,
+    metrics,
+    model,
+    outliers,
+    sample,
+)
+from service.api.routes import problems as problem_kinds
+from service.api.work import Workers
+from service.device import choose_device
+from service.logs import configure_logs
+from service.metrics import ApiMetrics
+from service.settings import Settings
+from service.snapshots import SnapshotFollower
+from service.stream import Stream, StreamUnavailable
+
+ROUTERS: Final = (
+    ingest.router,
+    classify.router,
+    outliers.router,
+    sample.router,
+    drift.router,
+    events.router,
+    model.router,
+    checkpoint.router,
+    metrics.router,
+    health.router,
+    home.router,
+    problem_kinds.router,
+)
+
+DESCRIPTION: Final = """\
+A density model that learns from a stream, finds by itself where the stream changes, and then
+learns what it knew again from samples of its own, so that it keeps its knowledge, not the data.
+
+Samples go in by `POST /ingest`; everything else asks the model that was published last. Bodies
+come as JSON or, faster, as safetensors. Errors are problem documents (RFC 9457).
+"""
+
+FIRST_MODEL_S: Final = 5.0
+KEEP_ALIVE_S: Final = 75  # longer than clients pause between two questions
+DRAIN_S: Final = 10
+"""Longest wait for requests that are being answered when the process is told to stop."""
+
+logger = logging.getLogger(__name__)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application. Redis is reached when it starts, not before.
+
+    Raises:
+        InvalidSettings: They cannot work: no Redis address, or no such device.
+
+    Example:
+        >>> app = create_app(Settings(redis_url="redis://127.0.0.1:1"))
+        >>> "/ingest" in app.openapi()["paths"]
+        True
+    """
+
+    stream = Stream.open(settings)
+    device = choose_device(settings.device)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with stream, _parts(settings, stream, device) as parts:
+            app.state.parts = parts
+            yield
+
+    app = FastAPI(
+        title="gmr-stream",
+        version=_version(),
+        summary="Gaussian mixture replay, live",
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    for router in ROUTERS:
+        app.include_router(router)
+    docs.install(app)
+    openapi.install(app)
+    problems.install(app)
+    app.add_middleware(Guarded)
+    app.add_middleware(Measured)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _parts(settings: Settings, stream: Stream, device: torch.device) -> AsyncIterator[Parts]:
+    """The parts of a process, put together and taken apart again."""
+    parts = Parts(
+        settings=settings,
+        stream=stream,
+        follower=SnapshotFollower(stream, settings.data_dir, str(device)),
+        feed=EventFeed(stream),
+        workers=Workers(settings.api_threads),
+        metrics=ApiMetrics(lambda: stream.redis_errors),
+    )
+    tasks = [asyncio.create_task(parts.follower.run()), asyncio.create_task(parts.feed.run())]
+    try:
+        await _first_model(parts)
+        yield parts
+    finally:
+        parts.drain()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        parts.workers.close()
+
+
+async def _first_model(parts: Parts) -> None:
+    """Wait a while for the model that was published last, if any.
+
+    Without it the first requests would be told that nothing was learned, and everything
+    ever accepted would look like backlog.
+    """
+    with contextlib.suppress(StreamUnavailable, TimeoutError):
+        async with asyncio.timeout(FIRST_MODEL_S):
+            if await parts.stream.last_notice() is not None and parts.follower.current is None:
+                await parts.follower.changed()
+
+
+def _version() -> str:
+    """Of this distribution; `0` where it runs from a bare checkout."""
+    try:
+        return metadata.version("gmr-stream")
+    except metadata.PackageNotFoundError:
+        return "0"
+
+
+class Server(uvicorn.Server):
+    """A server that stops politely: answers what it has begun, then ends with status 0."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop; asked twice, stop without waiting."""
+        # The base class would raise the signal again afterwards, and end with its number.
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say where the service listens, which with port 0 nobody knows before."""
+        await super().startup(sockets)
+        for server in self.servers:
+            for listener in server.sockets:
+                host, port, *_ = listener.getsockname()
+                logger.info("listening on %s, port %d", host, port)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the endless answers first, or waiting for them would be endless."""
+        parts: Parts | None = getattr(self._app.state, "parts", None)
+        if parts is not None:
+            parts.drain()
+        await super().shutdown(sockets)
+        logger.info("stopped")
+
+
+def main(settings: Settings) -> int:
+    """Serve until told to stop by SIGTERM or SIGINT; the exit status of the process.
+
+    Returns:
+        0 after an orderly end, 2 when the operator must change a setting. A port that
+        is taken ends the process with uvicorn's own status, 3.
+    """
+    configure_logs(settings, "api")
+    if settings.log_level == "info":
+        # The server's own account of starting and stopping says the same in more lines.
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    try:
+        app = create_app(settings)
+    except InvalidSettings as error:
+        logger.error("%s", error)
+        return 2
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,  # GET /metrics counts requests
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=DRAIN_S,
+    )
+    Server(config, app).run()
+    return 0

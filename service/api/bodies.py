@@ -1,0 +1,109 @@
+"""Request bodies: bytes off the wire, counted while they come, then read by `service.wire`.
+
+Rules of this module:
+
+1. No body grows beyond its limit in memory: what declares itself larger is refused
+   before the first byte, what turns out larger as soon as it does.
+2. Samples never pass through pydantic: a list of lists of floats costs it twenty
+   times what the model needs to score them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeVar
+
+import torch
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+
+from core.errors import InvalidRequest
+from service.api.errors import BodyTooLarge, UnsupportedMedia
+from service.api.negotiation import JSON, SAFETENSORS
+from service.settings import Settings
+from service.wire import Limits, RawBatch, parse_json, parse_safetensors
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+async def read_batch(
+    request: Request, settings: Settings, allowed: Collection[str] = ()
+) -> RawBatch:
+    """The samples of a request, whichever of the two forms they come in.
+
+    Arguments:
+        request: Its body is read here, once.
+        settings: Holds the limits.
+        allowed: Further fields (JSON) or metadata (safetensors) that the route knows.
+
+    Raises:
+        UnsupportedMedia, BodyTooLarge: The body was not read.
+        InvalidBatch: The body was read and cannot be used.
+    """
+    form = media_type(request, (JSON, SAFETENSORS))
+    body = await read_body(request, settings.max_body_bytes)
+    limits = Limits(settings.max_samples, settings.max_features)
+    parse = parse_json if form == JSON else parse_safetensors
+    return parse(body, limits, allowed)
+
+
+async def read_model(request: Request, settings: Settings, model: type[Model]) -> Model:
+    """A small JSON body as a checked value.
+
+    Raises:
+        UnsupportedMedia, BodyTooLarge: The body was not read.
+        InvalidRequest: A field is missing, unknown or of a wrong type.
+    """
+    media_type(request, (JSON,))
+    body = await read_body(request, settings.max_body_bytes)
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "body"
+        raise InvalidRequest(
+            f"{where}: {first['msg']}. Expected a JSON object with "
+            f"{', '.join(model.model_fields)}. Correct it and ask again.",
+            field=where,
+        ) from None
+
+
+def media_type(request: Request, supported: Collection[str]) -> str:
+    """The media type of the body, without parameters.
+
+    Raises:
+        UnsupportedMedia: It is not among `supported`, or the body is compressed.
+    """
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise UnsupportedMedia.encoding(encoding)
+    form = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if form not in supported:
+        raise UnsupportedMedia.type(form, tuple(supported))
+    return form
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The whole body, at most `limit` bytes of it.
+
+    Raises:
+        BodyTooLarge: It is larger, or says that it is.
+    """
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit:
+        raise BodyTooLarge.beyond(limit, int(declared))
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise BodyTooLarge.beyond(limit)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def to_tensor(batch: RawBatch) -> torch.Tensor:
+    """The samples of a body as float32, with shape (N, D)."""
+    features = batch.to_float32()
+    # torch refuses memory that it may not write; float32 bodies are views of the body.
+    return torch.from_numpy(features if features.flags.writeable else features.copy())

@@ -1,0 +1,135 @@
+"""What can be wrong at the HTTP edge, beside the tree of `core.errors`.
+
+* InvalidRequest
+  - BodyTooLarge        more bytes than the service takes in one body
+  - OutOfRange          a parameter beyond its limit
+  - InvalidShape        a `shape` that is none, or that does not fit the samples
+  - UnsupportedMedia    a body in a form that the route does not read
+  - NotAcceptable       the client accepts no form that the route can answer in
+  - CrossSite           a browser sends this on behalf of another site
+* Unavailable           a part that the answer needs is away for the moment
+
+`problems.py` says which status each of them is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from core.errors import GMRError, InvalidRequest
+
+
+class BodyTooLarge(InvalidRequest):
+    """More bytes than the service takes in one body."""
+
+    @classmethod
+    def beyond(cls, limit: int, got: int | None = None) -> BodyTooLarge:
+        """The error for a body of `got` bytes, None while only "too many" is known."""
+        size = f"{got} bytes" if got is not None else f"more than {limit} bytes"
+        numbers = {"limit": limit} if got is None else {"limit": limit, "got": got}
+        return cls(
+            f"The body has {size}; the service takes at most {limit} in one request. "
+            f"Send fewer samples at a time, or uint8 instead of JSON, or raise GMR_MAX_BODY_BYTES.",
+            **numbers,
+        )
+
+
+class OutOfRange(InvalidRequest):
+    """A parameter beyond its limit."""
+
+    @classmethod
+    def of(cls, name: str, *, got: object, low: object, high: object) -> OutOfRange:
+        """The error for the parameter `name`, which should lie in [low, high]."""
+        return cls(
+            f"`{name}` is {got}; expected a value from {low} to {high}. Change it and ask again.",
+            parameter=name,
+            low=low,
+            high=high,
+        )
+
+
+class InvalidShape(InvalidRequest):
+    """A `shape` that is none, or that does not fit the samples."""
+
+    @classmethod
+    def unreadable(cls, text: str) -> InvalidShape:
+        """The error for a text that names no shape."""
+        return cls(
+            f"The shape {text[:40]!r} cannot be read; expected height,width or height,width,3, "
+            f"for example shape=28,28. Correct the parameter."
+        )
+
+    @classmethod
+    def mismatch(cls, shape: Sequence[int], n_features: int) -> InvalidShape:
+        """The error for a shape of another number of pixels than a sample has features."""
+        return cls(
+            f"The shape {','.join(map(str, shape))} holds {math.prod(shape)} numbers, but a sample "
+            f"has {n_features} features. Name a shape whose product is {n_features}.",
+            shape=list(shape),
+            features=n_features,
+        )
+
+
+class UnsupportedMedia(InvalidRequest):
+    """A body in a form that the route does not read."""
+
+    @classmethod
+    def type(cls, got: str | None, supported: Sequence[str]) -> UnsupportedMedia:
+        """The error for a media type that is not among `supported`."""
+        return cls(
+            f"The body comes as {got[:80]!r}; expected {' or '.join(supported)}. "
+            f"Set the header Content-Type to what the body is."
+            if got
+            else f"The body comes without a media type; expected {' or '.join(supported)}. "
+            f"Set the header Content-Type.",
+            supported=list(supported),
+        )
+
+    @classmethod
+    def encoding(cls, got: str) -> UnsupportedMedia:
+        """The error for a compressed body, which could grow without bound when unpacked."""
+        return cls(
+            f"The body is encoded as {got[:40]!r}; expected no Content-Encoding, because a small "
+            f"compressed body can unpack to any size. Send it plain; uint8 is smallest.",
+            supported=["identity"],
+        )
+
+
+class NotAcceptable(InvalidRequest):
+    """The client accepts no form that the route can answer in."""
+
+    @classmethod
+    def of(cls, accept: str, offered: Sequence[str]) -> NotAcceptable:
+        """The error for a header `accept` that excludes everything on offer."""
+        return cls(
+            f"The client accepts {accept[:80]!r}, but this route answers as "
+            f"{' or '.join(offered)}. Ask for one of these with the header Accept.",
+            offered=list(offered),
+        )
+
+    @classmethod
+    def no_picture(cls, n_features: int) -> NotAcceptable:
+        """The error for samples that cannot be drawn without knowing their shape."""
+        return cls(
+            f"Samples of {n_features} features are no square images, so they cannot be drawn. "
+            f"Expected a square number of features or a shape. Name one, for example "
+            f"shape=height,width, or ask for application/json.",
+            features=n_features,
+        )
+
+
+class CrossSite(InvalidRequest):
+    """A browser sends this on behalf of another site."""
+
+    @classmethod
+    def refused(cls) -> CrossSite:
+        """The one error of this kind."""
+        return cls(
+            "A page of another site asked the browser to change this service. Such requests are "
+            "only taken from programs and from the service's own pages. Send it from there."
+        )
+
+
+class Unavailable(GMRError):
+    """A part that the answer needs is away for the moment."""

@@ -1,0 +1,139 @@
+"""Samples drawn side by side as one PNG.
+
+Rules of this module:
+
+1. Pictures are only guessed where a guess cannot mislead: D must be a square
+   number, or the client names the shape.
+2. Samples of one class share a row when classes are known; the label stands beside it.
+3. Values are shown as they are when they look like intensities in [0, 1]; other
+   scales are stretched between their 1st and 99th percentile, the same for all tiles.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from service.api.errors import InvalidShape, NotAcceptable
+
+Shape = tuple[int, ...]
+"""Height, width and, for colour, 3 channels."""
+
+TILE = 56  # pixels that the longer side of a tile has at least
+GAP = 2
+LABEL_CHARACTERS = 12
+BACKGROUND = (24, 26, 32)
+INK = (200, 204, 212)
+
+
+def parse_shape(text: str) -> Shape:
+    """The shape that `28,28` or `32,32,3` names.
+
+    Raises:
+        InvalidShape: anything else.
+
+    Example:
+        >>> parse_shape("28,28")
+        (28, 28)
+    """
+    try:
+        sizes = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidShape.unreadable(text) from None
+    if len(sizes) not in (2, 3) or min(sizes) < 1 or (len(sizes) == 3 and sizes[2] != 3):
+        raise InvalidShape.unreadable(text)
+    return sizes
+
+
+def image_shape(n_features: int, wanted: Shape | None) -> Shape:
+    """The shape in which a sample of `n_features` numbers is drawn.
+
+    Raises:
+        InvalidShape: the wanted shape holds another number of pixels.
+        NotAcceptable: no shape was named and `n_features` is no square.
+    """
+    if wanted is not None:
+        if math.prod(wanted) != n_features:
+            raise InvalidShape.mismatch(wanted, n_features)
+        return wanted
+    side = math.isqrt(n_features)
+    if side * side != n_features:
+        raise NotAcceptable.no_picture(n_features)
+    return side, side
+
+
+def draw(
+    features: NDArray[np.float32], shape: Shape, labels: Sequence[int | str] | None = None
+) -> bytes:
+    """The montage as PNG.
+
+    Arguments:
+        features: Samples, with shape (N, D), where D is the product of `shape`.
+        shape: Height, width and perhaps 3 channels of one sample.
+        labels: The class of each sample; samples of a class then share a row.
+
+    Returns:
+        The bytes of a PNG file.
+    """
+    rows = _rows(len(features), labels)
+    tiles = _tiles(features, shape)
+    _, height, width = tiles.shape[:3]
+
+    font = ImageFont.load_default()
+    captions = [caption for caption, _ in rows if caption]
+    margin = max((math.ceil(font.getlength(text)) for text in captions), default=-2 * GAP) + 2 * GAP
+    columns = max(len(indices) for _, indices in rows)
+
+    size = (
+        margin + GAP + columns * (width + GAP),
+        GAP + len(rows) * (height + GAP),
+    )
+    canvas = Image.new("RGB", size, BACKGROUND)
+    pen = ImageDraw.Draw(canvas)
+    for line, (caption, indices) in enumerate(rows):
+        top = GAP + line * (height + GAP)
+        if caption:
+            pen.text((GAP, top + height // 2), caption, fill=INK, font=font, anchor="lm")
+        for column, index in enumerate(indices):
+            left = margin + GAP + column * (width + GAP)
+            canvas.paste(Image.fromarray(tiles[index]), (left, top))
+
+    buffer = io.BytesIO()
+    canvas.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _rows(n: int, labels: Sequence[int | str] | None) -> list[tuple[str, list[int]]]:
+    """Caption and sample indices of each row of the montage."""
+    if labels is None:
+        columns = math.ceil(math.sqrt(n))
+        return [("", list(range(start, min(start + columns, n)))) for start in range(0, n, columns)]
+    by_class: dict[int | str, list[int]] = {}
+    for index, label in enumerate(labels):
+        by_class.setdefault(label, []).append(index)
+    return [(str(label)[:LABEL_CHARACTERS], indices) for label, indices in by_class.items()]
+
+
+def _tiles(features: NDArray[np.float32], shape: Shape) -> NDArray[np.uint8]:
+    """Samples as colour tiles (N, height, width, 3), small ones enlarged by whole factors."""
+    low, high = _range(features)
+    scaled = np.clip((features - low) / (high - low), 0.0, 1.0) * 255.0
+    images = scaled.round().astype(np.uint8).reshape(len(features), *shape)
+    if images.ndim == 3:
+        images = np.repeat(images[..., None], 3, axis=-1)
+    factor = max(1, TILE // max(shape[:2]))
+    return np.ascontiguousarray(images.repeat(factor, axis=1).repeat(factor, axis=2))
+
+
+def _range(features: NDArray[np.float32]) -> tuple[float, float]:
+    """The values that are drawn black and white."""
+    low, high = (float(value) for value in np.percentile(features, (1, 99)))
+    # A model of intensities draws a little beyond [0, 1]; that is no other scale.
+    if low >= -0.5 and high <= 1.5:
+        return 0.0, 1.0
+    return (low, high) if high > low else (low, low + 1.0)

@@ -1,0 +1,148 @@
+"""What OpenAPI says of bodies and errors, for routes that read and write bytes themselves.
+
+The routes that carry samples are not described by function signatures: their bodies
+come in two forms, and their answers in up to four. These helpers say so, once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from service.api.negotiation import JSON, SAFETENSORS
+from service.api.problems import FRAMEWORK, PROBLEM_JSON, PROBLEMS
+
+PROBLEM_SCHEMA: Final = "Problem"
+
+TAGS: Final = [
+    {"name": "stream", "description": "Send samples to learn from."},
+    {"name": "model", "description": "Ask what has been learned; keep and restore it."},
+    {"name": "drift", "description": "Where the stream changes."},
+    {"name": "operations", "description": "Metrics, health, documentation."},
+]
+
+BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
+
+FEATURES: Final[dict[str, Any]] = {
+    "type": "array",
+    "description": "N rows of D finite numbers.",
+    "minItems": 1,
+    "items": {"type": "array", "minItems": 1, "items": {"type": "number"}},
+}
+LABELS: Final[dict[str, Any]] = {
+    "type": "array",
+    "description": "One integer, string or null per row; a new value becomes a new class.",
+    "items": {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]},
+}
+
+
+def samples_body(
+    example: dict[str, Any], properties: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """`openapi_extra` of a route whose body holds samples, as JSON or safetensors.
+
+    Arguments:
+        example: A JSON body.
+        properties: Schemas of the fields beside `features`.
+    """
+    schema = {
+        "type": "object",
+        "required": ["features"],
+        "additionalProperties": False,
+        "properties": {"features": FEATURES, **(properties or {})},
+    }
+    binary = {
+        **BINARY["schema"],
+        "description": "Tensors `features` (N, D) of float32, float16 or uint8 (k means k/255) and "
+        "optionally `labels` (N,) of integers. Other fields are metadata strings; with "
+        "`vocabulary`, a JSON list, labels are positions in it, -1 for none.",
+    }
+    content = {
+        JSON: {"schema": schema, "example": example},
+        SAFETENSORS: {"schema": binary},
+    }
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def binary_body(description: str, *media_types: str) -> dict[str, Any]:
+    """`openapi_extra` of a route whose body is a file."""
+    schema = {**BINARY["schema"], "description": description}
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {media_type: {"schema": schema} for media_type in media_types},
+        }
+    }
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """`responses` of a route: the errors it answers with, by status."""
+    documented: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        titles = [row.title for row in PROBLEMS.values() if row.status == status]
+        response: dict[str, Any] = {
+            "description": "; ".join(dict.fromkeys(titles)),
+            "content": {
+                PROBLEM_JSON: {"schema": {"$ref": f"#/components/schemas/{PROBLEM_SCHEMA}"}}
+            },
+        }
+        if status in (429, 503):
+            response["headers"] = {
+                "Retry-After": {
+                    "description": "Seconds to wait before asking again.",
+                    "schema": {"type": "integer"},
+                }
+            }
+        documented[status] = response
+    return documented
+
+
+def forms(*media_types: str) -> dict[str, Any]:
+    """`content` of an answer that also comes in other forms than JSON."""
+    return dict.fromkeys(media_types, BINARY)
+
+
+def install(app: FastAPI) -> None:
+    """Give `app` the OpenAPI document of this module's making."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]  # the documented way
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=app.summary,
+        description=app.description,
+        routes=app.routes,
+        tags=TAGS,
+    )
+    names = sorted({row.name for row in (*PROBLEMS.values(), *FRAMEWORK.values())})
+    document["components"]["schemas"][PROBLEM_SCHEMA] = {
+        "type": "object",
+        "title": PROBLEM_SCHEMA,
+        "description": "What went wrong (RFC 9457), with the numbers that help as further members.",
+        "required": ["type", "title", "status", "detail", "instance"],
+        "properties": {
+            "type": {
+                "type": "string",
+                "format": "uri-reference",
+                "description": f"`/problems/` and one of: {', '.join(names)}.",
+            },
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {
+                "type": "string",
+                "description": "What happened, what was expected, what to do.",
+            },
+            "instance": {"type": "string", "format": "uri-reference"},
+        },
+    }
+    return document

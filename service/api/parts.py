@@ -1,0 +1,83 @@
+"""What the routes work with, put together once per process by `app.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from fastapi import Request
+
+from core.errors import ModelNotReady
+from core.snapshot import Snapshot
+from service.api.feed import EventFeed
+from service.api.work import Workers
+from service.metrics import ApiMetrics
+from service.settings import Settings
+from service.snapshots import SnapshotFollower
+from service.stream import Stream
+
+
+@dataclass
+class Parts:
+    """The parts of one API process. All but `draining` are set once."""
+
+    settings: Settings
+    stream: Stream
+    follower: SnapshotFollower
+    feed: EventFeed
+    workers: Workers
+    metrics: ApiMetrics
+    draining: bool = False
+
+    @property
+    def entries_applied(self) -> int:
+        """Entries of the stream that the served model contains."""
+        served = self.follower.current
+        return 0 if served is None else served.entries_applied
+
+    @property
+    def model_version(self) -> int:
+        """Version of the served model; 0 while nothing was learned."""
+        served = self.follower.current
+        return 0 if served is None or served.snapshot is None else served.snapshot.version
+
+    def holds(self, entry_id: str) -> bool:
+        """Whether the served model contains an entry of the stream."""
+        served = self.follower.current
+        return served is not None and position(served.last_entry_id) >= position(entry_id)
+
+    def drain(self) -> None:
+        """Say on /health/ready that no new requests should come, and end the endless answers."""
+        self.draining = True
+        self.feed.stop()
+
+
+def parts_of(request: Request) -> Parts:
+    """The parts of the process that answers `request`."""
+    return cast(Parts, request.app.state.parts)
+
+
+def snapshot_of(parts: Parts) -> Snapshot:
+    """The model to answer with. Take it once per request: it may be swapped meanwhile.
+
+    Raises:
+        ModelNotReady: Nothing was learned yet.
+    """
+    served = parts.follower.current
+    if served is None or served.snapshot is None:
+        raise ModelNotReady(
+            "Nothing has been learned yet, so there is no model to ask. Expected samples first. "
+            "Send some to POST /ingest and wait until GET /model says backlog 0."
+        )
+    return served.snapshot
+
+
+def position(record_id: str) -> tuple[int, int]:
+    """An id of a Redis stream as numbers, which compare as its entries are ordered.
+
+    Example:
+        >>> position("1700000000000-9") < position("1700000000000-10")
+        True
+    """
+    milliseconds, _, sequence = record_id.partition("-")
+    return int(milliseconds), int(sequence or 0)

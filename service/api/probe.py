@@ -1,0 +1,82 @@
+"""`python -m service.api.probe live|ready|trainer`: the health check of a container.
+
+Ends with status 0 when all is well, else with 1 and the reason. It loads neither torch
+nor the framework, so that it may run every few seconds.
+"""
+
+from __future__ import annotations
+
+import http.client
+import sys
+import time
+from typing import Final
+
+import orjson
+import redis
+
+from core.errors import GMRError
+from service.connection import connect
+from service.keys import Keys
+from service.settings import Settings
+
+TIMEOUT_S: Final = 3.0
+HEARTBEAT_S: Final = 30.0
+USAGE: Final = "expected one of: live, ready (ask the API here), trainer (look for its heartbeat)"
+
+
+def check(what: str, settings: Settings) -> str | None:
+    """What is wrong, or None.
+
+    Arguments:
+        what: `live` or `ready` asks the API of this machine, `trainer` looks for its report.
+    """
+    if what in ("live", "ready"):
+        return _check_api(f"/health/{what}", settings.port)
+    if what == "trainer":
+        return _check_trainer(settings)
+    return USAGE
+
+
+def _check_api(path: str, port: int) -> str | None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = response.read().decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as error:
+        return f"{path} on port {port}: {type(error).__name__}: {error}"
+    finally:
+        connection.close()
+    return None if response.status == 200 else f"{path}: {response.status} {body}"
+
+
+def _check_trainer(settings: Settings) -> str | None:
+    address = settings.redis_address()
+    if address is None:
+        return "no GMR_REDIS_URL to look for the trainer's heartbeat in"
+    client = connect(address)
+    try:
+        status = client.get(Keys(settings.model).status)
+    except (redis.RedisError, OSError) as error:
+        return f"Redis: {type(error).__name__}: {error}"
+    finally:
+        client.close()
+    if not isinstance(status, bytes):
+        return "the trainer has not reported yet"
+    age = time.time() - float(orjson.loads(status)["time"])
+    return None if age <= HEARTBEAT_S else f"the trainer last reported {age:.0f} s ago"
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status."""
+    try:
+        wrong = check(arguments[0], Settings.load()) if len(arguments) == 1 else USAGE
+    except GMRError as error:
+        wrong = str(error)
+    if wrong is not None:
+        print(wrong, file=sys.stderr)
+    return 0 if wrong is None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,291 @@
+"""The one table from error to HTTP status, and the answers made from it.
+
+Rules of this module:
+
+1. Errors are raised where they are noticed, in core, service or a route; they
+   become a status here and nowhere else.
+2. Every error answer is a problem document (RFC 9457): `type`, `title`, `status`,
+   `detail`, `instance`, and the numbers that the error carries as `context`.
+3. An answer never shows what is inside the service: what nobody expected is
+   logged, not told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from core import errors as core_errors
+from service import stream as stream_errors
+from service.api import errors as edge_errors
+
+PROBLEM_JSON = "application/problem+json"
+RETRY_AFTER_S = 1.0  # where the error itself does not say
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One row of the table: a kind of error as clients see it.
+
+    Arguments:
+        name: Last part of `type`; stable, for programs to switch on.
+        status: HTTP status.
+        title: The same for every occurrence.
+        advice: What a client does about it.
+    """
+
+    name: str
+    status: int
+    title: str
+    advice: str
+
+    @property
+    def type(self) -> str:
+        """URI of the kind. The service itself answers it, with this row."""
+        return f"/problems/{self.name}"
+
+
+PROBLEMS: Mapping[type[Exception], Problem] = {
+    core_errors.InvalidBatch: Problem(
+        "invalid-batch",
+        422,
+        "The batch cannot be used",
+        "Change the batch; sending the same again will not help.",
+    ),
+    core_errors.ShapeMismatch: Problem(
+        "shape-mismatch",
+        422,
+        "The samples have the wrong shape",
+        "Send N rows of the D numbers that GET /model names as features.",
+    ),
+    core_errors.NonFiniteFeature: Problem(
+        "non-finite-feature",
+        422,
+        "A feature is NaN or infinite",
+        "Replace or drop missing values; row and column name the first.",
+    ),
+    core_errors.InvalidLabels: Problem(
+        "invalid-labels",
+        422,
+        "The labels cannot be used",
+        "Send one integer, string or null per sample.",
+    ),
+    core_errors.InvalidRequest: Problem(
+        "invalid-request",
+        422,
+        "The request cannot be answered as it was put",
+        "Correct what detail or errors names.",
+    ),
+    core_errors.InvalidCheckpoint: Problem(
+        "invalid-checkpoint",
+        422,
+        "The bytes are no checkpoint of this service",
+        "Upload a whole file that GET /model/checkpoint gave.",
+    ),
+    edge_errors.OutOfRange: Problem(
+        "out-of-range",
+        422,
+        "A parameter is beyond its limit",
+        "Choose a value between low and high.",
+    ),
+    edge_errors.InvalidShape: Problem(
+        "invalid-shape",
+        422,
+        "The shape does not fit the samples",
+        "Name height,width whose product is the number of features.",
+    ),
+    edge_errors.CrossSite: Problem(
+        "cross-site-request",
+        403,
+        "A request on behalf of another site",
+        "Send it from a program or from the service's own pages.",
+    ),
+    core_errors.UnknownClass: Problem(
+        "unknown-class",
+        404,
+        "The class is not known",
+        "Choose from known; classes appear as their first labels are learned.",
+    ),
+    core_errors.UnknownVersion: Problem(
+        "unknown-version",
+        404,
+        "The version is not kept",
+        "Choose from known, the versions of GET /model/versions.",
+    ),
+    edge_errors.NotAcceptable: Problem(
+        "not-acceptable",
+        406,
+        "No acceptable form of answer",
+        "Ask for a form that the route offers.",
+    ),
+    core_errors.ModelNotReady: Problem(
+        "model-not-ready",
+        409,
+        "The model has not learned enough to answer",
+        "Ingest samples (labelled ones for classes), wait until backlog is 0, ask again.",
+    ),
+    stream_errors.BatchConflict: Problem(
+        "batch-conflict",
+        409,
+        "The batch_id was used for another batch",
+        "Give every batch an id of its own, for example a UUID.",
+    ),
+    edge_errors.BodyTooLarge: Problem(
+        "body-too-large",
+        413,
+        "The body is too large",
+        "Send fewer samples at a time, or uint8 instead of JSON.",
+    ),
+    edge_errors.UnsupportedMedia: Problem(
+        "unsupported-media-type",
+        415,
+        "The body has a form that is not read here",
+        "Send one of supported.",
+    ),
+    stream_errors.BacklogFull: Problem(
+        "backlog-full",
+        429,
+        "Too many batches wait to be learned",
+        "Send again after Retry-After seconds, and more slowly from then on.",
+    ),
+    edge_errors.Unavailable: Problem(
+        "unavailable",
+        503,
+        "The service cannot answer at the moment",
+        "Ask again after Retry-After seconds; give a batch the same batch_id.",
+    ),
+    stream_errors.StreamUnavailable: Problem(
+        "stream-unavailable",
+        503,
+        "Redis is away or full",
+        "Ask again after Retry-After seconds; give a batch the same batch_id.",
+    ),
+    Exception: Problem(
+        "internal-error",
+        500,
+        "Something unexpected went wrong",
+        "Look at the service's log; it holds the trace.",
+    ),
+}
+
+FRAMEWORK: Mapping[int, Problem] = {
+    404: Problem("not-found", 404, "No such path", "Use one of the routes that GET /docs lists."),
+    405: Problem(
+        "method-not-allowed", 405, "No such method", "Use a method that the header Allow names."
+    ),
+}
+"""What the router refuses by itself."""
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of `app`, the framework's own included, with a problem document."""
+    app.add_exception_handler(HTTPException, _from_framework)
+    app.add_exception_handler(RequestValidationError, _from_validation)
+    app.add_exception_handler(ClientDisconnect, _from_silence)
+    app.add_exception_handler(Exception, _from_bug)
+    for error in PROBLEMS:
+        if error is not Exception:
+            app.add_exception_handler(error, _from_table)
+
+
+def problem_of(error: Exception) -> Problem:
+    """The row of the nearest class in the table.
+
+    Example:
+        >>> problem_of(core_errors.UnknownClass("no such class")).status
+        404
+    """
+    return next(PROBLEMS[cls] for cls in type(error).__mro__ if cls in PROBLEMS)
+
+
+def answer(
+    problem: Problem, request: Request, detail: str, numbers: Mapping[str, object] | None = None
+) -> Response:
+    """The problem document for one occurrence.
+
+    Arguments:
+        problem: Row of the table.
+        request: What is answered; its path becomes `instance`.
+        detail: What happened, what was expected, what to do.
+        numbers: Further members of the document; `retry_after_s` also becomes the header.
+    """
+    numbers = dict(numbers or {})
+    if problem.status in (429, 503):
+        numbers.setdefault("retry_after_s", RETRY_AFTER_S)
+    headers = {"Cache-Control": "no-store"}
+    wait = numbers.get("retry_after_s")
+    if isinstance(wait, (int, float)):
+        headers["Retry-After"] = str(max(1, math.ceil(wait)))
+    standard = {
+        "type": request.scope.get("root_path", "") + problem.type,
+        "title": problem.title,
+        "status": problem.status,
+        "detail": detail,
+        "instance": request.url.path,
+    }
+    # No number may hide a member of the standard.
+    document = {**standard, **{k: v for k, v in numbers.items() if k not in standard}}
+    return Response(
+        orjson.dumps(document, default=str, option=orjson.OPT_SERIALIZE_NUMPY),
+        status_code=problem.status,
+        headers=headers,
+        media_type=PROBLEM_JSON,
+    )
+
+
+async def _from_table(request: Request, error: Exception) -> Response:
+    return answer(problem_of(error), request, str(error), getattr(error, "context", None))
+
+
+async def _from_framework(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    problem = FRAMEWORK.get(error.status_code)
+    if problem is None:
+        phrase = HTTPStatus(error.status_code).phrase
+        problem = Problem(phrase.lower().replace(" ", "-"), error.status_code, phrase, "")
+    details = {
+        404: "No route has this path. Expected one of those that GET /docs lists. Check it.",
+        405: f"{request.method} is no method of this path. Expected one of those in the header "
+        f"Allow. GET /docs says which route does what.",
+    }
+    response = answer(problem, request, details.get(error.status_code, str(error.detail)))
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _from_validation(request: Request, error: Exception) -> Response:
+    """Parameters that FastAPI checks: say which, and never repeat what was sent."""
+    assert isinstance(error, RequestValidationError)
+    wrong = [
+        {"where": ".".join(map(str, item["loc"])), "what": item["msg"]} for item in error.errors()
+    ]
+    first = wrong[0]
+    detail = (
+        f"{first['where']}: {first['what']}. Expected what GET /docs says of this route. "
+        f"Correct it and ask again."
+    )
+    problem = PROBLEMS[core_errors.InvalidRequest]
+    return answer(problem, request, detail, {"errors": wrong})
+
+
+async def _from_silence(request: Request, error: Exception) -> Response:
+    """The client hung up before it had sent its body: nobody reads this, but it is counted."""
+    return Response(status_code=400)
+
+
+async def _from_bug(request: Request, error: Exception) -> Response:
+    """Nobody expected this: the server logs the trace when it is raised again."""
+    return answer(
+        PROBLEMS[Exception],
+        request,
+        "The service met an error that it does not know. This is a fault of the service, not of "
+        "the request. Look at its log and report what you find there.",
+    )

@@ -1,0 +1,69 @@
+"""POST /classify: which class is each sample?"""
+
+from __future__ import annotations
+
+import orjson
+import torch
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from service.api import answers
+from service.api.bodies import read_batch, to_tensor
+from service.api.negotiation import JSON, SAFETENSORS, choose
+from service.api.openapi import forms, problems, samples_body
+from service.api.parts import parts_of, snapshot_of
+
+router = APIRouter(tags=["model"])
+
+
+class Classified(BaseModel):
+    """Classes of N samples, out of C."""
+
+    model_version: int = Field(description="Of the model that answered.")
+    labels: list[int | str] = Field(description="Most probable class of each sample.")
+    probabilities: list[list[float]] = Field(description="N rows in the order of `classes`.")
+    classes: list[int | str] = Field(description="Every class known, in order of discovery.")
+    log_likelihoods: list[float] = Field(description="In nats, one per sample.")
+    inliers: list[bool] = Field(description="Whether the model finds the sample typical.")
+
+
+@router.post(
+    "/classify",
+    operation_id="classify",
+    summary="Name the class of each sample",
+    response_model=Classified,
+    responses={
+        200: {"content": forms(SAFETENSORS)},
+        **problems(403, 406, 409, 413, 415, 422),
+    },
+    openapi_extra=samples_body({"features": [[0.0, 0.5], [1.0, 0.25]]}),
+)
+async def classify(request: Request) -> Response:
+    """As safetensors the answer holds the same arrays; `labels` are then positions in the
+    metadata `vocabulary`, which is also the order of the columns of `probabilities`."""
+    parts = parts_of(request)
+    form = choose(request.headers.get("accept"), (JSON, SAFETENSORS))
+    batch = await read_batch(request, parts.settings)
+    snapshot = snapshot_of(parts)
+    x = to_tensor(batch)
+    result = await parts.workers.run(
+        lambda: snapshot.classify(x), len(batch) * snapshot.info.parameters
+    )
+
+    codes = answers.numpy(result.codes)
+    arrays = {
+        "probabilities": answers.numpy(result.probabilities.to(torch.float32)),
+        "log_likelihoods": answers.numpy(result.log_likelihoods),
+        "inliers": answers.numpy(result.inliers),
+    }
+    version = snapshot.version
+    if form == SAFETENSORS:
+        metadata = {"vocabulary": orjson.dumps(snapshot.classes).decode()}
+        return answers.safetensors({"labels": codes, **arrays}, metadata, version=version)
+    document = {
+        "model_version": version,
+        "labels": [snapshot.classes[code] for code in codes.tolist()],
+        "classes": snapshot.classes,
+        **arrays,
+    }
+    return answers.json(document, version=version)

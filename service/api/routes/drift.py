@@ -1,0 +1,213 @@
+"""GET /drift and its companions: where the stream changes, and what the detector sees."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.errors import InvalidRequest
+from service.api import answers
+from service.api.errors import OutOfRange, Unavailable
+from service.api.openapi import problems
+from service.api.parts import parts_of
+from service.stream import Record
+from service.wire import Control
+
+router = APIRouter(prefix="/drift", tags=["drift"])
+
+
+class Report(BaseModel):
+    """Base of what the trainer reports; further fields may come with later releases."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class DriftState(Report):
+    """What the detector sees, after the newest batch that the trainer has read."""
+
+    model_version: int = Field(description="Of the trainer's model; 0: nothing learned yet.")
+    sub_task: int = Field(description="Sub-task being learned; 0 for the first.")
+    boundaries: int = Field(description="Boundaries found so far.")
+    armed: bool = Field(description="Whether the detector may speak; not while it warms up.")
+    detector: str = Field(description="The rule in use.")
+    inlier_rate: float | None = Field(description="Share of the newest batch found typical.")
+    inlier_rate_mean: float | None = Field(description="Its running mean.")
+    log_likelihood_mean: float | None = Field(description="Of the newest batch, nats per sample.")
+    statistic: float | None = Field(description="Of the signal nearest to its threshold.")
+    threshold: float | None = Field(description="The detector speaks when it is passed.")
+    statistics: dict[str, float] = Field(description="Of each signal.")
+    thresholds: dict[str, float] = Field(description="Of each signal.")
+    prequential_accuracy: float | None = Field(
+        description="Of the newest batch, before it was learned; null without labels."
+    )
+    prequential_accuracy_mean: float | None = Field(description="Its running mean.")
+    samples_since_boundary: int = Field(description="Of the stream, since the last boundary.")
+    batches_since_boundary: int = Field(description="Of the stream, since the last boundary.")
+    stream_samples: int = Field(description="Samples read from the stream, learned or not.")
+    stream_batches: int = Field(description="Batches read from the stream, learned or not.")
+    set_aside_batches: int = Field(description="Batches held while a change is suspected.")
+    time: float = Field(description="When the trainer said so, Unix seconds.")
+
+
+class Boundary(Report):
+    """The end of one sub-task and the beginning of the next."""
+
+    id: str = Field(description="Of this report; give it as `since` to ask for later ones.")
+    time: float = Field(description="When it was found, Unix seconds.")
+    entry_id: str = Field(description="Entry of the stream at which it was found.")
+    boundary: int = Field(description="1 for the first.")
+    sub_task: int = Field(description="The one that begins.")
+    batch_index: int = Field(description="Of the batch at which it was found; the first is 0.")
+    sample_index: int = Field(description="Of that batch's first sample; the first is 0.")
+    estimated_start_batch: int = Field(description="Where the change probably began.")
+    estimated_start_sample: int = Field(description="Where the change probably began.")
+    detector: str = Field(description="The rule that spoke; `declared` for a person.")
+    evidence: dict[str, float] = Field(description="Statistic, threshold, rates, likelihoods.")
+    version_before: int = Field(description="Model version before it.")
+    version_after: int = Field(description="Model version after it.")
+
+
+class Boundaries(BaseModel):
+    """Boundaries in the order in which they were found."""
+
+    boundaries: list[Boundary]
+
+
+class HistoryRow(Report):
+    """One batch of the stream, tested before it was learned."""
+
+    id: str = Field(description="Of this report.")
+    kind: str = Field(description="`batch_learned`, or `batch_set_aside` while in doubt.")
+    time: float = Field(description="When it was read, Unix seconds.")
+    entry_id: str = Field(description="Entry of the stream.")
+    batch_index: int = Field(description="The first batch of the stream is 0.")
+    sample_index: int = Field(description="Of the batch's first sample; the first is 0.")
+    samples: int = Field(description="Samples of the batch.")
+    inlier_rate: float | None = Field(description="Share of the batch found typical.")
+    log_likelihood_mean: float | None = Field(description="Nats per sample.")
+    prequential_accuracy: float | None = Field(description="Of the batch; null without labels.")
+
+
+class History(BaseModel):
+    """Batches in stream order."""
+
+    history: list[HistoryRow]
+
+
+class Declared(BaseModel):
+    """A boundary that a person declares."""
+
+    entry_id: str = Field(description="Entry of the stream that carries it.")
+
+
+STATE_FIELDS = tuple(DriftState.model_fields)
+
+
+@router.get(
+    "",
+    operation_id="drift",
+    summary="State of the detector",
+    response_model=DriftState,
+    responses=problems(503),
+)
+async def drift(request: Request) -> Response:
+    """What the trainer last reported; it reports at least once a second."""
+    status = await parts_of(request).stream.status()
+    if status is None:
+        raise Unavailable(
+            "No trainer has reported yet. Expected one to be running. Ask again in a moment; if "
+            "this lasts, start it by `gmr trainer`."
+        )
+    document = {name: status.get(name) for name in STATE_FIELDS}
+    return answers.json(document, version=status.get("model_version"))
+
+
+@router.get(
+    "/boundaries",
+    operation_id="boundaries",
+    summary="Every boundary found",
+    response_model=Boundaries,
+    responses=problems(422, 503),
+)
+async def boundaries(
+    request: Request,
+    since: Annotated[
+        str | None,
+        Query(
+            description="`id` of a boundary, for later ones only; or Unix seconds, for those found "
+            "then or later. Without it: all."
+        ),
+    ] = None,
+) -> Response:
+    """Oldest first."""
+    records = await parts_of(request).stream.boundaries(_start(since))
+    return answers.json({"boundaries": [_row(record) for record in records]})
+
+
+@router.get(
+    "/history",
+    operation_id="history",
+    summary="The newest batches, one row each",
+    response_model=History,
+    responses=problems(422, 503),
+)
+async def history(
+    request: Request,
+    last: Annotated[int, Query(description="Batches to report, at most.")] = 1000,
+) -> Response:
+    """In stream order, the newest last."""
+    parts = parts_of(request)
+    most = parts.settings.history_length
+    if not 1 <= last <= most:
+        raise OutOfRange.of("last", got=last, low=1, high=most)
+    records = await parts.stream.history(last)
+    return answers.json({"history": [_row(record) for record in records]})
+
+
+@router.post(
+    "/boundary",
+    operation_id="declare_boundary",
+    summary="Declare a boundary by hand",
+    status_code=202,
+    response_model=Declared,
+    responses={
+        202: {"description": "In the stream, after all that was accepted before."},
+        **problems(403, 503),
+    },
+)
+async def declare_boundary(request: Request) -> Response:
+    """Takes its place in the stream, after what was accepted before it."""
+    appended = await parts_of(request).stream.append_control(Control("boundary"))
+    return answers.json({"entry_id": appended.entry_id}, status=202)
+
+
+def _row(record: Record) -> dict[str, Any]:
+    return {"id": record.id, **record.data}
+
+
+def _start(since: str | None) -> str:
+    """Where a range of records begins, in Redis' words.
+
+    Example:
+        >>> _start(None), _start("1700000000000-20003"), _start("1700000000.25")
+        ('-', '(1700000000000-20003', '1700000000250')
+    """
+    if since is None:
+        return "-"
+    if re.fullmatch(r"\d{1,15}-\d{1,18}", since):
+        return f"({since}"
+    try:
+        seconds = float(since)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < 1e12:
+        raise InvalidRequest(
+            "`since` is neither the id of a boundary nor a time. Expected an id like "
+            "1700000000000-20003 or Unix seconds. Correct it.",
+            parameter="since",
+        )
+    return str(int(seconds * 1000))

@@ -1,0 +1,118 @@
+"""GET /events: what happens, as it happens, as server-sent events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+import orjson
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import StreamingResponse
+
+from core.errors import InvalidRequest
+from service.api.openapi import problems
+from service.api.parts import Parts, parts_of, position
+from service.stream import Record
+
+router = APIRouter(tags=["drift"])
+
+KEEP_ALIVE_S: Final = 15.0
+RECONNECT_MS: Final = 2_000
+KEEP_ALIVE: Final = b": still here\n\n"
+EVENT_STREAM: Final = "text/event-stream"
+
+HEADERS: Final = {
+    "Cache-Control": "no-cache",
+    # Proxies that buffer answers would hold events back.
+    "X-Accel-Buffering": "no",
+}
+
+
+@router.get(
+    "/events",
+    operation_id="events",
+    summary="Follow what happens",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "Server-sent events without end. `event` is the kind, `data` the event "
+            "as JSON, `id` what to resume from.",
+            "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
+        },
+        **problems(422, 503),
+    },
+)
+async def events(
+    request: Request,
+    last_event_id: Annotated[
+        str | None,
+        Header(description="Resume after this event; 0 for all that are kept."),
+    ] = None,
+    after: Annotated[
+        str | None, Query(description="The same as `Last-Event-ID`, for clients without headers.")
+    ] = None,
+    kinds: Annotated[
+        str | None, Query(description="Only these kinds of events, separated by commas.")
+    ] = None,
+) -> StreamingResponse:
+    """Kinds: `batch_learned`, `batch_set_aside`, `set_aside_released`, `boundary`, `replay`,
+    `class_discovered`, `model_published`, `model_restored`, `entry_rejected`; and `missed`
+    where events were dropped before a client came back for them.
+    """
+    parts = parts_of(request)
+    start = last_event_id or after
+    if start is not None and not re.fullmatch(r"\d{1,15}(-\d{1,18})?", start):
+        raise InvalidRequest(
+            "Last-Event-ID is no id of an event. Expected one like 1700000000000-20003, or 0 for "
+            "all that are kept. Send back what the last event had as id.",
+            parameter="Last-Event-ID",
+        )
+    if start is None:
+        start = await parts.stream.last_event_id()
+    wanted = None if kinds is None else frozenset(kind.strip() for kind in kinds.split(","))
+    content = _lines(request, parts, start, wanted)
+    return StreamingResponse(content, media_type=EVENT_STREAM, headers=HEADERS)
+
+
+async def _lines(
+    request: Request, parts: Parts, after: str, wanted: frozenset[str] | None
+) -> AsyncIterator[bytes]:
+    with parts.metrics.listening():
+        # At once, so that the client knows that it is connected.
+        yield b"retry: %d\n\n" % RECONNECT_MS
+        missed = await _missed(parts, after)
+        if missed is not None:
+            yield missed
+        async for records in parts.feed.follow(after, KEEP_ALIVE_S):
+            if await request.is_disconnected():
+                return
+            lines = [
+                _format(record)
+                for record in records
+                if wanted is None or record.data.get("kind") in wanted
+            ]
+            if lines:
+                yield b"".join(lines)
+            elif not records:
+                yield KEEP_ALIVE
+
+
+async def _missed(parts: Parts, after: str) -> bytes | None:
+    """The event that tells of a gap, where the event to resume from is kept no more."""
+    if position(after) == (0, 0):
+        return None
+    oldest = await parts.stream.events("0", count=1, block_ms=1)
+    if not oldest or position(oldest[0].id) <= position(after):
+        return None
+    data = orjson.dumps({"kind": "missed", "after": after, "oldest": oldest[0].id})
+    return b"event: missed\ndata: %b\n\n" % data
+
+
+def _format(record: Record) -> bytes:
+    kind = str(record.data.get("kind", "message")).encode()
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (
+        record.id.encode(),
+        kind,
+        orjson.dumps(record.data),
+    )

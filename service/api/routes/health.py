@@ -1,0 +1,79 @@
+"""GET /health/live and /health/ready: is the process there, and should requests be sent to it?
+
+Rules of this module:
+
+1. Liveness asks nothing of anyone: a process is not restarted because Redis is away.
+2. A service that has learned nothing yet is ready: it is ready to be taught.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from core.errors import GMRError
+from service.api import answers
+from service.api.errors import Unavailable
+from service.api.openapi import problems
+from service.api.parts import Parts, parts_of
+from service.api.problems import PROBLEMS, answer
+
+router = APIRouter(prefix="/health", tags=["operations"])
+
+PATIENCE_S: Final = 1.0
+"""For Redis to answer: a probe should not wait as long as a request."""
+
+HEARTBEAT_S: Final = 30.0
+"""Age beyond which the trainer counts as gone; it reports every second, between two batches."""
+
+
+class Healthy(BaseModel):
+    """All is well."""
+
+    status: str = Field(examples=["ready"])
+
+
+@router.get("/live", operation_id="live", summary="Is the process there?", response_model=Healthy)
+async def live() -> Response:
+    """Answers as long as the process can answer anything."""
+    return answers.json({"status": "live"})
+
+
+@router.get(
+    "/ready",
+    operation_id="ready",
+    summary="Should requests be sent here?",
+    response_model=Healthy,
+    responses=problems(503),
+)
+async def ready(request: Request) -> Response:
+    """503 names every reason: Redis away, no trainer, or shutting down."""
+    reasons = await _reasons(parts_of(request))
+    if reasons:
+        detail = f"{' '.join(reasons)} Expected none of this. See docs/operations.md."
+        return answer(PROBLEMS[Unavailable], request, detail, {"reasons": reasons})
+    return answers.json({"status": "ready"})
+
+
+async def _reasons(parts: Parts) -> list[str]:
+    """Why no requests should be sent here; empty when they should."""
+    reasons = ["The service is shutting down."] if parts.draining else []
+    try:
+        status = await asyncio.wait_for(parts.stream.status(), PATIENCE_S)
+    except (GMRError, TimeoutError):
+        return [*reasons, "Redis does not answer."]
+    age = heartbeat_age(status)
+    if age is None:
+        reasons.append("No trainer has reported yet.")
+    elif age > HEARTBEAT_S:
+        reasons.append(f"The trainer last reported {age:.0f} seconds ago.")
+    return reasons
+
+
+def heartbeat_age(status: dict[str, Any] | None) -> float | None:
+    """Seconds since the trainer last reported; None when it never has."""
+    return None if status is None else max(0.0, time.time() - float(status["time"]))

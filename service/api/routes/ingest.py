@@ -1,0 +1,107 @@
+"""POST /ingest: put a batch into the stream. When the answer comes, the batch is durable."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from core.errors import GMRError, InvalidBatch
+from service.api import answers
+from service.api.bodies import read_batch
+from service.api.openapi import LABELS, problems, samples_body
+from service.api.parts import parts_of
+from service.api.problems import problem_of
+from service.wire import MAX_ID_LENGTH, RawBatch
+
+router = APIRouter(tags=["stream"])
+
+ID = "batch_id"
+ID_HEADER = "Idempotency-Key"
+ID_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH}
+EXAMPLE = {"features": [[0.0, 0.5], [1.0, 0.25]], "labels": [7, None], "batch_id": "a-1"}
+
+
+class Ingested(BaseModel):
+    """What became of a batch."""
+
+    entry_id: str = Field(description="Of the entry in the stream; of the first for a duplicate.")
+    batch_id: str = Field(description="The sender's, or one made for this batch.")
+    samples: int = Field(description="Samples of the batch.")
+    backlog: int = Field(description="Entries accepted and not yet learned, this one included.")
+    duplicate: bool = Field(description="Whether it was there before; nothing was added then.")
+
+
+@router.post(
+    "/ingest",
+    operation_id="ingest",
+    summary="Send samples to learn from",
+    status_code=202,
+    response_model=Ingested,
+    responses={
+        202: {"description": "The batch is durable in the stream and will be learned."},
+        200: {"model": Ingested, "description": "The batch was accepted before; nothing added."},
+        **problems(403, 409, 413, 415, 422, 429, 503),
+    },
+    openapi_extra=samples_body(EXAMPLE, {"labels": LABELS, ID: ID_SCHEMA})
+    | {
+        "parameters": [
+            {
+                "name": name,
+                "in": place,
+                "description": "The same as `batch_id` in the body.",
+                "schema": ID_SCHEMA,
+            }
+            for name, place in ((ID, "query"), (ID_HEADER, "header"))
+        ]
+    },
+)
+async def ingest(request: Request) -> Response:
+    """Accepts N samples of D features, with or without labels. The first batch fixes D.
+
+    Send the same `batch_id` again whenever an answer was lost: a batch is learned once.
+    """
+    parts = parts_of(request)
+    # Of the model served now; the append compares it with what was accepted, in one script.
+    applied = parts.entries_applied
+    try:
+        batch = _named(await read_batch(request, parts.settings), request)
+        appended = await parts.stream.append(batch, entries_applied=applied)
+    except GMRError as error:
+        # As the trainer names its reasons.
+        parts.metrics.rejected(problem_of(error).name.replace("-", "_"))
+        raise
+    if not appended.duplicate:
+        parts.metrics.ingested(len(batch))
+    return answers.json(
+        {
+            "entry_id": appended.entry_id,
+            "batch_id": appended.batch_id,
+            "samples": len(batch),
+            "backlog": max(0, appended.accepted - applied),
+            "duplicate": appended.duplicate,
+        },
+        status=200 if appended.duplicate else 202,
+    )
+
+
+def _named(batch: RawBatch, request: Request) -> RawBatch:
+    """The batch under the one id that body, query and header agree on."""
+    # Not declared as parameters: resolving those takes a good part of the time of a request.
+    names = (batch.batch_id, request.query_params.get(ID), request.headers.get(ID_HEADER))
+    given = {name for name in names if name is not None}
+    if len(given) > 1:
+        raise InvalidBatch(
+            f"The batch has {len(given)} different ids: body, query and the header "
+            f"Idempotency-Key disagree. Expected one id. Name it in one place."
+        )
+    if batch.batch_id is not None or not given:
+        return batch
+    (name,) = given
+    if not 0 < len(name) <= MAX_ID_LENGTH or not name.isprintable():
+        raise InvalidBatch(
+            f"The batch id has {len(name)} characters; expected 1 to {MAX_ID_LENGTH} that can be "
+            f"printed. Send a UUID, for example."
+        )
+    return replace(batch, batch_id=name)

@@ -1,0 +1,45 @@
+"""GET /metrics: this process's metrics, and the trainer's, as Prometheus text."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from core.errors import GMRError
+from service.api.parts import parts_of
+from service.api.routes.health import heartbeat_age
+
+router = APIRouter(tags=["operations"])
+
+PATIENCE_S: Final = 2.0
+"""Less than Prometheus waits: the process's own metrics matter most when Redis is away."""
+
+
+@router.get(
+    "/metrics",
+    operation_id="metrics",
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(request: Request) -> Response:
+    """docs/operations.md says what each means."""
+    parts = parts_of(request)
+    try:
+        accepted, status, trainer = await asyncio.wait_for(
+            asyncio.gather(
+                parts.stream.accepted(), parts.stream.status(), parts.stream.trainer_metrics()
+            ),
+            PATIENCE_S,
+        )
+    except (GMRError, TimeoutError):
+        trainer = None
+        parts.metrics.redis_away()
+    else:
+        parts.metrics.redis_answered(
+            backlog=max(0, accepted - parts.entries_applied), heartbeat_age=heartbeat_age(status)
+        )
+    return Response(parts.metrics.text(trainer), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,207 @@
+"""GET /model and its companions: which model answers, which are kept, going back to one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.errors import InvalidRequest, UnknownVersion
+from service.api import answers
+from service.api.bodies import read_model
+from service.api.openapi import problems
+from service.api.parts import Parts, parts_of
+from service.wire import Control
+
+router = APIRouter(prefix="/model", tags=["model"])
+
+APPLY_TIMEOUT_S: Final = 10.0
+POLL_S: Final = 0.05
+REJECTED_TO_LOOK_AT: Final = 100
+
+
+class ClassCount(BaseModel):
+    """One class."""
+
+    label: int | str
+    count: int = Field(description="Labelled samples learned.")
+
+
+class ModelState(BaseModel):
+    """The model that answers at the moment."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model_version: int = Field(description="Grows with every change; 0: nothing learned yet.")
+    name: str = Field(description="Of the model, a setting.")
+    preset: str = Field(description="Kind of model.")
+    device: str | None = Field(description="Where this process computes.")
+    components: int = Field(description="Gaussians in use.")
+    features: int | None = Field(description="D; null until the first batch fixes it.")
+    classes: list[ClassCount] = Field(description="In order of discovery.")
+    samples_seen: int = Field(description="Samples learned.")
+    batches_seen: int = Field(description="Batches learned.")
+    sub_task: int = Field(description="0 for the first.")
+    parameters: int = Field(description="Numbers that the model is made of.")
+    bytes: int = Field(description="Their size.")
+    detector: str = Field(description="What finds boundaries.")
+    window: int = Field(description="Raw samples of the current sub-task held at the moment.")
+    set_aside: int = Field(description="Raw samples held because they look like a change.")
+    last_entry_id: str | None = Field(description="Newest entry that this model holds.")
+    backlog: int = Field(description="Entries accepted that this model does not hold yet.")
+
+
+class Version(BaseModel):
+    """A kept version."""
+
+    model_config = ConfigDict(extra="allow")
+
+    version: int = Field(description="Give it to POST /model/rollback.")
+    parent: int | None = Field(None, description="The kept version that it grew from.")
+    origin: str = Field("learned", description="`learned`, `rollback` or `checkpoint`.")
+    before_boundary: int | None = Field(None, description="The boundary that came right after.")
+    entries_applied: int = Field(description="Entries of the stream that it contains.")
+    time: float | None = Field(None, description="When it was kept, Unix seconds.")
+
+
+class Versions(BaseModel):
+    """Kept versions, newest first."""
+
+    model_version: int = Field(description="Served at the moment.")
+    versions: list[Version]
+
+
+class Rollback(BaseModel):
+    """Which version to go back to."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: int = Field(ge=0, description="One of GET /model/versions.", examples=[12])
+
+
+class Restored(BaseModel):
+    """What became of a request to replace the model."""
+
+    entry_id: str = Field(description="Entry of the stream that carries the request.")
+    applied: bool = Field(description="Whether the model served already is the restored one.")
+    model_version: int = Field(description="Served now.")
+
+
+@router.get(
+    "",
+    operation_id="model",
+    summary="The model that answers",
+    response_model=ModelState,
+    responses=problems(503),
+)
+async def model(request: Request) -> Response:
+    """Poll until `backlog` is 0 to wait until everything accepted has been learned."""
+    parts = parts_of(request)
+    # The snapshot first: what is accepted in between can only make the backlog larger.
+    served = parts.follower.current
+    accepted = await parts.stream.accepted()
+    applied = 0 if served is None else served.entries_applied
+    position = {
+        "last_entry_id": None if served is None else served.last_entry_id,
+        "backlog": max(0, accepted - applied),
+    }
+    snapshot = None if served is None else served.snapshot
+    if snapshot is None:
+        nothing = _nothing_learned(parts, await parts.stream.n_features())
+        return answers.json({**nothing, **position}, version=0)
+    facts = snapshot.info.to_dict()
+    return answers.json(
+        {"name": parts.settings.model, **facts, **position}, version=snapshot.version
+    )
+
+
+@router.get(
+    "/versions",
+    operation_id="model_versions",
+    summary="The versions that are kept",
+    response_model=Versions,
+    responses=problems(503),
+)
+async def versions(request: Request) -> Response:
+    """The newest few, and the one before each of the last boundaries."""
+    parts = parts_of(request)
+    kept = await parts.stream.versions()
+    return answers.json({"model_version": parts.model_version, "versions": kept})
+
+
+@router.post(
+    "/rollback",
+    operation_id="rollback",
+    summary="Serve an older version again",
+    response_model=Restored,
+    responses={
+        202: {"model": Restored, "description": "In the stream; the trainer has yet to do it."},
+        **problems(403, 404, 413, 415, 422, 503),
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": Rollback.model_json_schema()}},
+        }
+    },
+)
+async def rollback(request: Request) -> Response:
+    """Takes its place in the stream: what was accepted before is learned first, then dropped
+    with everything else that came after the version."""
+    parts = parts_of(request)
+    wanted = await read_model(request, parts.settings, Rollback)
+    kept = [version["version"] for version in await parts.stream.versions()]
+    if wanted.version not in kept:
+        raise UnknownVersion(
+            f"Version {wanted.version} is not kept. Kept are "
+            f"{', '.join(map(str, kept)) or 'none yet'}. Choose one of these.",
+            unknown=wanted.version,
+            known=kept,
+        )
+    return await apply(parts, Control("rollback", version=wanted.version))
+
+
+async def apply(parts: Parts, control: Control) -> Response:
+    """Put `control` into the stream and wait a while until the served model holds it.
+
+    Raises:
+        InvalidRequest: The trainer could not do it.
+    """
+    appended = await parts.stream.append_control(control)
+    deadline = time.monotonic() + APPLY_TIMEOUT_S
+    while not (applied := parts.holds(appended.entry_id)) and time.monotonic() < deadline:
+        await asyncio.sleep(POLL_S)
+    if applied:
+        for rejected in await parts.stream.set_aside(REJECTED_TO_LOOK_AT):
+            if rejected["entry_id"] == appended.entry_id:
+                raise InvalidRequest(rejected["detail"], entry_id=appended.entry_id)
+    document = {
+        "entry_id": appended.entry_id,
+        "applied": applied,
+        "model_version": parts.model_version,
+    }
+    return answers.json(document, status=200 if applied else 202, version=parts.model_version)
+
+
+def _nothing_learned(parts: Parts, n_features: int | None) -> dict[str, object]:
+    settings = parts.settings
+    return {
+        "model_version": 0,
+        "name": settings.model,
+        "preset": settings.preset,
+        "device": None,
+        "components": 0,
+        "features": n_features,
+        "classes": [],
+        "samples_seen": 0,
+        "batches_seen": 0,
+        "sub_task": 0,
+        "parameters": 0,
+        "bytes": 0,
+        "detector": settings.detector,
+        "window": 0,
+        "set_aside": 0,
+    }

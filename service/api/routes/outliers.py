@@ -1,0 +1,96 @@
+"""POST /outliers: how typical is each sample of what has been learned?"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from core.errors import InvalidRequest
+from service.api import answers
+from service.api.bodies import read_batch, to_tensor
+from service.api.errors import OutOfRange
+from service.api.negotiation import JSON, SAFETENSORS, choose
+from service.api.openapi import forms, problems, samples_body
+from service.api.parts import parts_of, snapshot_of
+
+router = APIRouter(tags=["model"])
+
+LARGEST_C = 100.0
+
+
+class Scored(BaseModel):
+    """Typicality of N samples."""
+
+    model_version: int = Field(description="Of the model that answered.")
+    log_likelihoods: list[float] = Field(description="In nats, one per sample; lower is stranger.")
+    inliers: list[bool] = Field(description="Whether it is at or above the threshold.")
+    threshold: float = Field(description="In nats: running mean minus c standard deviations.")
+
+
+@router.post(
+    "/outliers",
+    operation_id="outliers",
+    summary="Score how typical each sample is",
+    response_model=Scored,
+    responses={
+        200: {"content": forms(SAFETENSORS)},
+        **problems(403, 406, 409, 413, 415, 422),
+    },
+    openapi_extra=samples_body(
+        {"features": [[0.0, 0.5], [9.0, 9.0]], "c": 2.0},
+        {
+            "c": {
+                "type": "number",
+                "minimum": 0,
+                "maximum": LARGEST_C,
+                "description": "Standard deviations below the mean at which an outlier begins; "
+                "the service's own without it.",
+            }
+        },
+    ),
+)
+async def outliers(
+    request: Request,
+    c: Annotated[float | None, Query(description="The same as `c` in the body.")] = None,
+) -> Response:
+    """Works as soon as anything was learned; labels are not needed."""
+    parts = parts_of(request)
+    form = choose(request.headers.get("accept"), (JSON, SAFETENSORS))
+    batch = await read_batch(request, parts.settings, allowed=("c",))
+    deviations = _deviations(batch.fields.get("c", c))
+    snapshot = snapshot_of(parts)
+    x = to_tensor(batch)
+    scores = await parts.workers.run(
+        lambda: snapshot.outliers(x, deviations), len(batch) * snapshot.info.parameters
+    )
+
+    arrays = {
+        "log_likelihoods": answers.numpy(scores.log_likelihoods),
+        "inliers": answers.numpy(scores.inliers),
+    }
+    version = snapshot.version
+    if form == SAFETENSORS:
+        metadata = {"threshold": repr(scores.threshold)}
+        return answers.safetensors(arrays, metadata, version=version)
+    document = {"model_version": version, "threshold": scores.threshold, **arrays}
+    return answers.json(document, version=version)
+
+
+def _deviations(c: object) -> float | None:
+    """The wanted c as a number, from JSON, metadata or query; None for the service's own."""
+    if c is None:
+        return None
+    try:
+        if isinstance(c, bool) or not isinstance(c, (int, float, str)):
+            raise ValueError
+        number = float(c)
+    except ValueError:
+        raise InvalidRequest(
+            "`c` is no number. Expected standard deviations, like 2.0. Correct it.", parameter="c"
+        ) from None
+    if math.isnan(number) or not 0 <= number <= LARGEST_C:
+        raise OutOfRange.of("c", got=number, low=0, high=LARGEST_C)
+    return number

@@ -1,0 +1,448 @@
+"""The trainer's end of Redis: read entries in order, report, and let go of what is safe.
+
+Rules of this module:
+
+1. The checkpoint is the truth about what was learned; the consumer group only shows
+   it. So the group is made anew from the checkpoint at every start.
+2. After a failed read the group goes back to the last entry that arrived here: its
+   own position moves when Redis sends, not when we receive.
+3. Reports carry ids made from the id of the entry that caused them. Reports made
+   again after a crash are refused by Redis as old, and so appear exactly once.
+4. All that this end writes goes through scripts that first look at the fence, which
+   names the trainer that began last: one that was paused and replaced can do no harm.
+5. They work on a Redis that is full, because the way out of that is to learn, report
+   and let go. A full Redis refuses only the first write of a script, if it needs
+   memory; so the first is one that needs none and does nothing (PERSIST of the fence).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import redis
+
+from core.errors import GMRError
+from service.connection import (
+    SyncClient,
+    is_refusal,
+    is_transient,
+    patiently,
+    refused,
+    unavailable,
+)
+from service.keys import GROUP, Keys
+from service.lease import Lease
+from service.wire import Control
+
+logger = logging.getLogger(__name__)
+
+READ_PAUSE_S: Final = 0.25
+
+LEAST_COUNT: Final = 1
+MOST_COUNT: Final = 64
+READ_BYTES: Final = 8 * 1024 * 1024
+"""About how much one read asks for: enough to hide the round trip, little to hold."""
+
+FLUSH_COMMANDS: Final = 1000
+REPORTS_PER_ENTRY: Final = 10_000
+LAST_REPORT: Final = REPORTS_PER_ENTRY - 1
+BOUNDARIES_LENGTH: Final = 100_000
+SET_ASIDE_LENGTH: Final = 100
+SET_ASIDE_BYTES: Final = 1024 * 1024
+SET_ASIDE_FIELD_BYTES: Final = 1024
+PUBLISHED_LENGTH: Final = 16
+ANSWER_S: Final = 60
+
+
+Command = tuple[Any, ...]
+"""A command of Redis: its name, its key, and the rest."""
+
+
+class LeaseLost(GMRError):
+    """Another trainer has taken over this model while this one was not looking."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far into the input stream something reaches.
+
+    Arguments:
+        last_entry_id: The last entry it contains; `0-0` for none.
+        entries_applied: How many entries that makes, ever.
+    """
+
+    last_entry_id: str = "0-0"
+    entries_applied: int = 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of the input stream, as it came."""
+
+    id: str
+    fields: dict[bytes, bytes]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its fields."""
+        return sum(map(len, self.fields.values()))
+
+
+# Entries up to a checkpoint are trimmed only after it is durable, so at a start the
+# checkpoint may be ahead of the trimming, never behind. Ids up to the checkpoint's must
+# not be given out again, even by a Redis that lost its data.
+START: Final = """
+local fence, lease, entries, applied = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local token, group, last, next_id, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+if redis.call('GET', lease) ~= token then return redis.error_reply('LEASELOST') end
+redis.call('PERSIST', fence)
+redis.call('SET', fence, token)
+
+local before = tonumber(redis.call('GET', applied) or '0')
+if redis.call('EXISTS', entries) == 0 then
+  redis.call('XGROUP', 'CREATE', entries, group, '0', 'MKSTREAM')
+end
+redis.call('XTRIM', entries, 'MINID', next_id)
+local info, top = redis.call('XINFO', 'STREAM', entries), '0-0'
+for i = 1, #info, 2 do
+  if info[i] == 'last-generated-id' then top = info[i + 1] end
+end
+local function parts(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return tonumber(ms), tonumber(seq)
+end
+local top_ms, top_seq = parts(top)
+local last_ms, last_seq = parts(last)
+if top_ms < last_ms or (top_ms == last_ms and top_seq < last_seq) then
+  redis.call('XSETID', entries, last)
+end
+redis.pcall('XGROUP', 'DESTROY', entries, group)
+redis.call('XGROUP', 'CREATE', entries, group, last)
+if tonumber(count) > before then
+  redis.call('SET', applied, count)
+  return tonumber(count)
+end
+return before
+"""
+
+RELEASE: Final = """
+local fence, entries, applied = KEYS[1], KEYS[2], KEYS[3]
+local token, group, next_id, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+if redis.call('GET', fence) ~= token then return redis.error_reply('LEASELOST') end
+redis.call('PERSIST', fence)
+redis.call('XTRIM', entries, 'MINID', next_id)
+redis.call('SET', applied, count)
+for i = 5, #ARGV, 1000 do
+  redis.call('XACK', entries, group, unpack(ARGV, i, math.min(i + 999, #ARGV)))
+end
+"""
+
+# Any commands, each preceded by its length. Reports made again after a crash have ids
+# that the stream knows, which is an error that is no error.
+WRITE: Final = """
+local fence, token, at = KEYS[1], ARGV[1], 2
+if redis.call('GET', fence) ~= token then return redis.error_reply('LEASELOST') end
+redis.call('PERSIST', fence)
+while at <= #ARGV do
+  local length = tonumber(ARGV[at])
+  local reply = redis.pcall(unpack(ARGV, at + 1, at + length))
+  if type(reply) == 'table' and reply.err
+      and not string.find(reply.err, 'equal or smaller', 1, true) then
+    return reply
+  end
+  at = at + length + 1
+end
+"""
+
+
+class Feed:
+    """The trainer's end of one model's Redis.
+
+    `read` may run on a thread of its own beside everything else; the rest belongs to
+    one thread.
+
+    Arguments:
+        client: Connection that does not repeat commands by itself.
+        model: Name of the model.
+        lease: Held by this trainer.
+        events_length: Events kept, about.
+        history_length: Events of batches kept, about.
+        give_up: Asked while Redis is away; True makes calls fail instead of waiting on.
+    """
+
+    def __init__(
+        self,
+        client: SyncClient,
+        model: str,
+        lease: Lease,
+        *,
+        events_length: int,
+        history_length: int,
+        give_up: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.client = client
+        self.keys = Keys(model)
+        self.redis_errors = 0
+        self._lease = lease
+        self._lengths = {
+            self.keys.events: events_length,
+            self.keys.history: history_length,
+            self.keys.boundaries: BOUNDARIES_LENGTH,
+        }
+        self._give_up = give_up
+        self._queue: deque[Command] = deque()
+        self._read_to = Position()
+        self._rewind = False
+        self._mean_bytes = READ_BYTES / 8
+        self._start = client.register_script(START)
+        self._release = client.register_script(RELEASE)
+        self._write = client.register_script(WRITE)
+
+    # The input stream -----------------------------------------------------------
+
+    def open(self, position: Position) -> Position:
+        """Read on after a position, dropping what it contains.
+
+        Returns:
+            The position, with a larger count where Redis says that more entries were
+            removed: then a checkpoint that held them is missing.
+        """
+        keys = [self.keys.fence, self.keys.lease, self.keys.input, self.keys.applied]
+        last = position.last_entry_id
+        count = position.entries_applied
+        arguments: list[Any] = [self._lease.token, GROUP, last, _next(last), count]
+        removed = int(self._call(lambda: self._start(keys=keys, args=arguments)))
+        self._read_to, self._rewind = Position(last, max(removed, count)), False
+        return self._read_to
+
+    def read(self, block_ms: int) -> list[Entry]:
+        """The next entries in order, as many as suit; waits when there are none.
+
+        Arguments:
+            block_ms: Longest wait in milliseconds; 0 does not wait.
+
+        Returns:
+            Entries; none when the wait was over, or when Redis is away for the moment.
+        """
+        try:
+            if self._rewind:
+                self.client.xgroup_setid(self.keys.input, GROUP, self._read_to.last_entry_id)
+                self._rewind = False
+            rows = self.client.xreadgroup(
+                GROUP,
+                GROUP,
+                {self.keys.input: ">"},
+                count=max(LEAST_COUNT, min(MOST_COUNT, int(READ_BYTES / self._mean_bytes))),
+                block=block_ms or None,
+            )
+        except redis.ResponseError as error:
+            self._rewind = True
+            if not str(error).startswith("NOGROUP") and not is_transient(error):
+                raise
+            # Redis came back without the group: without its data, that is.
+            logger.error("Redis has lost the input stream; going on after %s", self._read_to)
+            self.redis_errors += 1
+            self.open(self._read_to)
+            return []
+        except Exception as error:
+            self._rewind = True
+            if is_refusal(error):
+                raise refused(error) from error
+            if not is_transient(error):
+                raise
+            self.redis_errors += 1
+            logger.warning("reading from Redis failed, trying again: %s", error)
+            time.sleep(READ_PAUSE_S)
+            return []
+        # redis-py types answers by what they could be.
+        found: list[Any] = rows[0][1] if rows else []  # type: ignore[index, assignment]
+        # An entry that was deleted by hand after it was sent comes without fields.
+        entries = [Entry(id.decode(), fields or {}) for id, fields in found]
+        if entries:
+            self._read_to = Position(entries[-1].id, self._read_to.entries_applied + len(entries))
+            self._mean_bytes = max(1.0, sum(entry.nbytes for entry in entries) / len(entries))
+        return entries
+
+    def go_back(self, position: Position) -> None:
+        """Read on after a position that was passed. Not while a read is under way."""
+        self._read_to, self._rewind = position, True
+
+    def append(self, control: Control) -> None:
+        """Put a control entry into the stream, to be read like any other."""
+        fields = [part for field in control.to_entry().items() for part in field]
+        self._send([("XADD", self.keys.input, "*", *fields)])
+
+    def release(self, position: Position, entry_ids: Sequence[str]) -> None:
+        """Acknowledge and drop the entries that a durable checkpoint contains.
+
+        Arguments:
+            position: Of the checkpoint.
+            entry_ids: The entries read since the last release, up to the position.
+        """
+        keys = [self.keys.fence, self.keys.input, self.keys.applied]
+        arguments: list[Any] = [
+            self._lease.token,
+            GROUP,
+            _next(position.last_entry_id),
+            position.entries_applied,
+            *entry_ids,
+        ]
+        self._call(lambda: self._release(keys=keys, args=arguments))
+
+    # Reports ----------------------------------------------------------------------
+
+    def report(self, key: str, entry_id: str, index: int, data: bytes) -> None:
+        """Queue an event.
+
+        Arguments:
+            key: `keys.events`, `keys.history` or `keys.boundaries`.
+            entry_id: Of the entry that caused it.
+            index: Which event of that entry; grows.
+            data: As JSON.
+        """
+        id = report_id(entry_id, index)
+        self._queue.append(("XADD", key, "MAXLEN", "~", self._lengths[key], id, "data", data))
+
+    def set_aside(self, entry: Entry, reason: str, detail: str) -> None:
+        """Queue a rejected entry's copy, with the reason; without its arrays if it is large."""
+        fields: list[bytes | str] = ["entry_id", entry.id, "reason", reason, "detail", detail]
+        large = entry.nbytes > SET_ASIDE_BYTES
+        for name, value in entry.fields.items():
+            if not (large and len(value) > SET_ASIDE_FIELD_BYTES):
+                fields += [name, value]
+        id = report_id(entry.id, 0)
+        key = self.keys.set_aside
+        self._queue.append(("XADD", key, "MAXLEN", "~", SET_ASIDE_LENGTH, id, *fields))
+
+    def put(self, key: str, value: bytes) -> None:
+        """Queue a plain value, such as the status."""
+        self._queue.append(("SET", key, value))
+
+    def flush(self) -> None:
+        """Send what is queued, in order."""
+        while self._queue:
+            commands = list(islice(self._queue, FLUSH_COMMANDS))
+            self._send(commands)
+            for _ in commands:
+                self._queue.popleft()
+
+    def requests(self) -> list[str]:
+        """What readers asked for since the last call."""
+        found = []
+        while (text := self._call(lambda: self.client.lpop(self.keys.requests))) is not None:
+            found.append(text.decode("utf-8", "replace"))
+        return found
+
+    def answer(self, request_id: str, data: bytes) -> None:
+        """Answer a reader; the answer is kept for a minute."""
+        self._send([("SET", self.keys.answer(request_id), data, "EX", ANSWER_S)])
+
+    def publish(
+        self, position: Position, version: int, location: str, snapshot: bytes | None
+    ) -> None:
+        """Tell the readers of a snapshot, and hand it over where it travels through Redis.
+
+        Arguments:
+            position: What the snapshot contains.
+            version: Of the model.
+            location: `file:<name>`, `redis`, or nothing while there is no model.
+            snapshot: Its bytes, for `redis`.
+        """
+        fields = {
+            "version": version,
+            "entries_applied": position.entries_applied,
+            "last_entry_id": position.last_entry_id,
+            "location": location,
+            "time": repr(time.time()),
+        }
+        flat = [part for field in fields.items() for part in field]
+        notice: Command = ("XADD", self.keys.published, "MAXLEN", PUBLISHED_LENGTH, "*", *flat)
+        handed: list[Command] = []
+        if snapshot is not None:
+            handed.append(("SET", self.keys.snapshot, snapshot))
+        self._send([*handed, notice])
+
+    # Machinery --------------------------------------------------------------------
+
+    def _send(self, commands: Iterable[Command]) -> None:
+        """Carry out commands, all at once, if this trainer is still the one."""
+        arguments: list[Any] = [self._lease.token]
+        keys = {self.keys.fence: None}
+        for command in commands:
+            arguments += [len(command), *command]
+            keys[str(command[1])] = None
+        self._call(lambda: self._write(keys=list(keys), args=arguments))
+
+    def _call(self, operation: Callable[[], Any]) -> Any:
+        """The operation's result, repeating it while Redis is away."""
+        try:
+            return patiently(operation, self._failed)
+        except redis.ResponseError as error:
+            if "LEASELOST" not in str(error):
+                raise
+            raise LeaseLost(
+                "Another trainer works on this model now; this one was away for too long. "
+                "Expected one at a time; it stops, and changes nothing more."
+            ) from error
+
+    def _failed(self, error: Exception) -> None:
+        self.redis_errors += 1
+        if self._give_up():
+            raise unavailable(error) from error
+        logger.warning("Redis is away, trying again: %s", error)
+
+
+class Reader:
+    """Reads one step ahead, on a thread: learning does not wait for Redis to send.
+
+    Arguments:
+        feed: What to read.
+        block_ms: Longest wait of one read, in milliseconds.
+    """
+
+    def __init__(self, feed: Feed, block_ms: int = 250) -> None:
+        self._feed = feed
+        self._block_ms = block_ms
+        self._thread = ThreadPoolExecutor(1, "gmr-reader")
+        self._next: Future[list[Entry]] = self._ask()
+
+    def next(self, timeout_s: float) -> list[Entry]:
+        """The next entries; none when there are none yet."""
+        try:
+            entries = self._next.result(timeout_s)
+        except NotYet:
+            return []
+        self._next = self._ask()
+        return entries
+
+    def close(self) -> None:
+        """Stop reading. What was read ahead is forgotten; see `Feed.go_back`."""
+        self._thread.shutdown()
+
+    def _ask(self) -> Future[list[Entry]]:
+        return self._thread.submit(self._feed.read, self._block_ms)
+
+
+def report_id(entry_id: str, index: int) -> str:
+    """The id of the k-th report of an entry: grows with the entry and with k.
+
+    Example:
+        >>> report_id("1700000000000-3", 2)
+        '1700000000000-30002'
+    """
+    milliseconds, sequence = entry_id.split("-")
+    return f"{milliseconds}-{int(sequence) * REPORTS_PER_ENTRY + min(index, LAST_REPORT)}"
+
+
+def _next(entry_id: str) -> str:
+    """The smallest id after one."""
+    milliseconds, sequence = entry_id.split("-")
+    return f"{milliseconds}-{int(sequence) + 1}"

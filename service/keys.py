@@ -1,0 +1,112 @@
+"""The names of everything that one model keeps in Redis.
+
+All keys of a model share a hash tag, so that a cluster keeps them on one node and
+scripts may touch several of them at once. ARCHITECTURE.md says what each holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+GROUP: Final = "trainer"
+"""The consumer group of the input stream, and its only consumer."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Key names of one model.
+
+    Example:
+        >>> keys = Keys("default")
+        >>> keys.input, keys.batch("7f")
+        ('{gmr:default}:in', '{gmr:default}:batch:7f')
+    """
+
+    model: str
+
+    def _key(self, name: str) -> str:
+        return f"{{gmr:{self.model}}}:{name}"
+
+    @property
+    def input(self) -> str:
+        """The input stream: every batch, and every other thing that changes the model."""
+        return self._key("in")
+
+    def batch(self, batch_id: str) -> str:
+        """What is remembered of a batch id: entry id, checksum, samples."""
+        return self._key(f"batch:{batch_id}")
+
+    @property
+    def features(self) -> str:
+        """D, once the first batch or a setting has fixed it."""
+        return self._key("features")
+
+    @property
+    def applied(self) -> str:
+        """How many entries had been removed in all when the input stream was last trimmed."""
+        return self._key("applied")
+
+    @property
+    def published(self) -> str:
+        """Stream of short notices, one per published snapshot."""
+        return self._key("published")
+
+    @property
+    def snapshot(self) -> str:
+        """The latest snapshot's bytes, where snapshots travel through Redis."""
+        return self._key("snapshot")
+
+    @property
+    def events(self) -> str:
+        """Stream of every event."""
+        return self._key("events")
+
+    @property
+    def history(self) -> str:
+        """Stream of the events of batches only."""
+        return self._key("history")
+
+    @property
+    def boundaries(self) -> str:
+        """Stream of the boundaries only."""
+        return self._key("boundaries")
+
+    @property
+    def set_aside(self) -> str:
+        """Stream of rejected entries, with the reason."""
+        return self._key("set-aside")
+
+    @property
+    def status(self) -> str:
+        """State of the trainer, as JSON; also its heartbeat."""
+        return self._key("status")
+
+    @property
+    def trainer_metrics(self) -> str:
+        """The trainer's metrics, in Prometheus' text format."""
+        return self._key("trainer-metrics")
+
+    @property
+    def versions(self) -> str:
+        """The kept versions and their lineage, as JSON."""
+        return self._key("versions")
+
+    @property
+    def requests(self) -> str:
+        """List of what readers ask of the trainer."""
+        return self._key("requests")
+
+    def answer(self, request_id: str) -> str:
+        """The trainer's answer to one request."""
+        return self._key(f"answer:{request_id}")
+
+    @property
+    def lease(self) -> str:
+        """Which trainer may begin; runs out unless it is renewed."""
+        return self._key("lease")
+
+    @property
+    def fence(self) -> str:
+        """The trainer that began last; what an earlier one still sends is refused."""
+        return self._key("fence")

@@ -1,0 +1,457 @@
+"""Every value an operator may change, in one place.
+
+Rules of this module:
+
+1. A value comes from a flag, an environment variable `GMR_<NAME>`, a key of a
+   TOML file or the default, in falling order of precedence, and `describe` says
+   which of them it was.
+2. A name that no setting has stops the start, with a suggestion. A misspelled
+   variable that is silently ignored costs an afternoon.
+3. Secrets leave this module only through `redis_url.get_secret_value()`; rows,
+   messages and `repr` show them masked.
+4. Nothing here knows what the values do. Core gets plain values, never `Settings`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from core.errors import InvalidSettings
+
+if TYPE_CHECKING:
+    from core.config import EngineConfig
+
+PREFIX: Final = "GMR_"
+
+CONFIG_VARIABLE: Final = "GMR_CONFIG"
+"""Names the TOML file when `--config` does not."""
+
+SECRET_FILE_VARIABLE: Final = "GMR_REDIS_URL_FILE"
+"""Names a file that holds `redis_url`, as container platforms hand out secrets."""
+
+CLIENT_VARIABLES: Final[Mapping[str, str]] = {
+    "GMR_DATASETS": "Folder in which the clients look for data sets.",
+    "GMR_URL": "Where the clients reach the service.",
+}
+"""Variables that are legal but belong to the clients, not to the service."""
+
+REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
+
+MIB: Final = 1024 * 1024
+
+
+class Row(NamedTuple):
+    """One line of `gmr serve --show-config`."""
+
+    name: str
+    value: str
+    source: str  # "default", "file PATH", "environment GMR_X" or "flag --x"
+
+
+class Settings(BaseSettings):
+    """What the service runs with. Frozen: a change of settings is a restart.
+
+    `Settings(...)` reads the environment and takes keyword arguments, which is
+    handy in tests. A program starts with `Settings.load`, which also reads a
+    TOML file, refuses unknown names and remembers where each value came from.
+
+    Example:
+        >>> settings = Settings(port=9000)
+        >>> settings.port, settings.n_components
+        (9000, 100)
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid"
+    )
+
+    # Where the service listens and keeps its things.
+    host: str = Field(
+        "127.0.0.1", min_length=1, description="Address that the API listens on; 0.0.0.0 for all."
+    )
+    port: int = Field(
+        8000, ge=0, le=65535, description="Port that the API listens on; 0 picks a free one."
+    )
+    data_dir: Path = Field(
+        Path(".gmr"), description="Folder for checkpoints, snapshots and the embedded Redis."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="The least severe log record that is written."
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="Log records as text for people or JSON, one per line, for collectors."
+    )
+
+    # Redis.
+    redis_url: SecretStr | None = Field(
+        None,
+        description="redis://, rediss://, unix:// or redis+cluster:// address of a Redis of your "
+        "own (6.2 or newer); without it `gmr serve` runs the embedded one.",
+    )
+    redis_binary: Path | None = Field(
+        None, description="redis-server or valkey-server program to run as the embedded Redis."
+    )
+    redis_maxmemory_mib: int = Field(
+        2048, ge=16, le=1_048_576, description="Memory of the embedded Redis, in MiB."
+    )
+    model: str = Field(
+        "default",
+        pattern=r"^[A-Za-z0-9._-]{1,64}$",
+        description="Name of the model; models with different names share a Redis without meeting.",
+    )
+
+    # The model.
+    device: str = Field(
+        "auto",
+        pattern=r"^(auto|cpu|cuda(:\d+)?)$",
+        description="Where the model lives: cpu, cuda, cuda:N, or auto (CUDA where there is one).",
+    )
+    preset: Literal["flat", "paper"] = Field(
+        "flat", description="Learner: flat (one pass, stepwise EM) or paper (SGD, as published)."
+    )
+    n_components: int = Field(100, ge=1, le=100_000, description="Components of the mixture (K).")
+    n_features: int | None = Field(
+        None, ge=1, description="Features per sample (D); unset: the first batch decides."
+    )
+    variance_floor: float = Field(
+        0.05, gt=0, le=1000, description="Smallest variance that scores, in standardised units."
+    )
+    detector: Literal["sequential", "paper", "none"] = Field(
+        "sequential", description="What finds boundaries; none leaves them to POST /drift/boundary."
+    )
+    outlier_c: float = Field(
+        2.0,
+        gt=0,
+        le=100,
+        description="A sample is an outlier below the running mean minus c deviations.",
+    )
+    pace: Literal["stream", "published"] = Field(
+        "stream",
+        description="Of preset paper: stream anneals within one pass over a stream, published "
+        "is the paper's own schedule, made for tens of epochs.",
+    )
+    replay: Literal["auto", "analytic", "constant", "proportional"] = Field(
+        "auto",
+        description="How earlier sub-tasks are kept alive: analytic (flat), constant or "
+        "proportional (paper); auto: the preset's own.",
+    )
+    replay_factor: float = Field(
+        2.0, ge=0, le=1000, description="Generated samples per new one, where samples are drawn."
+    )
+    window: int = Field(
+        4096, ge=1, le=1_000_000, description="Samples held raw, at most, to learn from again."
+    )
+    set_aside_limit: int = Field(
+        4096, ge=1, le=1_000_000, description="Samples kept apart, at most, while a change is open."
+    )
+    warm_up: int = Field(
+        1000, ge=1, le=10_000_000, description="Samples of a sub-task before the detector is armed."
+    )
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of everything random in the model.")
+
+    # Publishing and keeping.
+    snapshot_store: Literal["auto", "directory", "redis"] = Field(
+        "auto",
+        description="How snapshots reach the API: a file in the data dir, or a Redis key. auto: a "
+        "file where Redis is local to this machine (embedded or unix://), else Redis.",
+    )
+    publish_interval_s: float = Field(
+        1.0, ge=0, le=3600, description="Seconds between two published snapshots, at least."
+    )
+    checkpoint_interval_s: float = Field(
+        5.0, ge=0, le=3600, description="Seconds between two checkpoints, at most, while learning."
+    )
+    checkpoint_mib: int = Field(
+        256,
+        ge=1,
+        le=1_048_576,
+        description="Learned entries held in the stream, in MiB, that bring a checkpoint forward.",
+    )
+    settle_after_s: float = Field(
+        1.0,
+        ge=0.05,
+        le=3600,
+        description="Quiet seconds after which batches set aside are decided about.",
+    )
+    drain_timeout_s: float = Field(
+        10.0, ge=0, le=3600, description="Seconds to learn what is in the stream when stopping."
+    )
+    history_length: int = Field(
+        10_000, ge=1, le=10_000_000, description="Batches kept for GET /drift/history."
+    )
+    events_length: int = Field(
+        10_000, ge=1, le=10_000_000, description="Events kept for GET /events to resume from."
+    )
+    dedupe_ttl_s: int = Field(
+        86_400, ge=1, le=31_536_000, description="Seconds for which a batch_id is remembered."
+    )
+
+    # Limits of requests.
+    max_body_bytes: int = Field(
+        32 * MIB, ge=1024, le=512 * MIB, description="Largest request body, in bytes."
+    )
+    max_samples: int = Field(
+        10_000, ge=1, le=10_000_000, description="Most samples in one request."
+    )
+    max_features: int = Field(
+        100_000, ge=1, le=10_000_000, description="Most features per sample (D)."
+    )
+    max_sample_n: int = Field(
+        10_000, ge=1, le=10_000_000, description="Most samples that GET /sample draws at once."
+    )
+    max_backlog: int = Field(
+        2_000,
+        ge=1,
+        le=10_000_000,
+        description="Entries accepted and not yet learned beyond which POST /ingest answers 429.",
+    )
+
+    # Threads.
+    trainer_threads: int = Field(
+        1, ge=1, le=256, description="Threads of the trainer's tensor kernels."
+    )
+    api_threads: int = Field(1, ge=1, le=256, description="Threads of the API's tensor kernels.")
+
+    _sources: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @field_validator("redis_url")
+    @classmethod
+    def _known_scheme(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
+        scheme, separator, rest = value.get_secret_value().partition("://")
+        if not separator or scheme not in REDIS_SCHEMES or not rest:
+            raise ValueError(f"expected an address that begins with one of {_schemes()}")
+        return value
+
+    @field_validator("data_dir", "redis_binary")
+    @classmethod
+    def _expand_home(cls, value: Path | None) -> Path | None:
+        return None if value is None else value.expanduser()
+
+    @classmethod
+    def load(
+        cls, flags: Mapping[str, object] | None = None, *, config: Path | None = None
+    ) -> Settings:
+        """Settings from flags, environment and file, each value with its source.
+
+        Arguments:
+            flags: Field name to value; None means that the flag was not given.
+            config: TOML file with field names as keys; without it the file that
+                `GMR_CONFIG` names, if any.
+
+        Raises:
+            InvalidSettings: An unknown name (with a suggestion), a value out of
+                range (with its source), or a file that cannot be read.
+        """
+        environment = {
+            name.upper(): value
+            for name, value in os.environ.items()
+            if name.upper().startswith(PREFIX) and value != ""
+        }
+        _refuse_unknown_variables(environment)
+        if config is None and CONFIG_VARIABLE in environment:
+            config = Path(environment[CONFIG_VARIABLE])
+
+        values: dict[str, object] = {}
+        sources: dict[str, str] = {}
+
+        if config is not None:
+            for name, value in _read_file(config).items():
+                values[name], sources[name] = value, f"file {config}"
+        if SECRET_FILE_VARIABLE in environment:
+            values["redis_url"] = _read_secret(Path(environment[SECRET_FILE_VARIABLE]))
+            sources["redis_url"] = f"environment {SECRET_FILE_VARIABLE}"
+        for name in cls.model_fields:
+            if (variable := _variable(name)) in environment:
+                values[name], sources[name] = environment[variable], f"environment {variable}"
+        for name, value in (flags or {}).items():
+            if value is not None:
+                values[name], sources[name] = value, f"flag {_flag(name)}"
+
+        try:
+            settings = cls(**values)  # type: ignore[arg-type]  # checked by pydantic
+        except ValidationError as error:
+            raise _explain(error, values, sources) from None
+        if settings.n_features is not None and settings.n_features > settings.max_features:
+            raise InvalidSettings(
+                f"n_features is {settings.n_features}, more than max_features "
+                f"({settings.max_features}), so that every batch would be refused. Raise "
+                f"GMR_MAX_FEATURES or lower GMR_N_FEATURES."
+            )
+        settings.engine_config()  # core refuses what does not go together, now and not later
+        settings._sources.update(sources)
+        return settings
+
+    def describe(self) -> list[Row]:
+        """Name, value and source of every setting, secrets masked, in the order declared."""
+        return [
+            Row(name, self._shown(name), self._sources.get(name, "default"))
+            for name in type(self).model_fields
+        ]
+
+    def environment(self) -> dict[str, str]:
+        """The variables that make `Settings.load` in a child process equal to this.
+
+        Secrets are in clear: hand it to a child's environment, never to a log.
+        """
+        variables = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, SecretStr):
+                value = value.get_secret_value()
+            if value is not None:
+                variables[_variable(name)] = str(value)
+        return variables
+
+    def redis_address(self) -> str | None:
+        """The Redis URL in clear, or None for the embedded Redis."""
+        return None if self.redis_url is None else self.redis_url.get_secret_value()
+
+    @property
+    def snapshots_in_redis(self) -> bool:
+        """Whether snapshots travel through Redis: what `snapshot_store` comes to here."""
+        if self.snapshot_store != "auto":
+            return self.snapshot_store == "redis"
+        address = self.redis_address()
+        return address is not None and not address.startswith("unix://")
+
+    def engine_config(self) -> EngineConfig:
+        """The part of the settings that core's engine is built from, as plain values."""
+        # Imported here: what only reads settings need not know core's.
+        from core.config import EngineConfig
+
+        return EngineConfig(
+            preset=self.preset,
+            n_components=self.n_components,
+            n_features=self.n_features,
+            variance_floor=self.variance_floor,
+            detector=self.detector,
+            outlier_c=self.outlier_c,
+            pace=self.pace,
+            replay=self.replay,
+            replay_factor=self.replay_factor,
+            window=self.window,
+            set_aside_limit=self.set_aside_limit,
+            warm_up=self.warm_up,
+            seed=self.seed,
+        )
+
+    def _shown(self, name: str) -> str:
+        value = getattr(self, name)
+        if isinstance(value, SecretStr):
+            return mask_url(value.get_secret_value())
+        return "unset" if value is None else str(value)
+
+
+def mask_url(url: str) -> str:
+    """The address with its password, if any, replaced by stars.
+
+    Example:
+        >>> mask_url("rediss://trainer:s3cret@redis.example:6380/0")
+        'rediss://trainer:***@redis.example:6380/0'
+        >>> mask_url("unix:///run/redis.sock?password=s3cret&db=1")
+        'unix:///run/redis.sock?password=***&db=1'
+    """
+    # By text, not by a URL parser: a password may hold characters that confuse one.
+    masked = re.sub(r"(?<=://)([^:/?#]*):.*@", r"\1:***@", url)
+    return re.sub(r"(?i)([?&]password=)[^&]*", r"\1***", masked)
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _schemes() -> str:
+    return ", ".join(f"{scheme}://" for scheme in REDIS_SCHEMES)
+
+
+def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
+    known = {
+        *map(_variable, Settings.model_fields),
+        *CLIENT_VARIABLES,
+        CONFIG_VARIABLE,
+        SECRET_FILE_VARIABLE,
+    }
+    unknown = sorted(set(environment) - known)
+    if unknown:
+        raise InvalidSettings(
+            f"The environment variable {unknown[0]} is no setting. "
+            f"{_suggestion(unknown[0], known)} `gmr serve --show-config` lists them all.",
+            unknown=unknown,
+        )
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InvalidSettings(
+            f"The settings file {path} cannot be read: {error.strerror}. Check the path and its "
+            f"permissions, or leave --config and {CONFIG_VARIABLE} out."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidSettings(
+            f"The settings file {path} is no TOML: {error}. Write one `name = value` per line, "
+            f"with text in quotes."
+        ) from error
+    unknown = sorted(set(values) - set(Settings.model_fields))
+    if unknown:
+        raise InvalidSettings(
+            f"The key {unknown[0]!r} in {path} is no setting. "
+            f"{_suggestion(unknown[0], set(Settings.model_fields))} "
+            f"`gmr serve --show-config` lists them all.",
+            unknown=unknown,
+        )
+    return values
+
+
+def _read_secret(path: Path) -> str:
+    try:
+        return path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSettings(
+            f"The file {path} that {SECRET_FILE_VARIABLE} names cannot be read: {error}. "
+            f"It should hold the Redis URL on one line; check its path and permissions."
+        ) from error
+
+
+def _suggestion(name: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return f"Did you mean {close[0]}?" if close else "Remove it, or check its spelling."
+
+
+def _explain(
+    error: ValidationError, values: Mapping[str, object], sources: Mapping[str, str]
+) -> InvalidSettings:
+    """The first complaint of pydantic in our words: value, source, what was expected."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    name = str(first["loc"][0])
+    if name not in Settings.model_fields:
+        return InvalidSettings(
+            f"{name!r} is no setting. {_suggestion(name, set(Settings.model_fields))} "
+            f"`gmr serve --show-config` lists them all.",
+            unknown=[name],
+        )
+    # The value may hold a password even where it is not valid.
+    shown = mask_url(str(values.get(name))) if name == "redis_url" else str(values.get(name))
+    expected = first["msg"].removeprefix("Value error, ")
+    return InvalidSettings(
+        f"{name} is {shown} (from {sources.get(name, 'the program')}), which will not do: "
+        f"{expected[:1].lower()}{expected[1:]}. {name} means: "
+        f"{Settings.model_fields[name].description}",
+        setting=name,
+    )

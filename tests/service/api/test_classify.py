@@ -1,0 +1,102 @@
+"""Tests for POST /classify."""
+
+from __future__ import annotations
+
+import json
+
+import httpx2
+import numpy as np
+import pytest
+
+from service.wire import RawBatch, unpack
+from tests.service.api.stack import (
+    CLASSES,
+    N_FEATURES,
+    SAFETENSORS,
+    labels,
+    learned,
+    problem,
+    samples,
+    send,
+    serving,
+    training,
+)
+
+
+def test_samples_are_named_by_their_labels(taught: httpx2.Client) -> None:
+    version = taught.get("/model").json()["model_version"]
+    response = taught.post("/classify", json={"features": samples(10, seed=9).tolist()})
+    assert response.status_code == 200
+    assert response.headers["X-Model-Version"] == str(version)
+    answer = response.json()
+    assert answer["model_version"] == version
+    assert answer["labels"] == labels(10)
+    assert answer["classes"] == list(CLASSES)
+    assert np.shape(answer["probabilities"]) == (10, 2)
+    assert np.allclose(np.sum(answer["probabilities"], axis=1), 1)
+    assert len(answer["log_likelihoods"]) == 10
+    assert sum(answer["inliers"]) > 5
+
+
+def test_strange_samples_are_outliers(taught: httpx2.Client) -> None:
+    strange = np.random.default_rng(0).random((4, N_FEATURES))
+    answer = taught.post("/classify", json={"features": strange.tolist()}).json()
+    assert answer["inliers"] == [False] * 4
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+def test_both_forms_of_body_and_answer_say_the_same(taught: httpx2.Client, dtype: type) -> None:
+    features = samples(6, seed=3)
+    if dtype is np.uint8:
+        features = np.round(features * 255).astype(np.uint8)
+    batch = RawBatch.of(features)
+    plain = taught.post("/classify", json={"features": batch.to_float32().tolist()}).json()
+
+    headers = {"Content-Type": SAFETENSORS, "Accept": SAFETENSORS}
+    response = taught.post("/classify", content=batch.to_safetensors(), headers=headers)
+    assert response.headers["content-type"] == SAFETENSORS
+    arrays, metadata = unpack(response.content)
+    assert metadata["model_version"] == str(plain["model_version"])
+    vocabulary = json.loads(metadata["vocabulary"])
+    assert vocabulary == plain["classes"]
+    assert [vocabulary[code] for code in arrays["labels"]] == plain["labels"]
+    np.testing.assert_allclose(arrays["probabilities"], plain["probabilities"], rtol=1e-5)
+    np.testing.assert_allclose(arrays["log_likelihoods"], plain["log_likelihoods"], rtol=1e-5)
+    assert arrays["inliers"].tolist() == plain["inliers"]
+
+
+def test_a_large_request_is_answered_beside_small_ones(taught: httpx2.Client) -> None:
+    # Large enough to leave the event loop (service.api.work).
+    batch = RawBatch.of(np.repeat(samples(2), 5000, axis=0))
+    headers = {"Content-Type": SAFETENSORS}
+    answer = taught.post("/classify", content=batch.to_safetensors(), headers=headers).json()
+    assert answer["labels"] == [CLASSES[0]] * 5000 + [CLASSES[1]] * 5000
+
+
+def test_a_wrong_number_of_features_is_refused(taught: httpx2.Client) -> None:
+    response = taught.post("/classify", json={"features": [[1.0, 2.0]]})
+    document = problem(response, 422, "shape-mismatch")
+    assert (document["expected"], document["got"]) == (N_FEATURES, 2)
+
+
+def test_an_answer_that_the_client_does_not_accept_is_not_given(taught: httpx2.Client) -> None:
+    headers = {"Accept": "image/png"}
+    response = taught.post("/classify", json={"features": samples(1).tolist()}, headers=headers)
+    problem(response, 406, "not-acceptable")
+
+
+def test_nothing_learned_is_a_conflict(blank: httpx2.Client) -> None:
+    response = blank.post("/classify", json={"features": samples(1).tolist()})
+    problem(response, 409, "model-not-ready")
+
+
+def test_without_labels_there_are_outliers_but_no_classes(settings) -> None:
+    made = settings()
+    with training(made), serving(made) as client:
+        for seed in range(3):
+            send(client, RawBatch.of(samples(100, seed=seed))).raise_for_status()
+        assert learned(client)["classes"] == []
+        body = {"features": samples(2).tolist()}
+        problem(client.post("/classify", json=body), 409, "model-not-ready")
+        assert client.post("/outliers", json=body).status_code == 200
+        assert client.get("/sample?n=3").json()["labels"] == [None] * 3

@@ -1,0 +1,133 @@
+"""Tests for GET /drift, its history and boundaries, and POST /drift/boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import httpx2
+import pytest
+
+from service.api.routes.drift import Boundaries, DriftState, History
+from service.settings import Settings
+from service.wire import RawBatch
+from tests.service.api.stack import (
+    labels,
+    learned,
+    make_settings,
+    problem,
+    samples,
+    send,
+    serving,
+    teach,
+    training,
+    wait_until,
+)
+
+CHANGE = 12  # batches before the stream changes
+
+
+@pytest.fixture(scope="module")
+def drifted(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
+    """A service that has seen one change, found by the detector, and one declared by hand."""
+    settings = make_settings(redis_url, tmp_path_factory.mktemp("drifted"))
+    with training(settings), serving(settings) as client:
+        teach(client, batches=CHANGE)
+        for i in range(CHANGE):
+            send(client, RawBatch.of(1 - samples(100, seed=i) / 4, ["new"] * 100))
+        learned(client)
+        response = client.post("/drift/boundary")
+        assert response.status_code == 202
+        declared.append(response.json()["entry_id"])
+        learned(client)
+        yield client
+
+
+declared: list[str] = []
+
+
+def test_the_state_of_the_detector_is_reported(drifted: httpx2.Client) -> None:
+    state = drifted.get("/drift").json()
+    DriftState.model_validate(state)
+    assert state["sub_task"] == state["boundaries"] == 2
+    assert state["stream_batches"] == 2 * CHANGE
+    assert state["stream_samples"] == 2 * CHANGE * 100
+    assert state["batches_since_boundary"] == 0
+    assert 0 <= state["inlier_rate_mean"] <= 1
+    assert set(state["statistics"]) == set(state["thresholds"]) != set()
+
+
+def test_every_boundary_is_listed_with_its_evidence(drifted: httpx2.Client) -> None:
+    answer = drifted.get("/drift/boundaries").json()
+    Boundaries.model_validate(answer)
+    found, by_hand = answer["boundaries"]
+    assert (found["boundary"], found["sub_task"]) == (1, 1)
+    assert CHANGE <= found["batch_index"] <= CHANGE + 3
+    assert found["sample_index"] == 100 * found["batch_index"]
+    assert found["estimated_start_batch"] <= found["batch_index"]
+    assert found["version_after"] > found["version_before"]
+    assert found["evidence"]
+    assert by_hand["detector"] == "declared"
+    assert by_hand["entry_id"] == declared[0]
+
+
+def test_boundaries_can_be_asked_for_from_a_point_on(drifted: httpx2.Client) -> None:
+    def ask(since: object) -> list[int]:
+        answer = drifted.get("/drift/boundaries", params={"since": since}).json()
+        return [row["boundary"] for row in answer["boundaries"]]
+
+    first, second = drifted.get("/drift/boundaries").json()["boundaries"]
+    assert ask(first["id"]) == [2]
+    assert ask(second["id"]) == []
+    assert ask(0) == [1, 2]
+    assert ask(second["time"] + 60) == []
+
+
+@pytest.mark.parametrize("since", ["yesterday", "-1", "nan", "1e99", "1-2-3", "("])
+def test_a_since_that_is_neither_id_nor_time_is_refused(drifted: httpx2.Client, since: str) -> None:
+    problem(drifted.get("/drift/boundaries", params={"since": since}), 422, "invalid-request")
+
+
+def test_the_history_has_one_row_per_batch(drifted: httpx2.Client) -> None:
+    answer = drifted.get("/drift/history").json()
+    History.model_validate(answer)
+    rows = answer["history"]
+    assert [row["batch_index"] for row in rows] == list(range(2 * CHANGE))
+    assert {row["samples"] for row in rows} == {100}
+    assert rows[0]["inlier_rate"] is None
+    assert rows[CHANGE - 1]["prequential_accuracy"] > 0.9
+    # The change: what was typical is so no more.
+    assert rows[CHANGE]["inlier_rate"] < rows[CHANGE - 1]["inlier_rate"]
+    assert rows[CHANGE]["log_likelihood_mean"] < rows[CHANGE - 1]["log_likelihood_mean"]
+
+
+def test_the_history_can_be_cut_to_the_newest(drifted: httpx2.Client) -> None:
+    rows = drifted.get("/drift/history?last=3").json()["history"]
+    assert [row["batch_index"] for row in rows] == [2 * CHANGE - 3, 2 * CHANGE - 2, 2 * CHANGE - 1]
+
+
+@pytest.mark.parametrize("last", [0, 10_001])
+def test_the_history_has_an_end(drifted: httpx2.Client, last: int) -> None:
+    document = problem(drifted.get(f"/drift/history?last={last}"), 422, "out-of-range")
+    assert document["high"] == 10_000
+
+
+def test_without_a_trainer_there_is_no_state(blank: httpx2.Client) -> None:
+    response = blank.get("/drift")
+    problem(response, 503, "unavailable")
+    assert "Retry-After" in response.headers
+    assert blank.get("/drift/boundaries").json() == {"boundaries": []}
+    assert blank.get("/drift/history").json() == {"history": []}
+
+
+def test_before_the_first_batch_the_state_is_empty(
+    settings: Callable[..., Settings],
+) -> None:
+    made = settings()
+    with training(made), serving(made) as client:
+        wait_until(lambda: client.get("/drift").status_code == 200)
+        state = client.get("/drift").json()
+        DriftState.model_validate(state)
+        assert (state["model_version"], state["stream_batches"]) == (0, 0)
+        assert state["inlier_rate"] is None
+        send(client, RawBatch.of(samples(10), labels(10)))
+        assert learned(client)["samples_seen"] == 10

@@ -1,0 +1,69 @@
+"""Whatever is sent, the service answers, and never with a fault of its own."""
+
+from __future__ import annotations
+
+import httpx2
+import orjson
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.wire import pack
+from tests.service.api.stack import SAFETENSORS, samples
+
+QUICK = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(width=32) | st.text(max_size=8)
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4), max_leaves=12)
+FIELDS = st.sampled_from(["features", "labels", "batch_id", "c", "vocabulary", "x"])
+ROUTES = st.sampled_from(["/classify", "/outliers", "/ingest", "/model/rollback"])
+
+
+def assert_polite(response: httpx2.Response) -> None:
+    assert response.status_code < 500, response.text
+    if response.status_code >= 400:
+        assert response.headers["content-type"] == "application/problem+json"
+        assert response.json()["detail"]
+
+
+@QUICK
+@given(route=ROUTES, document=st.dictionaries(FIELDS, VALUES, max_size=4) | VALUES)
+def test_any_json(blank: httpx2.Client, route: str, document: object) -> None:
+    try:
+        content = orjson.dumps(document)
+    except TypeError:  # an integer beyond 64 bits
+        return
+    headers = {"Content-Type": "application/json"}
+    assert_polite(blank.post(route, content=content, headers=headers))
+
+
+VALID = pack({"features": samples(3)}, {"batch_id": "x"})
+
+
+@QUICK
+@given(route=ROUTES, position=st.integers(0, len(VALID) - 1), byte=st.integers(0, 255))
+def test_any_damage_to_a_binary_body(
+    taught: httpx2.Client, route: str, position: int, byte: int
+) -> None:
+    if route == "/ingest":  # would be learned
+        route = "/classify"
+    content = VALID[:position] + bytes([byte]) + VALID[position + 1 :]
+    headers = {"Content-Type": SAFETENSORS}
+    assert_polite(taught.post(route, content=content, headers=headers))
+    assert_polite(taught.post(route, content=content[:position], headers=headers))
+
+
+GETS = st.sampled_from(["/sample", "/drift/boundaries", "/drift/history", "/problems/x", "/model"])
+NAMES = st.sampled_from(["n", "classes", "seed", "shape", "since", "last"])
+NUMBERS = st.integers(-3, 50).map(str) | st.sampled_from(["1e9", "nan", "-inf", "1,2", "9" * 30])
+
+
+@QUICK
+@given(
+    path=GETS,
+    query=st.dictionaries(NAMES, NUMBERS | st.text(max_size=8), max_size=4),
+    accept=st.sampled_from(["*/*", "image/png", SAFETENSORS, ",;q=", "text/html"]),
+)
+def test_any_question(taught: httpx2.Client, path: str, query: dict[str, str], accept: str) -> None:
+    assert_polite(taught.get(path, params=query, headers={"Accept": accept}))

@@ -1,0 +1,106 @@
+"""Tests for GET /health/live and /health/ready."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+import orjson
+import pytest
+import redis
+
+from service.keys import Keys
+from service.settings import Settings
+from service.wire import RawBatch
+from tests.service.api.stack import (
+    learned,
+    make_settings,
+    problem,
+    redis_server,
+    samples,
+    send,
+    serving,
+    training,
+    wait_until,
+)
+
+
+def test_a_service_that_has_learned_nothing_is_ready(settings: Callable[..., Settings]) -> None:
+    made = settings()
+    with training(made), serving(made) as client:
+        response = wait_until(lambda: _good(client.get("/health/ready")))
+        assert response.json() == {"status": "ready"}
+
+
+def test_without_a_trainer_it_is_alive_but_not_ready(blank: httpx2.Client) -> None:
+    assert blank.get("/health/live").json() == {"status": "live"}
+    document = problem(blank.get("/health/ready"), 503, "unavailable")
+    assert document["reasons"] == ["No trainer has reported yet."]
+
+
+def test_a_trainer_that_has_fallen_silent_is_noticed(
+    settings: Callable[..., Settings], redis_url: str
+) -> None:
+    made = settings()
+    with serving(made) as client, redis.Redis.from_url(redis_url) as connection:
+        connection.set(Keys(made.model).status, orjson.dumps({"time": time.time() - 100}))
+        document = problem(client.get("/health/ready"), 503, "unavailable")
+        assert document["reasons"] == ["The trainer last reported 100 seconds ago."]
+        assert "gmr_trainer_heartbeat_age_seconds 100." in client.get("/metrics").text
+
+
+def test_a_redis_that_goes_away_and_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.stream.RETRY_S", 0.3)
+    monkeypatch.setattr("service.api.routes.health.PATIENCE_S", 0.2)
+    monkeypatch.setattr("service.api.routes.metrics.PATIENCE_S", 0.2)
+    with redis_server(tmp_path / "redis") as server:
+        made = make_settings(server.url, tmp_path / "data")
+        with training(made), serving(made) as client:
+            batch = RawBatch.of(samples(10), batch_id="kept")
+            first = send(client, batch).json()
+            learned(client)
+
+            server.stop()
+            assert client.get("/health/live").status_code == 200
+            document = problem(client.get("/health/ready"), 503, "unavailable")
+            assert document["reasons"] == ["Redis does not answer."]
+            response = send(client, RawBatch.of(samples(10, seed=1), batch_id="lost"))
+            problem(response, 503, "stream-unavailable")
+            assert int(response.headers["Retry-After"]) >= 1
+            # What was learned can be asked for all the while.
+            body = {"features": samples(2).tolist()}
+            assert client.post("/outliers", json=body).status_code == 200
+            text = client.get("/metrics").text
+            assert "gmr_redis_up 0.0" in text
+            assert "gmr_backlog_entries " not in text
+
+            server.start()
+            wait_until(lambda: client.get("/health/ready").status_code == 200)
+            assert send(client, batch).json()["entry_id"] == first["entry_id"]
+            assert send(client, RawBatch.of(samples(10, seed=2))).status_code == 202
+            assert learned(client)["samples_seen"] == 20
+            assert "gmr_redis_up 1.0" in client.get("/metrics").text
+
+
+def test_a_redis_without_memory_is_an_error_that_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with redis_server(tmp_path / "redis") as server:
+        made = make_settings(server.url, tmp_path / "data")
+        with serving(made) as client, redis.Redis.from_url(server.url) as connection:
+            send(client, RawBatch.of(samples(10)))
+            connection.config_set("maxmemory", 1)
+            response = send(client, RawBatch.of(samples(10, seed=1), batch_id="again"))
+            document = problem(response, 503, "stream-unavailable")
+            assert "memory" in document["detail"]
+            connection.config_set("maxmemory", 0)
+            response = send(client, RawBatch.of(samples(10, seed=1), batch_id="again"))
+            assert (response.status_code, response.json()["backlog"]) == (202, 2)
+
+
+def _good(response: httpx2.Response) -> httpx2.Response | None:
+    return response if response.status_code == 200 else None

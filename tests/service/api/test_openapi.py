@@ -1,0 +1,113 @@
+"""Tests for the OpenAPI document: complete, stable, and true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import orjson
+import pytest
+from jsonschema import Draft202012Validator
+
+from service.api.app import create_app
+from service.settings import Settings
+from tests.service.api.stack import samples
+
+COMMITTED = Path(__file__).parents[3] / "docs" / "openapi.json"
+
+OPERATIONS = {
+    "ingest": "post /ingest",
+    "classify": "post /classify",
+    "outliers": "post /outliers",
+    "sample": "get /sample",
+    "drift": "get /drift",
+    "boundaries": "get /drift/boundaries",
+    "history": "get /drift/history",
+    "declare_boundary": "post /drift/boundary",
+    "events": "get /events",
+    "model": "get /model",
+    "model_versions": "get /model/versions",
+    "rollback": "post /model/rollback",
+    "download_checkpoint": "get /model/checkpoint",
+    "upload_checkpoint": "put /model/checkpoint",
+    "metrics": "get /metrics",
+    "live": "get /health/live",
+    "ready": "get /health/ready",
+}
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    settings = Settings(redis_url="redis://127.0.0.1:1")  # type: ignore[arg-type]
+    return create_app(settings).openapi()
+
+
+def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        operation["operationId"]: {**operation, "where": f"{method} {path}"}
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def test_the_committed_document_is_the_one_that_is_served(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    # The version is that of the installed distribution, and changes with every release.
+    served = {**document, "info": {**document["info"], "version": "any"}}
+    wanted = orjson.dumps(served, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+    if COMMITTED.read_bytes() != wanted:
+        (tmp_path / "openapi.json").write_bytes(wanted)
+        pytest.fail(f"The API has changed. If that is meant: cp {tmp_path}/openapi.json docs/")
+
+
+def test_operation_ids_do_not_change(document: dict[str, Any]) -> None:
+    found = operations(document)
+    assert {id: operation["where"] for id, operation in found.items()} == OPERATIONS
+
+
+def test_every_operation_says_what_it_does_and_how_it_fails(document: dict[str, Any]) -> None:
+    for name, operation in operations(document).items():
+        assert operation["summary"], name
+        assert operation["tags"], name
+        for status, response in operation["responses"].items():
+            assert response["description"], (name, status)
+            if status[0] in "45":
+                assert list(response["content"]) == ["application/problem+json"], (name, status)
+
+
+def test_every_body_has_a_schema_for_each_of_its_forms(document: dict[str, Any]) -> None:
+    for name in ("ingest", "classify", "outliers"):
+        content = operations(document)[name]["requestBody"]["content"]
+        assert list(content) == ["application/json", "application/vnd.safetensors"]
+        schema = content["application/json"]["schema"]
+        Draft202012Validator.check_schema(schema)
+        Draft202012Validator(schema).validate(content["application/json"]["example"])
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("classify", {"json": {"features": samples(2).tolist()}}),
+        ("outliers", {"json": {"features": samples(2).tolist()}}),
+        ("sample", {}),
+        ("drift", {}),
+        ("boundaries", {}),
+        ("history", {}),
+        ("model", {}),
+        ("model_versions", {}),
+        ("live", {}),
+        ("ready", {}),
+    ],
+)
+def test_answers_are_as_the_document_says(
+    taught: httpx2.Client, document: dict[str, Any], name: str, options: dict[str, Any]
+) -> None:
+    operation = operations(document)[name]
+    method, path = operation["where"].split()
+    response = taught.request(method, path, **options)
+    assert response.status_code == 200
+    content = operation["responses"]["200"]["content"]["application/json"]
+    # References point into the document, so it is the schema's root.
+    Draft202012Validator({**document, **content["schema"]}).validate(response.json())

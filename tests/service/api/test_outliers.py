@@ -1,0 +1,66 @@
+"""Tests for POST /outliers."""
+
+from __future__ import annotations
+
+import httpx2
+import numpy as np
+import pytest
+
+from service.wire import RawBatch, unpack
+from tests.service.api.stack import SAFETENSORS, problem, samples
+
+BODY = {"features": samples(50, seed=5).tolist()}
+
+
+def test_scores_come_with_the_threshold_that_divides_them(taught: httpx2.Client) -> None:
+    answer = taught.post("/outliers", json=BODY).json()
+    assert answer["model_version"] == taught.get("/model").json()["model_version"]
+    scores = np.array(answer["log_likelihoods"])
+    assert answer["inliers"] == (scores >= answer["threshold"]).tolist()
+
+
+def test_a_larger_c_finds_fewer_outliers(taught: httpx2.Client) -> None:
+    thresholds = [
+        taught.post("/outliers", json={**BODY, "c": c}).json()["threshold"] for c in (0, 1, 2.5)
+    ]
+    assert thresholds == sorted(thresholds, reverse=True)
+    default = taught.post("/outliers", json=BODY).json()["threshold"]
+    assert default == taught.post("/outliers", json={**BODY, "c": 2}).json()["threshold"]
+
+
+def test_c_may_come_in_the_body_as_a_parameter_or_as_metadata(taught: httpx2.Client) -> None:
+    wanted = taught.post("/outliers", json={**BODY, "c": 1.5}).json()["threshold"]
+    assert taught.post("/outliers?c=1.5", json=BODY).json()["threshold"] == wanted
+
+    content = RawBatch.of(samples(2)).to_safetensors({"c": "1.5"})
+    headers = {"Content-Type": SAFETENSORS, "Accept": SAFETENSORS}
+    response = taught.post("/outliers", content=content, headers=headers)
+    arrays, metadata = unpack(response.content)
+    assert float(metadata["threshold"]) == wanted
+    assert set(arrays) == {"log_likelihoods", "inliers"}
+
+
+@pytest.mark.parametrize(
+    ("c", "name"),
+    [
+        (-1, "out-of-range"),
+        (101, "out-of-range"),
+        ("x", "invalid-request"),
+        (True, "invalid-request"),
+    ],
+)
+def test_a_c_that_makes_no_sense_is_refused(taught: httpx2.Client, c: object, name: str) -> None:
+    problem(taught.post("/outliers", json={**BODY, "c": c}), 422, name)
+
+
+def test_a_c_that_is_no_number_is_refused_as_a_parameter(taught: httpx2.Client) -> None:
+    document = problem(taught.post("/outliers?c=two", json=BODY), 422, "invalid-request")
+    assert document["errors"][0]["where"] == "query.c"
+    problem(taught.post("/outliers?c=nan", json=BODY), 422, "out-of-range")
+
+
+def test_very_strange_samples_have_finite_or_no_scores(taught: httpx2.Client) -> None:
+    answer = taught.post("/outliers", json={"features": [[1e30] * 16]}).json()
+    assert answer["inliers"] == [False]
+    # JSON knows neither NaN nor infinity: where a score is neither, it is null.
+    assert answer["log_likelihoods"][0] is None or answer["log_likelihoods"][0] < -1e6

@@ -1,0 +1,69 @@
+"""Tests for service.api.probe: the health check of a container."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from pydantic import SecretStr
+
+from service.api.probe import check, main
+from service.settings import Settings
+from tests.service.api.stack import free_port, serving, training, wait_until
+
+
+def test_a_live_api_is_found_and_says_why_it_is_not_ready(
+    settings: Callable[..., Settings],
+) -> None:
+    made = settings(port=free_port())
+    with serving(made):
+        assert check("live", made) is None
+        wrong = check("ready", made)
+        assert wrong is not None
+        assert "No trainer has reported yet" in wrong
+        with training(made):
+            wait_until(lambda: check("ready", made) is None)
+
+
+def test_no_api_is_noticed(settings: Callable[..., Settings]) -> None:
+    wrong = check("live", settings(port=free_port()))
+    assert wrong is not None
+    assert "ConnectionRefusedError" in wrong
+
+
+def test_the_trainer_is_known_by_its_heartbeat(
+    settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = settings()
+    assert check("trainer", made) == "the trainer has not reported yet"
+    with training(made):
+        wait_until(lambda: check("trainer", made) is None)
+    monkeypatch.setattr("service.api.probe.HEARTBEAT_S", -1)
+    wrong = check("trainer", made)
+    assert wrong is not None
+    assert wrong.startswith("the trainer last reported")
+
+
+def test_a_redis_that_is_away_is_a_reason() -> None:
+    settings = Settings(redis_url=SecretStr(f"redis://127.0.0.1:{free_port()}"))
+    wrong = check("trainer", settings)
+    assert wrong is not None
+    assert wrong.startswith("Redis: ConnectionError")
+
+
+@pytest.mark.parametrize("arguments", [[], ["all"], ["live", "ready"]])
+def test_anything_else_is_explained(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 1
+    assert "expected one of: live, ready" in capsys.readouterr().err
+
+
+def test_it_loads_nothing_heavy() -> None:
+    code = "import sys, service.api.probe; print({'torch', 'fastapi'} & set(sys.modules))"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "set()"

@@ -1,0 +1,125 @@
+"""Tests for GET /sample."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import httpx2
+import numpy as np
+import pytest
+from PIL import Image
+
+from service.wire import unpack
+from tests.service.api.stack import CLASSES, N_FEATURES, SAFETENSORS, problem
+
+
+def test_samples_come_with_labels_and_likelihoods(taught: httpx2.Client) -> None:
+    response = taught.get("/sample")
+    answer = response.json()
+    assert np.shape(answer["features"]) == (25, N_FEATURES)
+    assert set(answer["labels"]) <= set(CLASSES)
+    assert len(answer["log_likelihoods"]) == 25
+    assert response.headers["X-Model-Version"] == str(answer["model_version"])
+
+
+def test_the_same_seed_and_version_give_the_same_samples(taught: httpx2.Client) -> None:
+    one, same, other = (
+        taught.get("/sample", params={"n": 5, "seed": seed}).json() for seed in (1, 1, 2)
+    )
+    assert one == same
+    assert one["model_version"] == other["model_version"]
+    assert one["features"] != other["features"]
+
+
+def test_samples_of_wanted_classes_belong_to_them(taught: httpx2.Client) -> None:
+    answer = taught.get("/sample?classes=cat&n=20").json()
+    assert answer["labels"] == ["cat"] * 20
+    named = taught.post("/classify", json={"features": answer["features"]}).json()
+    assert named["labels"] == ["cat"] * 20
+    both = taught.get("/sample?classes=3,cat&n=50").json()
+    assert set(both["labels"]) == set(CLASSES)
+    assert taught.get("/sample?classes=3&classes=cat&n=50").json() == both
+
+
+def test_an_unknown_class_is_not_found_and_the_known_ones_are_listed(
+    taught: httpx2.Client,
+) -> None:
+    document = problem(taught.get("/sample?classes=3,dog"), 404, "unknown-class")
+    assert document["unknown"] == ["dog"]
+    assert document["known"] == list(CLASSES)
+
+
+def test_no_class_at_all_is_refused(taught: httpx2.Client) -> None:
+    problem(taught.get("/sample?classes="), 422, "invalid-request")
+
+
+@pytest.mark.parametrize("n", ["0", "-1", "10001"])
+def test_n_has_limits(taught: httpx2.Client, n: str) -> None:
+    document = problem(taught.get("/sample", params={"n": n}), 422, "out-of-range")
+    assert (document["low"], document["high"]) == (1, 10_000)
+
+
+@pytest.mark.parametrize("query", ["n=many", "seed=-1", "seed=1e3", f"seed={2**63}"])
+def test_parameters_that_are_no_numbers_are_refused(taught: httpx2.Client, query: str) -> None:
+    document = problem(taught.get(f"/sample?{query}"), 422, "invalid-request")
+    assert document["errors"][0]["where"] == f"query.{query.partition('=')[0]}"
+
+
+@pytest.mark.parametrize("media_type", ["application/x-npy", "application/octet-stream"])
+def test_npy_holds_the_features(taught: httpx2.Client, media_type: str) -> None:
+    plain = taught.get("/sample?n=4").json()["features"]
+    response = taught.get("/sample?n=4", headers={"Accept": media_type})
+    assert response.headers["content-type"] == media_type
+    array = np.load(io.BytesIO(response.content), allow_pickle=False)
+    assert array.dtype == np.float32
+    np.testing.assert_array_equal(array, np.array(plain, np.float32))
+
+
+def test_safetensors_holds_everything(taught: httpx2.Client) -> None:
+    plain = taught.get("/sample?n=4").json()
+    response = taught.get("/sample?n=4", headers={"Accept": SAFETENSORS})
+    arrays, metadata = unpack(response.content)
+    vocabulary = json.loads(metadata["vocabulary"])
+    assert [vocabulary[code] for code in arrays["labels"]] == plain["labels"]
+    np.testing.assert_array_equal(arrays["features"], np.array(plain["features"], np.float32))
+    assert arrays["log_likelihoods"].shape == (4,)
+    assert metadata["model_version"] == str(plain["model_version"])
+
+
+def test_square_samples_are_drawn(taught: httpx2.Client) -> None:
+    accept = "image/avif,image/webp,image/png,image/*;q=0.8,*/*;q=0.5"  # of a browser's <img>
+    response = taught.get("/sample?n=9", headers={"Accept": accept})
+    assert response.headers["content-type"] == "image/png"
+    picture = Image.open(io.BytesIO(response.content))
+    assert picture.width == picture.height
+
+
+def test_classes_are_drawn_in_rows_of_their_own(taught: httpx2.Client) -> None:
+    url = "/sample?n=12&classes=cat,3"
+    response = taught.get(url, headers={"Accept": "image/png"})
+    pixels = np.asarray(Image.open(io.BytesIO(response.content)).convert("L"))
+    # In the order asked for: `cat` is the bright blob, 3 the dark one.
+    upper, lower = np.split(pixels[:, 40:90], [pixels.shape[0] // 2])
+    assert upper.mean() > 150 > 80 > lower.mean()
+
+
+def test_the_shape_of_a_picture_can_be_named(taught: httpx2.Client) -> None:
+    png = {"Accept": "image/png"}
+    wide = taught.get("/sample?n=1&shape=2,8", headers=png)
+    picture = Image.open(io.BytesIO(wide.content))
+    assert picture.width > 3 * picture.height
+    document = problem(taught.get("/sample?shape=3,5", headers=png), 422, "invalid-shape")
+    assert document["features"] == N_FEATURES
+    problem(taught.get("/sample?shape=four", headers=png), 422, "invalid-shape")
+
+
+def test_what_nobody_offers_is_not_acceptable(taught: httpx2.Client) -> None:
+    document = problem(
+        taught.get("/sample", headers={"Accept": "video/mp4"}), 406, "not-acceptable"
+    )
+    assert "image/png" in document["offered"]
+
+
+def test_nothing_learned_is_a_conflict(blank: httpx2.Client) -> None:
+    problem(blank.get("/sample"), 409, "model-not-ready")

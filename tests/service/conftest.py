@@ -1,0 +1,88 @@
+"""A real Redis for the tests of the service; each test has a model of its own in it.
+
+GMR_REDIS_BINARY runs them on another server than the one that is found by itself.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import SecretStr
+
+from service.connection import connect
+from service.embedded import EmbeddedRedis, find_binary
+from service.feed import Feed
+from service.keys import Keys
+from service.lease import DirectoryLock, Lease
+from service.settings import Settings
+
+MakeSettings = Callable[..., Settings]
+
+# As the trainer's default: two threads on busy cores can be ten times slower than one.
+torch.set_num_threads(1)
+
+
+BINARY = find_binary(Settings().redis_binary)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    directory = tmp_path_factory.mktemp("redis")
+    with DirectoryLock(directory, "test") as lock:
+        server = EmbeddedRedis(directory, BINARY, 256, lock)
+        server.start()
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
+    """A server that a test may kill, fill or stop. Not started yet."""
+    with DirectoryLock(tmp_path / "own", "test") as lock:
+        server = EmbeddedRedis(tmp_path / "own", BINARY, 64, lock)
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def settings(redis_server: EmbeddedRedis, tmp_path: Path) -> MakeSettings:
+    """Makes settings of a small, quick model with a name of its own."""
+    model = uuid.uuid4().hex
+
+    def make(**overrides: Any) -> Settings:
+        values: dict[str, Any] = {
+            "redis_url": SecretStr(redis_server.url),
+            "data_dir": tmp_path / "data",
+            "model": model,
+            "device": "cpu",
+            "n_components": 4,
+            "warm_up": 100,
+            "publish_interval_s": 0.02,
+            "checkpoint_interval_s": 0.2,
+            "settle_after_s": 0.1,
+        }
+        if isinstance(overrides.get("redis_url"), str):
+            overrides["redis_url"] = SecretStr(overrides["redis_url"])
+        return Settings(**{**values, **overrides})
+
+    return make
+
+
+@pytest.fixture
+def feed(redis_server: EmbeddedRedis) -> Iterator[Feed]:
+    """The trainer's end of a model of its own, with the lease taken."""
+    model = uuid.uuid4().hex
+    with connect(redis_server.url) as client:
+        lease = Lease(client, Keys(model))
+        lease.acquire()
+        yield Feed(client, model, lease, events_length=100, history_length=100)

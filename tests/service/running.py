@@ -1,0 +1,125 @@
+"""A trainer at work in the test process, and what to send it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from core.batch import Batch
+from core.engine import Engine, EngineState
+from service.settings import Settings
+from service.stream import Appended, Stream
+from service.trainer import Trainer
+from service.wire import Control, RawBatch
+
+D = 6
+STEP_S = 0.01
+
+
+def batch(label: int, seed: int, n: int = 20) -> RawBatch:
+    """Samples of one class, far away from those of any other."""
+    generator = np.random.default_rng([label, seed])
+    centre = np.random.default_rng(label).random(D)
+    features = centre + generator.normal(size=(n, D)) * 0.02
+    return RawBatch.of(features.astype("f4"), [label] * n, f"{label}-{seed}")
+
+
+def sub_tasks(*labels: int, batches: int = 15) -> list[RawBatch]:
+    """A stream whose classes follow each other."""
+    return [batch(label, seed) for label in labels for seed in range(batches)]
+
+
+def learned_directly(settings: Settings, batches: Sequence[RawBatch]) -> EngineState:
+    """What a trainer must come to: the same batches, given to an engine one by one."""
+    engine = Engine(settings.engine_config())
+    state = engine.start()
+    for raw in batches:
+        codes = None if raw.codes is None else torch.from_numpy(raw.codes.copy())
+        features = torch.from_numpy(raw.to_float32().copy())
+        state, _ = engine.step(state, Batch(features, codes, raw.vocabulary))
+    return state
+
+
+def snapshot_bytes(settings: Settings, state: EngineState) -> bytes:
+    return Engine(settings.engine_config()).snapshot(state).to_bytes({})
+
+
+@contextlib.contextmanager
+def training(settings: Settings) -> Iterator[Trainer]:
+    """A trainer at work; stopped in order at the end."""
+    trainer = Trainer(settings)
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            trainer.run()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield trainer
+    finally:
+        trainer.stop()
+        thread.join(30)
+        assert not thread.is_alive()
+    if failures:
+        raise failures[0]
+
+
+def send(settings: Settings, *requests: RawBatch | Control) -> list[Appended]:
+    """Append to the stream what the API would append."""
+
+    async def append() -> list[Appended]:
+        async with Stream.open(settings) as stream:
+            return [
+                await (
+                    stream.append(one) if isinstance(one, RawBatch) else stream.append_control(one)
+                )
+                for one in requests
+            ]
+
+    return asyncio.run(append())
+
+
+def ask(settings: Settings, question: Callable[[Stream], Any]) -> Any:
+    """The answer of one method of `Stream`."""
+
+    async def call() -> Any:
+        async with Stream.open(settings) as stream:
+            return await question(stream)
+
+    return asyncio.run(call())
+
+
+def wait_until(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+    """The first true value of `condition()`."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(STEP_S)
+    return value
+
+
+def published_position(settings: Settings) -> tuple[int, int]:
+    """Version, and entries applied, of what is published; zeros where nothing is."""
+    notice = ask(settings, lambda stream: stream.last_notice())
+    return (0, 0) if notice is None else (notice.version, notice.entries_applied)
+
+
+def wait_for_backlog(settings: Settings, timeout_s: float = 30.0) -> None:
+    """Wait until what is published holds everything that was accepted."""
+
+    def done() -> bool:
+        accepted: int = ask(settings, lambda stream: stream.accepted())
+        return published_position(settings)[1] == accepted
+
+    wait_until(done, timeout_s)

@@ -1,0 +1,255 @@
+"""Tests for the service.metrics module."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from core.events import (
+    BatchLearned,
+    BatchSetAside,
+    BoundaryDetected,
+    ClassDiscovered,
+    EntryRejected,
+    Event,
+    ModelPublished,
+    ModelRestored,
+    Replayed,
+    SetAsideReleased,
+)
+from service.metrics import ApiMetrics, TrainerMetrics
+
+CONTRACT = {
+    "gmr_samples_ingested": "counter",
+    "gmr_samples_learned": "counter",
+    "gmr_batches_rejected": "counter",
+    "gmr_backlog_entries": "gauge",
+    "gmr_inlier_rate": "gauge",
+    "gmr_inlier_rate_mean": "gauge",
+    "gmr_log_likelihood_mean": "gauge",
+    "gmr_drift_statistic": "gauge",
+    "gmr_drift_threshold": "gauge",
+    "gmr_boundaries": "counter",
+    "gmr_sub_task": "gauge",
+    "gmr_replay_samples": "counter",
+    "gmr_model_version": "gauge",
+    "gmr_classes": "gauge",
+    "gmr_components": "gauge",
+    "gmr_prequential_accuracy": "gauge",
+    "gmr_train_step_duration_seconds": "histogram",
+    "gmr_publish_duration_seconds": "histogram",
+    "gmr_checkpoint_age_seconds": "gauge",
+    "gmr_redis_errors": "counter",
+    "gmr_http_requests": "counter",
+    "gmr_http_request_duration_seconds": "histogram",
+}
+"""Names of the contract, as the parser gives them: counters without `_total`."""
+
+SCORED = {
+    "batch_index": 4,
+    "sample_index": 400,
+    "samples": 100,
+    "labelled": 100,
+    "sub_task": 2,
+    "inlier_rate": 0.8,
+    "inlier_rate_mean": 0.9,
+    "log_likelihood_mean": -12.5,
+    "statistic": 1.5,
+    "threshold": 20.0,
+    "statistics": {"inliers": 1.5, "occupancy": 0.5},
+    "thresholds": {"inliers": 20.0, "occupancy": 21.0},
+    "armed": True,
+    "prequential_accuracy": 0.7,
+    "prequential_accuracy_mean": 0.75,
+    "model_version": 9,
+}
+LEARNED = BatchLearned(**SCORED, replayed=0, components=50, classes=6)
+SET_ASIDE = BatchSetAside(**SCORED, set_aside_batches=2, set_aside_samples=200)
+BOUNDARY = BoundaryDetected(
+    boundary=3,
+    sub_task=3,
+    batch_index=5,
+    sample_index=500,
+    estimated_start_batch=4,
+    estimated_start_sample=400,
+    detector="sequential",
+    evidence={},
+    set_aside_batches=2,
+    set_aside_samples=200,
+    version_before=9,
+    version_after=12,
+)
+
+
+def read(text: bytes) -> dict[str, float]:
+    """Series to value; fails where the text is not valid."""
+    values: dict[str, float] = {}
+    names = []
+    for family in text_string_to_metric_families(text.decode()):
+        names.append(family.name)
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            series = f"{sample.name}{{{labels}}}" if labels else sample.name
+            assert series not in values, f"{series} occurs twice"
+            values[series] = sample.value
+    assert len(names) == len(set(names)), "a metric is declared twice"
+    return values
+
+
+def observed(*events: Event) -> dict[str, float]:
+    metrics = TrainerMetrics()
+    for event in events:
+        metrics.observe(event)
+    return read(metrics.text())
+
+
+def test_every_metric_of_the_contract_is_exposed() -> None:
+    trainer, api = TrainerMetrics(), ApiMetrics()
+    trainer.observe(LEARNED)
+    trainer.checkpoint_timestamp.set(time.time())
+    api.redis_answered(backlog=3, heartbeat_age=1.0)
+    text = api.text(trainer.text()).decode()
+    types = {family.name: family.type for family in text_string_to_metric_families(text)}
+    assert {name: types.get(name) for name in CONTRACT} == CONTRACT
+
+
+def test_a_learned_batch_is_counted_and_its_scores_shown() -> None:
+    values = observed(LEARNED)
+    expected = {
+        "gmr_samples_learned_total": 100,
+        "gmr_batches_learned_total": 1,
+        "gmr_inlier_rate": 0.8,
+        "gmr_inlier_rate_mean": 0.9,
+        "gmr_log_likelihood_mean": -12.5,
+        "gmr_drift_statistic{detector=inliers}": 1.5,
+        "gmr_drift_threshold{detector=occupancy}": 21.0,
+        "gmr_drift_armed": 1,
+        "gmr_prequential_accuracy": 0.75,
+        "gmr_sub_task": 2,
+        "gmr_model_version": 9,
+        "gmr_classes": 6,
+        "gmr_components": 50,
+    }
+    assert {name: values[name] for name in expected} == expected
+
+
+def test_a_batch_set_aside_counts_as_learned_only_later() -> None:
+    values = observed(SET_ASIDE)
+    assert values["gmr_samples_learned_total"] == 0
+    assert values["gmr_set_aside_batches"] == 2
+    for later in (SetAsideReleased(2, 200, 2, 11), BOUNDARY):
+        values = observed(SET_ASIDE, later)
+        assert values["gmr_samples_learned_total"] == 200
+        assert values["gmr_batches_learned_total"] == 2
+        assert values["gmr_set_aside_batches"] == 0
+
+
+def test_other_events_change_their_metrics() -> None:
+    values = observed(
+        ClassDiscovered(7, 0, 0),
+        BOUNDARY,
+        Replayed(3, "analytic", 5000, 90, 80, "boundary"),
+        ModelPublished(13, 3, 600, 81, 7, 0.004),
+        ModelRestored(5, 13, "rollback"),
+        EntryRejected("1-0", "shape_mismatch", "..."),
+        EntryRejected("2-0", "shape_mismatch", "..."),
+    )
+    expected = {
+        "gmr_boundaries_total": 1,
+        "gmr_sub_task": 3,
+        "gmr_replay_samples_total": 5000,
+        "gmr_components": 81,
+        "gmr_classes": 7,
+        "gmr_published_model_version": 13,
+        "gmr_publish_duration_seconds_count": 1,
+        "gmr_publish_duration_seconds_sum": 0.004,
+        "gmr_model_version": 5,
+        "gmr_batches_rejected_total{reason=shape_mismatch}": 2,
+    }
+    assert {name: values[name] for name in expected} == expected
+
+
+def test_what_is_not_known_yet_is_no_zero() -> None:
+    values = observed()
+    assert math.isnan(values["gmr_inlier_rate"])
+    assert math.isnan(values["gmr_prequential_accuracy"])
+
+
+def test_counters_go_on_after_a_restart() -> None:
+    metrics = TrainerMetrics()
+    metrics.resume(samples=1000, batches=10, boundaries=2, replayed=70, rejected={"x": 3})
+    metrics.observe(LEARNED)
+    metrics.observe(EntryRejected("1-0", "x", "..."))
+    values = read(metrics.text())
+    assert values["gmr_samples_learned_total"] == 1100
+    assert values["gmr_batches_learned_total"] == 11
+    assert values["gmr_boundaries_total"] == 2
+    assert values["gmr_replay_samples_total"] == 70
+    assert values["gmr_batches_rejected_total{reason=x}"] == 4
+
+
+def test_what_both_processes_count_is_added_up() -> None:
+    trainer, api = TrainerMetrics(), ApiMetrics(redis_errors=lambda: 5)
+    trainer.redis_errors.inc(2)
+    trainer.observe(EntryRejected("1-0", "shape_mismatch", "..."))
+    trainer.observe(EntryRejected("1-0", "internal_error", "..."))
+    api.rejected("shape_mismatch")
+    api.rejected("invalid_labels")
+    values = read(api.text(trainer.text()))
+    assert values["gmr_redis_errors_total"] == 7
+    assert values["gmr_batches_rejected_total{reason=shape_mismatch}"] == 2
+    assert values["gmr_batches_rejected_total{reason=internal_error}"] == 1
+    assert values["gmr_batches_rejected_total{reason=invalid_labels}"] == 1
+
+
+def test_the_age_of_a_checkpoint_is_that_at_the_moment_of_asking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trainer, api = TrainerMetrics(), ApiMetrics()
+    trainer.checkpoint_timestamp.set(1000.0)
+    text = trainer.text()
+    for now in (1005.0, 1007.5):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        assert read(api.text(text))["gmr_checkpoint_age_seconds"] == now - 1000.0
+
+
+def test_without_a_checkpoint_there_is_no_age() -> None:
+    assert "gmr_checkpoint_age_seconds" not in read(ApiMetrics().text(TrainerMetrics().text()))
+
+
+def test_without_redis_the_process_still_speaks_for_itself() -> None:
+    api = ApiMetrics()
+    api.redis_answered(backlog=3, heartbeat_age=0.5)
+    assert read(api.text())["gmr_backlog_entries"] == 3
+    api.redis_away()
+    api.answered("/model", "GET", 503, 0.002)
+    values = read(api.text())
+    assert values["gmr_redis_up"] == 0
+    assert "gmr_backlog_entries" not in values
+    assert values["gmr_http_requests_total{method=GET,route=/model,status=503}"] == 1
+
+
+def test_requests_are_counted_and_timed_unless_they_are_endless() -> None:
+    api = ApiMetrics()
+    api.answered("/classify", "POST", 200, 0.003)
+    api.answered("/events", "GET", 200, None)
+    with api.listening():
+        assert read(api.text())["gmr_event_listeners"] == 1
+    values = read(api.text())
+    assert values["gmr_event_listeners"] == 0
+    assert values["gmr_http_request_duration_seconds_count{route=/classify}"] == 1
+    assert values["gmr_http_request_duration_seconds_bucket{le=0.005,route=/classify}"] == 1
+    assert "gmr_http_request_duration_seconds_count{route=/events}" not in values
+    assert values["gmr_http_requests_total{method=GET,route=/events,status=200}"] == 1
+
+
+def test_what_is_ingested_is_counted() -> None:
+    api = ApiMetrics()
+    api.ingested(100)
+    api.ingested(50)
+    values = read(api.text())
+    assert values["gmr_samples_ingested_total"] == 150
+    assert values["gmr_batches_ingested_total"] == 2

@@ -1,0 +1,196 @@
+"""Tests for the service.settings module."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from core.errors import InvalidSettings
+from service.settings import CLIENT_VARIABLES, Settings, mask_url
+
+SECRET = "redis://trainer:s3cret@redis.example:6379/0"
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("GMR_"):
+            monkeypatch.delenv(name)
+
+
+def source_of(settings: Settings, name: str) -> str:
+    return next(row.source for row in settings.describe() if row.name == name)
+
+
+def test_a_flag_beats_a_variable_beats_a_file_beats_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "gmr.toml"
+    config.write_text("port = 1001\nhost = '0.0.0.0'\nseed = 7\n")
+    monkeypatch.setenv("GMR_PORT", "1002")
+    monkeypatch.setenv("GMR_HOST", "::1")
+
+    settings = Settings.load({"port": 1003}, config=config)
+
+    assert (settings.port, settings.host, settings.seed) == (1003, "::1", 7)
+    assert source_of(settings, "port") == "flag --port"
+    assert source_of(settings, "host") == "environment GMR_HOST"
+    assert source_of(settings, "seed") == f"file {config}"
+    assert source_of(settings, "device") == "default"
+
+
+def test_a_flag_that_was_not_given_changes_nothing() -> None:
+    assert Settings.load({"port": None}).port == Settings().port
+
+
+def test_the_variable_gmr_config_names_the_file_when_no_flag_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gmr.toml").write_text("n_components = 9\n")
+    monkeypatch.setenv("GMR_CONFIG", str(tmp_path / "gmr.toml"))
+    assert Settings.load().n_components == 9
+
+
+def test_a_misspelled_variable_stops_the_start_with_a_suggestion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GMR_N_COMPONENT", "5")
+    with pytest.raises(
+        InvalidSettings, match=r"GMR_N_COMPONENT is no setting\. Did you mean GMR_N_"
+    ):
+        Settings.load()
+
+
+def test_a_misspelled_key_of_the_file_stops_the_start_with_a_suggestion(tmp_path: Path) -> None:
+    (tmp_path / "gmr.toml").write_text("prot = 1\n")
+    with pytest.raises(InvalidSettings, match="Did you mean port"):
+        Settings.load(config=tmp_path / "gmr.toml")
+
+
+def test_an_unknown_flag_stops_the_start_with_a_suggestion() -> None:
+    with pytest.raises(InvalidSettings, match="Did you mean replay"):
+        Settings.load({"reply": "analytic"})
+
+
+def test_variables_of_the_clients_are_legal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in CLIENT_VARIABLES:
+        monkeypatch.setenv(name, "x")
+    Settings.load()
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GMR_N_FEATURES", "")
+    assert Settings.load().n_features is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("port", 70_000, "less than or equal to 65535"),
+        ("device", "tpu", "device means"),
+        ("model", "a:b", "model means"),
+        ("preset", "best", "'flat' or 'paper'"),
+        ("publish_interval_s", -1, "greater than or equal to 0"),
+        ("redis_url", "http://x", "redis://"),
+        ("redis_url", "redis://", "redis://"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_its_source(
+    name: str, value: object, expected: str
+) -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        Settings.load({name: value})
+    assert f"(from flag --{name.replace('_', '-')})" in str(caught.value)
+    assert expected in str(caught.value)
+
+
+def test_choices_that_do_not_go_together_are_refused_at_once() -> None:
+    with pytest.raises(InvalidSettings, match="no 'constant' replay"):
+        Settings.load({"preset": "flat", "replay": "constant"})
+    with pytest.raises(InvalidSettings, match="more than max_features"):
+        Settings.load({"n_features": 11, "max_features": 10})
+
+
+@pytest.mark.parametrize("content", ["port = ", "port: 1", "\xff\xfe"])
+def test_a_file_that_is_no_toml_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "gmr.toml").write_bytes(content.encode("latin-1"))
+    with pytest.raises(InvalidSettings, match=r"gmr\.toml"):
+        Settings.load(config=tmp_path / "gmr.toml")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match="No such file"):
+        Settings.load(config=tmp_path / "none.toml")
+
+
+def test_a_password_is_shown_nowhere() -> None:
+    settings = Settings.load({"redis_url": SECRET})
+    assert settings.redis_address() == SECRET
+    shown = [repr(settings), str(settings), *(row.value for row in settings.describe())]
+    assert not any("s3cret" in text for text in shown)
+    assert "redis://trainer:***@redis.example:6379/0" in shown
+
+
+def test_a_password_in_an_invalid_address_is_not_shown_either() -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        Settings.load({"redis_url": "http://u:s3cret@x"})
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("redis://:p@ss:w/rd@host", "redis://:***@host"),
+        ("unix:///a/b.sock?db=1&password=x", "unix:///a/b.sock?db=1&password=***"),
+    ],
+)
+def test_masking_leaves_everything_but_the_password(url: str, masked: str) -> None:
+    assert mask_url(url) == masked
+
+
+def test_the_address_may_come_from_a_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text(SECRET + "\n")
+    monkeypatch.setenv("GMR_REDIS_URL_FILE", str(tmp_path / "secret"))
+    settings = Settings.load()
+    assert settings.redis_address() == SECRET
+    assert source_of(settings, "redis_url") == "environment GMR_REDIS_URL_FILE"
+
+
+def test_a_child_with_the_environment_has_the_same_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = Settings.load({"port": 9, "redis_url": SECRET, "n_features": 3, "outlier_c": 1.5})
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    assert Settings.load().model_dump() == settings.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("address", "store", "in_redis"),
+    [
+        (None, "auto", False),
+        ("unix:///x.sock", "auto", False),
+        ("redis://host", "auto", True),
+        ("redis://host", "directory", False),
+        ("unix:///x.sock", "redis", True),
+    ],
+)
+def test_snapshots_travel_through_redis_only_to_other_machines(
+    address: str | None, store: str, in_redis: bool
+) -> None:
+    settings = Settings.load({"redis_url": address, "snapshot_store": store})
+    assert settings.snapshots_in_redis is in_redis
+
+
+def test_every_setting_says_what_it_is() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+def test_core_gets_plain_values() -> None:
+    config = Settings.load({"n_components": 7, "seed": 3, "n_features": 5}).engine_config()
+    assert (config.n_components, config.seed, config.n_features) == (7, 3, 5)

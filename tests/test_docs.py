@@ -1,0 +1,187 @@
+"""Tests for docs/: every setting, metric, route, error, event and alert is documented."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+import yaml
+
+from core import events
+from service.api.app import create_app
+from service.api.problems import FRAMEWORK, PROBLEMS
+from service.settings import CONFIG_VARIABLE, SECRET_FILE_VARIABLE, Settings
+from tests.deploy.metric_names import families
+from tests.service.api.stack import (
+    learned,
+    make_settings,
+    redis_server,
+    serving,
+    training,
+    wait_until,
+)
+
+ROOT = Path(__file__).parents[1]
+HTTP = (ROOT / "docs" / "http.md").read_text("utf-8")
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
+
+
+def table(text: str, heading: str) -> list[list[str]]:
+    """The rows of all tables below a heading, up to the next one of its level or above."""
+    level = heading.split()[0]
+    _, _, rest = text.partition(f"\n{heading}\n")
+    assert rest, f"no heading {heading!r}"
+    section = re.split(rf"\n#{{1,{len(level)}}} ", rest)[0]
+    rows = [
+        [cell.strip().strip("`") for cell in line.removeprefix("|").removesuffix("|").split("|")]
+        for line in section.splitlines()
+        if line.startswith("|") and not line.startswith("|---")
+    ]
+    return [row for row in rows if row[0]]
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    rows = {row[0]: row for row in table(OPERATIONS, "## Settings") if row[0] != "variable"}
+    expected = {f"GMR_{name.upper()}": field for name, field in Settings.model_fields.items()}
+    assert list(rows) == list(expected), "the order is that of the settings, too"
+    for variable, field in expected.items():
+        _, default, meaning, when = rows[variable]
+        assert default == ("unset" if field.default is None else str(field.default)), variable
+        assert meaning, variable
+        assert when, variable
+    for variable in (CONFIG_VARIABLE, SECRET_FILE_VARIABLE):
+        assert f"`{variable}`" in OPERATIONS
+
+
+def test_every_choice_of_a_setting_is_named() -> None:
+    for name, field in Settings.model_fields.items():
+        for choice in re.findall(r"'(\w+)'", str(field.annotation)):
+            if "Literal" in str(field.annotation):
+                row = next(
+                    line for line in OPERATIONS.splitlines() if f"`GMR_{name.upper()}`" in line
+                )
+                assert f"`{choice}`" in row, (name, choice)
+
+
+def test_every_metric_is_documented_with_its_type_and_labels() -> None:
+    rows = {row[0]: row for row in table(OPERATIONS, "## Metrics") if row[0] != "metric"}
+    known = families()
+    assert rows.keys() == known.keys()
+    for name, family in known.items():
+        assert rows[name][1] == family.type, name
+        assert rows[name][3], name
+
+
+# What a family without a single series cannot tell.
+LABELS = {
+    "gmr_batches_rejected_total": ["reason"],
+    "gmr_drift_statistic": ["detector"],
+    "gmr_drift_threshold": ["detector"],
+    "gmr_http_requests_total": ["route", "method", "status"],
+    "gmr_http_request_duration_seconds": ["route"],
+}
+
+
+def test_labels_of_metrics_are_documented() -> None:
+    for name, *cells in table(OPERATIONS, "## Metrics"):
+        if name != "metric":
+            assert re.findall(r"\w+", cells[1]) == LABELS.get(name, []), name
+
+
+def test_every_alert_is_documented_with_its_severity() -> None:
+    rules = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text("utf-8"))
+    severities = {
+        rule["alert"]: rule["labels"]["severity"]
+        for group in rules["groups"]
+        for rule in group["rules"]
+    }
+    rows = {row[0]: row[1] for row in table(OPERATIONS, "## Alerts") if row[0] != "alert"}
+    assert rows == severities
+
+
+PAGES = ("/", "/docs", "/openapi.json", "/problems", "/problems/{name}")
+
+
+def test_every_route_is_documented() -> None:
+    paths = create_app(Settings(redis_url="redis://127.0.0.1:1")).openapi()["paths"]  # type: ignore[arg-type]
+    for path, methods in paths.items():
+        for method in methods:
+            assert f"`{method.upper()} {path}`" in HTTP, (method, path)
+    for path in PAGES:
+        assert f"`GET {path}`" in HTTP
+
+
+def test_no_route_is_documented_that_is_not_there() -> None:
+    app = create_app(Settings(redis_url="redis://127.0.0.1:1"))  # type: ignore[arg-type]
+    known = {
+        *(f"{m.upper()} {path}" for path, ms in app.openapi()["paths"].items() for m in ms),
+        *(
+            f"GET {path}"
+            for path in ("/", "/docs", "/openapi.json", "/problems", "/problems/{name}")
+        ),
+    }
+    named = set(re.findall(r"`((?:GET|POST|PUT|DELETE) /[^`?\s]*)`", HTTP + OPERATIONS))
+    assert named - known == set()
+
+
+def test_every_kind_of_error_is_documented_with_its_status() -> None:
+    known = {row.name: str(row.status) for row in (*PROBLEMS.values(), *FRAMEWORK.values())}
+    rows = {row[0]: row for row in table(HTTP, "## Errors") if row[0] != "type"}
+    assert {name: row[1] for name, row in rows.items()} == known
+    assert all(row[2] and row[3] for row in rows.values())
+
+
+def test_every_kind_of_event_is_documented() -> None:
+    kinds = {
+        event.kind
+        for event in vars(events).values()
+        if isinstance(event, type) and issubclass(event, events.Event)
+    } - {"event", "batch_scored"}
+    rows = {row[0] for row in table(HTTP, "### `GET /events`")} - {"kind"}
+    assert rows == kinds | {"missed"}
+
+
+@pytest.mark.parametrize("name", ["http.md", "operations.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text("utf-8")
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        if target.startswith("http"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = ROOT / "docs" / (path or name)
+        assert file.exists(), target
+        if anchor:
+            headings = re.findall(r"(?m)^#+ (.+)$", file.read_text("utf-8"))
+            anchors = {
+                re.sub(r"[^\w\- ]", "", h).strip().lower().replace(" ", "-") for h in headings
+            }
+            assert anchor in anchors, target
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
+    directory = tmp_path_factory.mktemp("docs")
+    with redis_server(directory / "redis") as redis:
+        settings = make_settings(redis.url, directory / "data", n_components=2)
+        with training(settings), serving(settings) as client:
+            wait_until(lambda: client.get("/health/ready").status_code == 200)
+            yield client
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_examples_run(service: httpx2.Client, tmp_path: Path) -> None:
+    examples = re.findall(r"(?ms)^```sh\n(.*?)^```", HTTP)
+    assert len(examples) >= 7
+    for example in examples:
+        script = example.replace("http://localhost:8000", str(service.base_url).rstrip("/"))
+        result = subprocess.run(
+            ["bash", "-ec", script], capture_output=True, check=False, cwd=tmp_path
+        )
+        assert result.returncode == 0, (example, result.stdout, result.stderr)
+        learned(service)
+    assert (tmp_path / "samples.png").read_bytes().startswith(b"\x89PNG")
