@@ -1,0 +1,47 @@
+# syntax=docker/dockerfile:1
+#
+# One image for every process of the service; the command says which one it is.
+#
+#   docker build -t gmr-stream .                                        # CPU
+#   docker build -t gmr-stream:cuda \
+#     --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130 .  # NVIDIA GPU
+#
+# TORCH_INDEX is the package index that torch comes from; everything else comes from PyPI.
+
+ARG PYTHON=3.12-slim-bookworm
+
+FROM python:${PYTHON} AS build
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python -m venv /opt/gmr
+ENV PATH=/opt/gmr/bin:$PATH
+# torch alone is a layer of its own: it is by far the largest and changes least.
+RUN pip install --index-url "${TORCH_INDEX}" --extra-index-url https://pypi.org/simple torch==2.13.0
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY core core
+COPY service service
+COPY clients clients
+# pip compiles what it installs: the file system of a container is read-only, so nothing can later.
+RUN pip install .
+
+FROM python:${PYTHON}
+LABEL org.opencontainers.image.title="gmr-stream" \
+      org.opencontainers.image.licenses="Apache-2.0"
+RUN useradd --uid 10001 --create-home --home-dir /data --shell /usr/sbin/nologin gmr
+COPY --from=build /opt/gmr /opt/gmr
+ENV PATH=/opt/gmr/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    GMR_HOST=0.0.0.0 \
+    GMR_DATA_DIR=/data
+USER 10001:10001
+WORKDIR /data
+VOLUME /data
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+# Asks the API; a container that runs only the trainer has its own check (docker-compose.yml).
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-m", "service.api.probe", "live"]
+ENTRYPOINT ["gmr"]
+CMD ["serve"]

@@ -1,0 +1,198 @@
+"""Tests for what Prometheus is given, by Prometheus itself where it is installed."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+
+from tests.deploy.metric_names import series
+from tests.service.api.stack import (
+    free_port,
+    make_settings,
+    redis_server,
+    serving,
+    teach,
+    training,
+    wait_until,
+)
+
+PROMETHEUS = Path(__file__).parents[2] / "deploy" / "prometheus"
+RULES = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text("utf-8"))
+STORIES = yaml.safe_load((PROMETHEUS / "alerts_test.yml").read_text("utf-8"))
+ALERTS = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    reason = f"{program} is not installed (Debian: apt-get install prometheus)"
+    return pytest.mark.skipif(shutil.which(program) is None, reason=reason)
+
+
+def promtool(*arguments: str) -> str:
+    result = subprocess.run(
+        ["promtool", *arguments], capture_output=True, text=True, check=False, cwd=PROMETHEUS
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@needs("promtool")
+def test_the_configuration_and_its_rules_are_valid() -> None:
+    assert "SUCCESS" in promtool("check", "config", "prometheus.yml")
+    assert f"{len(ALERTS)} rules found" in promtool("check", "rules", "alerts.yml")
+
+
+@needs("promtool")
+def test_every_alert_tells_its_story() -> None:
+    assert "SUCCESS" in promtool("test", "rules", "alerts_test.yml")
+
+
+@needs("promtool")
+@pytest.mark.parametrize(
+    ("rule", "changed"),
+    [
+        ("> 30\n", "> 300\n"),
+        ("== 0\n", "== 2\n"),
+        ("< 0.5", "< 0.9"),
+        ("[5m])) > 0\n", "[5m])) > 9\n"),
+    ],
+)
+def test_a_changed_rule_would_spoil_a_story(tmp_path: Path, rule: str, changed: str) -> None:
+    text = (PROMETHEUS / "alerts.yml").read_text("utf-8")
+    assert rule in text
+    (tmp_path / "alerts.yml").write_text(text.replace(rule, changed), "utf-8")
+    story = shutil.copy(PROMETHEUS / "alerts_test.yml", tmp_path)
+    command = ["promtool", "test", "rules", str(story)]
+    assert subprocess.run(command, capture_output=True, check=False).returncode != 0
+
+
+def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+    cases = [case for story in STORIES["tests"] for case in story["alert_rule_test"]]
+    assert {case["alertname"] for case in cases if case["exp_alerts"]} == ALERTS.keys()
+    assert {case["alertname"] for case in cases if not case["exp_alerts"]} == ALERTS.keys()
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_is_about_metrics_that_exist_and_says_what_to_do(name: str) -> None:
+    rule = ALERTS[name]
+    used = set(re.findall(r"\bgmr_\w+", rule["expr"]))
+    assert used - series() == set()
+    assert used or "up{" in rule["expr"]
+    assert 'job="gmr"' in rule["expr"]
+    assert rule["labels"]["severity"] in ("critical", "warning", "info")
+    assert rule["annotations"]["summary"]
+    assert rule["annotations"]["description"].endswith((".", "?"))
+
+
+def test_the_job_finds_the_service_of_the_compose_file() -> None:
+    compose = yaml.safe_load((PROMETHEUS.parents[1] / "docker-compose.yml").read_text("utf-8"))
+    config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text("utf-8"))
+    (job,) = config["scrape_configs"]
+    (target,) = job["dns_sd_configs"]
+    assert job["job_name"] == "gmr"
+    assert target["names"] == ["api"]
+    assert set(compose["services"]["api"]["networks"]) & set(
+        compose["services"]["prometheus"]["networks"]
+    )
+    assert compose["services"]["api"]["ports"][0].endswith(f":{target['port']}")
+
+
+@pytest.fixture
+def scraped(tmp_path: Path) -> Iterator[tuple[httpx2.Client, httpx2.Client]]:
+    """A service that has learned something, and a Prometheus that scrapes it."""
+    with redis_server(tmp_path / "redis") as redis:
+        settings = make_settings(redis.url, tmp_path / "data", checkpoint_interval_s=0.1)
+        with training(settings), serving(settings) as service:
+            teach(service, batches=6)
+            with running_prometheus(tmp_path / "prometheus", str(service.base_url)) as client:
+                yield service, client
+
+
+@contextlib.contextmanager
+def running_prometheus(directory: Path, service: str) -> Iterator[httpx2.Client]:
+    """With the committed configuration, but one target that is known, asked every second."""
+    config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text("utf-8"))
+    config["global"] = dict.fromkeys(config["global"], "1s")
+    (job,) = config["scrape_configs"]
+    del job["dns_sd_configs"]
+    job["static_configs"] = [{"targets": [httpx2.URL(service).netloc.decode()]}]
+    directory.mkdir()
+    (directory / "prometheus.yml").write_text(yaml.safe_dump(config), "utf-8")
+    shutil.copy(PROMETHEUS / "alerts.yml", directory)
+    port = free_port()
+    command = [
+        "prometheus",
+        f"--config.file={directory / 'prometheus.yml'}",
+        f"--storage.tsdb.path={directory / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
+            wait_until(lambda: _ready(client), 30)
+            yield client
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _ready(client: httpx2.Client) -> bool:
+    try:
+        return client.get("/-/ready").status_code == 200
+    except httpx2.ConnectError:
+        return False
+
+
+@needs("prometheus")
+def test_a_real_prometheus_scrapes_a_real_service_and_answers(
+    scraped: tuple[httpx2.Client, httpx2.Client],
+) -> None:
+    service, prometheus = scraped
+
+    def ask(query: str) -> list[dict[str, Any]]:
+        answer = prometheus.get("/api/v1/query", params={"query": query}).json()
+        assert answer["status"] == "success", answer
+        found: list[dict[str, Any]] = answer["data"]["result"]
+        return found
+
+    def value(query: str) -> float | None:
+        found = ask(query)
+        return float(found[0]["value"][1]) if found else None
+
+    model = service.get("/model").json()
+    wait_until(lambda: value('up{job="gmr"}') == 1)
+    wait_until(lambda: value("gmr_samples_learned_total") == model["samples_seen"])
+    assert value("gmr_model_version") == model["model_version"]
+    assert value("gmr_backlog_entries") == 0
+    assert value("gmr_classes") == 2
+    wait_until(lambda: value('sum(gmr_http_requests_total{route="/ingest",status="202"})') == 6)
+    assert value("gmr_train_step_duration_seconds_count") == 6
+
+    # The rules are loaded and evaluated on real series, without an error, and nothing is wrong.
+    wait_until(lambda: all(rule["lastEvaluation"][:4] != "0001" for rule in rules(prometheus)))
+    assert {rule["name"] for rule in rules(prometheus)} == ALERTS.keys()
+    assert {rule["health"] for rule in rules(prometheus)} == {"ok"}
+    # (Before the first scrape there was no service to be seen, which is suspicious for a moment.)
+    wait_until(lambda: {rule["state"] for rule in rules(prometheus)} == {"inactive"})
+
+    # A declared boundary becomes an alert.
+    service.post("/drift/boundary").raise_for_status()
+
+    def firing() -> list[str]:
+        return [rule["name"] for rule in rules(prometheus) if rule["state"] == "firing"]
+
+    wait_until(lambda: firing() == ["GMRBoundaryFound"], 20)
+
+
+def rules(prometheus: httpx2.Client) -> list[dict[str, Any]]:
+    groups = prometheus.get("/api/v1/rules").json()["data"]["groups"]
+    return [rule for group in groups for rule in group["rules"]]
