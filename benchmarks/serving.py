@@ -1,0 +1,141 @@
+"""How fast is POST /classify, and how much slower while the model is learning?
+
+A private service learns 10,000 made-up samples of d = 784; then one or several
+connections classify without pause for a few seconds, first while nothing else
+happens ("idle"), then while another connection streams batches of 100 into POST
+/ingest as fast as they are accepted ("learning"). Every request is timed by the client.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks._streams import made_up
+from clients.bench import Measurement, Say, Table, milliseconds
+from clients.client import GMRClient
+from clients.local import LocalService
+from clients.scores import Latency
+
+CASES = ((1, 1), (1, 100), (4, 1), (4, 100))  # connections, samples per request
+INGEST_BATCH = 100
+
+
+def measure(quick: bool, say: Say) -> Measurement:
+    """Every case idle, then learning."""
+    seconds, warm_up = (0.5, 2_000) if quick else (5.0, 10_000)
+    x, y = made_up(20_000)
+    rows, values = [], []
+    with LocalService() as service, GMRClient(service.url) as client:
+        for start in range(0, warm_up, INGEST_BATCH):
+            chosen = slice(start, start + INGEST_BATCH)
+            client.ingest(x[chosen], y[chosen])
+        client.wait_until_learned()
+        for learning in (False, True):
+            for connections, samples in CASES[:2] if quick else CASES:
+                state = "learning" if learning else "idle"
+                say(f"{state}: {connections} connection(s), {samples} samples per request")
+                found = _case(service.url, x, y, connections, samples, learning, seconds)
+                values.append({"state": state, **found})
+                latency = found["latency"]
+                rows.append(
+                    (
+                        state,
+                        str(connections),
+                        str(samples),
+                        f"{found['requests_per_second']:,.0f}",
+                        f"{found['samples_per_second']:,.0f}",
+                        milliseconds(latency["p50"]),
+                        milliseconds(latency["p99"]),
+                        f"{found['learned_per_second']:,.0f}" if learning else "",
+                    )
+                )
+    return Measurement(
+        tables=(
+            Table(
+                "POST /classify, d = 784, uint8, safetensors bodies",
+                (
+                    "state",
+                    "connections",
+                    "samples",
+                    "requests/s",
+                    "samples/s",
+                    "p50, ms",
+                    "p99, ms",
+                    "learned/s",
+                ),
+                tuple(rows),
+            ),
+        ),
+        values={"seconds_per_case": seconds, "cases": values},
+    )
+
+
+def _case(
+    url: str,
+    x: NDArray[Any],
+    y: NDArray[Any],
+    connections: int,
+    samples: int,
+    learning: bool,
+    seconds: float,
+) -> dict[str, Any]:
+    stop = threading.Event()
+
+    def classify(number: int) -> list[float]:
+        taken = []
+        with GMRClient(url) as client:
+            rng = np.random.default_rng(number)
+            while not stop.is_set():
+                first = int(rng.integers(0, len(x) - samples))
+                sent = time.perf_counter()
+                client.classify(x[first : first + samples])
+                taken.append(time.perf_counter() - sent)
+        return taken
+
+    def ingest() -> None:
+        with GMRClient(url) as client:
+            for first in _endlessly(len(x) - INGEST_BATCH, INGEST_BATCH):
+                if stop.is_set():
+                    return
+                client.ingest(x[first : first + INGEST_BATCH], y[first : first + INGEST_BATCH])
+
+    with GMRClient(url) as client, ThreadPoolExecutor(connections + 1) as pool:
+        client.wait_until_learned()
+        before = _read_samples(client)
+        begun = time.perf_counter()
+        feeding = pool.submit(ingest) if learning else None
+        asking = [pool.submit(classify, number) for number in range(connections)]
+        time.sleep(seconds)
+        stop.set()
+        taken = [duration for future in asking for duration in future.result()]
+        elapsed = time.perf_counter() - begun
+        learned = _read_samples(client) - before
+        if feeding is not None:
+            feeding.result()
+        client.wait_until_learned()
+    return {
+        "connections": connections,
+        "samples": samples,
+        "requests_per_second": len(taken) / elapsed,
+        "samples_per_second": samples * len(taken) / elapsed,
+        "latency": asdict(Latency.of(taken)),
+        "learned_per_second": learned / elapsed,
+    }
+
+
+def _read_samples(client: GMRClient) -> int:
+    """Samples that the trainer has taken in, published or not."""
+    return int(client.drift().raw["stream_samples"])
+
+
+def _endlessly(n: int, step: int) -> Iterator[int]:
+    while True:
+        yield from range(0, n, step)

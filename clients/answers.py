@@ -1,0 +1,247 @@
+"""What the service answers, as frozen values with numpy arrays.
+
+Rules of this module:
+
+1. Every value is made from one reply; nothing here knows how the reply came.
+2. Arrays read from a binary body are read-only views of it.
+3. A field that a newer service adds is ignored by the named ones and stands in
+   `raw`; a field that is missing is an `UnexpectedAnswer`.
+
+Throughout: N samples, D features, C classes. Log-likelihoods are in nats.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.errors import UnexpectedAnswer
+
+Label = int | str
+Floats = NDArray[np.floating[Any]]
+Labels = NDArray[Any]
+"""Labels, with shape (N,): int64 where all are integers, otherwise Python values."""
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """A batch is durable in the stream."""
+
+    entry_id: str  # of the first, if it came twice
+    batch_id: str
+    samples: int
+    backlog: int  # entries accepted and not yet learned
+    duplicate: bool = False  # it was there before; nothing was added
+
+
+@dataclass(frozen=True, eq=False)
+class Classification:
+    """The most probable class of each sample."""
+
+    model_version: int
+    labels: Labels  # (N,)
+    codes: NDArray[np.int64]  # (N,) position of the label in `classes`
+    probabilities: Floats  # (N, C) in the order of `classes`
+    classes: tuple[Label, ...]
+    log_likelihoods: Floats  # (N,)
+    inliers: NDArray[np.bool_]  # (N,)
+
+
+@dataclass(frozen=True, eq=False)
+class OutlierScores:
+    """How typical each sample is of what has been learned."""
+
+    model_version: int
+    log_likelihoods: Floats  # (N,)
+    inliers: NDArray[np.bool_]  # (N,) at or above the threshold
+    threshold: float
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples drawn from the model."""
+
+    model_version: int
+    features: Floats  # (N, D)
+    labels: Labels  # (N,) None where no class is known
+    log_likelihoods: Floats  # (N,)
+
+
+@dataclass(frozen=True)
+class ClassCount:
+    """A class and how many labelled samples of it were learned."""
+
+    label: Label
+    count: float
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """The model that is served, and how far it is behind the stream."""
+
+    model_version: int  # 0: nothing was learned yet
+    samples_seen: int
+    batches_seen: int
+    backlog: int  # entries accepted that it does not hold yet
+    last_entry_id: str | None  # the newest that it holds
+    features: int | None  # D; None before the first batch
+    components: int
+    classes: tuple[ClassCount, ...]
+    sub_task: int = 0
+    parameters: int = 0
+    bytes: int = 0
+    set_aside: int = 0  # samples held apart while a change is suspected
+    preset: str = ""
+    detector: str = ""
+    device: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The classes that are known."""
+        return tuple(known.label for known in self.classes)
+
+
+@dataclass(frozen=True)
+class ModelVersion:
+    """A version that is kept and can be served again."""
+
+    version: int
+    parent: int | None = None  # the kept version that it came from
+    origin: str = "learned"  # or "rollback", "checkpoint"
+    time: float | None = None  # when it was kept, Unix seconds
+    sub_task: int = 0
+    samples_seen: int = 0
+    batches_seen: int = 0
+    classes: int = 0
+    before_boundary: int | None = None  # the boundary that it was kept for, if any
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What became of a request to replace the model."""
+
+    entry_id: str  # of the stream's entry that carries the request
+    applied: bool  # False: in the stream, and the trainer has yet to do it
+    model_version: int  # served now
+
+
+@dataclass(frozen=True)
+class DriftState:
+    """State of the boundary detector after the newest batch that the trainer has read."""
+
+    sub_task: int
+    boundaries: int  # found so far
+    armed: bool
+    detector: str
+    inlier_rate: float | None
+    inlier_rate_mean: float | None
+    statistic: float | None
+    threshold: float | None
+    samples_since_boundary: int
+    batches_since_boundary: int
+    set_aside_batches: int = 0
+    time: float | None = None  # when the trainer said so, Unix seconds
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A boundary between two sub-tasks, as it was reported.
+
+    Positions count the stream's batches and samples before the one in question.
+    """
+
+    id: str  # give it as `since` to ask for later ones
+    boundary: int  # 1 for the first
+    sub_task: int  # the one that begins
+    time: float  # Unix seconds
+    entry_id: str
+    batch_index: int
+    sample_index: int
+    estimated_start_batch: int
+    estimated_start_sample: int
+    detector: str
+    evidence: Mapping[str, float]
+    version_before: int
+    version_after: int
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class HistoryPoint:
+    """What was said of one batch before it was learned."""
+
+    id: str
+    entry_id: str
+    time: float  # Unix seconds
+    batch_index: int
+    sample_index: int
+    samples: int
+    sub_task: int
+    inlier_rate: float | None
+    log_likelihood_mean: float | None
+    prequential_accuracy: float | None
+    kind: str = "batch_learned"  # or "batch_set_aside"
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class ServiceEvent:
+    """One of the events of `core/events.py`, as the service published it."""
+
+    id: str  # resume after it with `last_event_id`
+    kind: str  # "missed" where events were dropped before they could be read
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """Whether the service takes requests, and why not."""
+
+    ready: bool
+    reason: str = ""
+
+
+def build(cls: type[Answer], document: object, **given: object) -> Answer:
+    """An answer from a JSON object; `given` are fields that were made beforehand.
+
+    Raises:
+        UnexpectedAnswer: it is no object, or a field without a default is missing.
+    """
+    if not isinstance(document, Mapping):
+        raise UnexpectedAnswer(
+            f"The service answered with a JSON {type(document).__name__}, expected an object with "
+            f"the fields of {cls.__name__}. Check that the address is that of the service."
+        )
+    values: dict[str, object] = {}
+    for spec in dataclasses.fields(cls):  # type: ignore[arg-type]  # every caller names a dataclass
+        if spec.name in given:
+            values[spec.name] = given[spec.name]
+        elif spec.name == "raw":
+            values["raw"] = document
+        elif spec.name in document:
+            values[spec.name] = document[spec.name]
+        elif spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING:
+            raise UnexpectedAnswer(
+                f"The service's answer has no field {spec.name!r}; {cls.__name__} needs it. "
+                f"It has {', '.join(map(str, document))}. Use client and service of one version."
+            )
+    return cls(**values)
+
+
+def label_array(labels: Sequence[Label | None]) -> Labels:
+    """Labels as an array (N,): int64 where all are integers, otherwise as they are."""
+    if all(isinstance(label, int) for label in labels):
+        return np.array(labels, dtype=np.int64)
+    array = np.empty(len(labels), dtype=object)
+    array[:] = labels
+    return array

@@ -1,0 +1,272 @@
+"""The contract as pure functions: arguments -> request, reply -> answer or error.
+
+Rules of this module:
+
+1. No I/O, no clock, no waiting: `client.py` sends, whichever way it likes, and both
+   its classes share every line here. How replies are read stands in `replies.py`.
+2. Samples travel as safetensors in the sender's type (uint8 costs a quarter of
+   float32), answers come as safetensors where the service offers it.
+3. A call says whether it may be sent again when nobody knows if it arrived. Every
+   batch carries an id made before the first try, so ingesting may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import orjson
+from numpy.typing import ArrayLike, NDArray
+
+from clients import answers, replies
+from clients.errors import UnexpectedAnswer
+from clients.replies import Reply
+from service.wire import MEDIA_TYPE, RawBatch, new_batch_id
+
+T = TypeVar("T")
+
+JSON = "application/json"
+BINARY_PREFERRED = f"{MEDIA_TYPE}, {JSON};q=0.9"
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One request, and how its reply is read.
+
+    Attributes:
+        method: HTTP method.
+        path: Below the service's address.
+        read: Reply -> answer, for statuses below 400 and those in `expected`.
+        query: Parameters, in order.
+        headers: Beside those of every request.
+        body: Bytes to send.
+        repeatable: Sending it twice does what sending it once does.
+        patient: Try again at all; False for a question about this very moment.
+        expected: Statuses from 400 on that are answers, not errors.
+    """
+
+    method: str
+    path: str
+    read: Callable[[Reply], T]
+    query: tuple[tuple[str, str], ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    repeatable: bool = True
+    patient: bool = True
+    expected: frozenset[int] = frozenset()
+
+    def answer(self, reply: Reply) -> T:
+        """What the reply means.
+
+        Raises:
+            ServiceError: the service refused or failed.
+            UnexpectedAnswer: the reply is not what the contract says.
+        """
+        if reply.status >= 400 and reply.status not in self.expected:
+            raise replies.service_error(reply)
+        if reply.status >= 300 and reply.status not in self.expected:
+            raise UnexpectedAnswer(
+                f"The service answered {self.method} {self.path} with HTTP {reply.status} and "
+                f"points to {reply.headers.get('location', 'nowhere')!r}; expected the answer "
+                f"itself. Use that address."
+            )
+        try:
+            return self.read(reply)
+        except (LookupError, TypeError, ValueError) as error:
+            raise UnexpectedAnswer(
+                f"The answer to {self.method} {self.path} cannot be read "
+                f"({type(error).__name__}: {error}). Use client and service of one version."
+            ) from error
+
+
+# Samples ----------------------------------------------------------------------
+
+
+def ingest(
+    features: ArrayLike, labels: Sequence[Any] | NDArray[Any] | None, batch_id: str | None
+) -> Call[answers.Ingested]:
+    """POST /ingest."""
+    batch = RawBatch.of(features, labels, batch_id or new_batch_id())
+    return Call(
+        "POST",
+        "/ingest",
+        lambda reply: answers.build(answers.Ingested, replies.json(reply)),
+        headers={"content-type": MEDIA_TYPE, "accept": JSON},
+        body=batch.to_safetensors(),
+    )
+
+
+def classify(features: ArrayLike) -> Call[answers.Classification]:
+    """POST /classify."""
+    return _ask_about("/classify", features, replies.classification)
+
+
+def outliers(features: ArrayLike, c: float | None) -> Call[answers.OutlierScores]:
+    """POST /outliers."""
+    query = () if c is None else (("c", repr(float(c))),)
+    return _ask_about("/outliers", features, replies.outlier_scores, query)
+
+
+def sample(n: int, classes: Sequence[answers.Label] | None, seed: int) -> Call[answers.Samples]:
+    """GET /sample."""
+    return Call(
+        "GET",
+        "/sample",
+        replies.samples,
+        query=_sample_query(n, classes, seed),
+        headers={"accept": BINARY_PREFERRED},
+    )
+
+
+def sample_image(
+    n: int,
+    classes: Sequence[answers.Label] | None,
+    seed: int,
+    shape: tuple[int, ...] | None,
+) -> Call[bytes]:
+    """GET /sample as a picture."""
+    query = _sample_query(n, classes, seed)
+    if shape is not None:
+        query += (("shape", ",".join(map(str, shape))),)
+    return Call(
+        "GET", "/sample", lambda reply: reply.body, query=query, headers={"accept": "image/png"}
+    )
+
+
+# Drift ------------------------------------------------------------------------
+
+
+def drift() -> Call[answers.DriftState]:
+    """GET /drift."""
+    return _get("/drift", lambda document: answers.build(answers.DriftState, document))
+
+
+def boundaries(since: str | int | float | None) -> Call[tuple[answers.Boundary, ...]]:
+    """GET /drift/boundaries."""
+    query = () if since is None else (("since", str(since)),)
+    return _get(
+        "/drift/boundaries",
+        lambda document: tuple(
+            answers.build(answers.Boundary, row) for row in replies.rows_of(document, "boundaries")
+        ),
+        query,
+    )
+
+
+def history(last: int) -> Call[tuple[answers.HistoryPoint, ...]]:
+    """GET /drift/history."""
+    return _get(
+        "/drift/history",
+        lambda document: tuple(
+            answers.build(answers.HistoryPoint, row) for row in replies.rows_of(document, "history")
+        ),
+        (("last", str(last)),),
+    )
+
+
+def declare_boundary() -> Call[str]:
+    """POST /drift/boundary. Not repeatable: it would declare a second one."""
+    return Call(
+        "POST",
+        "/drift/boundary",
+        lambda reply: str(replies.field_of(replies.json(reply), "entry_id")),
+        headers={"accept": JSON},
+        repeatable=False,
+    )
+
+
+# The model --------------------------------------------------------------------
+
+
+def model() -> Call[answers.ModelInfo]:
+    """GET /model."""
+    return _get("/model", replies.model_info)
+
+
+def versions() -> Call[tuple[answers.ModelVersion, ...]]:
+    """GET /model/versions."""
+    return _get(
+        "/model/versions",
+        lambda document: tuple(
+            answers.build(answers.ModelVersion, row)
+            for row in replies.rows_of(document, "versions")
+        ),
+    )
+
+
+def rollback(version: int) -> Call[answers.Restored]:
+    """POST /model/rollback. Not repeatable: it would undo what was learned in between."""
+    return Call(
+        "POST",
+        "/model/rollback",
+        lambda reply: answers.build(answers.Restored, replies.json(reply)),
+        headers={"content-type": JSON, "accept": JSON},
+        body=orjson.dumps({"version": version}),
+        repeatable=False,
+    )
+
+
+def checkpoint() -> Call[bytes]:
+    """GET /model/checkpoint."""
+    return Call(
+        "GET", "/model/checkpoint", lambda reply: reply.body, headers={"accept": MEDIA_TYPE}
+    )
+
+
+def restore(data: bytes) -> Call[answers.Restored]:
+    """PUT /model/checkpoint. Not repeatable, as rolling back is not."""
+    return Call(
+        "PUT",
+        "/model/checkpoint",
+        lambda reply: answers.build(answers.Restored, replies.json(reply)),
+        headers={"content-type": MEDIA_TYPE, "accept": JSON},
+        body=data,
+        repeatable=False,
+    )
+
+
+# Operations -------------------------------------------------------------------
+
+
+def metrics() -> Call[str]:
+    """GET /metrics."""
+    return Call("GET", "/metrics", lambda reply: reply.body.decode())
+
+
+def ready() -> Call[answers.Readiness]:
+    """GET /health/ready."""
+    return Call("GET", "/health/ready", replies.readiness, patient=False, expected=frozenset({503}))
+
+
+# Requests ---------------------------------------------------------------------
+
+
+def _ask_about(
+    path: str,
+    features: ArrayLike,
+    read: Callable[[Reply], T],
+    query: tuple[tuple[str, str], ...] = (),
+) -> Call[T]:
+    return Call(
+        "POST",
+        path,
+        read,
+        query=query,
+        headers={"content-type": MEDIA_TYPE, "accept": BINARY_PREFERRED},
+        body=RawBatch.of(features).to_safetensors(),
+    )
+
+
+def _get(path: str, read: Callable[[Any], T], query: tuple[tuple[str, str], ...] = ()) -> Call[T]:
+    return Call(
+        "GET", path, lambda reply: read(replies.json(reply)), query=query, headers={"accept": JSON}
+    )
+
+
+def _sample_query(
+    n: int, classes: Sequence[answers.Label] | None, seed: int
+) -> tuple[tuple[str, str], ...]:
+    # One parameter per class, so that a comma in a name stays part of it.
+    wanted = () if classes is None else tuple(("classes", str(label)) for label in classes)
+    return (("n", str(n)), ("seed", str(seed)), *wanted)

@@ -1,0 +1,127 @@
+"""The `gmr` command: joins all sub-commands.
+
+Rules of this module:
+
+1. A sub-command's module is imported when that sub-command is run, so that
+   `gmr --help` answers at once; here stands only one line about each.
+2. An error of ours is one message on standard error, not a traceback. Exit status 2:
+   the command cannot be carried out as it was typed; 1: it was tried and failed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from core.errors import GMRError, InvalidBatch, InvalidSettings
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": (
+        "clients.demo:demo_command",
+        "Watch a live service learn handwritten digits that arrive as five sub-tasks.",
+    ),
+    "serve": ("clients.serving:serve_command", "Run the whole service: Redis, trainer and API."),
+    "trainer": (
+        "clients.serving:trainer_command",
+        "Run the trainer alone: the one process that learns. Needs --redis-url.",
+    ),
+    "api": (
+        "clients.serving:api_command",
+        "Run an API process alone; start as many as you like. Needs --redis-url.",
+    ),
+    "ingest": (
+        "clients.ingest:ingest_command",
+        "Stream a file into a running service, in order, batch by batch.",
+    ),
+    "evaluate": (
+        "clients.evaluate:evaluate_command",
+        "Measure continual learning on SOURCE through a live service.",
+    ),
+    "bench": (
+        "clients.bench:bench_command",
+        "Run the benchmark NAME, print its tables and keep its numbers as JSON.",
+    ),
+    "version": ("clients.serving:version_command", "Print the versions of what is installed."),
+}
+"""Name -> where its function is, and its line in `gmr --help`."""
+
+
+class LateGroup(TyperGroup):
+    """A group whose commands are imported when they are run, and whose errors are messages."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that `args` name, imported now."""
+        if args and args[0] in COMMANDS:
+            self.add_command(load(args[0]), args[0])
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; turn an error of ours into a message and an exit status."""
+        try:
+            return super().invoke(ctx)
+        except GMRError as error:
+            typer.secho(f"Error: {error}", fg="red", err=True)
+            raise typer.Exit(exit_status(error)) from None
+
+
+def exit_status(error: GMRError) -> int:
+    """2 for what whoever typed the command can put right, 1 for what went wrong then."""
+    # Imported here: only a failure needs it.
+    from clients.errors import InputError, RequestRefused
+
+    mine = (InputError, InvalidSettings, InvalidBatch, RequestRefused)
+    return 2 if isinstance(error, mine) else 1
+
+
+def load(name: str) -> Any:
+    """The command of that name, as typer makes it of its function."""
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    function = getattr(import_module(module), attribute)
+    # Help is as wide as the terminal, not as the source: only empty lines break it.
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    single = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    single.command(name, help="\n\n".join(" ".join(text.split()) for text in paragraphs))(function)
+    return typer.main.get_command(single)
+
+
+def _make_app() -> typer.Typer:
+    group = typer.Typer(
+        cls=LateGroup,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        # A traceback is for us, and may be pasted into a report: no values, which may be secret.
+        pretty_exceptions_show_locals=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @group.callback()
+    def about() -> None:
+        """A service that learns from a stream while it serves, and notices when the world changes.
+
+        Example: gmr serve, then in another terminal: gmr ingest train.npz
+        """
+
+    for name, (_, line) in COMMANDS.items():
+        group.command(name, help=line)(_not_loaded)
+    return group
+
+
+def _not_loaded() -> None:
+    """Stands for a command until it is resolved."""
+    raise AssertionError("a command is loaded before it is run")
+
+
+app = _make_app()
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app(prog_name="gmr")
+
+
+if __name__ == "__main__":
+    main()

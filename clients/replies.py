@@ -1,0 +1,225 @@
+"""Replies -> answers, or the error that a reply stands for.
+
+Pure functions; whether an answer came as JSON or as safetensors makes no difference to
+what is made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from clients import answers
+from clients.errors import (
+    NotAuthorised,
+    NotLearnedYet,
+    RequestConflict,
+    RequestRefused,
+    ServiceBusy,
+    ServiceError,
+    ServiceFailed,
+    ServiceUnavailable,
+    UnexpectedAnswer,
+)
+from core.errors import InvalidBatch
+from service.wire import MEDIA_TYPE, unpack
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back: status, header (names in lower case) and the whole body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+# Errors -----------------------------------------------------------------------
+
+_BY_STATUS: Mapping[int, type[ServiceError]] = {
+    401: NotAuthorised,
+    403: NotAuthorised,
+    409: RequestConflict,
+    429: ServiceBusy,
+    502: ServiceUnavailable,
+    503: ServiceUnavailable,
+    504: ServiceUnavailable,
+}
+_BY_KIND: Mapping[str, type[ServiceError]] = {"model-not-ready": NotLearnedYet}
+_STANDARD = ("type", "title", "status", "detail", "instance")
+
+
+def service_error(reply: Reply) -> ServiceError:
+    """The error that a reply of status 400 or more stands for."""
+    problem: Mapping[str, Any] = {}
+    try:
+        document = orjson.loads(reply.body)
+        if isinstance(document, dict):
+            problem = document
+    except orjson.JSONDecodeError:
+        pass  # a proxy's page, or nothing
+    kind = str(problem.get("type", "about:blank"))
+    fallback = ServiceFailed if reply.status >= 500 else RequestRefused
+    cls = _BY_KIND.get(kind.rsplit("/", 1)[-1]) or _BY_STATUS.get(reply.status, fallback)
+    detail = str(problem.get("detail", ""))
+    if not problem:
+        text = reply.body[:200].decode("utf-8", "replace").strip()
+        detail = (
+            f"The answer is no problem document but {text!r}. Check that the address is that of "
+            f"the service and not of something in between."
+        )
+    return cls(
+        status=reply.status,
+        title=str(problem.get("title", f"HTTP {reply.status}")),
+        detail=detail,
+        type=kind,
+        instance=problem.get("instance"),
+        retry_after=_retry_after(problem, reply.headers),
+        context={key: value for key, value in problem.items() if key not in _STANDARD},
+    )
+
+
+def _retry_after(problem: Mapping[str, Any], headers: Mapping[str, str]) -> float | None:
+    """Seconds, from the body where they are finer, else from the header (in seconds only)."""
+    for value in (problem.get("retry_after_s"), headers.get("retry-after")):
+        try:
+            seconds = float(value)  # type: ignore[arg-type]  # None and dates are refused below
+        except (TypeError, ValueError):
+            continue
+        if seconds >= 0:
+            return seconds
+    return None
+
+
+# Answers ----------------------------------------------------------------------
+
+
+def json(reply: Reply) -> Any:
+    """The body of a JSON answer."""
+    try:
+        return orjson.loads(reply.body)
+    except orjson.JSONDecodeError:
+        text = reply.body[:100].decode("utf-8", "replace")
+        raise UnexpectedAnswer(
+            f"The answer is no JSON but {text!r}. Check that the address is that of the service."
+        ) from None
+
+
+def _is_binary(reply: Reply) -> bool:
+    return reply.headers.get("content-type", "").partition(";")[0].strip() == MEDIA_TYPE
+
+
+def _tensors(reply: Reply) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    try:
+        return unpack(reply.body)
+    except InvalidBatch as error:
+        raise UnexpectedAnswer(f"The binary answer cannot be read: {error}") from error
+
+
+def field_of(fields: Mapping[str, Any], name: str) -> Any:
+    """A field that the contract says is there."""
+    try:
+        return fields[name]
+    except KeyError:
+        raise UnexpectedAnswer(
+            f"The service's answer has no {name!r}; it has {', '.join(fields)}. Use client and "
+            f"service of one version."
+        ) from None
+
+
+def rows_of(document: Any, name: str) -> list[Any]:
+    """The list that an answer holds under `name`."""
+    rows = field_of(document, name)
+    if not isinstance(rows, list):
+        raise UnexpectedAnswer(
+            f"The service's answer holds {rows!r} as {name}, expected a list. Use client and "
+            f"service of one version."
+        )
+    return rows
+
+
+def classification(reply: Reply) -> answers.Classification:
+    """The answer of POST /classify."""
+    if _is_binary(reply):
+        arrays, metadata = _tensors(reply)
+        classes = tuple(orjson.loads(field_of(metadata, "vocabulary")))
+        codes = field_of(arrays, "labels").astype(np.int64, copy=False)
+        version, fields = int(field_of(metadata, "model_version")), arrays
+    else:
+        fields = json(reply)
+        classes = tuple(field_of(fields, "classes"))
+        position = {label: code for code, label in enumerate(classes)}
+        codes = np.array([position[label] for label in field_of(fields, "labels")], dtype=np.int64)
+        version = field_of(fields, "model_version")
+    return answers.Classification(
+        model_version=version,
+        labels=answers.label_array(classes)[codes],
+        codes=codes,
+        probabilities=np.asarray(field_of(fields, "probabilities"), dtype=np.float32),
+        classes=classes,
+        log_likelihoods=np.asarray(field_of(fields, "log_likelihoods")),
+        inliers=np.asarray(field_of(fields, "inliers"), dtype=bool),
+    )
+
+
+def outlier_scores(reply: Reply) -> answers.OutlierScores:
+    """The answer of POST /outliers."""
+    if _is_binary(reply):
+        arrays, metadata = _tensors(reply)
+        fields: Mapping[str, Any] = {**metadata, **arrays}
+    else:
+        fields = json(reply)
+    return answers.OutlierScores(
+        model_version=int(field_of(fields, "model_version")),
+        log_likelihoods=np.asarray(field_of(fields, "log_likelihoods")),
+        inliers=np.asarray(field_of(fields, "inliers"), dtype=bool),
+        threshold=float(field_of(fields, "threshold")),
+    )
+
+
+def samples(reply: Reply) -> answers.Samples:
+    """The answer of GET /sample."""
+    if _is_binary(reply):
+        arrays, metadata = _tensors(reply)
+        known = orjson.loads(field_of(metadata, "vocabulary"))
+        labels = [
+            known[code] if code >= 0 else None for code in field_of(arrays, "labels").tolist()
+        ]
+        version, fields = int(field_of(metadata, "model_version")), arrays
+    else:
+        fields = json(reply)
+        labels = field_of(fields, "labels")
+        version = field_of(fields, "model_version")
+    return answers.Samples(
+        model_version=version,
+        features=np.asarray(field_of(fields, "features"), dtype=np.float32),
+        labels=answers.label_array(labels),
+        log_likelihoods=np.asarray(field_of(fields, "log_likelihoods")),
+    )
+
+
+def model_info(document: Any) -> answers.ModelInfo:
+    """The answer of GET /model."""
+    rows = field_of(document, "classes")
+    return answers.build(
+        answers.ModelInfo,
+        document,
+        classes=tuple(answers.build(answers.ClassCount, row) for row in rows),
+    )
+
+
+def readiness(reply: Reply) -> answers.Readiness:
+    """The answer of GET /health/ready, whichever it is."""
+    if reply.status < 400:
+        return answers.Readiness(True)
+    try:
+        document = orjson.loads(reply.body)
+        reason = document.get("detail") or document.get("reason") or ""
+    except (orjson.JSONDecodeError, AttributeError):
+        reason = ""
+    return answers.Readiness(False, str(reason))

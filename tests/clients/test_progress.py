@@ -1,0 +1,41 @@
+"""Tests for the clients.progress module."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from rich.console import Console
+
+from clients.progress import Bars
+from clients.results import Milestone
+from clients.tasks import SubTask
+
+
+def told(console: Console) -> None:
+    """A run of one sub-task, as an evaluation tells it."""
+    with Bars(console, n_seeds=2) as bars:
+        bars.starting(3)
+        bars.began(3, SubTask(0, ("[cat]", "dog"), np.zeros((300, 2)), np.zeros(300)))
+        bars.sent(100)
+        bars.saw(0.87, 1)
+        bars.sent(200)
+        bars.measured(Milestone(0, ("[cat]", "dog"), 300, 4, 0.975, 0.39, (0.975, 0.0)))
+
+
+def test_without_a_terminal_there_is_one_line_per_sub_task():
+    out = io.StringIO()
+    told(Console(file=out, width=200))
+    assert out.getvalue() == (
+        "seed 3, sub-task 0 ([cat] dog): 300 samples, accuracy 97.5 % on classes seen, "
+        "39.0 % on all\n"
+    )
+
+
+def test_on_a_terminal_there_is_one_bar_per_sub_task():
+    out = io.StringIO()
+    told(Console(file=out, width=160, force_terminal=True, color_system=None))
+    last = out.getvalue().split("\n")[-2]
+    assert "seed 3, sub-task 0 ([cat] dog)" in last
+    assert "100 %" in last
+    assert "accuracy 97.5 % on classes seen, 39.0 % on all" in last

@@ -1,0 +1,23 @@
+"""The examples that need no service run, and find what they say."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def test_two_blobs_finds_its_boundary_and_forgets_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    snapshot = runpy.run_path(str(EXAMPLES / "two_blobs.py"))["main"]()
+    printed = capsys.readouterr().out
+    boundaries = [line for line in printed.splitlines() if ": boundary, " in line]
+    assert len(boundaries) == 1
+    assert int(boundaries[0].split(":")[0].removeprefix("batch ")) in range(40, 43)
+    assert set(snapshot.classes) == {"left", "right", "top"}
+    mean = snapshot.sample(500, ["left"]).features.mean(0)
+    assert mean.tolist() == pytest.approx([-3.0, 0.0], abs=0.2)
