@@ -57,8 +57,9 @@ def load(
         InvalidCheckpoint: Truncated, damaged, or of another format or release.
     """
     tensors, text = unpack(FORMAT, data)
-    converter = _converter()
+    converter, on_cpu = _converter(), _converter()
     converter.register_structure_hook(Tensor, lambda key, _: tensors[key].to(device))
+    on_cpu.register_structure_hook(Tensor, lambda key, _: tensors[key])
     try:
         config = EngineConfig.from_dict(json.loads(text.pop("config")))
         tree: dict[str, Any] = json.loads(text.pop("state"))
@@ -66,8 +67,16 @@ def load(
         state = converter.structure({**tree, "learner": None, "detector": None}, EngineState)
         if learner is not None:
             learner = converter.structure(learner, make_learner(config).state_type)
-        detector = converter.structure(detector, make_detector(config).state_type)
-    except (KeyError, TypeError, ValueError, BaseValidationError, InvalidSettings) as error:
+        detector = on_cpu.structure(detector, make_detector(config).state_type)
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        RecursionError,
+        BaseValidationError,
+        InvalidSettings,
+    ) as error:
         raise InvalidCheckpoint(
             f"The checkpoint does not fit this release ({type(error).__name__}: {error}). "
             f"Load it with the release that wrote it, or start afresh."

@@ -123,8 +123,9 @@ class Snapshot:
         return self.model.natural_form()
 
     def _joint(self, x: Tensor) -> Tensor:
-        Batch(x).check(self.info.features)
+        # Checked as the model will see it: 1e300 is finite until it becomes a float32.
         x = x.to(self.model.deviations.device, torch.float32)
+        Batch(x).check(self.info.features)
         return log_joint(self._form, self.standardiser.apply(x))
 
     def _log_likelihood(self, joint: Tensor) -> Tensor:

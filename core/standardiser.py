@@ -131,6 +131,10 @@ class Standardiser:
         return replace(self, shift=self.mean.to(self.shift), scale=scale.to(self.scale))
 
     def change_from(self, old: Standardiser) -> tuple[Tensor, Tensor]:
-        """Factor and offset, each (D,), from features under `old` to features under this one."""
-        factor = old.scale / self.scale
-        return factor, (old.shift - self.shift) / self.scale
+        """Factor and offset, each (D,), from features under `old` to features under this one.
+
+        Both are finite, and the factor is not zero, whatever a broken sensor sent.
+        """
+        factor, offset = old.scale / self.scale, (old.shift - self.shift) / self.scale
+        largest = 1 / SMALLEST_DEVIATION
+        return factor.clamp(SMALLEST_DEVIATION, largest), offset.clamp(-largest, largest)

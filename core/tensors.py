@@ -1,8 +1,8 @@
 """Named tensors and text, as bytes that can be trusted: safetensors with a checksum.
 
 safetensors stores numbers and text only, so that loading bytes from anywhere runs no
-code. The checksum covers the tensors and the text: a truncated or altered file is
-refused instead of loaded.
+code. The checksum covers every byte but its own: a truncated or altered file is refused
+instead of loaded.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ _KEY = "gmr"
 """The one key of the file's metadata: with several, safetensors would shuffle them, and the
 same content would not always be the same bytes."""
 
+_BLANK = "0" * 10
+"""Stands where the checksum will be, in decimal, while it is computed."""
+
+_MARK = b'\\"crc32\\": \\"'
+"""What comes before the checksum in the file: JSON within JSON, and its first key."""
+
 
 def pack(format: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
     """Bytes that hold the tensors (copied to the CPU) and the text; same content, same bytes.
@@ -33,12 +39,15 @@ def pack(format: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
     # Tensors that share memory are refused by safetensors; a clone is cheap and rare.
     seen: set[int] = set()
     for name, tensor in plain.items():
-        if tensor.numel() and tensor.data_ptr() in seen:
+        memory = tensor.untyped_storage().data_ptr()
+        if memory in seen:
             plain[name] = tensor.clone()
-        seen.add(plain[name].data_ptr())
-    text = dict(metadata)
-    head = {"format": format, "text": text, "crc32": _checksum(plain, format, text)}
-    return save(plain, {_KEY: json.dumps(head, sort_keys=True)})
+        seen.add(memory)
+    head = {"crc32": _BLANK, "format": format, "text": dict(metadata)}
+    data = save(plain, {_KEY: json.dumps(head, sort_keys=True)})
+    place = data.index(_MARK) + len(_MARK)
+    checksum = f"{zlib.crc32(data):010d}".encode()
+    return b"".join((memoryview(data)[:place], checksum, memoryview(data)[place + len(_BLANK) :]))
 
 
 def unpack(
@@ -53,8 +62,8 @@ def unpack(
         tensors = load(data)
         size = int.from_bytes(data[:8], "little")
         head = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][_KEY])
-        found, text, checksum = head["format"], head["text"], head["crc32"]
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        found, text, checksum = head["format"], head["text"], int(head["crc32"])
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidCheckpoint(
             f"The {len(data)} bytes are not a file of this service "
             f"({type(error).__name__}: {error}). Use one that this service wrote."
@@ -66,17 +75,19 @@ def unpack(
             expected=format,
             got=found,
         )
-    if checksum != _checksum(tensors, format, text):
+    if checksum != _checksum(data):
         raise InvalidCheckpoint(
             "The file's checksum does not match its content: it is damaged. Use another copy."
         )
     return {name: tensor.to(device) for name, tensor in tensors.items()}, text
 
 
-def _checksum(tensors: Mapping[str, Tensor], format: str, text: Mapping[str, str]) -> int:
-    total = zlib.crc32(json.dumps([format, text], sort_keys=True).encode())
-    for name in sorted(tensors):
-        total = zlib.crc32(name.encode(), total)
-        if tensors[name].numel():
-            total = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, total)
-    return total
+def _checksum(data: bytes) -> int:
+    """CRC-32 of the file with its own checksum blanked out; -1 where it has none."""
+    place = data.find(_MARK) + len(_MARK)
+    if place < len(_MARK):
+        return -1
+    view = memoryview(data)
+    total = zlib.crc32(view[:place])
+    total = zlib.crc32(_BLANK.encode(), total)
+    return zlib.crc32(view[place + len(_BLANK) :], total)

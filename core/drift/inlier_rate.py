@@ -4,6 +4,7 @@ A sample is an inlier when its log-likelihood is at least mean - c * deviation, 
 slow running values (the paper's rule with c = 1). How many of n samples are inliers is
 binomial; a CUSUM of its log-likelihood ratio tests the slowly tracked rate p0 against
 p0 - loss. Being one-sided, it ignores the rise of the likelihood while a model learns.
+Large batches are weighed in blocks, so that their first samples cannot hide their last.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from torch import Tensor
 
 from core.drift.cusum import Cusum
 from core.running import Running
+
+BLOCK = 100
+"""Samples weighed at once."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class BatchInliers:
     samples: int
     mean: float  # of the log-likelihood, nats
     rate: float  # share of inliers, 0 to 1
+    counts: list[int]  # inliers of every block
     tame: Running  # log-likelihood with freaks cut off: what the statistics learn from
 
 
@@ -55,8 +60,9 @@ class InlierRate:
         tame = Running(len(scores), float(tamed.mean()), float(tamed.var(correction=0)))
         known = state.scores if state.scores.weight else tame
         limit = known.mean - self.c * known.deviation
-        rate = float((scores >= limit).double().mean())
-        return BatchInliers(len(scores), float(scores.mean()), rate, tame)
+        inside, n = scores >= limit, len(scores)
+        counts = [int(inside[begin : begin + BLOCK].sum()) for begin in range(0, n, BLOCK)]
+        return BatchInliers(n, float(scores.mean()), sum(counts) / n, counts, tame)
 
     def weigh(self, state: InlierRateState, batch: BatchInliers) -> InlierRateState:
         """With the evidence of a batch; nothing that it is compared with moves."""
@@ -64,9 +70,13 @@ class InlierRate:
             return state
         p0 = min(max(state.inliers.mean, 0.02 + self.loss), 0.98)
         p1 = p0 - self.loss
-        gain = batch.rate * math.log(p1 / p0)
-        gain += (1 - batch.rate) * math.log((1 - p1) / (1 - p0))
-        return replace(state, evidence=state.evidence.added(batch.samples * gain, batch.samples))
+        inlier, outlier = math.log(p1 / p0), math.log((1 - p1) / (1 - p0))
+        evidence, left = state.evidence, batch.samples
+        for count in batch.counts:
+            n = min(BLOCK, left)
+            evidence = evidence.added(count * inlier + (n - count) * outlier, n)
+            left -= n
+        return replace(state, evidence=evidence)
 
     def absorb(self, state: InlierRateState, batch: BatchInliers) -> InlierRateState:
         """With the slow statistics following a batch that is no suspect."""

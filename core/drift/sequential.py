@@ -70,7 +70,7 @@ class SequentialDetector:
             occupancy = self.occupancy.hold(occupancy, winners)
             return replace(state, inliers=inliers, occupancy=occupancy), verdict
         samples = state.samples + scores.samples
-        if state.samples >= self.warm_up / 2:
+        if samples > self.warm_up / 2:
             inliers = self.inlier_rate.absorb(inliers, scores)
             occupancy = self.occupancy.absorb(occupancy, winners)
         return SequentialState(samples, inliers, occupancy), verdict

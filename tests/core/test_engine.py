@@ -363,3 +363,10 @@ def test_the_cost_of_a_batch_does_not_grow_with_the_sub_tasks_seen() -> None:
             assert replay.components_before <= 24
     assert len(snapshot.classes) == 10
     assert accuracy(engine, state, list(range(10))) > 0.9
+
+
+def test_every_labelled_sample_is_counted_in_what_the_generator_stands_for(engine: Engine) -> None:
+    state, _ = run(engine, engine.start(), list(batches([0, 1], 16, size=97)))
+    state, events = engine.declare_boundary(state)
+    (replay,) = of(Replayed, events)
+    assert replay.samples == 16 * 97

@@ -1,0 +1,107 @@
+"""Looking into states from outside: every number they hold, equality bit for bit, and scripts.
+
+A *script* is a short life of an engine as plain data, so that hypothesis can make one up:
+a list of `Batch`es and of the words "boundary" and "settle".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from core.batch import Batch
+from core.engine import Engine, EngineState
+from core.events import Event
+from tests.core.streams import blob
+
+Script = list[Batch | str]
+
+
+def leaves(value: Any, path: str = "state") -> Iterator[tuple[str, Any]]:
+    """Every tensor, number and text of a state with its place, containers flattened."""
+    if dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from leaves(getattr(value, field.name), f"{path}.{field.name}")
+    elif isinstance(value, dict):
+        for key in sorted(value):
+            yield from leaves(value[key], f"{path}[{key!r}]")
+    elif isinstance(value, (tuple, list)):
+        yield f"len({path})", len(value)
+        for index, item in enumerate(value):
+            yield from leaves(item, f"{path}[{index}]")
+    else:
+        yield path, value
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    """Every tensor of a state."""
+    return [leaf for _, leaf in leaves(value) if isinstance(leaf, Tensor)]
+
+
+def assert_identical(one: Any, other: Any) -> None:
+    """Same structure, same numbers, bit for bit."""
+    pairs = list(zip(leaves(one), leaves(other), strict=True))
+    for (path, a), (other_path, b) in pairs:
+        assert path == other_path
+        assert type(a) is type(b), path
+        if isinstance(a, Tensor):
+            assert a.dtype == b.dtype, path
+            assert torch.equal(a, b), path
+        else:
+            assert a == b, path
+
+
+def assert_finite(value: Any) -> None:
+    """No number of a state is NaN or infinite."""
+    for path, leaf in leaves(value):
+        if isinstance(leaf, Tensor) and leaf.is_floating_point():
+            assert bool(leaf.isfinite().all()), path
+        elif isinstance(leaf, float):
+            assert math.isfinite(leaf), path
+
+
+def play(engine: Engine, state: EngineState, script: Script) -> tuple[EngineState, list[Event]]:
+    """The state after a script, and all that happened."""
+    happened: list[Event] = []
+    for part in script:
+        if isinstance(part, Batch):
+            state, events = engine.step(state, part)
+        elif part == "boundary":
+            state, events = engine.declare_boundary(state)
+        else:
+            state, events = engine.settle(state)
+        happened += events
+    return state, happened
+
+
+@st.composite
+def scripts(draw: st.DrawFn, least: int = 1, most: int = 8) -> Script:
+    """Lives with labelled, half-labelled and unlabelled batches of 1 to 300 samples."""
+    script: Script = []
+    for index in range(draw(st.integers(least, most))):
+        kind = draw(st.sampled_from(["batch"] * 8 + ["boundary", "settle"]))
+        if kind != "batch":
+            script.append(kind)
+            continue
+        n = draw(st.sampled_from([1, 2, 5, 40, 100, 300]))
+        label = draw(st.sampled_from([0, 1, 2, "two", "1", -7]))
+        features = blob(hash_of(label), n, seed=index)
+        labelled = draw(st.sampled_from(["all", "all", "some", "none"]))
+        if labelled == "none":
+            script.append(Batch(features))
+        else:
+            every = 1 if labelled == "all" else 3
+            labels = [label if row % every == 0 else None for row in range(n)]
+            script.append(Batch.of(features, labels))
+    return script
+
+
+def hash_of(label: int | str) -> int:
+    """Which blob stands for a label: the same in every process, unlike `hash`."""
+    return sum(repr(label).encode()) % 89

@@ -1,0 +1,106 @@
+"""Tests for the core.batch module."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from core.batch import UNLABELLED, Batch
+from core.errors import InvalidBatch, InvalidLabels, NonFiniteFeature, ShapeMismatch
+
+X = torch.zeros(3, 2)
+
+
+def codes(*values: int) -> Tensor:
+    return torch.tensor(values)
+
+
+def test_labels_become_codes_in_order_of_first_appearance() -> None:
+    batch = Batch.of(torch.zeros(5, 2), [7, "a", None, 7, "a"])
+    assert batch.vocabulary == (7, "a")
+    assert batch.codes is not None
+    assert batch.codes.tolist() == [0, 1, UNLABELLED, 0, 1]
+    assert batch.codes.dtype == torch.int64
+    batch.check(2)
+
+
+def test_a_tensor_of_labels_holds_the_labels_themselves_even_minus_one() -> None:
+    batch = Batch.of(X, torch.tensor([5, -1, 5]))
+    assert batch.vocabulary == (5, -1)
+    assert batch.codes is not None
+    assert batch.codes.tolist() == [0, 1, 0]
+
+
+def test_a_batch_without_labels_has_no_codes_and_no_vocabulary() -> None:
+    batch = Batch.of(X)
+    assert (batch.codes, batch.vocabulary, len(batch)) == (None, (), 3)
+    batch.check(None)
+
+
+def test_integers_and_strings_that_look_alike_stay_apart() -> None:
+    assert Batch.of(X, [1, "1", 1]).vocabulary == (1, "1")
+
+
+@pytest.mark.parametrize("shape", [(3,), (0, 2), (3, 0), (1, 3, 2), ()])
+def test_features_must_be_a_matrix_that_is_not_empty(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ShapeMismatch, match=r"expected \(N, D\)") as caught:
+        Batch(torch.zeros(shape)).check(None)
+    assert caught.value.context["shape"] == list(shape)
+
+
+def test_a_wrong_number_of_features_is_refused_with_both_numbers() -> None:
+    with pytest.raises(ShapeMismatch, match="2 features, but this model was built for 5") as caught:
+        Batch(X).check(5)
+    assert caught.value.context == {"expected": 5, "got": 2}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_the_first_feature_that_is_no_number_is_named(value: float) -> None:
+    x = torch.zeros(4, 3)
+    x[2, 1] = x[3, 0] = value
+    with pytest.raises(NonFiniteFeature, match="row 2, column 1") as caught:
+        Batch(x).check(None)
+    assert caught.value.context == {"row": 2, "column": 1}
+
+
+def test_infinities_that_cancel_out_in_a_sum_are_found() -> None:
+    x = torch.zeros(2, 2)
+    x[0, 0], x[1, 1] = float("inf"), float("-inf")
+    with pytest.raises(NonFiniteFeature, match="row 0, column 0"):
+        Batch(x).check(None)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_finite_features_whose_sum_overflows_are_accepted(dtype: torch.dtype) -> None:
+    x = torch.full((100, 2), torch.finfo(dtype).max, dtype=dtype)
+    assert not x.sum().isfinite()
+    Batch(x).check(2)
+
+
+@pytest.mark.parametrize(
+    ("given", "vocabulary", "message"),
+    [
+        (codes(0, 0), ("a",), "3 samples came with 2 labels"),
+        (codes(0, 0, 1), ("a",), "from 0 to 1, but the vocabulary has 1 labels"),
+        (codes(-2, 0, 0), ("a",), "from -2 to 0"),
+        (codes(0, 0, 0), (), "vocabulary has 0 labels"),
+        (codes(0, 1, 1), ("a", "a"), "names 1 of them twice"),
+        (codes(0, 0, 0), (1.5,), "1.5 is of type float"),
+        (codes(0, 0, 0), (True,), "True is of type bool"),
+        (torch.zeros(3), ("a",), "torch.float32; expected int64"),
+        (torch.zeros(3, 1, dtype=torch.int64), ("a",), "one per sample"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused_with_what_to_do(
+    given: Tensor, vocabulary: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(InvalidLabels, match=message) as caught:
+        Batch(X, given, vocabulary).check(2)
+    assert isinstance(caught.value, InvalidBatch)
+    assert "Send" in str(caught.value)
+
+
+def test_codes_may_all_be_unlabelled_and_a_vocabulary_may_hold_more_than_occurs() -> None:
+    Batch(X, codes(-1, -1, -1)).check(2)
+    Batch(X, codes(-1, 1, -1), ("a", "b", "c")).check(2)

@@ -1,0 +1,99 @@
+"""Tests for the core.config module."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from core.config import DETECTORS, PRESETS, REPLAYS, EngineConfig
+from core.errors import InvalidSettings
+
+
+def test_the_defaults_are_allowed_and_survive_json() -> None:
+    config = EngineConfig()
+    assert EngineConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_every_field_survives_json() -> None:
+    config = EngineConfig(
+        preset="paper",
+        n_components=49,
+        n_features=3,
+        variance_floor=0.5,
+        detector="paper",
+        warm_up=7,
+        outlier_c=1.0,
+        replay="constant",
+        replay_factor=0.5,
+        window=9,
+        set_aside_limit=11,
+        seed=2**40,
+    )
+    default = EngineConfig()
+    for name, value in config.to_dict().items():
+        assert value != getattr(default, name), f"{name} is not tested"
+    assert EngineConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_settings_of_later_releases_are_ignored_and_missing_ones_take_their_default() -> None:
+    config = EngineConfig.from_dict({"n_components": 5, "invented_later": True})
+    assert config == EngineConfig(n_components=5)
+
+
+@pytest.mark.parametrize(
+    ("preset", "replay", "mode"),
+    [
+        ("flat", "auto", "analytic"),
+        ("flat", "analytic", "analytic"),
+        ("paper", "auto", "constant"),
+        ("paper", "constant", "constant"),
+        ("paper", "proportional", "proportional"),
+    ],
+)
+def test_every_preset_has_its_own_kinds_of_replay(preset: str, replay: str, mode: str) -> None:
+    assert EngineConfig(preset=preset, replay=replay).replay_mode == mode
+
+
+@pytest.mark.parametrize(
+    ("preset", "replay"), [("flat", "constant"), ("flat", "proportional"), ("paper", "analytic")]
+)
+def test_a_replay_that_the_preset_does_not_have_is_refused(preset: str, replay: str) -> None:
+    with pytest.raises(InvalidSettings, match=f"Preset '{preset}' has no '{replay}' replay"):
+        EngineConfig(preset=preset, replay=replay)
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"), [("preset", PRESETS), ("detector", DETECTORS), ("replay", REPLAYS)]
+)
+def test_names_that_do_not_exist_are_refused_with_those_that_do(
+    name: str, allowed: tuple[str, ...]
+) -> None:
+    with pytest.raises(InvalidSettings, match=f"{name} is 'best'") as caught:
+        EngineConfig(**{name: "best"})
+    assert all(choice in str(caught.value) for choice in allowed)
+
+
+@pytest.mark.parametrize(
+    "name", ["n_components", "n_features", "warm_up", "window", "set_aside_limit"]
+)
+@pytest.mark.parametrize("value", [0, -1])
+def test_counts_start_at_one(name: str, value: int) -> None:
+    with pytest.raises(InvalidSettings, match=f"{name} is {value}; it must be at least 1"):
+        EngineConfig(**{name: value})
+    EngineConfig(**{name: 1})
+
+
+@pytest.mark.parametrize("value", [0.0, -0.05, math.nan, math.inf])
+def test_the_variance_floor_is_a_positive_number(value: float) -> None:
+    with pytest.raises(InvalidSettings, match="variance_floor is"):
+        EngineConfig(variance_floor=value)
+
+
+@pytest.mark.parametrize("name", ["outlier_c", "replay_factor"])
+@pytest.mark.parametrize("value", [-0.1, math.nan, math.inf])
+def test_factors_are_numbers_that_are_not_negative(name: str, value: float) -> None:
+    with pytest.raises(InvalidSettings, match=f"{name} is"):
+        EngineConfig(**{name: value})
+    EngineConfig(**{name: 0.0})

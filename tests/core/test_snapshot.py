@@ -1,0 +1,396 @@
+"""Tests for the core.snapshot module: the model that answers requests."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from core.batch import Batch, Label
+from core.config import EngineConfig
+from core.density.diagonal import Mixture
+from core.engine import Engine
+from core.errors import (
+    InvalidCheckpoint,
+    InvalidRequest,
+    ModelNotReady,
+    NonFiniteFeature,
+    ShapeMismatch,
+    UnknownClass,
+)
+from core.model import Model
+from core.readout import LinearReadout, PosteriorReadout
+from core.snapshot import LEAST_CONFIDENCE, ModelInfo, Snapshot
+from core.standardiser import Standardiser
+from core.tensors import pack
+from tests.core.states import play
+from tests.core.streams import N_FEATURES, batches, blob, centre
+
+
+def trained(
+    labels: list[int], labelled: bool = True, scale: float = 1.0, **settings: object
+) -> Snapshot:
+    """What is served after 2,000 samples of these classes."""
+    engine = Engine(EngineConfig(n_components=12, **settings))  # type: ignore[arg-type]
+    stream = [
+        dataclasses.replace(batch, features=batch.features * scale)
+        for batch in batches(labels, 20, labelled=labelled)
+    ]
+    state, _ = play(engine, engine.start(), list(stream))
+    return engine.snapshot(state)
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> Snapshot:
+    return trained([0, 1, 2])
+
+
+@pytest.fixture(scope="module")
+def standardised() -> Snapshot:
+    snapshot = trained([0, 1, 2], scale=40.0)
+    assert not snapshot.standardiser.identity
+    return snapshot
+
+
+@pytest.fixture(scope="module")
+def unlabelled() -> Snapshot:
+    return trained([0, 1], labelled=False)
+
+
+def by_hand(
+    readout: PosteriorReadout | LinearReadout, classes: tuple[Label, ...], mean: float = 1.0
+) -> Snapshot:
+    """Two components at -mean and +mean on one axis."""
+    mixture = Mixture(torch.tensor([0.5, 0.5]).log(), torch.tensor([[-mean], [mean]]), torch.ones(2, 1))
+    info = ModelInfo(
+        model_version=7,
+        preset="flat",
+        device="cpu",
+        components=2,
+        budget=2,
+        features=1,
+        classes=classes,
+        class_counts=tuple(1 for _ in classes),
+        samples_seen=10,
+        batches_seen=1,
+        sub_task=0,
+        parameters=6,
+        bytes=24,
+        detector="none",
+        window=0,
+        set_aside=0,
+        outlier_c=2.0,
+        log_likelihood_mean=-2.0,
+        log_likelihood_deviation=0.5,
+    )
+    zeros = torch.zeros(1, dtype=torch.float64)
+    identity = Standardiser(True, 0, 0, zeros, zeros, torch.zeros(1), torch.ones(1))
+    return Snapshot(info, Model(mixture, torch.ones(2, 1), readout), identity)
+
+
+# Classification ---------------------------------------------------------------------------
+
+
+def test_samples_are_named_with_probabilities_likelihoods_and_inliers(snapshot: Snapshot) -> None:
+    x = torch.cat([blob(label, 100, seed=50) for label in (2, 0, 1)])
+    answer = snapshot.classify(x)
+    named = [snapshot.classes[code] for code in answer.codes.tolist()]
+    truth = [2] * 100 + [0] * 100 + [1] * 100
+    assert sum(a == b for a, b in zip(named, truth, strict=True)) > 295
+    assert answer.codes.dtype == torch.int64
+    assert answer.probabilities.shape == (300, 3)
+    torch.testing.assert_close(answer.probabilities.sum(1), torch.ones(300))
+    assert torch.equal(answer.probabilities.argmax(1), answer.codes)
+    assert float(answer.inliers.double().mean()) > 0.9
+    assert torch.equal(answer.inliers, answer.log_likelihoods >= snapshot.threshold())
+
+
+def test_one_sample_is_answered_like_many(snapshot: Snapshot) -> None:
+    x = blob(1, 5, seed=3)
+    one, many = snapshot.classify(x[:1]), snapshot.classify(x)
+    assert one.codes[0] == many.codes[0]
+    torch.testing.assert_close(one.probabilities[0], many.probabilities[0])
+    torch.testing.assert_close(one.log_likelihoods[0], many.log_likelihoods[0])
+
+
+def test_without_a_class_there_is_nothing_to_name_but_a_density(unlabelled: Snapshot) -> None:
+    assert unlabelled.classes == ()
+    with pytest.raises(ModelNotReady, match="no label"):
+        unlabelled.classify(blob(0, 2, 1))
+    assert unlabelled.outliers(blob(0, 100, 1)).inliers.double().mean() > 0.9
+    drawn = unlabelled.sample(20)
+    assert drawn.codes.tolist() == [-1] * 20
+    with pytest.raises(UnknownClass, match="Known classes: none yet"):
+        unlabelled.sample(5, [0])
+
+
+def test_samples_that_cannot_be_used_are_refused(snapshot: Snapshot) -> None:
+    for ask in (snapshot.classify, snapshot.outliers):
+        with pytest.raises(ShapeMismatch, match="3 features, but this model was built for 16"):
+            ask(torch.zeros(2, 3))
+        with pytest.raises(ShapeMismatch):
+            ask(torch.zeros(N_FEATURES))
+        with pytest.raises(ShapeMismatch):
+            ask(torch.zeros(0, N_FEATURES))
+        x = torch.zeros(4, N_FEATURES)
+        x[3, 2] = torch.nan
+        with pytest.raises(NonFiniteFeature, match="row 3, column 2"):
+            ask(x)
+        too_large = torch.full((1, N_FEATURES), 1e300, dtype=torch.float64)
+        with pytest.raises(NonFiniteFeature):
+            ask(too_large)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.uint8])
+def test_samples_of_other_types_are_read_as_float32(snapshot: Snapshot, dtype: torch.dtype) -> None:
+    x = (torch.rand(5, N_FEATURES) > 0.5).to(dtype)
+    torch.testing.assert_close(
+        snapshot.outliers(x).log_likelihoods, snapshot.outliers(x.float()).log_likelihoods
+    )
+
+
+@pytest.mark.parametrize("value", [1e6, -1e30, 3e38])
+def test_an_absurd_sample_gets_a_number_and_is_an_outlier(
+    snapshot: Snapshot, standardised: Snapshot, value: float
+) -> None:
+    for served in (snapshot, standardised):
+        x = blob(0, 1, seed=1)
+        x[0, 3] = value
+        answer = served.classify(x)
+        assert answer.log_likelihoods.isfinite().all()
+        assert answer.probabilities.isfinite().all()
+        assert not answer.inliers[0]
+
+
+def test_a_snapshot_does_not_change_what_it_is_asked(standardised: Snapshot) -> None:
+    x = blob(0, 10, seed=1) * 40
+    copy = x.clone()
+    standardised.classify(x)
+    standardised.outliers(x)
+    assert torch.equal(x, copy)
+
+
+# Outliers ---------------------------------------------------------------------------------
+
+
+def test_the_threshold_is_so_many_deviations_below_the_mean() -> None:
+    served = by_hand(PosteriorReadout(torch.eye(2), 1.0), ("a", "b"))
+    assert served.threshold() == -2 - 2 * 0.5
+    assert served.threshold(0.0) == -2
+    assert served.threshold(4) == -4
+    likelihood = math.log(0.5 * math.exp(-0.5 * 0) + 0.5 * math.exp(-0.5 * 4)) - 0.5 * math.log(
+        2 * math.pi
+    )
+    scores = served.outliers(torch.tensor([[1.0], [3.0], [9.0]]))
+    assert scores.log_likelihoods[0].item() == pytest.approx(likelihood, abs=1e-5)
+    assert scores.inliers.tolist() == [True, False, False]
+    assert served.outliers(torch.tensor([[3.0]]), c=4).inliers.tolist() == [True]
+    assert scores.threshold == -3
+
+
+def test_what_was_never_seen_is_an_outlier_and_what_was_is_not(snapshot: Snapshot) -> None:
+    assert float(snapshot.outliers(blob(0, 300, 77)).inliers.double().mean()) > 0.9
+    assert float(snapshot.outliers(blob(9, 300, 77)).inliers.double().mean()) < 0.05
+
+
+def test_likelihoods_are_in_the_senders_units(standardised: Snapshot) -> None:
+    """The density of 10 x at 10 x is that of x at x, over 10 to the number of features."""
+    wider = trained([0, 1, 2], scale=400.0)
+    x = 40 * blob(0, 200, seed=5)
+    narrow, wide = standardised.outliers(x), wider.outliers(10 * x)
+    difference = (narrow.log_likelihoods - wide.log_likelihoods).mean()
+    assert float(difference) == pytest.approx(N_FEATURES * math.log(10), abs=1e-2)
+    assert narrow.threshold - wide.threshold == pytest.approx(N_FEATURES * math.log(10), abs=1e-2)
+
+
+# Samples ----------------------------------------------------------------------------------
+
+
+def test_samples_of_a_class_are_read_as_that_class(
+    snapshot: Snapshot, standardised: Snapshot
+) -> None:
+    for served in (snapshot, standardised):
+        for label in (0, 1, 2):
+            drawn = served.sample(200, [label], seed=4)
+            assert drawn.features.shape == (200, N_FEATURES)
+            wanted = served.classes.index(label)
+            assert drawn.codes.tolist() == [wanted] * 200
+            answer = served.classify(drawn.features)
+            assert torch.equal(answer.codes, drawn.codes)
+            assert float(answer.probabilities[:, wanted].min()) >= LEAST_CONFIDENCE
+            torch.testing.assert_close(
+                answer.log_likelihoods, drawn.log_likelihoods, rtol=1e-4, atol=1e-2
+            )
+
+
+def test_samples_look_like_the_data(standardised: Snapshot) -> None:
+    drawn = standardised.sample(3000, [1], seed=1).features / 40
+    torch.testing.assert_close(drawn.mean(0), centre(1), atol=0.02, rtol=0)
+    # With the raw variance, not the floor of 0.05, whose root is 0.22 in standardised units.
+    torch.testing.assert_close(drawn.std(0), torch.full((N_FEATURES,), 0.08), atol=0.02, rtol=0)
+
+
+def test_several_classes_are_drawn_about_evenly_and_only_these(snapshot: Snapshot) -> None:
+    drawn = snapshot.sample(600, [2, 0], seed=1)
+    counts = torch.bincount(drawn.codes, minlength=3)
+    wanted = [snapshot.classes.index(label) for label in (2, 0)]
+    assert [counts[code].item() for code in wanted] == pytest.approx([300, 300], abs=60)
+    assert counts.sum() == counts[wanted].sum() == 600
+
+
+def test_without_a_wanted_class_any_is_drawn_and_named(snapshot: Snapshot) -> None:
+    drawn = snapshot.sample(300, seed=2)
+    assert set(drawn.codes.tolist()) == {0, 1, 2}
+    assert torch.equal(snapshot.classify(drawn.features).codes, drawn.codes)
+
+
+def test_the_same_seed_gives_the_same_samples_and_another_seed_others(snapshot: Snapshot) -> None:
+    for classes in (None, [1, 2]):
+        one, again = (snapshot.sample(20, classes, seed=5) for _ in range(2))
+        assert all(torch.equal(a, b) for a, b in zip(one, again, strict=True))
+        assert not torch.equal(one.features, snapshot.sample(20, classes, seed=6).features)
+
+
+def test_a_single_sample_can_be_drawn(snapshot: Snapshot) -> None:
+    for classes in (None, [0]):
+        assert snapshot.sample(1, classes).features.shape == (1, N_FEATURES)
+
+
+@pytest.mark.parametrize("n", [0, -3])
+def test_less_than_one_sample_is_refused(snapshot: Snapshot, n: int) -> None:
+    with pytest.raises(InvalidRequest, match=f"n is {n}") as caught:
+        snapshot.sample(n)
+    assert caught.value.context == {"n": n}
+
+
+def test_unknown_classes_are_refused_with_the_known_ones(snapshot: Snapshot) -> None:
+    with pytest.raises(UnknownClass, match="never seen the class 9") as caught:
+        snapshot.sample(3, [0, 9, "0"])
+    assert caught.value.context["unknown"] == [9, "0"]
+    assert sorted(caught.value.context["known"]) == [0, 1, 2]  # type: ignore[call-overload]
+    with pytest.raises(InvalidRequest, match="empty"):
+        snapshot.sample(3, [])
+
+
+def test_a_label_is_known_by_its_type_too(snapshot: Snapshot) -> None:
+    assert snapshot.knows(1)
+    assert not snapshot.knows("1")
+    assert not snapshot.knows(True)
+
+
+def test_a_class_that_no_component_stands_for_can_still_be_asked_for() -> None:
+    readout = PosteriorReadout(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), 1.0)
+    drawn = by_hand(readout, ("a", "nowhere")).sample(50, ["nowhere"], seed=1)
+    assert drawn.features.isfinite().all()
+    assert drawn.codes.tolist() == [1] * 50
+
+
+def test_of_weak_draws_the_surest_is_kept() -> None:
+    """Two components close together: what is drawn for one is pushed to its side."""
+    served = by_hand(PosteriorReadout(torch.eye(2), 1.0), ("left", "right"), mean=0.3)
+    drawn = served.sample(2000, ["right"], seed=1)
+    sure = served.classify(drawn.features).probabilities[:, 1]
+    once = served.model.sample(
+        torch.ones(2000, dtype=torch.int64), torch.Generator().manual_seed(1)
+    )
+    sure_once = served.classify(once).probabilities[:, 1]
+    assert float(sure.mean()) > float(sure_once.mean()) + 0.1
+    torch.testing.assert_close(
+        served.outliers(drawn.features).log_likelihoods, drawn.log_likelihoods
+    )
+
+
+# Facts ------------------------------------------------------------------------------------
+
+
+def test_what_is_said_about_a_model_is_ready_for_json(snapshot: Snapshot) -> None:
+    facts = json.loads(json.dumps(snapshot.info.to_dict()))
+    assert facts["model_version"] == snapshot.version == 20
+    assert facts["samples_seen"] == 2000
+    assert [entry["label"] for entry in facts["classes"]] == list(snapshot.classes)
+    assert sum(entry["count"] for entry in facts["classes"]) == 2000
+    assert facts["components"] == snapshot.model.n_components <= facts["budget"] == 12
+    # Means, precisions, deviations (12 x 16 each), weights (12) and votes (12 x 3).
+    components = facts["components"]
+    assert facts["parameters"] == components * (3 * N_FEATURES + 1 + 3)
+    assert facts["bytes"] == 4 * facts["parameters"]
+
+
+# Bytes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["snapshot", "standardised", "unlabelled"])
+def test_written_and_read_again_it_gives_the_same_answers_bit_for_bit(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    served: Snapshot = request.getfixturevalue(name)
+    data = served.to_bytes({"entries_applied": "17"})
+    again, metadata = Snapshot.from_bytes(data)
+    assert metadata == {"entries_applied": "17"}
+    assert again.info == served.info
+    x = blob(0, 20, 3)
+    assert torch.equal(again.outliers(x).log_likelihoods, served.outliers(x).log_likelihoods)
+    for classes in (None, *([[0, 1]] if served.classes else [])):
+        for a, b in zip(again.sample(9, classes, 3), served.sample(9, classes, 3), strict=True):
+            assert torch.equal(a, b)
+    if served.classes:
+        for a, b in zip(again.classify(x), served.classify(x), strict=True):
+            assert torch.equal(a, b)
+    assert again.to_bytes({"entries_applied": "17"}) == data
+
+
+def test_a_linear_read_out_survives_writing_too() -> None:
+    readout = LinearReadout(torch.tensor([[3.0, -3.0], [-3.0, 3.0]]), torch.tensor([0.1, -0.1]), 1)
+    served = by_hand(readout, ("left", 2))
+    again, _ = Snapshot.from_bytes(served.to_bytes({}))
+    assert again.classes == ("left", 2)
+    assert isinstance(again.model.readout, LinearReadout)
+    assert again.model.readout.top == 1
+    x: Tensor = torch.tensor([[0.3], [-2.0]])
+    assert torch.equal(again.classify(x).probabilities, served.classify(x).probabilities)
+
+
+def test_labels_of_any_script_and_size_survive_writing() -> None:
+    labels: tuple[Label, ...] = ("七", "a b\n", "", 2**62, -1)
+    served = by_hand(PosteriorReadout(torch.full((2, 5), 0.2), 1.0), labels)
+    again, _ = Snapshot.from_bytes(served.to_bytes({"note": "é\u0000"}))
+    assert again.classes == labels
+
+
+def test_bytes_that_are_no_snapshot_are_refused(snapshot: Snapshot) -> None:
+    data = snapshot.to_bytes({})
+    for wrong in (b"", b"nonsense", data[:-1], data[: len(data) // 2]):
+        with pytest.raises(InvalidCheckpoint):
+            Snapshot.from_bytes(wrong)
+    with pytest.raises(InvalidCheckpoint, match="lacks or garbles"):
+        Snapshot.from_bytes(pack("gmr-snapshot-1", {"means": torch.zeros(2)}, {"snapshot": "{}"}))
+    with pytest.raises(InvalidCheckpoint, match="lacks or garbles"):
+        Snapshot.from_bytes(pack("gmr-snapshot-1", {"means": torch.zeros(2)}, {}))
+
+
+def test_the_device_it_is_read_to_is_the_one_it_reports(
+    snapshot: Snapshot, device: torch.device
+) -> None:
+    again, _ = Snapshot.from_bytes(snapshot.to_bytes({}), device)
+    assert again.info.device == str(device)
+    assert again.model.deviations.device.type == device.type
+    drawn = again.sample(10, [0, 1], seed=1)
+    torch.testing.assert_close(drawn.features.cpu(), snapshot.sample(10, [0, 1], seed=1).features)
+    torch.testing.assert_close(
+        again.classify(blob(0, 5, 1)).probabilities.cpu(),
+        snapshot.classify(blob(0, 5, 1)).probabilities,
+    )
+
+
+def test_a_batch_can_be_scored_while_a_newer_model_is_learned() -> None:
+    engine = Engine(EngineConfig(n_components=4))
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 5)))
+    served = engine.snapshot(state)
+    x = blob(0, 10, 1)
+    before = served.classify(x).probabilities
+    play(engine, state, [Batch.of(blob(0, 300, 9), [1] * 300), "boundary", *batches([2], 5)])
+    assert torch.equal(served.classify(x).probabilities, before)

@@ -1,0 +1,205 @@
+"""Tests for the core.standardiser module."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from core.config import EngineConfig
+from core.learners.flat import FlatLearner
+from core.standardiser import CLIP, SETTLING_SAMPLES, Standardiser
+
+CPU = torch.device("cpu")
+
+
+def normal(n: int, d: int, seed: int = 0) -> Tensor:
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
+
+
+def uniform(n: int, d: int, seed: int = 0) -> Tensor:
+    return torch.rand(n, d, generator=torch.Generator().manual_seed(seed))
+
+
+def learned(x: Tensor, cuts: list[int]) -> Standardiser:
+    """What the engine does: choose by the first batch, then observe every batch."""
+    batches = x.tensor_split(cuts)
+    standardiser = Standardiser.of(batches[0])
+    for batch in batches:
+        standardiser = standardiser.observed(batch).refitted()
+    return standardiser
+
+
+# Which scale ------------------------------------------------------------------------------
+
+
+def test_data_that_fill_the_unit_interval_are_left_as_they_are() -> None:
+    x = uniform(50, 4)
+    standardiser = Standardiser.of(x)
+    assert standardiser.identity
+    assert torch.equal(standardiser.apply(x), x)
+    assert torch.equal(standardiser.invert(x), x)
+    assert standardiser.log_volume == 0
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        uniform(50, 4) * 2,  # outside
+        uniform(50, 4) - 0.5,
+        uniform(50, 4) * 0.01 + 0.3,  # inside, but in a corner of it
+        torch.full((50, 4), 0.5),
+    ],
+    ids=["too large", "negative", "a narrow band", "constant"],
+)
+def test_any_other_data_are_standardised(x: Tensor) -> None:
+    assert not Standardiser.of(x).identity
+
+
+def test_after_the_first_batch_its_features_have_mean_zero_and_deviation_one() -> None:
+    x = normal(200, 3) * torch.tensor([1e-3, 1.0, 1e6]) + torch.tensor([5.0, -2.0, 3e7])
+    standardised = Standardiser.of(x).apply(x)
+    assert torch.allclose(standardised.mean(0), torch.zeros(3), atol=1e-3)
+    assert torch.allclose(standardised.std(0, correction=0), torch.ones(3), atol=1e-3)
+
+
+def test_early_samples_outside_the_unit_interval_end_the_identity_and_late_ones_do_not() -> None:
+    early = Standardiser.of(uniform(50, 2))
+    assert not early.outgrown(normal(50, 2)).identity
+    assert early.outgrown(uniform(50, 2, seed=1)).identity
+    late = early.observed(uniform(SETTLING_SAMPLES, 2))
+    assert late.outgrown(normal(50, 2)).identity
+
+
+# Moments ----------------------------------------------------------------------------------
+
+
+@given(
+    cuts=st.lists(st.integers(1, 199), max_size=12, unique=True).map(sorted),
+    scale=st.sampled_from([1e-12, 1e-3, 1.0, 1e6, 1e12]),
+    offset=st.sampled_from([0.0, 1.0, -1e3]),
+)
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_running_moments_are_those_of_all_samples_however_they_are_cut(
+    cuts: list[int], scale: float, offset: float
+) -> None:
+    x = (normal(200, 3) + offset) * scale
+    standardiser = learned(x, cuts)
+    values = x.double().numpy()
+    assert standardiser.samples == standardiser.fresh == 200
+    np.testing.assert_allclose(standardiser.mean.numpy(), values.mean(0), rtol=1e-9)
+    variance = standardiser.squares.numpy() / 200
+    np.testing.assert_allclose(variance, values.var(0), rtol=1e-6)
+    np.testing.assert_allclose(standardiser.scale.numpy(), values.std(0), rtol=1e-5)
+    np.testing.assert_allclose(standardiser.shift.numpy(), values.mean(0), rtol=1e-5)
+
+
+def test_the_first_batch_is_not_counted_before_it_is_learned() -> None:
+    assert Standardiser.of(normal(50, 2)).samples == 0
+
+
+def test_it_follows_the_data_for_a_while_and_then_rests() -> None:
+    standardiser = Standardiser.of(normal(10, 2))
+    assert standardiser.settling
+    assert standardiser.observed(normal(SETTLING_SAMPLES - 1, 2)).settling
+    assert not standardiser.observed(normal(SETTLING_SAMPLES, 2)).settling
+
+
+def test_at_a_boundary_the_past_counts_no_more_than_what_settles_a_sub_task() -> None:
+    known = Standardiser.of(normal(10, 1)).observed(normal(50_000, 1)).refitted()
+    eased = known.eased()
+    assert eased.settling
+    assert eased.samples == SETTLING_SAMPLES
+    # The variance is the old one, the memory shorter.
+    assert eased.refitted().scale.item() == pytest.approx(known.scale.item(), rel=1e-6)
+    moved = eased.observed(normal(SETTLING_SAMPLES, 1) + 10).refitted()
+    assert moved.shift.item() == pytest.approx(5, abs=0.2)
+
+
+# Edges ------------------------------------------------------------------------------------
+
+
+def test_a_constant_feature_gets_the_usual_scale_of_the_others() -> None:
+    x = normal(500, 3) * torch.tensor([10.0, 20.0, 40.0])
+    x = torch.cat([x, torch.full((500, 1), 7.0)], 1)
+    standardiser = Standardiser.of(x)
+    assert standardiser.scale[3] == standardiser.scale[1]
+    assert torch.equal(standardiser.apply(x)[:, 3], torch.zeros(500))
+
+
+def test_a_single_sample_and_equal_samples_get_a_scale_of_one() -> None:
+    for x in (torch.tensor([[5.0, -3e7]]), torch.full((9, 2), 1e6)):
+        standardiser = Standardiser.of(x)
+        assert torch.equal(standardiser.scale, torch.ones(2))
+        assert torch.equal(standardiser.apply(x), torch.zeros_like(x))
+
+
+@pytest.mark.parametrize("value", [1e30, -1e30, 3.4e38])
+def test_a_broken_sensor_is_cut_off_instead_of_overflowing(value: float) -> None:
+    for standardiser in (Standardiser.of(normal(100, 2)), Standardiser.of(uniform(100, 2))):
+        x = torch.tensor([[value, 0.5]])
+        standardised = standardiser.apply(x)
+        assert abs(standardised[0, 0].item()) == CLIP
+        assert standardised.square().isfinite().all()
+
+
+def test_what_is_inverted_stays_a_number_even_at_the_end_of_the_range() -> None:
+    huge = Standardiser.of((uniform(100, 2) - 0.5) * 3e38)
+    assert not huge.identity
+    assert huge.invert(torch.tensor([[1000.0, -1000.0]])).isfinite().all()
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1e-25, 1e-3, 1.0, 1e4, 1e25]))
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_inverting_undoes_applying(seed: int, scale: float) -> None:
+    x = normal(20, 3, seed) * scale
+    standardiser = Standardiser.of(x)
+    back = standardiser.invert(standardiser.apply(x))
+    torch.testing.assert_close(back / scale, x / scale, rtol=1e-4, atol=1e-5)
+
+
+def test_features_with_a_scale_of_their_own_do_not_count_as_constant_for_being_small() -> None:
+    x = normal(100, 2) * 1e-15
+    assert not Standardiser.of(x).apply(x).eq(0).any()
+
+
+def test_a_change_of_units_is_finite_whatever_the_units() -> None:
+    small, large = Standardiser.of(normal(50, 2) * 1e-28), Standardiser.of(normal(50, 2) * 1e37)
+    for new, old in ((small, large), (large, small)):
+        factor, offset = new.change_from(old)
+        assert factor.isfinite().all()
+        assert (factor > 0).all()
+        assert offset.isfinite().all()
+
+
+# With a learner ---------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 1000), grown=st.sampled_from([0.1, 1.0, 3.0, 50.0]))
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_log_likelihoods_in_the_senders_units_do_not_depend_on_the_scale(
+    seed: int, grown: float
+) -> None:
+    """Rescaling the model is exact where no variance is at its floor."""
+    learner = FlatLearner(EngineConfig(n_components=3, variance_floor=1e-9))
+    x = normal(300, 4, seed) * torch.tensor([0.1, 1.0, 10.0, 1e4]) + 2
+    old = Standardiser.of(x).observed(x)
+    generator = torch.Generator().manual_seed(seed)
+    codes = torch.full((300,), -1)
+    state, _ = learner.learn(learner.start(4, CPU), old.apply(x), codes, None, generator)
+    new = old.observed(normal(100, 4, seed + 1) * grown * 10 - grown).refitted()
+    assert not torch.equal(new.scale, old.scale)
+
+    before = learner.score(state, old.apply(x))
+    after = learner.score(learner.rescale(state, *new.change_from(old)), new.apply(x))
+    assert before is not None
+    assert after is not None
+    torch.testing.assert_close(
+        before.log_likelihood - old.log_volume,
+        after.log_likelihood - new.log_volume,
+        rtol=1e-4,
+        atol=2e-2,
+    )

@@ -1,0 +1,139 @@
+"""Tests for the core.tensors module: bytes that can be trusted."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load, save
+from torch import Tensor
+
+from core.errors import InvalidCheckpoint
+from core.tensors import pack, unpack
+
+FORMAT = "test-1"
+
+
+def some() -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return {
+        "means": torch.randn(3, 4, generator=generator),
+        "counts": torch.arange(5),
+        "wide": torch.randn(2, dtype=torch.float64, generator=generator),
+        "bytes": torch.arange(7, dtype=torch.uint8),
+        "flags": torch.tensor([True, False]),
+        "half": torch.ones(2, dtype=torch.float16),
+        "nothing": torch.zeros(0, 4),
+        "number": torch.tensor(2.5),
+    }
+
+
+def test_tensors_and_text_come_back_as_they_were() -> None:
+    text = {"a": "1", "é\n": '{"quoted": "\\"}', "": ""}
+    tensors, back = unpack(FORMAT, pack(FORMAT, some(), text))
+    assert back == text
+    assert tensors.keys() == some().keys()
+    for name, tensor in some().items():
+        assert tensors[name].dtype == tensor.dtype
+        assert tensors[name].shape == tensor.shape
+        assert torch.equal(tensors[name], tensor)
+
+
+def test_the_same_content_is_the_same_bytes_whatever_the_order() -> None:
+    text = {f"key {index}": str(index) for index in range(20)}
+    shuffled = dict(random.Random(1).sample(list(text.items()), len(text)))
+    reordered = dict(reversed(some().items()))
+    assert pack(FORMAT, some(), text) == pack(FORMAT, reordered, shuffled)
+
+
+def test_it_is_an_ordinary_safetensors_file() -> None:
+    data = pack(FORMAT, some(), {"a": "b"})
+    assert torch.equal(load(data)["means"], some()["means"])
+
+
+def test_every_truncation_is_refused() -> None:
+    data = pack(FORMAT, some(), {"a": "b"})
+    for length in range(len(data)):
+        with pytest.raises(InvalidCheckpoint):
+            unpack(FORMAT, data[:length])
+
+
+def test_every_byte_is_guarded() -> None:
+    """Also those that say only the type or the shape of a tensor, and the padding between."""
+    data = pack(FORMAT, some(), {"a": "b"})
+    for place in range(len(data)):
+        for flip in (1, 0x80):
+            damaged = bytearray(data)
+            damaged[place] ^= flip
+            with pytest.raises(InvalidCheckpoint):
+                unpack(FORMAT, bytes(damaged))
+
+
+@pytest.mark.parametrize(("one", "other"), [(b"I64", b"F64"), (b"F32", b"I32"), (b"[3,4]", b"[4,3]")])
+def test_a_tensor_of_another_type_or_shape_with_the_same_bytes_is_refused(
+    one: bytes, other: bytes
+) -> None:
+    data = pack(FORMAT, some(), {})
+    assert one in data
+    damaged = data.replace(one, other, 1)
+    load(damaged)  # well-formed
+    with pytest.raises(InvalidCheckpoint, match="damaged"):
+        unpack(FORMAT, damaged)
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_noise_is_refused(noise: bytes) -> None:
+    with pytest.raises(InvalidCheckpoint, match="not a file of this service"):
+        unpack(FORMAT, noise)
+
+
+def test_files_that_others_wrote_are_refused() -> None:
+    deep = '{"a":' * 100_000 + "1" + "}" * 100_000
+    for metadata in (
+        None,
+        {},
+        {"gmr": "no json"},
+        {"gmr": "[]"},
+        {"gmr": "{}"},
+        {"gmr": json.dumps({"format": FORMAT, "text": {}, "crc32": "x"})},
+        {"gmr": json.dumps({"format": FORMAT, "text": {}, "crc32": "0000000000"})},
+        {"gmr": deep},
+    ):
+        with pytest.raises(InvalidCheckpoint):
+            unpack(FORMAT, save({"x": torch.zeros(1)}, metadata))
+
+
+def test_another_format_is_refused_by_name() -> None:
+    with pytest.raises(InvalidCheckpoint, match="format 'test-1'; expected 'test-2'") as caught:
+        unpack("test-2", pack(FORMAT, some(), {}))
+    assert caught.value.context == {"expected": "test-2", "got": "test-1"}
+
+
+def test_tensors_that_share_memory_are_stored_apart() -> None:
+    base = torch.arange(12.0)
+    shared = {"all": base, "again": base, "end": base[6:], "middle": base[3:9], "rows": base.view(3, 4)}
+    tensors, _ = unpack(FORMAT, pack(FORMAT, shared, {}))
+    for name, tensor in shared.items():
+        assert torch.equal(tensors[name], tensor)
+
+
+def test_tensors_that_lie_transposed_or_need_a_gradient_can_be_stored() -> None:
+    awkward = {"t": torch.arange(6.0).view(2, 3).T, "g": torch.ones(2, requires_grad=True)}
+    tensors, _ = unpack(FORMAT, pack(FORMAT, awkward, {}))
+    assert torch.equal(tensors["t"], awkward["t"])
+    assert tensors["g"].tolist() == [1, 1]
+
+
+def test_a_text_that_looks_like_the_checksum_confuses_nobody() -> None:
+    text = {"a": '\\"crc32\\": \\"1234567890\\"', "crc32": "0000000000"}
+    assert unpack(FORMAT, pack(FORMAT, {'"crc32": "': torch.zeros(1)}, text))[1] == text
+
+
+def test_tensors_are_put_on_the_device_that_was_asked_for(device: torch.device) -> None:
+    tensors, _ = unpack(FORMAT, pack(FORMAT, some(), {}), device)
+    assert all(tensor.device.type == device.type for tensor in tensors.values())
