@@ -90,7 +90,8 @@ def load(
 
 
 def _converter() -> Converter:
-    converter = Converter()
+    # A part that is not known is a state of another kind, and must not be half understood.
+    converter = Converter(forbid_extra_keys=True)
     configure_union_passthrough(Label | None, converter)
     # Left alone, a named tuple is passed through as it is when its fields are tensors.
     converter.register_unstructure_hook_func(

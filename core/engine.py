@@ -360,12 +360,16 @@ class Engine:
             scores = None
         standardiser = state.standardiser
         assert standardiser is not None
+        x = scores.x if scores else standardiser.apply(batch.features)
+        tamed = standardiser.tamed(x)
+        if tamed is not x:
+            scores = None
         codes = _global_codes(state.classes, batch)
         generator = torch.Generator()
         generator.set_state(state.random)
         learner, replays = self.learner.learn(
             state.learner,
-            scores.x if scores else standardiser.apply(batch.features),
+            tamed,
             codes.to(self.device),
             scores,
             generator,

@@ -24,6 +24,11 @@ LEAST_VARIANCE = 0.01
 CLIP = 1000.0
 """Features are cut off here, once standardised: a broken sensor's 1e30 must not overflow."""
 
+TAME = 20.0
+TAME_UNIT = (-1.0, 2.0)
+"""Where samples are cut off to be learned: a feature a thousand deviations away marks an
+outlier, but a component that takes it at its word is no use for anything else any more."""
+
 SMALLEST_DEVIATION = 1e-30
 """A feature that varies less does not vary: dividing by it would leave the float32 range."""
 
@@ -67,6 +72,13 @@ class Standardiser:
         if self.identity:
             return x.clamp(-CLIP, CLIP)
         return ((x - self.shift) / self.scale).clamp_(-CLIP, CLIP)
+
+    def tamed(self, x: Tensor) -> Tensor:
+        """Standardised samples as they may be learned; `x` itself where nothing is odd."""
+        low, high = TAME_UNIT if self.identity else (-TAME, TAME)
+        if bool(x.min() >= low) and bool(x.max() <= high):
+            return x
+        return x.clamp(low, high)
 
     def invert(self, x: Tensor) -> Tensor:
         """Samples in the sender's units, with shape (N, D)."""

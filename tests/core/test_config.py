@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from core.config import DETECTORS, PRESETS, REPLAYS, EngineConfig
+from core.config import DETECTORS, PACES, PRESETS, REPLAYS, EngineConfig
 from core.errors import InvalidSettings
 
 
@@ -25,6 +25,7 @@ def test_every_field_survives_json() -> None:
         detector="paper",
         warm_up=7,
         outlier_c=1.0,
+        pace="published",
         replay="constant",
         replay_factor=0.5,
         window=9,
@@ -65,7 +66,8 @@ def test_a_replay_that_the_preset_does_not_have_is_refused(preset: str, replay: 
 
 
 @pytest.mark.parametrize(
-    ("name", "allowed"), [("preset", PRESETS), ("detector", DETECTORS), ("replay", REPLAYS)]
+    ("name", "allowed"),
+    [("preset", PRESETS), ("detector", DETECTORS), ("pace", PACES), ("replay", REPLAYS)],
 )
 def test_names_that_do_not_exist_are_refused_with_those_that_do(
     name: str, allowed: tuple[str, ...]

@@ -79,9 +79,7 @@ class Life:
 
 def nearest(components: Components, x: Tensor) -> float:
     """Smallest largest difference in any feature between a component's mean and a sample."""
-    best = min(
-        float((components.means - sample).abs().amax(-1).min()) for sample in x.split(1)
-    )
+    best = min(float((components.means - sample).abs().amax(-1).min()) for sample in x.split(1))
     return best
 
 
@@ -279,7 +277,9 @@ def test_unlabelled_samples_get_a_share_by_their_number() -> None:
 @given(
     budget=st.integers(1, 12),
     order=st.lists(
-        st.tuples(st.integers(-1, 15), st.sampled_from([1, 3, 30, 120, 600])), min_size=1, max_size=20
+        st.tuples(st.integers(-1, 15), st.sampled_from([1, 3, 30, 120, 600])),
+        min_size=1,
+        max_size=20,
     ),
     boundaries=st.sets(st.integers(0, 20)),
     window=st.sampled_from([1, 7, 100, 4096]),
@@ -421,7 +421,9 @@ def test_labels_that_fall_on_unlabelled_components_make_them_a_class() -> None:
     life.learn(torch.cat([blob(0, 5, 99), blob(1, 5, 99)]), [0] * 5 + [1] * 5)
     pool = life.components.select(life.components.owner == NO_CLASS)
     assert float(pool.votes.sum()) == pytest.approx(10, rel=1e-3)
-    near_zero = (pool.means - centre(0)).square().sum(-1) < (pool.means - centre(1)).square().sum(-1)
+    near_zero = (pool.means - centre(0)).square().sum(-1) < (pool.means - centre(1)).square().sum(
+        -1
+    )
     assert torch.equal(pool.votes[:, 0] > pool.votes[:, 1], near_zero)
     assert life.accuracy([0, 1]) > 0.97
 
@@ -473,12 +475,8 @@ def test_following_a_change_of_units_is_the_same_as_having_learned_in_them() -> 
     assert window is not None
     torch.testing.assert_close(window, blob(1, 40, seed=3) * factor + offset)
     x = blob(0, 50, seed=2) * factor + offset
-    torch.testing.assert_close(
-        moved.pending.first.sum(0), x.sum(0), rtol=1e-4, atol=1e-3
-    )
-    torch.testing.assert_close(
-        moved.pending.second.sum(0), x.square().sum(0), rtol=1e-4, atol=1e-3
-    )
+    torch.testing.assert_close(moved.pending.first.sum(0), x.sum(0), rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(moved.pending.second.sum(0), x.square().sum(0), rtol=1e-4, atol=1e-3)
     held_out = blob(0, 20, seed=5)
     before = life.learner.score(life.state, held_out)
     after = life.learner.score(moved, held_out * factor + offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -151,7 +152,9 @@ def test_em_on_the_atoms_improves_on_merging_alone() -> None:
         # Always in the bound that EM climbs, and as a rule in the likelihood itself.
         bound = expected_log_joint(merged, atoms, merged_shares)
         assert expected_log_joint(fitted, atoms, fitted_shares) > bound
-        gains.append(expected_log_likelihood(fitted, atoms) - expected_log_likelihood(merged, atoms))
+        gains.append(
+            expected_log_likelihood(fitted, atoms) - expected_log_likelihood(merged, atoms)
+        )
     assert sum(gain > 0 for gain in gains) >= 6
     assert sum(gains) / len(gains) > 0.01
 
@@ -162,7 +165,7 @@ def test_more_rounds_never_make_the_bound_worse() -> None:
     for rounds in range(6):
         sums, shares = consolidate(atoms, 5, FLOOR, rounds=rounds)
         bounds.append(expected_log_joint(sums, atoms, shares))
-    assert all(later >= earlier - 1e-9 for earlier, later in zip(bounds, bounds[1:], strict=False))
+    assert all(later >= earlier - 1e-9 for earlier, later in pairwise(bounds))
     assert bounds[-1] > bounds[0]
 
 

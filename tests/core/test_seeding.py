@@ -92,8 +92,9 @@ def test_masses_add_up_to_the_samples_and_nothing_is_infinite(
     generator = seeded(seed)
     x = {
         "spread": torch.randn(n, d, generator=generator),
-        "copies": torch.randn(max(1, n // 4), d, generator=generator)
-        .repeat(8, 1)[torch.randperm(8 * max(1, n // 4), generator=generator)][:n],
+        "copies": torch.randn(max(1, n // 4), d, generator=generator).repeat(8, 1)[
+            torch.randperm(8 * max(1, n // 4), generator=generator)
+        ][:n],
         "same": torch.full((n, d), 0.7),
         "grid": torch.randint(0, 2, (n, d), generator=generator).float(),
         "outlier": torch.cat(

@@ -142,7 +142,7 @@ def test_until_warmed_up_it_says_nothing_whatever_happens() -> None:
 def test_it_is_armed_exactly_when_warm_up_samples_have_passed() -> None:
     short = SequentialDetector(warm_up=300)
     said = verdicts(short, observations([Stretch(1000)], 50))
-    assert [index for index, verdict in enumerate(said) if verdict.armed][0] == 6
+    assert next(index for index, verdict in enumerate(said) if verdict.armed) == 6
     # A change that began in the first half of the warm-up is what it takes for normal.
     stream = [Stretch(100), Stretch(2000, mean=-5)]
     assert boundaries(short, observations(stream, 50)) == []

@@ -65,7 +65,9 @@ def by_hand(
     readout: PosteriorReadout | LinearReadout, classes: tuple[Label, ...], mean: float = 1.0
 ) -> Snapshot:
     """Two components at -mean and +mean on one axis."""
-    mixture = Mixture(torch.tensor([0.5, 0.5]).log(), torch.tensor([[-mean], [mean]]), torch.ones(2, 1))
+    mixture = Mixture(
+        torch.tensor([0.5, 0.5]).log(), torch.tensor([[-mean], [mean]]), torch.ones(2, 1)
+    )
     info = ModelInfo(
         model_version=7,
         preset="flat",

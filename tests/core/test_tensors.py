@@ -73,7 +73,9 @@ def test_every_byte_is_guarded() -> None:
                 unpack(FORMAT, bytes(damaged))
 
 
-@pytest.mark.parametrize(("one", "other"), [(b"I64", b"F64"), (b"F32", b"I32"), (b"[3,4]", b"[4,3]")])
+@pytest.mark.parametrize(
+    ("one", "other"), [(b"I64", b"F64"), (b"F32", b"I32"), (b"[3,4]", b"[4,3]")]
+)
 def test_a_tensor_of_another_type_or_shape_with_the_same_bytes_is_refused(
     one: bytes, other: bytes
 ) -> None:
@@ -116,7 +118,13 @@ def test_another_format_is_refused_by_name() -> None:
 
 def test_tensors_that_share_memory_are_stored_apart() -> None:
     base = torch.arange(12.0)
-    shared = {"all": base, "again": base, "end": base[6:], "middle": base[3:9], "rows": base.view(3, 4)}
+    shared = {
+        "all": base,
+        "again": base,
+        "end": base[6:],
+        "middle": base[3:9],
+        "rows": base.view(3, 4),
+    }
     tensors, _ = unpack(FORMAT, pack(FORMAT, shared, {}))
     for name, tensor in shared.items():
         assert torch.equal(tensors[name], tensor)
