@@ -23,7 +23,7 @@ from core.batch import Batch
 from core.config import EngineConfig
 from core.engine import Engine, EngineState
 from core.events import BoundaryDetected
-from core.learners import flat
+from core.learners.flat import learner, stepwise, windows
 
 SPLITS = {"D10": (tuple(range(10)),), "D2-2-2-2-2a": ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))}
 BATCH = 100
@@ -110,15 +110,21 @@ def _run(data: Any, tasks: tuple[tuple[int, ...], ...], variant: Variant, seed: 
 
 @contextmanager
 def _constants(values: dict[str, float]) -> Iterator[None]:
-    """The learner's module with other constants."""
-    kept = {name: getattr(flat, name) for name in values}
+    """The learner's modules with other constants."""
+    homes = {
+        name: module
+        for name in values
+        for module in (learner, stepwise, windows)
+        if hasattr(module, name)
+    }
+    kept = {name: getattr(homes[name], name) for name in values}
     try:
         for name, value in values.items():
-            setattr(flat, name, value)
+            setattr(homes[name], name, value)
         yield
     finally:
         for name, value in kept.items():
-            setattr(flat, name, value)
+            setattr(homes[name], name, value)
 
 
 def _pixels(data: Any, rows: np.ndarray[Any, Any]) -> torch.Tensor:

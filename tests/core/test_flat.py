@@ -15,13 +15,9 @@ from torch import Tensor
 
 from core.config import EngineConfig
 from core.density.components import NO_CLASS, Components
-from core.learners.flat import (
-    STEP_OFFSET,
-    STEP_SAMPLES,
-    WINDOW_PER_OWNER,
-    FlatLearner,
-    FlatState,
-)
+from core.learners.flat import FlatLearner, FlatState
+from core.learners.flat.stepwise import STEP_OFFSET, STEP_SAMPLES
+from core.learners.flat.windows import WINDOW_PER_OWNER
 from core.learners.learner import Replay
 from tests.core.states import assert_finite, assert_identical
 from tests.core.streams import N_FEATURES, blob, centre

@@ -1,0 +1,230 @@
+"""Preset `flat` behind the protocol of every learner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from core.config import EngineConfig
+from core.density.components import NO_CLASS, Components
+from core.density.diagonal import Moments, log_joint, log_sum_exp
+from core.learners.flat.budget import Budget
+from core.learners.flat.room import Room
+from core.learners.flat.state import LEAST_MASS, FlatState, Group, votes_of
+from core.learners.flat.stepwise import StepwiseEM
+from core.learners.flat.windows import Windows
+from core.learners.learner import Replay, Scores
+from core.model import Model
+from core.readout import PosteriorReadout
+from core.standardiser import CLIP
+
+FEATURES_PER_DEGREE = 25
+"""The read-out's temperature is D over this: chosen on held-out training data of MNIST."""
+
+
+class FlatLearner:
+    """Learns `FlatState`; holds settings only."""
+
+    state_type = FlatState
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.floor = config.variance_floor
+        budget = Budget(config.n_components)
+        self.em = StepwiseEM()
+        self.windows = Windows(budget, self.floor, config.window)
+        self.room = Room(budget, self.windows, self.em, self.floor)
+
+    def start(self, n_features: int, device: torch.device) -> FlatState:
+        return FlatState.empty(n_features, self.floor, device)
+
+    def grow(self, state: FlatState, n_classes: int) -> FlatState:
+        old = state.components
+        added = old.votes.new_zeros(len(old), n_classes - state.n_classes)
+        grown = replace(old, votes=torch.cat([old.votes, added], 1))
+        return replace(state.with_values(grown), n_classes=n_classes)
+
+    def rescale(self, state: FlatState, factor: Tensor, offset: Tensor) -> FlatState:
+        old, pending = state.components, state.pending
+        means, variances = _rescaled(old.means, old.variances, factor, offset)
+        rescaled = replace(old, means=means, variances=variances)
+
+        mass = pending.mass[:, None]
+        first = pending.first / mass.clamp_min(LEAST_MASS)
+        second = pending.second / mass.clamp_min(LEAST_MASS)
+        means, variances = _rescaled(first, second - first.square(), factor, offset)
+        pending = Moments(pending.mass, mass * means, mass * (means.square() + variances))
+
+        groups = tuple(
+            group
+            if group.window is None
+            else replace(group, window=(group.window * factor + offset).clamp(-CLIP, CLIP))
+            for group in state.groups
+        )
+        return replace(state.with_values(rescaled), pending=pending, groups=groups)
+
+    def score(self, state: FlatState, x: Tensor) -> Scores | None:
+        if len(state.components) == 0:
+            return None
+        squared = x.square()
+        joint = log_joint(state.mixing.form, x, squared)
+        return Scores(x, squared, joint, log_sum_exp(joint))
+
+    def class_probabilities(self, state: FlatState, joint: Tensor) -> Tensor:
+        return self._readout(state).class_probabilities(joint)
+
+    def settled(self, state: FlatState) -> bool:
+        return True
+
+    def partition(self, state: FlatState) -> int:
+        return state.partition
+
+    def n_components(self, state: FlatState) -> int:
+        return len(state.components)
+
+    def raw_samples(self, state: FlatState) -> int:
+        return sum(state.window_lengths.values())
+
+    def model(self, state: FlatState) -> Model | None:
+        if len(state.components) == 0:
+            return None
+        components = state.components
+        return Model(
+            mixture=components.mixture(self.floor),
+            deviations=components.variances.sqrt(),
+            readout=self._readout(state),
+        )
+
+    def learn(
+        self,
+        state: FlatState,
+        x: Tensor,
+        codes: Tensor,
+        scores: Scores | None,
+        generator: torch.Generator,
+    ) -> tuple[FlatState, list[Replay]]:
+        partition = state.partition
+        state, replays = self._welcome(state, codes, generator)
+        if state.partition != partition:
+            scores = None  # components changed under them
+        state, scores = self._vote(state, x, codes, scores)
+
+        owners = state.owners_of(codes)
+        stepping = torch.ones(len(x), dtype=torch.bool, device=x.device)
+        for owner in sorted(set(owners.tolist())):
+            index = state.index_of(owner)
+            if state.groups[index].window is not None:
+                rows = (owners == owner).nonzero()[:, 0]
+                state, taken = self._hold(state, index, x[rows], codes[rows], generator)
+                stepping[rows[:taken]] = False
+                scores = None
+        if bool(stepping.all()):
+            return self.em.stepped(state, x, codes, scores), replays
+        if bool(stepping.any()):
+            state = self.em.stepped(state, x[stepping], codes[stepping], None)
+        return state, replays
+
+    def begin_sub_task(
+        self, state: FlatState, generator: torch.Generator
+    ) -> tuple[FlatState, list[Replay]]:
+        before = len(state.components)
+        state = self.em.maximised(state, at_least=1)
+        for index in range(len(state.groups)):
+            state = self.windows.closed(state, index, generator)
+        seen = dict(state.sub_tasks_of)
+        for group in state.groups:
+            seen[group.owner] = seen.get(group.owner, 0) + 1
+        none = Components.none(state.n_features, 0, state.group_of.device)
+        state = replace(
+            state,
+            n_frozen=len(state.components),
+            group_of=state.group_of[:0],
+            groups=(),
+            pending=none.moments(),
+            sub_tasks_of=seen,
+            partition=state.partition + 1,
+        )
+        state = self.room.fitted(state, generator)
+        return state, [_replay(state, before, "boundary")] if before else []
+
+    def _welcome(
+        self, state: FlatState, codes: Tensor, generator: torch.Generator
+    ) -> tuple[FlatState, list[Replay]]:
+        """Make a group, and room, for every owner that this sub-task sees for the first time."""
+        arriving = set(state.owners_of(codes).tolist())
+        if arriving <= {group.owner for group in state.groups}:
+            return state, []
+        before = len(state.components)
+        state = self.room.pooled(state, arriving)
+        owners = state.owners_of(codes)
+        window = codes.new_zeros(0, state.n_features, dtype=torch.float32)
+        opened = tuple(
+            Group(owner, 0.0, 0.0, window, codes[:0], 0)
+            for owner in sorted(set(owners.tolist()))
+            if state.index_of(owner) < 0
+        )
+        state = replace(state, groups=state.groups + opened)
+        state = self.windows.shrunk(state, generator)
+        incoming = int((owners == NO_CLASS).sum()), len(owners)
+        state = self.room.fitted(state, generator, incoming)
+        if len(state.components) >= before:
+            return state, []
+        return state, [_replay(state, before, "budget")]
+
+    def _hold(
+        self, state: FlatState, index: int, x: Tensor, codes: Tensor, generator: torch.Generator
+    ) -> tuple[FlatState, int]:
+        """Hold an owner's first samples, starting components anew at every doubling.
+
+        Returns:
+            The state, and how many of the samples the window took.
+        """
+        state, taken = self.windows.take(state, index, x, codes)
+        if not self.windows.is_due(state, index):
+            return state, taken
+        group = state.groups[index]
+        assert group.window is not None
+        if group.owner == NO_CLASS:
+            # Its share of the budget follows its share of the samples.
+            news = len(group.window) - group.seeded_at
+            state = self.room.fitted(state, generator, (news, news))
+        return self.windows.started(state, index, generator), taken
+
+    def _vote(
+        self, state: FlatState, x: Tensor, codes: Tensor, scores: Scores | None
+    ) -> tuple[FlatState, Scores | None]:
+        """Labels that fall on components of unlabelled samples: those become a class's."""
+        components = state.components
+        nobody = components.owner == NO_CLASS
+        # Samples of pooled classes vote where they are learned.
+        voting = (codes != NO_CLASS) & (state.owners_of(codes) == codes)
+        if not bool(nobody.any() & voting.any()):
+            return state, scores
+        scores = self.score(state, x) if scores is None else scores
+        assert scores is not None
+        votes = votes_of(scores.joint[voting], codes[voting], state.n_classes)
+        votes = components.votes + votes * nobody[:, None]
+        return state.with_values(replace(components, votes=votes)), scores
+
+    def _readout(self, state: FlatState) -> PosteriorReadout:
+        temperature = max(1.0, state.n_features / FEATURES_PER_DEGREE)
+        return PosteriorReadout(state.mixing.component_classes, temperature)
+
+
+def _replay(state: FlatState, before: int, reason: str) -> Replay:
+    """What merging did, and for how many samples the components stand."""
+    samples = round(float(state.components.mass.sum()))
+    return Replay("analytic", samples, before, len(state.components), reason)
+
+
+def _rescaled(
+    means: Tensor, variances: Tensor, factor: Tensor, offset: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Means and variances, both (K, D), of x' = factor * x + offset.
+
+    No standardised sample lies outside the clip, so that no mean or deviation can.
+    """
+    means = (means * factor + offset).clamp(-CLIP, CLIP)
+    # Not by the square of the factor, which may overflow where the product does not.
+    return means, (variances.clamp_min(0) * factor * factor).clamp_max(CLIP**2)

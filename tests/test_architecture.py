@@ -1,0 +1,278 @@
+"""The arrows of ARCHITECTURE.md, held: who may import what, and what stands nowhere.
+
+Read from the source with `ast`, nothing is imported; the table of what may be done is
+at the top, so that a change of mind is a change of one line here and a paragraph there.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OURS = ("core", "service", "clients", "benchmarks")
+
+CORE_LIBRARIES = {"torch", "safetensors", "cattrs"}
+CORE_STANDARD_LIBRARY = {
+    "__future__",
+    "collections",
+    "dataclasses",
+    "enum",
+    "functools",
+    "itertools",
+    "json",
+    "math",
+    "typing",
+    "zlib",
+}
+"""No clock, no environment, no file, no socket, no logging, no randomness of its own."""
+
+CORE_ROOMS = {
+    # Part of core: what it may import of core beside itself.
+    "core.errors": set[str](),
+    "core.events": set[str](),
+    "core.running": set[str](),
+    "core.batch": {"core.errors"},
+    "core.config": {"core.errors"},
+    "core.tensors": {"core.errors"},
+    "core.standardiser": set[str](),
+    "core.density": {"core.errors"},
+    "core.drift": {"core.running", "core.config"},
+    "core.readout": {"core.density"},
+    "core.model": {"core.density", "core.readout"},
+}
+
+CLIENTS_MAY = {"core.errors", "service.wire"}
+STARTS_THE_SERVICE = {"clients.serving"}
+"""Commands that are the service: they read its settings, and import the rest when they run."""
+
+PICKLES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+RANDOM = {
+    "bernoulli",
+    "multinomial",
+    "normal",
+    "normal_",
+    "rand",
+    "randint",
+    "randn",
+    "randperm",
+    "uniform_",
+}
+
+
+def sources(*folders: str) -> list[Path]:
+    """Every Python file of some folders."""
+    found = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    assert found
+    return found
+
+
+def name_of(path: Path) -> str:
+    """`core/drift/paper.py` -> `core.drift.paper`."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def is_module(name: str) -> bool:
+    """Whether a dotted name of ours is a file or a folder."""
+    place = ROOT.joinpath(*name.split("."))
+    return place.is_dir() or place.with_suffix(".py").is_file()
+
+
+def imported(nodes: list[ast.AST], importer: str) -> Iterator[str]:
+    """Dotted names of the modules that these nodes import."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{importer} imports relatively: write the name in full"
+            assert node.module is not None
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                ours = node.module.split(".")[0] in OURS
+                yield whole if ours and is_module(whole) else node.module
+
+
+def imports(path: Path) -> set[str]:
+    """Everything that a file imports, wherever it stands."""
+    return set(imported(list(ast.walk(tree_of(path))), name_of(path)))
+
+
+def imports_on_import(path: Path) -> set[str]:
+    """What is imported when the file is: all but what stands in functions."""
+
+    def outside(node: ast.AST) -> Iterator[ast.AST]:
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                yield child
+                yield from outside(child)
+
+    return set(imported(list(outside(tree_of(path))), name_of(path)))
+
+
+def room(name: str, rooms: dict[str, set[str]]) -> str | None:
+    """The entry of a table that a module falls under."""
+    return next((key for key in rooms if name == key or name.startswith(key + ".")), None)
+
+
+def within(name: str, allowed: set[str]) -> bool:
+    return any(name == one or name.startswith(one + ".") for one in allowed)
+
+
+def names(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+# Who imports whom -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sources("core"), ids=names)
+def test_core_imports_its_three_libraries_and_a_harmless_part_of_the_standard_one(
+    path: Path,
+) -> None:
+    tops = {name.split(".")[0] for name in imports(path)}
+    assert tops <= {"core"} | CORE_LIBRARIES | CORE_STANDARD_LIBRARY
+
+
+@pytest.mark.parametrize("path", sources("core"), ids=names)
+def test_within_core_the_arrows_point_one_way(path: Path) -> None:
+    own = room(name_of(path), CORE_ROOMS)
+    if own is None:
+        return
+    inside = {name for name in imports(path) if name.startswith("core")}
+    assert all(within(name, CORE_ROOMS[own] | {own}) for name in inside), inside
+
+
+def test_learners_and_detectors_do_not_know_each_other_nor_the_engine() -> None:
+    above = {"core.engine", "core.snapshot", "core.checkpoint"}
+    for path in sources("core/learners"):
+        assert not {name for name in imports(path) if within(name, above | {"core.drift"})}
+    for path in sources("core/drift"):
+        assert not {name for name in imports(path) if within(name, above | {"core.learners"})}
+
+
+@pytest.mark.parametrize("path", sources("service"), ids=names)
+def test_the_service_does_not_know_its_clients(path: Path) -> None:
+    assert not {name for name in imports(path) if within(name, {"clients", "benchmarks", "tests"})}
+
+
+@pytest.mark.parametrize("path", sources("clients"), ids=names)
+def test_clients_know_the_errors_and_the_wire_and_speak_http(path: Path) -> None:
+    name = name_of(path)
+    allowed = CLIENTS_MAY | {"clients"}
+    if name in STARTS_THE_SERVICE:
+        allowed = allowed | {"service"}
+    ours = {one for one in imports(path) if one.split(".")[0] in OURS}
+    assert all(within(one, allowed) for one in ours), ours
+    assert not {one for one in imports(path) if one.split(".")[0] in ("torch", "redis")}
+
+
+@pytest.mark.parametrize("name", sorted(STARTS_THE_SERVICE))
+def test_what_starts_the_service_imports_its_settings_at_once_and_the_rest_when_run(
+    name: str,
+) -> None:
+    path = ROOT.joinpath(*name.split(".")).with_suffix(".py")
+    at_once = {one for one in imports_on_import(path) if within(one, {"service", "core"})}
+    assert at_once <= CLIENTS_MAY | {"service.settings"}
+    # Nobody else imports it: the command line names it and imports it when it is run.
+    others = [other for other in sources("clients") if other != path]
+    assert not [other for other in others if name in imports(other)]
+
+
+def test_what_clients_share_with_the_service_loads_without_torch() -> None:
+    """In a process of its own, since this one has torch already."""
+    script = (
+        "import sys, core.errors, service.wire, clients.client, clients.cli\n"
+        "heavy = {'torch', 'redis', 'fastapi', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("name", ["core", "service"])
+def test_packages_that_clients_reach_into_are_empty_themselves(name: str) -> None:
+    """Else importing `core.errors` would import whatever stands there."""
+    assert not (ROOT / name / "__init__.py").read_text().strip()
+
+
+# What stands nowhere ----------------------------------------------------------------------
+
+
+def calls(path: Path) -> Iterator[tuple[str, str, ast.Call]]:
+    """Every call: what it is called on (a name, or empty), the function's name, the call."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Call):
+            called = node.func
+            if isinstance(called, ast.Name):
+                yield "", called.id, node
+            elif isinstance(called, ast.Attribute):
+                on = called.value.id if isinstance(called.value, ast.Name) else ""
+                yield on, called.attr, node
+
+
+@pytest.mark.parametrize("path", sources(*OURS), ids=names)
+def test_nothing_is_pickled_and_nothing_unpickled(path: Path) -> None:
+    assert not {name for name in imports(path) if name.split(".")[0] in PICKLES}
+    for on, function, call in calls(path):
+        assert (on, function) not in {("torch", "load"), ("torch", "save")}
+        for keyword in call.keywords:
+            if keyword.arg == "allow_pickle":
+                assert isinstance(keyword.value, ast.Constant)
+                assert keyword.value.value is False
+
+
+@pytest.mark.parametrize("path", sources("core"), ids=names)
+def test_core_reads_no_file_prints_nothing_and_runs_no_text(path: Path) -> None:
+    forbidden = {"open", "print", "input", "eval", "exec", "compile", "__import__"}
+    assert not {function for on, function, _ in calls(path) if not on and function in forbidden}
+
+
+@pytest.mark.parametrize("path", sources("core"), ids=names)
+def test_core_draws_no_random_number_without_a_generator(path: Path) -> None:
+    for _, function, call in calls(path):
+        if function in RANDOM:
+            given = {keyword.arg for keyword in call.keywords}
+            assert "generator" in given, f"line {call.lineno}: {function} without a generator"
+        assert function not in {"seed", "initial_seed", "rand_like", "randn_like", "randint_like"}
+    for on, function, call in calls(path):
+        seeds_all = (on, function) == ("torch", "manual_seed")
+        assert not seeds_all, f"line {call.lineno}: the seed of everybody"
+
+
+@pytest.mark.parametrize("path", sources(*OURS), ids=names)
+def test_every_module_says_what_it_is(path: Path) -> None:
+    tree = tree_of(path)
+    if path.name == "__init__.py" and not tree.body:
+        return
+    assert ast.get_docstring(tree), "a module begins with what it is and the rules it keeps"
+
+
+@pytest.mark.parametrize("path", sources("core"), ids=names)
+def test_every_public_class_of_core_says_what_it_is(path: Path) -> None:
+    for node in tree_of(path).body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            assert ast.get_docstring(node), f"{node.name} has no docstring"
+
+
+@pytest.mark.parametrize("path", sources(*OURS, "tests"), ids=names)
+def test_no_file_is_a_drawer_for_odds_and_ends(path: Path) -> None:
+    drawers = {"utils", "util", "helpers", "helper", "misc", "common", "tools"}
+    assert path.stem not in drawers
+    assert not drawers & set(path.relative_to(ROOT).parts)
+
+
+@pytest.mark.parametrize("path", sources(*OURS, "tests"), ids=names)
+def test_nothing_is_left_to_be_done_in_a_comment(path: Path) -> None:
+    marks = ("TO" + "DO", "FIX" + "ME", "XX" + "X:")
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        assert not any(mark in line for mark in marks), f"line {number}: open an issue instead"
