@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import Any
 
 # One thread per process: two OpenMP threads on contended cores are slower than one.
@@ -35,7 +34,6 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(autouse=True)
-def _doctest_names(doctest_namespace: dict[str, Any]) -> Iterator[None]:
+def _doctest_names(doctest_namespace: dict[str, Any]) -> None:
     """`torch` is at hand in doctests."""
     doctest_namespace["torch"] = torch
-    yield

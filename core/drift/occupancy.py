@@ -22,12 +22,9 @@ from core.running import Running
 BLOCK = 100
 """Samples behind one chi-square."""
 
-STRAY = 2.0
-"""Counts that damp a component hardly ever chosen: in an undamped chi-square a single stray
-sample, where 3,000 had none, counts thirty times as much as where it was expected."""
-
 LEAST_DEVIATION = 3.0
-"""Of the chi-square. Where one component wins nearly always, its own is next to nothing."""
+"""Of the chi-square. Where one component wins nearly always, its own is next to nothing, and
+a single stray sample would be a hundred deviations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +135,7 @@ class Occupancy:
 
 
 def _chi_squares(blocks: Tensor, reference: Tensor) -> list[float]:
-    """Two-sample chi-square, damped, of each block (blocks, K) against the reference (K,).
+    """Two-sample chi-square of each block (blocks, K) against the reference (K,).
 
     Components too rare to be counted one by one are counted together, the rarest first, as
     many as make up one sample per block: a chi-square of many nearly empty cells drifts
@@ -153,5 +150,7 @@ def _chi_squares(blocks: Tensor, reference: Tensor) -> list[float]:
     seen = blocks.new_zeros(len(blocks), BLOCK + 1).index_add(1, cell, blocks[:, order])
     ratio = math.sqrt(m / BLOCK)
     difference = ratio * seen - known / ratio
-    values: list[float] = (difference.square() / (seen + known + STRAY)).sum(-1).tolist()
+    # Cells that neither ever filled have a difference of zero, and count as zero.
+    total = (seen + known).clamp_min(1e-12)
+    values: list[float] = (difference.square() / total).sum(-1).tolist()
     return values

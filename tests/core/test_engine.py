@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 import torch
+
 from core.batch import Batch
 from core.config import EngineConfig
 from core.engine import Engine, EngineState
@@ -21,7 +22,6 @@ from core.events import (
     Replayed,
     SetAsideReleased,
 )
-
 from tests.core.streams import N_FEATURES, batches, blob
 
 

@@ -298,6 +298,28 @@ def test_neither_the_budget_nor_the_window_is_ever_exceeded(
     assert float(life.components.mass.sum()) == pytest.approx(sum(n for _, n in order), rel=1e-3)
 
 
+def test_windows_are_closed_when_newcomers_need_their_place() -> None:
+    life = Life(n_components=20, window=100)
+    held = []
+    for label in range(6):
+        life.learn(blob(label, 30, seed=1), label)
+        held.append(life.learner.raw_samples(life.state))
+    # The fourth would make it 120: the three that hold more than their fair 25 are closed.
+    assert held == [30, 60, 90, 30, 60, 90]
+    life.boundary()
+    assert float(life.components.mass.sum()) == pytest.approx(180)
+
+
+def test_the_share_of_unlabelled_samples_follows_their_number_within_a_sub_task() -> None:
+    life = Life(n_components=20)
+    life.learn(torch.cat([blob(0, 90, 1), blob(1, 10, 1)]), [0] * 90 + [NO_CLASS] * 10)
+    assert life.owned_by(NO_CLASS) <= 2
+    for index in range(2, 7):
+        life.learn(blob(1, 100, index), NO_CLASS)
+    assert life.owned_by(NO_CLASS) > 10
+    assert len(life.components) <= 20
+
+
 def test_more_classes_than_components_share_them_and_are_told_apart_as_far_as_they_can() -> None:
     life = Life(n_components=6)
     labels = list(range(9))
@@ -319,18 +341,18 @@ def test_more_classes_than_components_share_them_and_are_told_apart_as_far_as_th
 
 def test_the_pool_takes_the_smallest_class_in_when_the_last_place_is_needed() -> None:
     life = Life(n_components=2)
-    life.learn(blob(0, 300, seed=1), 0)
-    life.learn(blob(1, 100, seed=1), 1)
+    life.learn(blob(0, 900, seed=1), 0)
+    life.learn(blob(1, 700, seed=1), 1)
     life.boundary()
     life.learn(blob(2, 300, seed=1), 2)
     assert life.state.pooled == (1, 2)
     assert life.components.owner.tolist() == [0, NO_CLASS]
     shared = life.components.votes[1]
-    assert shared.tolist() == pytest.approx([0, 100, 300], rel=0.01)
+    assert shared.tolist() == pytest.approx([0, 700, 300], rel=0.01)
     assert life.accuracy([0]) > 0.95
     # Whoever belongs to the pool goes on learning there.
     life.learn(blob(1, 600, seed=3), 1)
-    assert life.components.votes[1].tolist() == pytest.approx([0, 700, 300], rel=0.01)
+    assert life.components.votes[1].tolist() == pytest.approx([0, 1300, 300], rel=0.01)
 
 
 def test_a_single_component_serves_everyone() -> None:
@@ -371,6 +393,17 @@ def test_samples_waiting_for_an_m_step_are_learned_before_a_boundary() -> None:
     life.boundary()
     assert float((life.components.means - before).min()) > 0.01
     assert float(life.components.mass.sum()) == pytest.approx(WINDOW_PER_OWNER + 60)
+
+
+def test_what_a_boundary_cuts_off_weighs_by_its_number() -> None:
+    life = Life(n_components=1)
+    x, odd = blob(0, WINDOW_PER_OWNER, seed=1), blob(1, 5, seed=2)
+    life.learn(x, 0)
+    life.learn(odd, 0)
+    life.boundary()
+    rate = (0.05 + STEP_OFFSET) ** -0.7 * 5 / STEP_SAMPLES
+    expected = (1 - rate) * x.mean(0) + rate * odd.mean(0)
+    torch.testing.assert_close(life.components.means[0], expected)
 
 
 def test_a_boundary_before_anything_was_learned_replays_nothing() -> None:
