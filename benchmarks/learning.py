@@ -21,9 +21,10 @@ from clients.bench import Measurement, Say, Table
 from clients.datasets import load_dataset
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine, EngineState
+from core.engine import Engine
 from core.events import BoundaryDetected
 from core.learners.flat import learner, stepwise, windows
+from core.state import EngineState
 
 SPLITS = {"D10": (tuple(range(10)),), "D2-2-2-2-2a": ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))}
 BATCH = 100

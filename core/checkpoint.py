@@ -21,9 +21,9 @@ from torch import Tensor
 from core.batch import Label
 from core.config import EngineConfig
 from core.drift.registry import make_detector
-from core.engine import EngineState
 from core.errors import InvalidCheckpoint, InvalidSettings
 from core.learners.registry import make_learner
+from core.state import EngineState
 from core.tensors import pack, unpack
 
 FORMAT = "gmr-checkpoint-1"

@@ -13,13 +13,13 @@ Rules of this module:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from core.batch import UNLABELLED, Batch, Label
+from core.batch import UNLABELLED, Batch
 from core.config import EngineConfig
 from core.drift.detector import Detector, Level, Observation, Verdict
 from core.drift.registry import make_detector
@@ -34,11 +34,13 @@ from core.events import (
     Replayed,
     SetAsideReleased,
 )
-from core.learners.learner import Learner, Replay, Scores
+from core.judgement import Judgement, Position, evidence_of, replayed
+from core.learners.learner import Learner, Scores
 from core.learners.registry import make_learner
 from core.running import Running
 from core.snapshot import ModelInfo, Snapshot
 from core.standardiser import Standardiser
+from core.state import EngineState
 
 REMEMBERED_STARTS = 256
 """Batches whose place in the stream is remembered, to name the one at which a change began."""
@@ -48,67 +50,6 @@ UNREADY_SAMPLES = 500
 
 STAND_IN_WEIGHT = 50.0
 """Samples that the first stand-in for the likelihood counts as, once better is known."""
-
-
-@dataclass(frozen=True, eq=False)
-class EngineState:
-    """Everything there is to know; a checkpoint is this and nothing else.
-
-    Arguments:
-        learner: The preset's own state; None until the first batch fixes D.
-        detector: The detector's own state.
-        standardiser: None until the first batch.
-        classes: Labels in order of discovery; a class's code is its place here.
-        class_counts: Labelled samples learned per class.
-        likelihood: Of samples of the current sub-task, nats in the sender's units.
-        past_likelihood: The same of all earlier sub-tasks.
-        prequential: Accuracy of labelled samples before they were learned.
-        set_aside: Batches that look like a change, not learned, in order.
-        sub_task: 0 for the first.
-        stream_batches: Batches of the stream so far, learned or not; with `stream_samples`.
-        batches_seen: Batches learned; with `samples_seen`.
-        boundary_batch: Where the current sub-task began, in the stream; with `boundary_sample`.
-        recent_starts: Sample index at which each of the last batches began.
-        version: Of the model as it stands; 0 means that nothing was learned.
-        last_version: The largest version ever given; a rollback does not lower it.
-        random: State of the generator.
-    """
-
-    learner: Any
-    detector: Any
-    standardiser: Standardiser | None
-    classes: tuple[Label, ...]
-    class_counts: tuple[int, ...]
-    likelihood: Running
-    past_likelihood: Running
-    prequential: Running
-    set_aside: tuple[Batch, ...]
-    sub_task: int
-    stream_batches: int
-    stream_samples: int
-    batches_seen: int
-    samples_seen: int
-    boundary_batch: int
-    boundary_sample: int
-    recent_starts: tuple[int, ...]
-    version: int
-    last_version: int
-    random: Tensor
-
-    @property
-    def n_features(self) -> int | None:
-        """D, or None before the first batch."""
-        return None if self.standardiser is None else len(self.standardiser.shift)
-
-    @property
-    def set_aside_batches(self) -> int:
-        """Batches held because they look like a change."""
-        return len(self.set_aside)
-
-    @property
-    def set_aside_samples(self) -> int:
-        """Samples of those batches."""
-        return sum(len(batch) for batch in self.set_aside)
 
 
 class Engine:
@@ -177,7 +118,7 @@ class Engine:
             state = self._first(state, batch)
 
         judgement = self._judge(state, batch)
-        begun = _Position(state.stream_batches, state.stream_samples)
+        begun = Position(state.stream_batches, state.stream_samples)
         state = self._advance(state, len(batch), judgement)
         events: list[Event]
         if judgement.level is Level.BOUNDARY:
@@ -186,14 +127,26 @@ class Engine:
             suspect = judgement.level is Level.WARNING
             if suspect and state.set_aside_samples + len(batch) <= self.config.set_aside_limit:
                 state = replace(state, set_aside=(*state.set_aside, batch))
-                return state, [self._set_aside(state, batch, begun, judgement)]
+                aside = BatchSetAside(
+                    **judgement.report(state, batch, begun),
+                    set_aside_batches=state.set_aside_batches,
+                    set_aside_samples=state.set_aside_samples,
+                )
+                return state, [aside]
             if suspect:
                 # A suspicion must not hold up learning for ever: give it up, look again.
                 state = replace(state, detector=self.detector.dismiss(state.detector))
             state, events = self._release(state)
             state, learned = self._learn(state, batch, None if events else judgement.scores)
             events += learned
-        return state, [*events, self._learned(state, batch, begun, judgement, events)]
+        replays = [event for event in events if isinstance(event, Replayed)]
+        learned_event = BatchLearned(
+            **judgement.report(state, batch, begun),
+            replayed=sum(event.samples for event in replays if event.reason == "batch"),
+            components=self.learner.n_components(state.learner),
+            classes=len(state.classes),
+        )
+        return state, [*events, learned_event]
 
     def settle(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """The stream is quiet: learn what is set aside as the current sub-task."""
@@ -203,7 +156,7 @@ class Engine:
         """A person says that a sub-task ends here. Nothing happens if none has begun."""
         if state.learner is None or state.stream_samples == state.boundary_sample:
             return state, []
-        return self._cross(state, None, _Position(state.stream_batches, state.stream_samples), None)
+        return self._cross(state, None, Position(state.stream_batches, state.stream_samples), None)
 
     def restore(
         self, state: EngineState, kept: EngineState, source: str
@@ -295,12 +248,12 @@ class Engine:
             learner=self.learner.start(n_features, self.device),
         )
 
-    def _judge(self, state: EngineState, batch: Batch) -> _Judgement:
+    def _judge(self, state: EngineState, batch: Batch) -> Judgement:
         """What the model of before the batch, and then the detector, say of it."""
         assert state.standardiser is not None
         scores = self.learner.score(state.learner, state.standardiser.apply(batch.features))
         if scores is None:
-            return _Judgement(None, None, state.detector, None, 0, None, Running())
+            return Judgement(None, None, state.detector, None, 0, None, Running())
         seen = Observation(
             scores.log_likelihood - state.standardiser.log_volume,
             scores.joint.argmax(-1),
@@ -314,7 +267,7 @@ class Engine:
         tame = Running(len(batch), float(tamed.mean()), float(tamed.var(correction=0)))
         mean = float(likelihoods.mean())
         accuracy, guessed = self._accuracy(state, batch, scores)
-        return _Judgement(scores, verdict, detector, accuracy, guessed, mean, tame)
+        return Judgement(scores, verdict, detector, accuracy, guessed, mean, tame)
 
     def _accuracy(
         self, state: EngineState, batch: Batch, scores: Scores
@@ -327,10 +280,10 @@ class Engine:
             return None, 0
         probabilities = self.learner.class_probabilities(state.learner, scores.joint)
         guesses = probabilities.argmax(-1).cpu()
-        hits = guesses == _global_codes(state.classes, batch)
+        hits = guesses == state.codes_of(batch)
         return float(hits[labelled].double().mean()), int(labelled.sum())
 
-    def _advance(self, state: EngineState, n: int, judgement: _Judgement) -> EngineState:
+    def _advance(self, state: EngineState, n: int, judgement: Judgement) -> EngineState:
         """Move on in the stream, and let the running statistics follow."""
         prequential = state.prequential
         if judgement.accuracy is not None:
@@ -364,7 +317,7 @@ class Engine:
         tamed = standardiser.tamed(x)
         if tamed is not x:
             scores = None
-        codes = _global_codes(state.classes, batch)
+        codes = state.codes_of(batch)
         generator = torch.Generator()
         generator.set_state(state.random)
         learner, replays = self.learner.learn(
@@ -389,12 +342,11 @@ class Engine:
         )
         if state.past_likelihood.weight == 0 and state.likelihood.weight <= STAND_IN_WEIGHT:
             state = self._first_likelihood(state, batch)
-        return state, events + [self._replayed(state, replay) for replay in replays]
+        return state, events + [replayed(state, replay) for replay in replays]
 
     def _discover(self, state: EngineState, batch: Batch) -> tuple[EngineState, list[Event]]:
         """Labels that were never seen become classes, in the vocabulary's order."""
-        places = _places(state.classes)
-        new = [label for label in _occurring(batch) if (type(label), label) not in places]
+        new = state.new_labels(batch)
         if not new:
             return state, []
         classes = (*state.classes, *new)
@@ -453,7 +405,7 @@ class Engine:
         self,
         state: EngineState,
         batch: Batch | None,
-        begun: _Position,
+        begun: Position,
         verdict: Verdict | None,
     ) -> tuple[EngineState, list[Event]]:
         """Cross a boundary: what is known becomes the generator, then the new is learned.
@@ -464,10 +416,9 @@ class Engine:
             verdict: Of the detector; None when a person declared it.
         """
         before, held, n_held = state.version, state.set_aside, state.set_aside_samples
-        inlier_evidence = dict(verdict.evidence) if verdict else {}
         change = verdict.change_samples if verdict else n_held
         start_sample = max(state.boundary_sample, state.stream_samples - change)
-        start_batch = _batch_at(state, start_sample)
+        start_batch = state.batch_at(start_sample)
 
         generator = torch.Generator()
         generator.set_state(state.random)
@@ -488,7 +439,7 @@ class Engine:
             version=state.last_version + 1,
             last_version=state.last_version + 1,
         )
-        events: list[Event] = [self._replayed(state, replay) for replay in replays]
+        events: list[Event] = [replayed(state, replay) for replay in replays]
         for one in held if batch is None else (*held, batch):
             state, learned = self._learn(state, one, None)
             events += learned
@@ -500,144 +451,10 @@ class Engine:
             estimated_start_batch=start_batch,
             estimated_start_sample=start_sample,
             detector=self.detector.name if verdict else "declared",
-            evidence=inlier_evidence | (_evidence(verdict) if verdict else {}),
+            evidence=evidence_of(verdict),
             set_aside_batches=len(held),
             set_aside_samples=n_held,
             version_before=before,
             version_after=state.version,
         )
         return state, [boundary, *events]
-
-    # Reports ------------------------------------------------------------------------------
-
-    def _replayed(self, state: EngineState, replay: Replay) -> Replayed:
-        return Replayed(
-            state.sub_task,
-            replay.mode,
-            replay.samples,
-            replay.components_before,
-            replay.components_after,
-            replay.reason,
-        )
-
-    def _scored(
-        self, state: EngineState, batch: Batch, begun: _Position, judgement: _Judgement
-    ) -> dict[str, Any]:
-        """The fields of `BatchScored`."""
-        verdict = judgement.verdict
-        labelled = 0 if batch.codes is None else int((batch.codes != UNLABELLED).sum())
-        return {
-            "batch_index": begun.batch,
-            "sample_index": begun.sample,
-            "samples": len(batch),
-            "labelled": labelled,
-            "sub_task": state.sub_task,
-            "inlier_rate": verdict.inlier_rate if verdict else None,
-            "inlier_rate_mean": verdict.inlier_rate_mean if verdict else None,
-            "log_likelihood_mean": judgement.likelihood_mean,
-            "statistic": verdict.statistic if verdict else 0.0,
-            "threshold": verdict.threshold if verdict else 0.0,
-            "statistics": verdict.statistics if verdict else {},
-            "thresholds": verdict.thresholds if verdict else {},
-            "armed": verdict.armed if verdict else False,
-            "prequential_accuracy": judgement.accuracy,
-            "prequential_accuracy_mean": (
-                state.prequential.mean if state.prequential.weight else None
-            ),
-            "model_version": state.version,
-        }
-
-    def _set_aside(
-        self, state: EngineState, batch: Batch, begun: _Position, judgement: _Judgement
-    ) -> BatchSetAside:
-        return BatchSetAside(
-            **self._scored(state, batch, begun, judgement),
-            set_aside_batches=state.set_aside_batches,
-            set_aside_samples=state.set_aside_samples,
-        )
-
-    def _learned(
-        self,
-        state: EngineState,
-        batch: Batch,
-        begun: _Position,
-        judgement: _Judgement,
-        events: list[Event],
-    ) -> BatchLearned:
-        replayed = [event for event in events if isinstance(event, Replayed)]
-        return BatchLearned(
-            **self._scored(state, batch, begun, judgement),
-            replayed=sum(event.samples for event in replayed if event.reason == "batch"),
-            components=self.learner.n_components(state.learner),
-            classes=len(state.classes),
-        )
-
-
-@dataclass(frozen=True)
-class _Position:
-    """Where a batch begins in the stream."""
-
-    batch: int
-    sample: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Judgement:
-    """What was found out about a batch before it was learned."""
-
-    scores: Scores | None
-    verdict: Verdict | None
-    detector: Any  # the detector's next state
-    accuracy: float | None
-    guessed: int  # labelled samples behind `accuracy`
-    likelihood_mean: float | None  # of this batch alone, nats in the sender's units
-    tame: Running  # the same without freaks: what the running statistics learn from
-
-    @property
-    def level(self) -> Level:
-        """Normal where there was no model to judge by."""
-        return self.verdict.level if self.verdict else Level.NORMAL
-
-
-def _evidence(verdict: Verdict) -> dict[str, float]:
-    """A verdict's numbers, flat, for an event."""
-    numbers = {
-        "statistic": verdict.statistic,
-        "threshold": verdict.threshold,
-        "inlier_rate": verdict.inlier_rate,
-    }
-    if verdict.inlier_rate_mean is not None:
-        numbers["inlier_rate_mean"] = verdict.inlier_rate_mean
-    return numbers | {f"statistic_{name}": value for name, value in verdict.statistics.items()}
-
-
-def _places(classes: tuple[Label, ...]) -> dict[tuple[type, Label], int]:
-    """Code of every label. The integer 1 and the string "1" are different labels."""
-    return {(type(label), label): place for place, label in enumerate(classes)}
-
-
-def _occurring(batch: Batch) -> list[Label]:
-    """The labels of the vocabulary that a sample carries, in the vocabulary's order."""
-    if batch.codes is None:
-        return []
-    used = set(batch.codes.tolist())
-    return [label for code, label in enumerate(batch.vocabulary) if code in used]
-
-
-def _global_codes(classes: tuple[Label, ...], batch: Batch) -> Tensor:
-    """Class code per sample, with shape (N,), int64, on the CPU; -1 where there is none."""
-    if batch.codes is None:
-        return torch.full((len(batch),), UNLABELLED, dtype=torch.int64)
-    places = _places(classes)
-    table = [places.get((type(label), label), UNLABELLED) for label in batch.vocabulary]
-    # The code -1 picks the last entry, UNLABELLED.
-    return torch.tensor([*table, UNLABELLED])[batch.codes.cpu()]
-
-
-def _batch_at(state: EngineState, sample: int) -> int:
-    """Index of the batch that holds a sample of the recent stream, or of the next batch."""
-    if sample >= state.stream_samples:
-        return state.stream_batches
-    first = state.stream_batches - len(state.recent_starts)
-    earlier = sum(start <= sample for start in state.recent_starts)
-    return max(0, first + earlier - 1)

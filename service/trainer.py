@@ -28,10 +28,11 @@ import orjson
 import torch
 
 from core.batch import Batch
-from core.engine import Engine, EngineState
+from core.engine import Engine
 from core.errors import GMRError, InvalidSettings, ModelNotReady
 from core.events import BoundaryDetected, Event, ModelPublished
 from core.snapshot import Snapshot
+from core.state import EngineState
 from service.checkpoints import Checkpoints
 from service.connection import StreamUnavailable, connect, patiently, unavailable
 from service.device import choose_device

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from core.batch import Batch
 from core.checkpoint import FORMAT, dump, load
 from core.config import EngineConfig
-from core.engine import Engine, EngineState
+from core.engine import Engine
 from core.errors import InvalidCheckpoint
+from core.state import EngineState
 from core.tensors import pack, unpack
 from tests.core.states import Script, assert_identical, play, scripts, tensors_of
 from tests.core.streams import batches, blob

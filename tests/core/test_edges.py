@@ -16,10 +16,11 @@ from torch import Tensor
 
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine, EngineState
+from core.engine import Engine
 from core.errors import InvalidBatch, InvalidCheckpoint, InvalidLabels, NonFiniteFeature
 from core.events import BatchLearned, BoundaryDetected, ClassDiscovered, Event
 from core.snapshot import Snapshot
+from core.state import EngineState
 from tests.core.states import assert_finite, play
 from tests.core.streams import N_FEATURES, batches, blob
 

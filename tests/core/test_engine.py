@@ -9,7 +9,7 @@ import torch
 
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine, EngineState
+from core.engine import Engine
 from core.errors import InvalidBatch, InvalidCheckpoint, ModelNotReady, NonFiniteFeature
 from core.events import (
     BatchLearned,
@@ -22,6 +22,7 @@ from core.events import (
     Replayed,
     SetAsideReleased,
 )
+from core.state import EngineState
 from tests.core.streams import N_FEATURES, batches, blob
 
 

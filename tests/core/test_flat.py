@@ -320,6 +320,22 @@ def test_the_share_of_unlabelled_samples_follows_their_number_within_a_sub_task(
     assert len(life.components) <= 20
 
 
+def test_a_share_that_shrinks_to_one_component_goes_on_with_the_frozen_one() -> None:
+    life = Life(n_components=3)
+    life.learn(blob(0, 100, seed=1), NO_CLASS)
+    life.boundary()
+    life.learn(torch.cat([blob(0, 12, 2), blob(1, 8, 2)]), [NO_CLASS] * 12 + [0] * 8)
+    assert (life.state.n_frozen, life.state.pool_allowance) == (1, 2)
+    for index in range(6):
+        life.learn(blob(1, 1000, seed=3 + index), 0)
+    life.learn(blob(0, 14, seed=9), NO_CLASS)
+    assert (life.state.n_frozen, life.state.pool_allowance) == (0, 1)
+    assert life.learner.raw_samples(life.state) == 0
+    life.boundary()
+    pool = life.components.owner == NO_CLASS
+    assert float(life.components.mass[pool].sum()) == pytest.approx(126)
+
+
 def test_more_classes_than_components_share_them_and_are_told_apart_as_far_as_they_can() -> None:
     life = Life(n_components=6)
     labels = list(range(9))

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from core.batch import Batch
-from core.engine import Engine, EngineState
+from core.engine import Engine
+from core.state import EngineState
 from service.settings import Settings
 from service.stream import Appended, Stream
 from service.trainer import Trainer

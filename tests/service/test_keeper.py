@@ -11,8 +11,9 @@ import torch
 
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine, EngineState
+from core.engine import Engine
 from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
+from core.state import EngineState
 from service.checkpoints import BEFORE_BOUNDARY, Checkpoints
 from service.feed import Position
 from service.journal import Totals

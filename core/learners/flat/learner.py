@@ -189,6 +189,8 @@ class FlatLearner:
             # Its share of the budget follows its share of the samples.
             news = len(group.window) - group.seeded_at
             state = self.room.fitted(state, generator, (news, news))
+            if state.groups[index].window is None:
+                return state, taken  # no room for new components: the frozen ones go on
         return self.windows.started(state, index, generator), taken
 
     def _vote(

@@ -1,0 +1,108 @@
+"""Everything an engine knows, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.batch import UNLABELLED, Batch, Label
+from core.running import Running
+from core.standardiser import Standardiser
+
+
+@dataclass(frozen=True, eq=False)
+class EngineState:
+    """Everything there is to know; a checkpoint is this and nothing else.
+
+    Arguments:
+        learner: The preset's own state; None until the first batch fixes D.
+        detector: The detector's own state.
+        standardiser: None until the first batch.
+        classes: Labels in order of discovery; a class's code is its place here.
+        class_counts: Labelled samples learned per class.
+        likelihood: Of samples of the current sub-task, nats in the sender's units.
+        past_likelihood: The same of all earlier sub-tasks.
+        prequential: Accuracy of labelled samples before they were learned.
+        set_aside: Batches that look like a change, not learned, in order.
+        sub_task: 0 for the first.
+        stream_batches: Batches of the stream so far, learned or not; with `stream_samples`.
+        batches_seen: Batches learned; with `samples_seen`.
+        boundary_batch: Where the current sub-task began, in the stream; with `boundary_sample`.
+        recent_starts: Sample index at which each of the last batches began.
+        version: Of the model as it stands; 0 means that nothing was learned.
+        last_version: The largest version ever given; a rollback does not lower it.
+        random: State of the generator.
+    """
+
+    learner: Any
+    detector: Any
+    standardiser: Standardiser | None
+    classes: tuple[Label, ...]
+    class_counts: tuple[int, ...]
+    likelihood: Running
+    past_likelihood: Running
+    prequential: Running
+    set_aside: tuple[Batch, ...]
+    sub_task: int
+    stream_batches: int
+    stream_samples: int
+    batches_seen: int
+    samples_seen: int
+    boundary_batch: int
+    boundary_sample: int
+    recent_starts: tuple[int, ...]
+    version: int
+    last_version: int
+    random: Tensor
+
+    @property
+    def n_features(self) -> int | None:
+        """D, or None before the first batch."""
+        return None if self.standardiser is None else len(self.standardiser.shift)
+
+    @property
+    def set_aside_batches(self) -> int:
+        """Batches held because they look like a change."""
+        return len(self.set_aside)
+
+    @property
+    def set_aside_samples(self) -> int:
+        """Samples of those batches."""
+        return sum(len(batch) for batch in self.set_aside)
+
+    def codes_of(self, batch: Batch) -> Tensor:
+        """Class code per sample, with shape (N,), int64, on the CPU; -1 where there is none."""
+        if batch.codes is None:
+            return torch.full((len(batch),), UNLABELLED, dtype=torch.int64)
+        codes = {distinct(label): code for code, label in enumerate(self.classes)}
+        table = [codes.get(distinct(label), UNLABELLED) for label in batch.vocabulary]
+        # The code -1 picks the last entry, UNLABELLED.
+        return torch.tensor([*table, UNLABELLED])[batch.codes.cpu()]
+
+    def new_labels(self, batch: Batch) -> list[Label]:
+        """Labels that samples of the batch carry and no class has, in the vocabulary's order."""
+        if batch.codes is None:
+            return []
+        known = {distinct(label) for label in self.classes}
+        used = set(batch.codes.tolist())
+        return [
+            label
+            for code, label in enumerate(batch.vocabulary)
+            if code in used and distinct(label) not in known
+        ]
+
+    def batch_at(self, sample: int) -> int:
+        """Index of the batch that holds a sample of the recent stream, or of the next batch."""
+        if sample >= self.stream_samples:
+            return self.stream_batches
+        first = self.stream_batches - len(self.recent_starts)
+        earlier = sum(start <= sample for start in self.recent_starts)
+        return max(0, first + earlier - 1)
+
+
+def distinct(label: Label) -> tuple[type, Label]:
+    """A key under which the integer 1 and the string "1" are different labels."""
+    return type(label), label
