@@ -62,7 +62,7 @@ async def events(
     """
     parts = parts_of(request)
     start = last_event_id or after
-    if start is not None and not re.fullmatch(r"\d{1,15}(-\d{1,18})?", start):
+    if start is not None and not re.fullmatch(r"[0-9]{1,15}(-[0-9]{1,18})?", start):
         raise InvalidRequest(
             "Last-Event-ID is no id of an event. Expected one like 1700000000000-20003, or 0 for "
             "all that are kept. Send back what the last event had as id.",
@@ -79,8 +79,9 @@ async def _lines(
     request: Request, parts: Parts, after: str, wanted: frozenset[str] | None
 ) -> AsyncIterator[bytes]:
     with parts.metrics.listening():
-        # At once, so that the client knows that it is connected.
-        yield b"retry: %d\n\n" % RECONNECT_MS
+        # At once, so that the client knows that it is connected; with the id that it begins
+        # after, so that one that is cut off before its first event misses none either.
+        yield b"retry: %d\nid: %b\n\n" % (RECONNECT_MS, after.encode())
         missed = await _missed(parts, after)
         if missed is not None:
             yield missed

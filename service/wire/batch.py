@@ -1,0 +1,164 @@
+"""A batch of samples as it was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from core.errors import InvalidBatch, ShapeMismatch
+from service.wire.arrays import Array, buffer
+from service.wire.batch_id import check_id
+from service.wire.features import FEATURE_TYPES, as_features, check_features
+from service.wire.fields import (
+    Fields,
+    begin,
+    by_name,
+    check_checksum,
+    checksum,
+    kind_of,
+    shape_of,
+    text_of,
+)
+from service.wire.labels import Label, Labels, encode_labels, read_labels, wrong_number_of_labels
+from service.wire.limits import NO_LIMITS, Limits
+from service.wire.packing import pack
+
+
+@dataclass(frozen=True, eq=False)
+class RawBatch:
+    """N samples as they were sent, with or without labels.
+
+    Made by `of`, `parse_json`, `parse_safetensors` or `from_entry`, all of which
+    check what they are given.
+
+    Arguments:
+        features: Samples, with shape (N, D): float32, float16, or uint8 (k means k/255).
+        codes: Index into `vocabulary` per sample, with shape (N,), int64, or -1;
+            None when no sample is labelled.
+        vocabulary: The labels that occur, without repeats, in order of first appearance.
+        batch_id: The sender's name for the batch, by which a repeat is recognised.
+        fields: What else the body held and the caller allowed.
+
+    Example:
+        >>> batch = RawBatch.of([[0.0, 1.0], [2.0, 3.0]], ["cat", None])
+        >>> batch.vocabulary, batch.codes.tolist(), batch.features.dtype
+        (('cat',), [0, -1], dtype('float32'))
+        >>> RawBatch.from_entry(batch.to_entry()).features.tolist()
+        [[0.0, 1.0], [2.0, 3.0]]
+    """
+
+    features: Array
+    codes: npt.NDArray[np.int64] | None = None
+    vocabulary: tuple[Label, ...] = ()
+    batch_id: str | None = None
+    fields: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __len__(self) -> int:
+        return int(self.features.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Features per sample (D)."""
+        return int(self.features.shape[1])
+
+    @property
+    def n_labelled(self) -> int:
+        """Samples that carry a label."""
+        return 0 if self.codes is None else int(np.count_nonzero(self.codes >= 0))
+
+    @classmethod
+    def of(
+        cls,
+        features: npt.ArrayLike,
+        labels: Sequence[Label | None] | Array | None = None,
+        batch_id: str | None = None,
+    ) -> RawBatch:
+        """A checked batch from arrays in memory, for programs that send.
+
+        Arguments:
+            features: Samples, with shape (N, D). float32, float16 and uint8 are kept;
+                anything else becomes float32.
+            labels: One integer, string or None per sample.
+            batch_id: At most 200 characters.
+
+        Raises:
+            InvalidBatch: As if the batch had been received.
+        """
+        array = check_features(as_features(features), NO_LIMITS)
+        coded = Labels() if labels is None else encode_labels(labels, len(array))
+        return cls(array, *coded, check_id(batch_id))
+
+    def to_float32(self) -> npt.NDArray[np.float32]:
+        """The features as float32, with shape (N, D); read-only where nothing was converted."""
+        if self.features.dtype == np.uint8:
+            # Divided, not multiplied by 1/255: k/255 is then the nearest float32.
+            return np.divide(self.features, np.float32(255), dtype=np.float32)
+        return self.features.astype(np.float32, copy=False)
+
+    def to_safetensors(self, metadata: Mapping[str, str] | None = None) -> bytes:
+        """The batch as a binary HTTP body."""
+        tensors: dict[str, Array] = {"features": self.features}
+        text = dict(metadata or {})
+        if self.batch_id is not None:
+            text["batch_id"] = self.batch_id
+        if self.codes is not None:
+            tensors["labels"] = self.codes
+            text["vocabulary"] = orjson.dumps(self.vocabulary).decode()
+        return pack(tensors, text)
+
+    def to_entry(self) -> dict[str, bytes | memoryview]:
+        """The fields of a stream entry. The arrays are not copied."""
+        x, y, labels = buffer(self.features), memoryview(b""), b""
+        if self.codes is not None:
+            y, labels = buffer(self.codes), orjson.dumps(self.vocabulary)
+        entry = begin("batch")
+        entry["x"] = x
+        entry["dtype"] = f"{self.features.dtype.kind}{self.features.itemsize}".encode()
+        entry["shape"] = b"%d,%d" % self.features.shape
+        entry["crc"] = checksum(x, y, labels)
+        if self.codes is not None:
+            entry["y"] = y
+            entry["labels"] = labels
+        if self.batch_id is not None:
+            entry["id"] = self.batch_id.encode()
+        return entry
+
+    @classmethod
+    def from_entry(cls, entry: Fields, limits: Limits = NO_LIMITS) -> RawBatch:
+        """The batch that a stream entry holds; its features are a view of field `x`.
+
+        Raises:
+            InvalidBatch: The entry is no batch of ours, or is damaged.
+        """
+        fields = by_name(entry)
+        if (kind := kind_of(fields)) != "batch":
+            raise InvalidBatch(f"The entry is a {kind}, expected a batch.")
+        x, y, labels = fields.get("x", b""), fields.get("y"), fields.get("labels", b"")
+        name = fields.get("dtype", b"").decode("ascii", "replace")
+        if name not in FEATURE_TYPES:
+            raise InvalidBatch(
+                f"The entry's dtype is {name[:20]!r}; expected one of {', '.join(FEATURE_TYPES)}."
+            )
+        dtype = FEATURE_TYPES[name]
+        n, d = shape_of(fields)
+        if len(x) != n * d * dtype.itemsize:
+            raise ShapeMismatch(
+                f"The entry says {n} x {d} features of {dtype.itemsize} bytes, but holds {len(x)} "
+                f"bytes. Write the array row by row, with nothing before or after it.",
+                shape=[n, d],
+                bytes=len(x),
+            )
+        check_checksum(fields, x, y or b"", labels)
+        features = check_features(np.frombuffer(x, dtype).reshape(n, d), limits)
+
+        coded = Labels()
+        if y is not None:
+            if len(y) != 8 * n:
+                raise wrong_number_of_labels(n, len(y) // 8)
+            coded = read_labels(np.frombuffer(y, "<i8"), labels)
+        return cls(features, *coded, check_id(text_of(fields, "id")))

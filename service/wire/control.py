@@ -1,0 +1,38 @@
+"""Entries that ask for something other than learning a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from service.wire.fields import ControlKind, begin, checksum
+
+
+@dataclass(frozen=True)
+class Control:
+    """An entry that asks for something other than learning a batch.
+
+    Arguments:
+        kind: `boundary` (declared by hand), `settle` (the stream is quiet), `rollback`
+            (to `version`) or `restore` (from `checkpoint`).
+        version: The kept model version to go back to.
+        checkpoint: A checkpoint's bytes.
+
+    Example:
+        >>> from service.wire import read_entry
+        >>> read_entry(Control("rollback", version=7).to_entry())
+        Control(kind='rollback', version=7)
+    """
+
+    kind: ControlKind
+    version: int | None = None
+    checkpoint: bytes | None = field(default=None, repr=False)
+
+    def to_entry(self) -> dict[str, bytes | memoryview]:
+        """The fields of a stream entry."""
+        entry = begin(self.kind)
+        if self.version is not None:
+            entry["version"] = b"%d" % self.version
+        if self.checkpoint is not None:
+            entry["x"] = self.checkpoint
+            entry["crc"] = checksum(self.checkpoint)
+        return entry

@@ -1,0 +1,39 @@
+"""An entry of the input stream, read."""
+
+from __future__ import annotations
+
+from service.wire.batch import RawBatch
+from service.wire.control import Control
+from service.wire.fields import (
+    Fields,
+    by_name,
+    check_checksum,
+    check_version,
+    kind_of,
+    number_of,
+)
+from service.wire.limits import NO_LIMITS, Limits
+
+
+def read_entry(entry: Fields, limits: Limits = NO_LIMITS) -> RawBatch | Control:
+    """What an entry of the input stream asks for.
+
+    Arguments:
+        entry: Field name to bytes, as Redis returns it.
+        limits: Refuse a larger batch, as the API would have done.
+
+    Raises:
+        InvalidBatch: The entry is not of our format, or is damaged.
+    """
+    fields = by_name(entry)
+    check_version(fields)
+    kind = kind_of(fields)
+    if kind == "batch":
+        return RawBatch.from_entry(fields, limits)
+    if kind == "rollback":
+        return Control("rollback", version=number_of(fields, "version"))
+    if kind == "restore":
+        checkpoint = fields.get("x", b"")
+        check_checksum(fields, checkpoint)
+        return Control("restore", checkpoint=checkpoint)
+    return Control(kind)

@@ -1,0 +1,129 @@
+"""The fields of an entry of the input stream, so that any program may add one.
+
+| field | content |
+|---|---|
+| `v` | `1`, the version of this table |
+| `kind` | `batch`, `boundary`, `settle`, `rollback` or `restore` |
+| `x` | batch: features, row by row, as raw bytes; restore: a checkpoint |
+| `dtype` | batch: `f4`, `f2` or `u1` |
+| `shape` | batch: `N,D` |
+| `y` | batch, optional: N codes, int64 |
+| `labels` | batch, with `y`: JSON list of the labels that the codes index |
+| `id` | optional: batch id |
+| `crc` | optional: crc32 over `x`, `y` and `labels`, in decimal |
+| `t` | optional: when it was sent, Unix milliseconds |
+| `version` | rollback: the model version to go back to |
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final, Literal, get_args
+
+from core.errors import InvalidBatch
+
+Fields = Mapping[bytes, Any] | Mapping[str, Any]
+"""An entry as Redis returns it, or as it was made."""
+
+VERSION: Final = b"1"
+
+ControlKind = Literal["boundary", "settle", "rollback", "restore"]
+Kind = Literal["batch"] | ControlKind
+CONTROL_KINDS: Final[tuple[ControlKind, ...]] = get_args(ControlKind)
+
+
+def begin(kind: Kind) -> dict[str, bytes | memoryview]:
+    """The fields that every entry has, sent now."""
+    sent = time.time_ns() // 1_000_000
+    return {"v": VERSION, "kind": kind.encode(), "t": b"%d" % sent}
+
+
+def by_name(entry: Fields) -> dict[str, bytes]:
+    """The fields under their names as text, in which every later step wants them."""
+    return {
+        key.decode("ascii", "replace") if isinstance(key, bytes) else key: value
+        for key, value in entry.items()
+    }
+
+
+def check_version(fields: Mapping[str, bytes]) -> None:
+    """Raise `InvalidBatch` for an entry of another format than ours."""
+    if fields.get("v") != VERSION:
+        raise InvalidBatch(
+            f"The entry's field v is {_shown(fields.get('v'))}; expected 1, the only version of "
+            f"the entry format there is. See service/wire/fields.py for the fields of an entry."
+        )
+
+
+def kind_of(fields: Mapping[str, bytes]) -> Kind:
+    """What the entry asks for."""
+    kind = fields.get("kind", b"").decode("ascii", "replace")
+    if kind == "batch" or kind in CONTROL_KINDS:
+        return kind  # type: ignore[return-value]  # just checked
+    raise InvalidBatch(
+        f"The entry's kind is {kind[:40]!r}; expected batch, {', '.join(CONTROL_KINDS)}."
+    )
+
+
+def shape_of(fields: Mapping[str, bytes]) -> tuple[int, int]:
+    """N and D, not compared with anything yet."""
+    text = fields.get("shape", b"")
+    n, comma, d = bytes(text).partition(b",")
+    if not comma:
+        raise InvalidBatch(f"The entry's shape is {_shown(text)}; expected `N,D`, like 100,784.")
+    return _number(n, "shape"), _number(d, "shape")
+
+
+def number_of(fields: Mapping[str, bytes], name: str) -> int:
+    """A field that holds a whole number."""
+    return _number(fields.get(name, b""), name)
+
+
+def text_of(fields: Mapping[str, bytes], name: str) -> str | None:
+    """A field that holds text; None where there is no such field."""
+    if name not in fields:
+        return None
+    try:
+        return fields[name].decode()
+    except UnicodeDecodeError:
+        raise InvalidBatch(f"The entry's field {name} is no UTF-8 text.") from None
+
+
+def checksum(*parts: bytes | memoryview) -> bytes:
+    """What belongs into the field `crc` of an entry with these parts."""
+    return b"%d" % _crc(parts)
+
+
+def check_checksum(fields: Mapping[str, bytes], *parts: bytes | memoryview) -> None:
+    """Raise `InvalidBatch` where there is a field `crc` that its parts do not give."""
+    if "crc" not in fields:
+        return
+    crc = _crc(parts)
+    if number_of(fields, "crc") != crc:
+        raise InvalidBatch(
+            f"The entry's checksum is {_shown(fields['crc'])}, but its bytes give {crc}: it was "
+            f"damaged, or written by a program that computes crc32 otherwise. Send it again.",
+            crc=crc,
+        )
+
+
+def _crc(parts: tuple[bytes | memoryview, ...]) -> int:
+    crc = 0
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    return crc
+
+
+def _number(text: bytes, name: str) -> int:
+    # bytes.isdigit accepts ASCII digits only, unlike str's; int() would accept "_" too.
+    if not text.isdigit() or len(text) > 18:
+        raise InvalidBatch(
+            f"The entry's field {name} is {_shown(text)}; expected a whole number, not negative."
+        )
+    return int(text)
+
+
+def _shown(value: bytes | None) -> str:
+    return "missing" if value is None else repr(value[:40].decode("ascii", "replace"))
