@@ -5,7 +5,8 @@ to 3,000 earlier ones by a two-sample chi-square, which is standardised by its o
 mean and deviation (a model that learns moves all the time) and summed up in a CUSUM. It
 sees classes whose likelihood is as high as that of the old ones, to which the inlier rate
 is blind. Large batches are cut into blocks, small ones fill a block together, so that it
-does not matter how the stream is cut.
+hardly matters how the stream is cut. A batch that makes a block of its own starts a fresh
+one: the tail of what came before must not water down the first samples of something new.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class BatchOccupancy:
 
     blocks: Tensor  # (blocks, K) counts of every block that this batch completes
     rest: Tensor  # (K,) counts of the block that it leaves unfinished
+    tail: Tensor  # (K,) counts of an earlier block that it cuts short
     chi_squares: list[float]  # one per block; empty while there is no reference
 
 
@@ -82,13 +84,17 @@ class Occupancy:
     def read(self, state: OccupancyState, components: Tensor) -> BatchOccupancy:
         """Count the winners of a batch, with shape (N,), in blocks."""
         k = len(state.reference)
-        held = int(state.pending.sum())
+        nothing = torch.zeros_like(state.pending)
+        fresh = len(components) >= BLOCK
+        pending, tail = (nothing, state.pending) if fresh else (state.pending, nothing)
+        held = int(pending.sum())
         block = (torch.arange(len(components)) + held) // BLOCK
         n_blocks = (held + len(components)) // BLOCK
         counts = torch.bincount(block * k + components.cpu(), minlength=(n_blocks + 1) * k)
         table = counts.reshape(n_blocks + 1, k).double()
-        table[0] += state.pending
-        return BatchOccupancy(table[:-1], table[-1], _chi_squares(table[:-1], state.reference))
+        table[0] += pending
+        chi_squares = _chi_squares(table[:-1], state.reference)
+        return BatchOccupancy(table[:-1], table[-1], tail, chi_squares)
 
     def weigh(self, state: OccupancyState, batch: BatchOccupancy) -> OccupancyState:
         """With the evidence of a batch; nothing that it is compared with moves."""
@@ -110,7 +116,7 @@ class Occupancy:
         """With the reference following a batch that is no suspect."""
         if len(batch.blocks) == 0:
             return replace(state, pending=batch.rest)
-        reference = state.reference + batch.blocks.sum(0)
+        reference = state.reference + batch.tail + batch.blocks.sum(0)
         reference = reference * min(1.0, self.reference_samples / float(reference.sum()))
         chi_square = state.chi_square
         if batch.chi_squares:

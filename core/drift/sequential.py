@@ -1,8 +1,10 @@
 """The default rule: evidence accumulates over samples, whatever the size of the batches.
 
 Two signals are read off the one forward pass, the inlier rate (`core.drift.inlier_rate`)
-and component occupancy (`core.drift.occupancy`); either may speak. While one is past half
-its threshold a change is suspected, and nothing that they are compared with moves.
+and component occupancy (`core.drift.occupancy`); either may speak. While one is past a
+quarter of its threshold a change is suspected, and nothing that they are compared with moves.
+A suspicion must come early: a first batch that is learned after all may bring a new class,
+for which components are merged, and counts of components begin anew.
 """
 
 from __future__ import annotations
@@ -33,11 +35,13 @@ class SequentialDetector:
 
     Arguments:
         threshold: Of both sums. Larger means fewer false alarms and later detection.
+        suspicion: Share of the threshold from which on a change is suspected.
         warm_up: Samples after a reset before it may speak. The first half of them is
             ignored: those are scores of a model that does not know the data yet.
     """
 
     threshold: float = 20.0
+    suspicion: float = 0.25
     warm_up: int = 1000
     inlier_rate: InlierRate = InlierRate()
     occupancy: Occupancy = Occupancy()
@@ -91,7 +95,7 @@ class SequentialDetector:
         level = Level.NORMAL
         if loudest.value > self.threshold:
             level = Level.BOUNDARY
-        elif loudest.value > self.threshold / 2:
+        elif loudest.value > self.suspicion * self.threshold:
             level = Level.WARNING
         known = inliers.scores.weight > 0
         return Verdict(

@@ -244,7 +244,7 @@ def test_on_a_device_the_model_is_there_and_counts_and_random_state_stay_behind(
     assert all(tensor.device.type == "cpu" for tensor in tensors_of(loaded.detector))
     assert loaded.random.device.type == "cpu"
     after, _ = play(engine, loaded, stream[6:])
-    assert after.version == 8
+    assert after.stream_batches == 8
 
 
 def test_a_checkpoint_can_be_dumped_while_the_state_goes_on() -> None:

@@ -441,6 +441,16 @@ def test_classes_that_come_back_in_many_sub_tasks_are_kept(budget: int) -> None:
     assert float(life.components.mass.sum()) == pytest.approx(12 * 700, rel=1e-3)
 
 
+def test_a_few_samples_before_the_boundary_cost_a_class_none_of_its_components() -> None:
+    life = Life(n_components=10)
+    life.learn(blob(0, 700, seed=1), 0)
+    life.learn(blob(1, 4, seed=1), 1)  # belongs to the next sub-task, but nobody knows yet
+    life.boundary()
+    life.learn(blob(1, 700, seed=2), 1)
+    assert life.owned_by(1) == 5
+    assert len(life.components) == 10
+
+
 def test_a_class_that_comes_back_as_something_else_is_known_by_both_looks() -> None:
     life = Life(n_components=8)
     life.learn(blob(0, 700, seed=1), 0)

@@ -35,7 +35,7 @@ def test_an_abrupt_drop_is_found_within_fifty_samples_or_in_its_first_batch(
     assert boundaries(DETECTOR, observations(stream, batch)) == expected
 
 
-@pytest.mark.parametrize(("batch", "expected"), [(1, [3242]), (10, [324]), (100, [32])])
+@pytest.mark.parametrize(("batch", "expected"), [(1, [3211]), (10, [321]), (100, [32])])
 def test_a_small_drop_that_no_single_batch_shows_accumulates(
     batch: int, expected: list[int]
 ) -> None:
@@ -44,7 +44,7 @@ def test_a_small_drop_that_no_single_batch_shows_accumulates(
 
 
 @pytest.mark.parametrize(
-    ("batch", "expected"), [(1, [3499]), (10, [349]), (100, [34]), (1000, [3])]
+    ("batch", "expected"), [(1, [3399]), (10, [339]), (100, [33]), (1000, [3])]
 )
 def test_other_components_winning_with_the_same_likelihood_is_a_change(
     batch: int, expected: list[int]
@@ -75,7 +75,7 @@ def test_every_change_is_found_once_with_its_beginning() -> None:
 def test_a_gradual_change_is_found_before_it_is_over() -> None:
     ramp = [Stretch(100, mean=-2 * step / 50) for step in range(50)]
     found = boundaries(DETECTOR, observations([Stretch(3000), *ramp], 100))
-    assert found[0] == 45
+    assert found[0] == 44
 
 
 def test_the_last_samples_of_a_huge_batch_are_not_hidden_by_its_first() -> None:
@@ -172,7 +172,7 @@ def suspicious() -> tuple[SequentialState, list[Observation]]:
     state = DETECTOR.start()
     for index, seen in enumerate(stream):
         state, verdict = DETECTOR.observe(state, seen, True)
-        if verdict.level is Level.WARNING:
+        if index >= 1500 and verdict.level is Level.WARNING:
             return state, stream[index + 1 :]
     raise AssertionError("no suspicion arose")
 
@@ -189,16 +189,24 @@ def statistics(state: SequentialState) -> SequentialState:
 
 def test_while_a_change_is_suspected_nothing_it_is_compared_with_moves() -> None:
     state, stream = suspicious()
-    before = statistics(state)
     warnings = 0
     for seen in stream:
+        before = statistics(state)
         state, verdict = DETECTOR.observe(state, seen, True)
-        if verdict.level is not Level.WARNING:
+        if verdict.level is Level.BOUNDARY:
             break
-        warnings += 1
-        assert_identical(statistics(state), before)
+        if verdict.level is Level.WARNING:
+            warnings += 1
+            assert_identical(statistics(state), before)
     assert warnings >= 20
     assert verdict.level is Level.BOUNDARY
+
+
+def test_a_first_batch_that_shows_little_is_suspected_rather_than_learned() -> None:
+    """Learned, it could bring a new class and a new partition, and the change be lost."""
+    stream = [Stretch(3000), Stretch(2000, shares=SHIFTED)]
+    said = levels(stream, 100, seed=1)
+    assert said[30:34] == [Level.WARNING] * 3 + [Level.BOUNDARY]
 
 
 def test_a_dismissed_suspicion_starts_from_nothing_with_what_was_known() -> None:
@@ -207,7 +215,7 @@ def test_a_dismissed_suspicion_starts_from_nothing_with_what_was_known() -> None
     assert_identical(statistics(dismissed), statistics(state))
     _, verdict = DETECTOR.observe(dismissed, stream[0], True)
     assert verdict.level is Level.NORMAL
-    assert verdict.statistic < DETECTOR.threshold / 2
+    assert verdict.statistic < DETECTOR.suspicion * DETECTOR.threshold
 
 
 def test_a_suspicion_passes_by_itself_when_the_old_data_come_back() -> None:

@@ -48,14 +48,17 @@ class Budget:
     def split(self, state: FlatState, owner: int, allowed: int) -> tuple[int, int]:
         """An owner's allowance, for its frozen components and for the active ones.
 
-        The newest of s + 1 sub-tasks gets 1 / (s + 1), so that all of them fade alike.
+        The newest of s + 1 sub-tasks gets 1 / (s + 1), so that all of them fade alike, and
+        what the frozen ones do not use: the first samples of a class, learned before its
+        boundary was found, must not cost it half of its components.
         """
         sub_tasks = state.sub_tasks_of.get(owner, 0)
         if state.index_of(owner) < 0:
             return allowed, 0
         if sub_tasks == 0 or allowed == 1:
             return 0, allowed
-        active = max(1, round(allowed / (sub_tasks + 1)))
+        unused = allowed - int((state.frozen.owner == owner).sum())
+        active = max(1, round(allowed / (sub_tasks + 1)), unused)
         return allowed - active, active
 
     def most_active(self, state: FlatState, owner: int) -> int:
