@@ -32,6 +32,7 @@ class EngineConfig:
         replay_factor: kappa, generated samples per new sample of constant replay.
         window: Most raw samples of the current sub-task held at a time.
         set_aside_limit: Most samples held while a change is suspected.
+        max_classes: Most classes; labels that are unique by mistake must not fill the memory.
         seed: Of every random choice.
     """
 
@@ -47,6 +48,7 @@ class EngineConfig:
     replay_factor: float = 2.0
     window: int = 4096
     set_aside_limit: int = 4096
+    max_classes: int = 1000
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -66,7 +68,14 @@ class EngineConfig:
                 f"Preset {self.preset!r} has no {self.replay!r} replay. "
                 f"Choose one of auto, {', '.join(self._replays_of_preset())}."
             )
-        for name in ("n_components", "n_features", "warm_up", "window", "set_aside_limit"):
+        for name in (
+            "n_components",
+            "n_features",
+            "warm_up",
+            "window",
+            "set_aside_limit",
+            "max_classes",
+        ):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidSettings(f"{name} is {value}; it must be at least 1.")

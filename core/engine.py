@@ -23,7 +23,7 @@ from core.batch import UNLABELLED, Batch
 from core.config import EngineConfig
 from core.drift.detector import Detector, Level, Observation, Verdict
 from core.drift.registry import make_detector
-from core.errors import InvalidCheckpoint, ModelNotReady
+from core.errors import InvalidCheckpoint, InvalidLabels, ModelNotReady
 from core.events import (
     BatchLearned,
     BatchSetAside,
@@ -40,7 +40,7 @@ from core.learners.registry import make_learner
 from core.running import Running
 from core.snapshot import ModelInfo, Snapshot
 from core.standardiser import Standardiser
-from core.state import EngineState
+from core.state import EngineState, distinct
 
 REMEMBERED_STARTS = 256
 """Batches whose place in the stream is remembered, to name the one at which a change began."""
@@ -114,6 +114,7 @@ class Engine:
         # Checked as the model will see it: 1e300 is finite until it becomes a float32.
         batch = replace(batch, features=batch.features.to(self.device, torch.float32))
         batch.check(state.n_features or self.config.n_features)
+        self._check_classes(state, batch)
         if state.standardiser is None:
             state = self._first(state, batch)
 
@@ -238,6 +239,21 @@ class Engine:
         return Snapshot(info, model, state.standardiser)
 
     # Parts of a step ----------------------------------------------------------------------
+
+    def _check_classes(self, state: EngineState, batch: Batch) -> None:
+        """Raise `InvalidLabels` if the batch, with those set aside, names too many classes."""
+        new = {
+            distinct(label) for one in (*state.set_aside, batch) for label in state.new_labels(one)
+        }
+        total = len(state.classes) + len(new)
+        if total > self.config.max_classes:
+            raise InvalidLabels(
+                f"This batch would bring the number of classes to {total}; at most "
+                f"{self.config.max_classes} are allowed. Check that the labels are classes and not "
+                f"identifiers, or raise GMR_MAX_CLASSES.",
+                classes=total,
+                limit=self.config.max_classes,
+            )
 
     def _first(self, state: EngineState, batch: Batch) -> EngineState:
         """The first batch fixes D and the scale."""

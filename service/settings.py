@@ -208,6 +208,12 @@ class Settings(BaseSettings):
     max_sample_n: int = Field(
         10_000, ge=1, le=10_000_000, description="Most samples that GET /sample draws at once."
     )
+    max_classes: int = Field(
+        1000,
+        ge=1,
+        le=100_000,
+        description="Most classes; a batch that would bring more is refused.",
+    )
     max_backlog: int = Field(
         2_000,
         ge=1,
@@ -342,6 +348,7 @@ class Settings(BaseSettings):
             replay_factor=self.replay_factor,
             window=self.window,
             set_aside_limit=self.set_aside_limit,
+            max_classes=self.max_classes,
             warm_up=self.warm_up,
             seed=self.seed,
         )

@@ -371,3 +371,12 @@ def test_every_labelled_sample_is_counted_in_what_the_generator_stands_for(engin
     state, events = engine.declare_boundary(state)
     (replay,) = of(Replayed, events)
     assert replay.samples == 16 * 97
+
+
+def test_labels_that_are_unique_by_mistake_are_refused() -> None:
+    engine = Engine(EngineConfig(max_classes=3))
+    state, _ = engine.step(engine.start(), Batch.of(blob(0, 4, 1), [0, 1, 2, 0]))
+    with pytest.raises(InvalidBatch, match="number of classes to 4; at most 3"):
+        engine.step(state, Batch.of(blob(0, 2, 2), [0, "four"]))
+    state, _ = engine.step(state, Batch.of(blob(0, 2, 2), [0, 2]))
+    assert state.classes == (0, 1, 2)
