@@ -30,6 +30,7 @@ def test_every_field_survives_json() -> None:
         replay_factor=0.5,
         window=9,
         set_aside_limit=11,
+        max_classes=13,
         seed=2**40,
     )
     default = EngineConfig()
