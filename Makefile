@@ -12,7 +12,7 @@ TORCH_ARGS := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check format bench clean
+.PHONY: help demo serve test check format bench clean system
 
 help:  ## Say what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -55,3 +55,6 @@ $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 $(VENV)/installed-dev: $(VENV)/installed
 	$(PIP) install --quiet --editable '.[dev]'
 	@touch $@
+
+system:  ## Optional system parts that some tests use (Debian, as root): Prometheus, another Redis
+	apt-get update -q && apt-get install -y -q --no-install-recommends prometheus redis-server
