@@ -199,6 +199,15 @@ class Engine:
         )
         return moved, [ModelRestored(version, state.version, source)]
 
+    def without_raw(self, state: EngineState) -> EngineState:
+        """The same model, version and position without any raw sample: fit to be kept for long.
+
+        What is set aside is left out, so that this is no state to recover a stream from.
+        """
+        if state.learner is None:
+            return replace(state, set_aside=())
+        return replace(state, set_aside=(), learner=self.learner.without_raw(state.learner))
+
     # What is served -----------------------------------------------------------------------
 
     def snapshot(self, state: EngineState) -> Snapshot:

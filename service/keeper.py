@@ -31,6 +31,9 @@ from service.journal import Totals
 
 logger = logging.getLogger(__name__)
 
+WITHOUT_RAW: Final = "without_raw"
+"""In the note of a checkpoint that holds no raw sample any more."""
+
 FINAL_WAIT_S: Final = 60.0
 
 
@@ -141,12 +144,15 @@ class Keeper:
 
     def dump(self, progress: Progress) -> bytes:
         """A state as the bytes of a checkpoint."""
+        return self._dump(progress, self._engine.config)
+
+    def _dump(self, progress: Progress, config: EngineConfig) -> bytes:
         metadata = {
             "last_entry_id": progress.position.last_entry_id,
             "entries_applied": str(progress.position.entries_applied),
             "totals": progress.totals.to_json(),
         }
-        return dump(progress.state, self._engine.config, metadata)
+        return dump(progress.state, config, metadata)
 
     def _write(self, progress: Progress, note: dict[str, Any]) -> Saved | None:
         torch.set_num_threads(1)  # beside the one that learns
@@ -161,6 +167,7 @@ class Keeper:
                 note={**note, "bytes": len(data)},
             )
             self._checkpoints.prune()
+            self._let_raw_samples_go(progress.state.sub_task)
         except Exception as error:
             # Whatever it is: learning goes on, and the next write may succeed.
             logger.exception("the checkpoint of entry %s was not written", position.last_entry_id)
@@ -168,6 +175,27 @@ class Keeper:
             return None
         self.error = None
         return Saved(position, time.perf_counter() - started, time.time())
+
+    def _let_raw_samples_go(self, sub_task: int) -> None:
+        """Rewrite the kept checkpoints of earlier sub-tasks without their raw samples.
+
+        They serve a rollback only: the one just written is what a restart goes on from.
+        """
+        for kept in self._checkpoints.kept()[1:]:
+            if kept.note.get(WITHOUT_RAW) or kept.note.get("sub_task", sub_task) >= sub_task:
+                continue
+            try:
+                progress, config = self._read(kept)
+            except InvalidCheckpoint:
+                continue  # whoever asks for it is told
+            bare = replace(progress, state=self._engine.without_raw(progress.state))
+            data = self._dump(bare, config)
+            self._checkpoints.write(
+                data,
+                version=kept.version,
+                entries_applied=kept.entries_applied,
+                note={**kept.note, "bytes": len(data), WITHOUT_RAW: True},
+            )
 
     # Reading --------------------------------------------------------------------
 

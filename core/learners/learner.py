@@ -101,6 +101,10 @@ class Learner(Protocol[S]):
         """Raw samples of the current sub-task held now."""
         ...
 
+    def without_raw(self, state: S) -> S:
+        """The same model without any raw sample."""
+        ...
+
     def model(self, state: S) -> Model | None:
         """What is served; None before anything was learned."""
         ...

@@ -303,6 +303,9 @@ class PaperLearner:
     def raw_samples(self, state: PaperState) -> int:
         return 0
 
+    def without_raw(self, state: PaperState) -> PaperState:
+        return state
+
     def model(self, state: PaperState) -> Model | None:
         if not state.steps:
             return None

@@ -380,3 +380,24 @@ def test_labels_that_are_unique_by_mistake_are_refused() -> None:
         engine.step(state, Batch.of(blob(0, 2, 2), [0, "four"]))
     state, _ = engine.step(state, Batch.of(blob(0, 2, 2), [0, 2]))
     assert state.classes == (0, 1, 2)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_a_state_without_raw_samples_is_the_same_model_and_learns_on(
+    engine: Engine, labelled: bool
+) -> None:
+    state, _ = run(engine, engine.start(), list(batches([0, 1], 2, labelled=labelled)))
+    bare = engine.without_raw(state)
+    assert engine.snapshot(state).info.window == 200
+    assert engine.snapshot(bare).info.window == 0
+    x = blob(0, 50, seed=3)
+    asked = [engine.snapshot(one).outliers(x).log_likelihoods for one in (state, bare)]
+    assert torch.equal(*asked)
+    bare, _ = run(engine, bare, list(batches([0, 1, 2], 10, labelled=labelled, seed=4)))
+    assert bool(engine.snapshot(bare).outliers(x).log_likelihoods.isfinite().all())
+    if labelled:
+        assert accuracy(engine, bare, [0, 1, 2]) > 0.95
+
+
+def test_an_empty_state_without_raw_samples_is_empty(engine: Engine) -> None:
+    assert engine.without_raw(engine.start()).version == 0

@@ -169,3 +169,28 @@ def test_a_failed_write_is_reported_and_the_next_may_succeed(
     assert len(keeper.finished()) == 1
     assert keeper.error is None
     keeper.close()
+
+
+def test_no_raw_sample_of_a_sub_task_that_is_over_stays_on_disk(checkpoints: Checkpoints) -> None:
+    engine = Engine(CONFIG)
+    keeper = Keeper(checkpoints, engine)
+    before = learned(2)
+    assert engine.snapshot(before).info.window == 40
+    keeper.save(progress(before, 2), before_boundary=1)
+    keeper.wait()
+    # Until the state behind the boundary is durable, a restart needs everything.
+    assert engine.snapshot(keeper.find(before.version)).info.window == 40
+
+    after, _ = engine.declare_boundary(before)
+    keeper.save(progress(after, 3))
+    keeper.wait()
+    kept = keeper.find(before.version)
+    assert engine.snapshot(kept).info.window == 0
+    assert torch.equal(
+        engine.snapshot(kept).model.mixture.means, engine.snapshot(before).model.mixture.means
+    )
+    assert learned(3, state=kept).samples_seen == 100
+    recovered = keeper.recover()
+    assert recovered is not None
+    assert same(recovered.state, after)
+    keeper.close()

@@ -86,6 +86,9 @@ class FlatLearner:
     def raw_samples(self, state: FlatState) -> int:
         return sum(state.window_lengths.values())
 
+    def without_raw(self, state: FlatState) -> FlatState:
+        return replace(state, groups=tuple(self.windows.emptied(state)))
+
     def model(self, state: FlatState) -> Model | None:
         if len(state.components) == 0:
             return None

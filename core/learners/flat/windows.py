@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -94,6 +95,19 @@ class Windows:
             state = self._seeded(state, index, generator, most, EM_ROUNDS)
         group = replace(state.groups[index], window=None, codes=None, steps=0.0)
         return state.with_group(index, group)
+
+    def emptied(self, state: FlatState) -> Iterator[Group]:
+        """Every group without its raw samples; no component is started from them first."""
+        active = set(state.active.owner.tolist())
+        for group in state.groups:
+            if group.window is None:
+                yield group
+            elif group.owner in active:
+                yield replace(group, window=None, codes=None, steps=0.0)
+            else:
+                assert group.codes is not None
+                window, codes = group.window[:0].clone(), group.codes[:0].clone()
+                yield Group(group.owner, 0.0, 0.0, window, codes, 0)
 
     def _room(self, state: FlatState, index: int) -> int:
         """Samples that a window may still take."""
