@@ -180,6 +180,10 @@ class Engine:
                 expected=expected,
                 got=kept.n_features,
             )
+        if source == "rollback":
+            # A kept version may or may not have let its raw samples go by now: the result of
+            # reading the same stream again must not depend on it.
+            kept = self.without_raw(kept)
         last = max(state.last_version, kept.last_version)
         version = kept.version
         if source == "checkpoint":

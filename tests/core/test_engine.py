@@ -401,3 +401,14 @@ def test_a_state_without_raw_samples_is_the_same_model_and_learns_on(
 
 def test_an_empty_state_without_raw_samples_is_empty(engine: Engine) -> None:
     assert engine.without_raw(engine.start()).version == 0
+
+
+def test_a_rollback_does_not_depend_on_whether_raw_samples_were_let_go(engine: Engine) -> None:
+    kept, _ = run(engine, engine.start(), list(batches([0, 1], 2)))
+    state, _ = run(engine, kept, list(batches([2], 3)))
+    found: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
+    for one, tensors in zip((kept, engine.without_raw(kept)), found, strict=True):
+        restored, _ = engine.restore(state, one, "rollback")
+        collect(run(engine, restored, list(batches([0, 1, 2], 4, seed=6)))[0], tensors)
+    assert len(found[0]) == len(found[1]) > 10
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
