@@ -11,27 +11,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from core.batch import Batch, Label
-from core.density.diagonal import Mixture, NaturalForm, log_joint, log_sum_exp
+from core.density.density import Scored
+from core.density.registry import DENSITIES
 from core.errors import InvalidCheckpoint, InvalidRequest, ModelNotReady, UnknownClass
 from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
+from core.sampling import MAX_DRAWS, draw
 from core.standardiser import Standardiser
 from core.tensors import pack, unpack
 
-FORMAT = "gmr-snapshot-1"
+FORMAT = "gmr-snapshot-2"
 
 LEAST_CONFIDENCE = 0.9
 """A sample drawn for a class is drawn again while the model itself is less sure of it."""
 
-MOST_TRIES = 8
-"""Times a sample is drawn before the last draw is kept as it is."""
+PATIENT_DRAWS = 8 * MAX_DRAWS
+"""Draws of a sample whose least class probability the caller named."""
 
 
 class Classification(NamedTuple):
@@ -57,6 +58,7 @@ class Samples(NamedTuple):
     features: Tensor  # (n, D)
     codes: Tensor  # (n,) int64, index into the snapshot's classes; -1 while none is known
     log_likelihoods: Tensor  # (n,)
+    probabilities: Tensor  # (n,) that the model gives each sample's class
 
 
 @dataclass(frozen=True)
@@ -118,18 +120,12 @@ class Snapshot:
         """Labels in order of discovery; codes index these."""
         return self.info.classes
 
-    @cached_property
-    def _form(self) -> NaturalForm:
-        return self.model.natural_form()
-
-    def _joint(self, x: Tensor) -> Tensor:
+    def _score(self, x: Tensor) -> Scored:
         # Checked as the model will see it: 1e300 is finite until it becomes a float32.
-        x = x.to(self.model.deviations.device, torch.float32)
+        x = x.to(self.model.density.device, torch.float32)
         Batch(x).check(self.info.features)
-        return log_joint(self._form, self.standardiser.apply(x))
-
-    def _log_likelihood(self, joint: Tensor) -> Tensor:
-        return log_sum_exp(joint) - self.standardiser.log_volume
+        joint, likelihood = self.model.density.score(self.standardiser.apply(x))
+        return Scored(joint, likelihood - self.standardiser.log_volume)
 
     def threshold(self, c: float | None = None) -> float:
         """Log-likelihood below which a sample is an outlier: mean - c * deviation (the paper)."""
@@ -146,14 +142,13 @@ class Snapshot:
             ShapeMismatch, NonFiniteFeature: The samples cannot be used.
             ModelNotReady: No label was ever seen.
         """
-        joint = self._joint(x)
+        joint, likelihoods = self._score(x)
         if not self.classes:
             raise ModelNotReady(
                 "The model has seen samples but no label, so it knows no class to name. "
                 "Send labelled samples to POST /ingest first; POST /outliers works already."
             )
         probabilities = self.model.readout.class_probabilities(joint)
-        likelihoods = self._log_likelihood(joint)
         inliers = likelihoods >= self.threshold()
         return Classification(probabilities.argmax(-1), probabilities, likelihoods, inliers)
 
@@ -164,61 +159,63 @@ class Snapshot:
             x: Samples, with shape (N, D), in the sender's units.
             c: Deviations below the mean; larger finds fewer outliers. None: the configured one.
         """
-        likelihoods = self._log_likelihood(self._joint(x))
+        likelihoods = self._score(x).log_likelihood
         threshold = self.threshold(c)
         return OutlierScores(likelihoods, likelihoods >= threshold, threshold)
 
-    def sample(self, n: int, classes: Sequence[Label] | None = None, seed: int = 0) -> Samples:
+    def sample(
+        self,
+        n: int,
+        classes: Sequence[Label] | None = None,
+        seed: int = 0,
+        *,
+        least_probability: float | None = None,
+        noise: bool = True,
+    ) -> Samples:
         """Draw samples; the same version and seed give the same ones.
 
         Arguments:
             n: How many, at least 1.
             classes: Wanted classes, each sample's drawn evenly from these; None for any.
             seed: Of the draw.
+            least_probability: What the model itself must give a sample's class, 0 to 1; what
+                falls short is drawn again, up to a limit, and then kept all the same:
+                `Samples.probabilities` tells. None asks for `LEAST_CONFIDENCE` where classes
+                are named, in fewer draws.
+            noise: Whether to add the noise of single features; without it samples look cleaner
+                and vary less.
 
         Raises:
             UnknownClass: A class was never seen.
-            InvalidRequest: n is below 1.
+            InvalidRequest: n is below 1, or the probability is none.
         """
         if n < 1:
             raise InvalidRequest(f"n is {n}; ask for at least 1 sample.", n=n)
+        if least_probability is not None and not 0 <= least_probability <= 1:
+            raise InvalidRequest(
+                f"The least class probability is {least_probability}; it must be from 0 to 1.",
+                least_probability=least_probability,
+            )
         generator = torch.Generator().manual_seed(seed)
         wanted = None
         if classes is not None:
             codes = torch.tensor(self._codes(classes))
             wanted = codes[torch.randint(len(codes), (n,), generator=generator)]
-        components = self.model.sample_components(wanted, n, generator)
-        x = self.model.sample(components, generator)
-        joint = log_joint(self._form, x)
-        if wanted is not None:
-            x, joint = self._redraw(wanted, x, joint, generator)
-        codes = torch.full((n,), -1)
-        if wanted is not None:
-            codes = wanted
-        elif self.classes:
-            codes = self.model.readout.class_probabilities(joint).argmax(-1).cpu()
-        return Samples(self.standardiser.invert(x), codes, self._log_likelihood(joint))
-
-    def _redraw(
-        self, wanted: Tensor, x: Tensor, joint: Tensor, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Draw again what the model itself would not call the wanted class."""
-        rows = torch.arange(len(wanted))
-        for _ in range(MOST_TRIES - 1):
-            sure = self.model.readout.class_probabilities(joint).cpu()[rows, wanted]
-            weak = (sure < LEAST_CONFIDENCE).nonzero()[:, 0]
-            if len(weak) == 0:
-                break
-            components = self.model.sample_components(wanted[weak], len(weak), generator)
-            fresh = self.model.sample(components, generator)
-            fresh_joint = log_joint(self._form, fresh)
-            # Of two weak draws the surer one stays.
-            better = self.model.readout.class_probabilities(fresh_joint).cpu()
-            improved = better[torch.arange(len(weak)), wanted[weak]] > sure[weak]
-            places = weak[improved].to(x.device)
-            x[places] = fresh[improved.to(x.device)]
-            joint[places] = fresh_joint[improved.to(x.device)]
-        return x, joint
+        least, draws = least_probability, PATIENT_DRAWS
+        if least is None:
+            least, draws = (LEAST_CONFIDENCE if wanted is not None else 0.0), MAX_DRAWS
+        drawn = draw(
+            self.model,
+            n,
+            generator,
+            wanted,
+            least_probability=least,
+            noise=noise,
+            max_draws=draws,
+        )
+        likelihoods = drawn.log_likelihood - self.standardiser.log_volume
+        named = drawn.codes.cpu() if wanted is None else wanted
+        return Samples(self.standardiser.invert(drawn.x), named, likelihoods, drawn.probability)
 
     def _codes(self, classes: Sequence[Label]) -> list[int]:
         unknown = [label for label in classes if not self.knows(label)]
@@ -239,8 +236,13 @@ class Snapshot:
     def to_bytes(self, metadata: Mapping[str, str]) -> bytes:
         """This snapshot as safetensors, with text of the caller's beside it."""
         readout = self.model.readout
-        tensors = dict(self.model.mixture._asdict(), deviations=self.model.deviations)
-        facts: dict[str, Any] = {"info": asdict(self.info), "identity": self.standardiser.identity}
+        density = self.model.density
+        tensors = density.tensors()
+        facts: dict[str, Any] = {
+            "info": asdict(self.info),
+            "identity": self.standardiser.identity,
+            "density": {"kind": density.kind, **density.facts()},
+        }
         if isinstance(readout, PosteriorReadout):
             tensors["component_classes"] = readout.component_classes
             facts["temperature"] = readout.temperature
@@ -266,7 +268,8 @@ class Snapshot:
             values["classes"] = tuple(values["classes"])
             values["class_counts"] = tuple(values["class_counts"])
             values["device"] = str(device)
-            mixture = Mixture(tensors["log_weights"], tensors["means"], tensors["precision_root"])
+            family = facts["density"]
+            density = DENSITIES[family.pop("kind")].of(tensors, family)
             readout: PosteriorReadout | LinearReadout
             if "temperature" in facts:
                 readout = PosteriorReadout(tensors["component_classes"], facts["temperature"])
@@ -283,4 +286,4 @@ class Snapshot:
                 f"The snapshot lacks or garbles {error}; it was written by another release. "
                 f"Let the trainer publish a new one."
             ) from error
-        return cls(info, Model(mixture, tensors["deviations"], readout), standardiser), metadata
+        return cls(info, Model(density, readout), standardiser), metadata

@@ -22,7 +22,7 @@ class Scores(NamedTuple):
     """One forward pass over a batch; everything else is read off it."""
 
     x: Tensor  # (N, D)
-    x_squared: Tensor  # (N, D)
+    x_squared: Tensor | None  # (N, D) where the family learns from them
     joint: Tensor  # (N, K) log weight + log density, inference variances
     log_likelihood: Tensor  # (N,) nats, in standardised units
 

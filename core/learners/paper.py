@@ -26,6 +26,7 @@ from core.batch import UNLABELLED
 from core.config import EngineConfig
 from core.density.annealing import Annealing, Schedule, grid_side, neighbourhood
 from core.density.diagonal import log_joint, log_sum_exp, responsibilities
+from core.density.diagonal_density import DiagonalDensity
 from core.density.gradient import Parameters, Rates, ascend, gradient, winners
 from core.errors import InvalidSettings
 from core.learners.learner import Replay, Scores
@@ -34,12 +35,12 @@ from core.readout import LinearReadout
 from core.replay import (
     FrozenGenerator,
     constant_amount,
-    draw,
     proportional_amount,
     typical_threshold,
     whole_amount,
 )
 from core.running import Running
+from core.sampling import draw
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,8 @@ class PaperLearner:
         replays: list[Replay] = []
         if state.generator is not None:
             amount = whole_amount(self._amount(state, n), generator)
-            drawn = draw(state.generator, amount, generator)
+            known = state.generator
+            drawn = draw(known.model, amount, generator, threshold=known.threshold)
             x, codes, scores = torch.cat([x, drawn.x]), torch.cat([codes, drawn.codes]), None
             size = len(state.logits)
             replays = [Replay(self.config.replay_mode, amount, size, size, "batch")]
@@ -309,9 +311,8 @@ class PaperLearner:
     def model(self, state: PaperState) -> Model | None:
         if not state.steps:
             return None
-        return Model(
-            state.parameters.mixture, self._raw_variances(state).sqrt(), self._readout(state)
-        )
+        density = DiagonalDensity(state.parameters.mixture, self._raw_variances(state).sqrt())
+        return Model(density, self._readout(state))
 
     # How it is done ----------------------------------------------------------------------
 

@@ -350,7 +350,7 @@ def test_more_classes_than_components_share_them_and_are_told_apart_as_far_as_th
     assert shared[:, 5:].sum(0).tolist() == pytest.approx([320] * 4, rel=0.05)
     model = life.learner.model(life.state)
     assert model is not None
-    assert model.readout.control_signal(model.mixture.log_weights).sum(1).tolist() == pytest.approx(
+    assert model.readout.control_signal(model.density.log_weights).sum(1).tolist() == pytest.approx(
         [1] * 9
     )
 

@@ -7,6 +7,7 @@ import torch
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
 from core.density.diagonal import Mixture
+from core.density.diagonal_density import DiagonalDensity
 from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
 
@@ -15,7 +16,8 @@ def four_points(readout: PosteriorReadout | LinearReadout) -> Model:
     """Four components on a line, at 0, 10, 20 and 30; the last two weigh most."""
     means = torch.tensor([[0.0], [10.0], [20.0], [30.0]])
     weights = torch.tensor([0.1, 0.1, 0.4, 0.4])
-    return Model(Mixture(weights.log(), means, torch.ones(4, 1)), torch.full((4, 1), 0.5), readout)
+    mixture = Mixture(weights.log(), means, torch.ones(4, 1))
+    return Model(DiagonalDensity(mixture, torch.full((4, 1), 0.5)), readout)
 
 
 TWO_CLASSES = PosteriorReadout(torch.tensor([[1.0, 0], [0, 1.0], [1.0, 0], [0, 1.0]]), 1.0)
@@ -25,7 +27,7 @@ def test_the_log_likelihood_is_the_mixture_density() -> None:
     model = four_points(TWO_CLASSES)
     mixture: Any = MixtureSameFamily(
         Categorical(probs=torch.tensor([0.1, 0.1, 0.4, 0.4])),
-        Independent(Normal(model.mixture.means, torch.ones(4, 1)), 1),
+        Independent(Normal(torch.tensor([[0.0], [10.0], [20.0], [30.0]]), torch.ones(4, 1)), 1),
     )
     x = torch.linspace(-5, 35, 9)[:, None]
     torch.testing.assert_close(model.log_likelihood(x), mixture.log_prob(x), rtol=1e-4, atol=1e-4)

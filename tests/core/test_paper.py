@@ -316,9 +316,9 @@ def test_a_feature_that_never_varies_is_drawn_without_noise_and_another_with_its
         x[:, 1] = 0.4
         state, _ = by.learn(state, x, torch.full((20,), -1), None, generator)
     model = served(by, state)
-    assert model.deviations[0, 1].item() < 0.01
+    assert model.density.deviations[0, 1].item() < 0.01
     # The floor of 0.05 is in every variance and in no data: 1 - 0.05 is left.
-    assert model.deviations[0, 0].item() == pytest.approx(0.95**0.5, abs=0.05)
+    assert model.density.deviations[0, 0].item() == pytest.approx(0.95**0.5, abs=0.05)
 
 
 FACTOR, OFFSET = torch.tensor([4.0, 0.5]), torch.tensor([-1.0, 3.0])
@@ -354,8 +354,10 @@ def test_samples_follow_a_change_of_units(two_known: PaperState) -> None:
     by = learner()
     moved = by.rescale(two_known, FACTOR, OFFSET)
     before, after = served(by, two_known), served(by, moved)
-    torch.testing.assert_close(after.deviations, FACTOR * before.deviations)
-    torch.testing.assert_close(after.mixture.means, FACTOR * before.mixture.means + OFFSET)
+    torch.testing.assert_close(after.density.deviations, FACTOR * before.density.deviations)
+    torch.testing.assert_close(
+        after.density.mixture.means, FACTOR * before.density.mixture.means + OFFSET
+    )
     torch.testing.assert_close(frozen(moved).deviations, FACTOR * frozen(two_known).deviations)
 
 
@@ -380,7 +382,9 @@ def test_raw_variances_survive_a_change_of_units_and_the_new_floor_that_follows(
     learned, _ = by.learn(moved, factor * x, codes, None, torch.Generator())
     before, after = served(by, state), served(by, learned)
     assert bool((learned.precision_limit == by.largest_precision_root).all())
-    torch.testing.assert_close(after.deviations, factor * before.deviations, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        after.density.deviations, factor * before.density.deviations, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_scores_of_before_a_change_of_the_floor_are_not_used_after_it() -> None:

@@ -1,6 +1,4 @@
-"""Tests for core.replay: typical samples from a frozen generator."""
-
-import math
+"""Tests for core.replay: what is replayed from, and how much."""
 
 import pytest
 import torch
@@ -10,95 +8,25 @@ from core.readout import LinearReadout
 from core.replay import (
     FrozenGenerator,
     constant_amount,
-    draw,
     proportional_amount,
     typical_threshold,
     whole_amount,
 )
 
 
-def source(
-    *, threshold: float = -math.inf, deviation: float = 1.0, classes: int = 2
-) -> FrozenGenerator:
-    """Two components in two dimensions, at (-5, -5) and (5, 5), of class 0 and 1."""
-    means = torch.tensor([[-5.0, -5.0], [5.0, 5.0]])
-    mixture = Mixture(torch.full((2,), 0.5).log(), means, torch.ones(2, 2))
-    weight = torch.tensor([[4.0, -4.0], [-4.0, 4.0]])[:, :classes]
-    readout = LinearReadout(weight, torch.zeros(classes), top=1)
-    return FrozenGenerator(mixture, torch.full((2, 2), deviation), readout, threshold)
-
-
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def test_untypical_samples_are_drawn_again_until_they_are_typical() -> None:
-    plain = draw(source(), 2000, seeded())
-    # About 39 % of a two-dimensional Gaussian lie within one deviation of its mean.
-    threshold = -0.5 - math.log(2 * math.pi) - math.log(2)
-    picky = draw(source(threshold=threshold), 2000, seeded(), max_draws=40)
-    assert (plain.log_likelihood < threshold).float().mean().item() == pytest.approx(0.61, abs=0.03)
-    assert bool((picky.log_likelihood >= threshold).all())
-    assert picky.rejected == pytest.approx(2000 * 0.61 / 0.39, rel=0.1)
-    assert plain.rejected == 0
-
-
-def test_an_outlier_component_disappears_from_replay() -> None:
-    # The generator's second component emits what the whole mixture finds untypical.
-    broad = source()
-    deviations = torch.tensor([[0.1, 0.1], [50.0, 50.0]])
+def test_a_generator_is_a_model_with_a_threshold() -> None:
+    mixture = Mixture(torch.zeros(1), torch.tensor([[2.0, 3.0]]), torch.ones(1, 2))
     threshold = typical_threshold(mean=-3.0, deviation=1.0, c=2.0)
-    broad = FrozenGenerator(broad.mixture, deviations, broad.readout, threshold)
-    far = (log_likelihood(broad.mixture, draw(broad, 1000, seeded(), max_draws=1).x) < -5).sum()
-    assert far > 400
-    assert (
-        log_likelihood(broad.mixture, draw(broad, 1000, seeded(), max_draws=20).x) < -5
-    ).sum() == 0
-
-
-def test_an_impossible_threshold_costs_a_bounded_number_of_draws_and_keeps_the_best() -> None:
-    best = draw(source(threshold=math.inf), 500, seeded(), max_draws=8)
-    once = draw(source(), 500, seeded(), max_draws=1)
-    assert best.rejected == 8 * 500
-    assert best.x.shape == (500, 2)
-    assert best.log_likelihood.mean() > once.log_likelihood.mean() + 0.5
-
-
-def test_what_is_reported_belongs_to_what_was_drawn() -> None:
-    drawn = draw(source(threshold=-3.0), 200, seeded())
-    torch.testing.assert_close(drawn.log_likelihood, log_likelihood(source().mixture, drawn.x))
-    assert torch.equal(drawn.codes, (drawn.x.sum(-1) > 0).long())
-
-
-def test_a_wanted_class_is_drawn_by_the_control_signal() -> None:
-    codes = torch.tensor([0, 1, 1]).repeat(100)
-    drawn = draw(source(threshold=-3.0), 300, seeded(), codes)
-    assert torch.equal(drawn.codes, codes)
-
-
-def test_a_generator_without_classes_gives_unlabelled_samples() -> None:
-    drawn = draw(source(classes=0), 10, seeded())
-    assert drawn.codes.tolist() == [-1] * 10
-
-
-def test_nothing_can_be_asked_for() -> None:
-    drawn = draw(source(threshold=0.0), 0, seeded())
-    assert drawn.x.shape == (0, 2)
-    assert drawn.codes.shape == (0,)
-
-
-def test_the_same_generator_draws_the_same_samples() -> None:
-    first, again, other = (draw(source(threshold=-3.0), 50, seeded(s)) for s in (4, 4, 5))
-    assert torch.equal(first.x, again.x)
-    assert torch.equal(first.codes, again.codes)
-    assert not torch.equal(first.x, other.x)
-
-
-def test_the_source_is_not_edited() -> None:
-    frozen = source(threshold=-3.0)
-    kept = [tensor.clone() for tensor in frozen.model.tensors]
-    draw(frozen, 50, seeded())
-    assert all(torch.equal(a, b) for a, b in zip(kept, frozen.model.tensors, strict=True))
+    readout = LinearReadout(torch.zeros(1, 2), torch.zeros(2), top=1)
+    frozen = FrozenGenerator(mixture, torch.ones(1, 2), readout, threshold)
+    x = torch.randn(5, 2, generator=seeded())
+    assert frozen.threshold == -5.0
+    torch.testing.assert_close(frozen.model.log_likelihood(x), log_likelihood(mixture, x))
+    assert frozen.model.n_classes == 2
 
 
 def test_constant_replay_does_not_depend_on_the_past() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from core.batch import Batch, Label
 from core.config import EngineConfig
 from core.density.diagonal import Mixture
+from core.density.diagonal_density import DiagonalDensity
 from core.engine import Engine
 from core.errors import (
     InvalidCheckpoint,
@@ -91,7 +92,7 @@ def by_hand(
     )
     zeros = torch.zeros(1, dtype=torch.float64)
     identity = Standardiser(True, 0, 0, zeros, zeros, torch.zeros(1), torch.ones(1))
-    return Snapshot(info, Model(mixture, torch.ones(2, 1), readout), identity)
+    return Snapshot(info, Model(DiagonalDensity(mixture, torch.ones(2, 1)), readout), identity)
 
 
 # Classification ---------------------------------------------------------------------------
@@ -369,9 +370,9 @@ def test_bytes_that_are_no_snapshot_are_refused(snapshot: Snapshot) -> None:
         with pytest.raises(InvalidCheckpoint):
             Snapshot.from_bytes(wrong)
     with pytest.raises(InvalidCheckpoint, match="lacks or garbles"):
-        Snapshot.from_bytes(pack("gmr-snapshot-1", {"means": torch.zeros(2)}, {"snapshot": "{}"}))
+        Snapshot.from_bytes(pack("gmr-snapshot-2", {"means": torch.zeros(2)}, {"snapshot": "{}"}))
     with pytest.raises(InvalidCheckpoint, match="lacks or garbles"):
-        Snapshot.from_bytes(pack("gmr-snapshot-1", {"means": torch.zeros(2)}, {}))
+        Snapshot.from_bytes(pack("gmr-snapshot-2", {"means": torch.zeros(2)}, {}))
 
 
 def test_the_device_it_is_read_to_is_the_one_it_reports(
@@ -379,7 +380,7 @@ def test_the_device_it_is_read_to_is_the_one_it_reports(
 ) -> None:
     again, _ = Snapshot.from_bytes(snapshot.to_bytes({}), device)
     assert again.info.device == str(device)
-    assert again.model.deviations.device.type == device.type
+    assert again.model.density.device.type == device.type
     drawn = again.sample(10, [0, 1], seed=1)
     torch.testing.assert_close(drawn.features.cpu(), snapshot.sample(10, [0, 1], seed=1).features)
     torch.testing.assert_close(

@@ -10,6 +10,7 @@ from torch import Tensor
 from core.config import EngineConfig
 from core.density.components import NO_CLASS, Components
 from core.density.diagonal import Moments, log_joint, log_sum_exp
+from core.density.diagonal_density import DiagonalDensity
 from core.learners.flat.budget import Budget
 from core.learners.flat.room import Room
 from core.learners.flat.state import LEAST_MASS, FlatState, Group, votes_of
@@ -94,9 +95,8 @@ class FlatLearner:
             return None
         components = state.components
         return Model(
-            mixture=components.mixture(self.floor),
-            deviations=components.variances.sqrt(),
-            readout=self._readout(state),
+            DiagonalDensity(components.mixture(self.floor), components.variances.sqrt()),
+            self._readout(state),
         )
 
     def learn(

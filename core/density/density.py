@@ -1,0 +1,80 @@
+"""What is asked of a density at rest, whatever the family: score samples and draw them.
+
+A model (`core.model`) is a density with a read-out. A family that is served has one class
+here that satisfies `Density`; how it is learned is the business of `core.learners`.
+
+Throughout: N samples, D features, K components; features are standardised, log values in nats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple, Protocol, Self
+
+import torch
+from torch import Tensor
+
+Fact = int | float | str | bool | list[int]
+"""A plain value that belongs to a density beside its tensors."""
+
+
+class Scored(NamedTuple):
+    """One forward pass."""
+
+    joint: Tensor  # (N, K) log weight + log density of every component
+    log_likelihood: Tensor  # (N,) of the whole density
+
+
+class Density(Protocol):
+    """A mixture of K components, immutable."""
+
+    kind: ClassVar[str]
+    """Names the family in files."""
+
+    @property
+    def log_weights(self) -> Tensor:
+        """With shape (K,); their exponentials sum to one."""
+        ...
+
+    @property
+    def n_components(self) -> int:
+        """K."""
+        ...
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors live."""
+        ...
+
+    def score(self, x: Tensor) -> Scored:
+        """Score samples, with shape (N, D). What can be computed once is kept."""
+        ...
+
+    def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
+        """Draw one sample from each of the named components, with shape (N, D).
+
+        Arguments:
+            components: With shape (N,), int64, on any device.
+            generator: On the CPU, so that samples do not depend on the device.
+            noise: Whether to add what the family takes for noise of single features;
+                without it samples show what is common to many features, and look cleaner.
+        """
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything it is made of, by name."""
+        ...
+
+    def facts(self) -> dict[str, Fact]:
+        """What else it takes to make it again."""
+        ...
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Fact]) -> Self:
+        """The inverse of `tensors` and `facts`; a missing one is a `KeyError`."""
+        ...
