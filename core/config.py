@@ -7,10 +7,14 @@ from dataclasses import asdict, dataclass, fields
 
 from core.errors import InvalidSettings
 
-PRESETS = ("flat", "paper")
+PRESETS = ("mfa", "flat", "paper", "dcgmm")
 DETECTORS = ("sequential", "paper", "none")
 PACES = ("stream", "published")
 REPLAYS = ("auto", "analytic", "constant", "proportional")
+
+
+BUDGETS = {"mfa": 500, "flat": 100, "paper": 100, "dcgmm": 81}
+"""Preset -> K where nothing else is asked for."""
 
 
 @dataclass(frozen=True)
@@ -18,31 +22,41 @@ class EngineConfig:
     """Settings of one engine. The service fills it from its own settings.
 
     Arguments:
-        preset: Family and way of learning: "flat" or "paper".
+        preset: Family and way of learning: "mfa", "flat", "paper" or "dcgmm".
         n_components: K, the budget of components, at least 1; constant for an endless stream.
+            None: what suits the preset, `BUDGETS`.
+        n_factors: L, of preset "mfa": directions in which a component stretches, 0 or more;
+            at most half of the features are used.
         n_features: D, or None: the first batch fixes it.
         variance_floor: Smallest variance used to score (standardised units), above 0.
         detector: Which rule looks for boundaries: "sequential", "paper" or "none".
         warm_up: Samples after every reset before the detector may speak.
         outlier_c: A sample is an outlier below mean - c * deviation of the log-likelihood.
-        pace: Of preset "paper": "stream" anneals within one pass over a few thousand samples,
-            "published" is the paper's own schedule, made for tens of epochs.
-        replay: "analytic" (flat), "constant" or "proportional" (paper); "auto" takes the
-            preset's own.
-        replay_factor: kappa, generated samples per new sample of constant replay.
+        image: Shape of the images behind the features, of preset "dcgmm": "HEIGHT,WIDTH" or
+            "HEIGHT,WIDTH,CHANNELS"; None takes a square with one channel.
+        sharpening: Steps of sharpening of every image that preset "dcgmm" draws for a reader.
+        pace: Of presets "paper" and "dcgmm": "stream" anneals within one pass over a few
+            thousand samples, "published" is the paper's own schedule, made for tens of epochs.
+        replay: "analytic" (mfa, flat), "constant" or "proportional"; "auto" takes the preset's
+            own, the first it can do.
+        replay_factor: kappa, generated samples per new sample of constant replay; for mfa and
+            flat thousands of samples per owner whose components are merged.
         window: Most raw samples of the current sub-task held at a time.
         set_aside_limit: Most samples held while a change is suspected.
         max_classes: Most classes; labels that are unique by mistake must not fill the memory.
         seed: Of every random choice.
     """
 
-    preset: str = "flat"
-    n_components: int = 100
+    preset: str = "mfa"
+    n_components: int | None = None
+    n_factors: int = 20
     n_features: int | None = None
     variance_floor: float = 0.05
     detector: str = "sequential"
     warm_up: int = 1000
     outlier_c: float = 2.0
+    image: str | None = None
+    sharpening: int = 0
     pace: str = "stream"
     replay: str = "auto"
     replay_factor: float = 2.0
@@ -83,14 +97,28 @@ class EngineConfig:
             raise InvalidSettings(
                 f"variance_floor is {self.variance_floor}; it must be above 0 and finite."
             )
-        for name in ("outlier_c", "replay_factor"):
+        for name in ("outlier_c", "replay_factor", "n_factors", "sharpening"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InvalidSettings(
                     f"{name} is {getattr(self, name)}; it must be at least 0 and finite."
                 )
 
+        if self.image is not None:
+            _shape(self.image)
+
     def _replays_of_preset(self) -> tuple[str, ...]:
-        return ("analytic",) if self.preset == "flat" else ("constant", "proportional")
+        drawn = ("constant", "proportional")
+        return drawn if self.preset in ("paper", "dcgmm") else ("analytic", *drawn)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int] | None:
+        """Height, width and channels of `image`; None where it is not set."""
+        return None if self.image is None else _shape(self.image)
+
+    @property
+    def budget(self) -> int:
+        """K in force."""
+        return BUDGETS[self.preset] if self.n_components is None else self.n_components
 
     @property
     def replay_mode(self) -> str:
@@ -106,3 +134,22 @@ class EngineConfig:
         """The inverse of `to_dict`; fields of later releases are ignored."""
         known = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})  # type: ignore[arg-type]
+
+
+def _shape(image: str) -> tuple[int, int, int]:
+    """Height, width and channels from text.
+
+    Example:
+        >>> _shape("28, 28")
+        (28, 28, 1)
+    """
+    parts = image.split(",")
+    if len(parts) not in (2, 3) or not all(part.strip().isdecimal() for part in parts):
+        raise InvalidSettings(
+            f"image is {image!r}; it must be HEIGHT,WIDTH or HEIGHT,WIDTH,CHANNELS, such as "
+            f"28,28 or 32,32,3."
+        )
+    height, width, channels = (*map(int, parts), 1)[:3]
+    if not height * width * channels:
+        raise InvalidSettings(f"image is {image!r}; every side must be at least 1.")
+    return height, width, channels

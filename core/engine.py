@@ -34,6 +34,7 @@ from core.events import (
     Replayed,
     SetAsideReleased,
 )
+from core.held import SubTaskHeld
 from core.judgement import Judgement, Position, evidence_of, replayed
 from core.learners.learner import Learner, Scores
 from core.learners.registry import make_learner
@@ -214,6 +215,16 @@ class Engine:
 
     # What is served -----------------------------------------------------------------------
 
+    def held(self, state: EngineState) -> tuple[SubTaskHeld, ...]:
+        """How well the model as it stands holds each past sub-task, oldest first.
+
+        It is asked about samples of its own, a thousand at most: `core.held`.
+        """
+        model = None if state.learner is None else self.learner.model(state.learner)
+        if model is None or state.standardiser is None:
+            return ()
+        return state.held.report(model, state.standardiser, state.classes, state.version)
+
     def snapshot(self, state: EngineState) -> Snapshot:
         """A read-only copy of the model as it stands.
 
@@ -233,7 +244,7 @@ class Engine:
             preset=self.config.preset,
             device=str(self.device),
             components=model.n_components,
-            budget=self.config.n_components,
+            budget=self.config.budget,
             features=len(state.standardiser.shift),
             classes=state.classes,
             class_counts=state.class_counts,
@@ -449,12 +460,22 @@ class Engine:
         start_sample = max(state.boundary_sample, state.stream_samples - change)
         start_batch = state.batch_at(start_sample)
 
+        assert state.standardiser is not None
+        past = state.held.crossed(
+            self.learner.model(state.learner),
+            state.standardiser,
+            sub_task=state.sub_task,
+            class_counts=state.class_counts,
+            samples_seen=state.samples_seen,
+            version=state.version,
+            seed=self.config.seed,
+        )
         generator = torch.Generator()
         generator.set_state(state.random)
         learner, replays = self.learner.begin_sub_task(state.learner, generator)
-        assert state.standardiser is not None
         state = replace(
             state,
+            held=past,
             learner=learner,
             random=generator.get_state(),
             detector=self.detector.start(),

@@ -9,8 +9,8 @@ Throughout: N samples, K components, C classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -19,6 +19,21 @@ from core.density.diagonal import responsibilities
 
 CONFIDENCE = 0.95
 """o_C: what the classifier's output is asked to be for the wanted class (paper, sampling)."""
+
+
+LEAST_VOTES = 1e-6
+"""Labelled samples, or a share of one, below which a component stands for no class."""
+
+
+def class_shares(votes: Tensor) -> Tensor:
+    """p(c | k), with shape (K, C); even where no label to speak of fell on a component.
+
+    Arguments:
+        votes: Labelled samples per component and class, with shape (K, C).
+    """
+    total = votes.sum(-1, keepdim=True)
+    shares = votes / total.clamp_min(LEAST_VOTES)
+    return torch.where(total > LEAST_VOTES, shares, 1 / max(1, votes.shape[1]))
 
 
 class Readout(Protocol):
@@ -35,6 +50,10 @@ class Readout(Protocol):
 
     def control_signal(self, log_weights: Tensor) -> Tensor:
         """Weights over components for every class, with shape (C, K); rows sum to one."""
+        ...
+
+    def doubting(self, temperature: float) -> Self:
+        """The same, hearing more components: unsure where it would be sure, if it can be."""
         ...
 
 
@@ -68,6 +87,9 @@ class PosteriorReadout:
         # A class that no component stands for (yet) may be anywhere.
         shares = torch.where(shares.sum(0) > 0, shares, weights)
         return (shares / shares.sum(0)).T
+
+    def doubting(self, temperature: float) -> Self:
+        return replace(self, temperature=max(self.temperature, temperature))
 
 
 @dataclass(frozen=True)
@@ -111,3 +133,6 @@ class LinearReadout:
         strongest = signal >= signal.topk(top, -1).values[:, -1:]
         kept = torch.where(strongest, signal.clamp_min(1e-6), torch.zeros_like(signal))
         return kept / kept.sum(-1, keepdim=True)
+
+    def doubting(self, temperature: float) -> Self:
+        return self

@@ -89,6 +89,20 @@ def proportional_amount(n: int, earlier: int, sub_tasks: int, current: int) -> f
     return n * earlier / max(current, earlier / sub_tasks)
 
 
+def replay_amount(
+    mode: str, factor: float, n: int, *, earlier: int, sub_tasks: int, current: int
+) -> float:
+    """Generated samples for `n` new ones, by `constant_amount` or `proportional_amount`.
+
+    Arguments:
+        mode: "constant" or "proportional".
+        factor: kappa, of the constant amount.
+    """
+    if mode == "constant":
+        return constant_amount(n, factor)
+    return proportional_amount(n, earlier, sub_tasks, current)
+
+
 def whole_amount(amount: float, generator: torch.Generator) -> int:
     """`amount` rounded to a neighbouring integer at random, so that it is right on average.
 

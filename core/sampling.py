@@ -20,6 +20,7 @@ from torch import Tensor
 
 from core.batch import UNLABELLED
 from core.model import Model
+from core.readout import LinearReadout, PosteriorReadout
 
 MAX_DRAWS = 8
 """How often a sample may be drawn before the best of its draws is taken."""
@@ -54,6 +55,7 @@ def draw(
     *,
     threshold: float = -math.inf,
     least_probability: float = 0.0,
+    doubt: float = 1.0,
     noise: bool = True,
     max_draws: int = MAX_DRAWS,
 ) -> Drawn:
@@ -71,6 +73,7 @@ def draw(
         threshold: In nats; a draw below it is untypical. Minus infinity accepts all.
         least_probability: A draw to whose class (the wanted one, or else the most probable)
             the model gives less than this is drawn again; 0 accepts all.
+        doubt: Temperature at which that probability is taken, if the read-out's is lower.
         noise: See `Density.sample`.
         max_draws: At least 1.
     """
@@ -81,6 +84,7 @@ def draw(
     merit = torch.full((n, 2), -math.inf)
     open_ = torch.arange(n)
     rejected = 0
+    readout = model.readout.doubting(doubt)
     for _ in range(max_draws):
         if not len(open_):
             break
@@ -89,7 +93,8 @@ def draw(
         tried = model.sample(components, generator, noise)
         joint, scores = model.density.score(tried)
         tried_scores = scores.cpu()
-        guesses, sure = _named(model, joint, wanted)
+        guesses, served = _named(model.readout, joint, wanted)
+        _, sure = _named(readout, joint, wanted)
 
         # Merit is compared in two stages: doubt of the class first, as far as it matters.
         first, second = sure.clamp(max=least_probability), tried_scores
@@ -99,7 +104,7 @@ def draw(
         place = open_[better]
         x[place.to(device)] = tried[better.to(device)]
         named[place], likelihood[place] = guesses[better], tried_scores[better]
-        probability[place] = sure[better]
+        probability[place] = served[better]
         merit[place] = torch.stack([first[better], second[better]], -1)
 
         open_ = open_[(tried_scores < threshold) | (sure < least_probability)]
@@ -107,12 +112,14 @@ def draw(
     return Drawn(x, named.to(device), likelihood.to(device), probability.to(device), rejected)
 
 
-def _named(model: Model, joint: Tensor, wanted: Tensor | None) -> tuple[Tensor, Tensor]:
+def _named(
+    readout: PosteriorReadout | LinearReadout, joint: Tensor, wanted: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """The most probable class of every draw, and the probability of the class that counts."""
-    if not model.n_classes:
+    if not readout.n_classes:
         n = len(joint)
         return torch.full((n,), UNLABELLED, dtype=torch.int64), torch.ones(n)
-    probabilities = model.readout.class_probabilities(joint).cpu()
+    probabilities = readout.class_probabilities(joint).cpu()
     best = probabilities.max(-1)
     if wanted is None:
         return best.indices, best.values

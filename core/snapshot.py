@@ -29,7 +29,11 @@ from core.tensors import pack, unpack
 FORMAT = "gmr-snapshot-2"
 
 LEAST_CONFIDENCE = 0.9
-"""A sample drawn for a class is drawn again while the model itself is less sure of it."""
+"""A sample drawn for a class is drawn again while the model itself is less sure of it ..."""
+
+FEATURES_PER_DOUBT = 20
+"""... at a temperature of D over this, so that components of other classes are heard as well:
+plain Bayes is sure of nearly every draw (docs/method.md)."""
 
 PATIENT_DRAWS = 8 * MAX_DRAWS
 """Draws of a sample whose least class probability the caller named."""
@@ -59,6 +63,7 @@ class Samples(NamedTuple):
     codes: Tensor  # (n,) int64, index into the snapshot's classes; -1 while none is known
     log_likelihoods: Tensor  # (n,)
     probabilities: Tensor  # (n,) that the model gives each sample's class
+    short: Tensor  # (n,) bool, less probable than was asked for: the best that came
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,7 @@ class Snapshot:
             seed: Of the draw.
             least_probability: What the model itself must give a sample's class, 0 to 1; what
                 falls short is drawn again, up to a limit, and then kept all the same:
-                `Samples.probabilities` tells. None asks for `LEAST_CONFIDENCE` where classes
+                `Samples.short` tells. None asks for `LEAST_CONFIDENCE` where classes
                 are named, in fewer draws.
             noise: Whether to add the noise of single features; without it samples look cleaner
                 and vary less.
@@ -201,21 +206,25 @@ class Snapshot:
         if classes is not None:
             codes = torch.tensor(self._codes(classes))
             wanted = codes[torch.randint(len(codes), (n,), generator=generator)]
-        least, draws = least_probability, PATIENT_DRAWS
+        least, doubt, draws = least_probability, 1.0, PATIENT_DRAWS
         if least is None:
             least, draws = (LEAST_CONFIDENCE if wanted is not None else 0.0), MAX_DRAWS
+            doubt = self.model.density.n_features / FEATURES_PER_DOUBT
         drawn = draw(
             self.model,
             n,
             generator,
             wanted,
             least_probability=least,
+            doubt=doubt,
             noise=noise,
             max_draws=draws,
         )
         likelihoods = drawn.log_likelihood - self.standardiser.log_volume
         named = drawn.codes.cpu() if wanted is None else wanted
-        return Samples(self.standardiser.invert(drawn.x), named, likelihoods, drawn.probability)
+        features = self.standardiser.invert(drawn.x)
+        short = drawn.probability < least
+        return Samples(features, named, likelihoods, drawn.probability, short)
 
     def _codes(self, classes: Sequence[Label]) -> list[int]:
         unknown = [label for label in classes if not self.knows(label)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, Label
+from core.held import Held
 from core.running import Running
 from core.standardiser import Standardiser
 
@@ -35,6 +36,7 @@ class EngineState:
         version: Of the model as it stands; 0 means that nothing was learned.
         last_version: The largest version ever given; a rollback does not lower it.
         random: State of the generator.
+        held: What earlier sub-tasks are remembered by, generated; see `core.held`.
     """
 
     learner: Any
@@ -57,6 +59,7 @@ class EngineState:
     version: int
     last_version: int
     random: Tensor
+    held: Held = field(default_factory=Held)  # a checkpoint of an earlier release has none
 
     @property
     def n_features(self) -> int | None:

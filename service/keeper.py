@@ -290,6 +290,8 @@ def _difference(now: EngineConfig, then: EngineConfig) -> str:
     if then.preset != now.preset:
         return f"preset {then.preset!r}, but the settings say {now.preset!r}"
     # The paper's components sit on a grid, which neither grows nor shrinks.
-    if now.preset == "paper" and then.n_components != now.n_components:
-        return f"{then.n_components} components, but the settings say {now.n_components}"
+    if now.preset in ("paper", "dcgmm") and then.budget != now.budget:
+        return f"{then.budget} components, but the settings say {now.budget}"
+    if now.preset == "mfa" and then.n_factors != now.n_factors:
+        return f"{then.n_factors} factors, but the settings say {now.n_factors}"
     return ""

@@ -4,7 +4,8 @@ Rules of this module:
 
 1. Each process has a registry of its own, and nothing is global.
 2. What the trainer counts is made from events (`TrainerMetrics.observe`), and its
-   counters go on after a restart from what the checkpoint says.
+   counters go on after a restart from what the checkpoint says. How well the past is held
+   (`show_held`) is what the published model says of itself.
 3. Prometheus asks the API only. The trainer leaves its text in Redis, and
    `ApiMetrics.text` merges it: a metric that both processes have is added up, and an
    age is counted up to the moment of asking.
@@ -102,6 +103,22 @@ class TrainerMetrics:
         self.set_aside_batches = gauge(
             "set_aside_batches", "Batches kept apart while a change is suspected."
         )
+        # By the model's own samples, one number for all sub-tasks: a label for each would
+        # grow with the stream.
+        self.held = {
+            name: gauge(f"held_{name}", help)
+            for name, help in (
+                ("sub_tasks", "Past sub-tasks that the model is asked about."),
+                ("accuracy_mean", "Accuracy on its samples of past sub-tasks, mean, 0 to 1."),
+                ("accuracy_min", "The same of the worst held past sub-task."),
+                ("probability_mean", "Mean probability of the right class, 0 to 1."),
+                ("probability_loss_max", "Its largest loss since a sub-task's end."),
+                (
+                    "log_likelihood_change_mean",
+                    "Change of their log-likelihood since then, mean, nats per sample.",
+                ),
+            )
+        }
         self.checkpoint_timestamp = gauge(
             "checkpoint_timestamp_seconds", "When the newest checkpoint was written, Unix time."
         )
@@ -121,6 +138,7 @@ class TrainerMetrics:
             self.inlier_rate_mean,
             self.log_likelihood_mean,
             self.prequential_accuracy,
+            *self.held.values(),
         ):
             unknown.set(math.nan)  # zero would be an alarm
 
@@ -195,6 +213,16 @@ class TrainerMetrics:
                 self.set_aside_batches.set(0)
             case EntryRejected():
                 self.batches_rejected.labels(event.reason).inc()
+
+    def show_held(self, numbers: Mapping[str, float]) -> None:
+        """Show how well the model that is published holds the past.
+
+        Arguments:
+            numbers: From `core.held.summary`; what is not among them is not known, or not
+                any more, after a rollback.
+        """
+        for name, gauge in self.held.items():
+            gauge.set(numbers.get(name, math.nan))
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""

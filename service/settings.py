@@ -66,8 +66,8 @@ class Settings(BaseSettings):
 
     Example:
         >>> settings = Settings(port=9000)
-        >>> settings.port, settings.n_components
-        (9000, 100)
+        >>> settings.port, settings.n_factors
+        (9000, 20)
     """
 
     model_config = SettingsConfigDict(
@@ -115,10 +115,21 @@ class Settings(BaseSettings):
         pattern=r"^(auto|cpu|cuda(:\d+)?)$",
         description="Where the model lives: cpu, cuda, cuda:N, or auto (CUDA where there is one).",
     )
-    preset: Literal["flat", "paper"] = Field(
-        "flat", description="Learner: flat (one pass, stepwise EM) or paper (SGD, as published)."
+    preset: Literal["mfa", "flat", "paper", "dcgmm"] = Field(
+        "mfa",
+        description="Learner: mfa (factor analysers), flat (diagonal components), paper (SGD, as "
+        "published) or dcgmm (deep convolutional, for images).",
     )
-    n_components: int = Field(100, ge=1, le=100_000, description="Components of the mixture (K).")
+    n_components: int | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        description="Components of the mixture (K), at most; unset: 500 for mfa, 81 for dcgmm, "
+        "else 100.",
+    )
+    n_factors: int = Field(
+        20, ge=0, le=1000, description="Of preset mfa: directions in which a component stretches."
+    )
     n_features: int | None = Field(
         None, ge=1, description="Features per sample (D); unset: the first batch decides."
     )
@@ -134,14 +145,26 @@ class Settings(BaseSettings):
         le=100,
         description="A sample is an outlier below the running mean minus c deviations.",
     )
+    image: str | None = Field(
+        None,
+        pattern=r"^\s*\d+\s*(,\s*\d+\s*){1,2}$",
+        description="Of preset dcgmm: HEIGHT,WIDTH or HEIGHT,WIDTH,CHANNELS of the images behind "
+        "the features; unset: a square with one channel.",
+    )
+    sharpening: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="Of preset dcgmm: steps that sharpen every image that GET /sample draws.",
+    )
     pace: Literal["stream", "published"] = Field(
         "stream",
-        description="Of preset paper: stream anneals within one pass over a stream, published "
-        "is the paper's own schedule, made for tens of epochs.",
+        description="Of presets paper and dcgmm: stream anneals within one pass over a stream, "
+        "published is the paper's own schedule, made for tens of epochs.",
     )
     replay: Literal["auto", "analytic", "constant", "proportional"] = Field(
         "auto",
-        description="How earlier sub-tasks are kept alive: analytic (flat), constant or "
+        description="How earlier sub-tasks are kept alive: analytic (mfa, flat), constant or "
         "proportional (paper); auto: the preset's own.",
     )
     replay_factor: float = Field(
@@ -339,10 +362,13 @@ class Settings(BaseSettings):
         return EngineConfig(
             preset=self.preset,
             n_components=self.n_components,
+            n_factors=self.n_factors,
             n_features=self.n_features,
             variance_floor=self.variance_floor,
             detector=self.detector,
             outlier_c=self.outlier_c,
+            image=self.image,
+            sharpening=self.sharpening,
             pace=self.pace,
             replay=self.replay,
             replay_factor=self.replay_factor,

@@ -19,9 +19,12 @@ import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import orjson
 
 from core.errors import InvalidCheckpoint
+from core.held import SubTaskHeld
 from core.snapshot import Snapshot
 from service.checkpoints import write_atomically
 from service.feed import Feed, Position
@@ -32,6 +35,10 @@ logger = logging.getLogger(__name__)
 FILES_KEPT: Final = 3
 FILE: Final = "file:"
 IN_REDIS: Final = "redis"
+HELD: Final = "held"
+"""Text beside a snapshot: how well past sub-tasks are held, as JSON. Not part of it, because
+when that is asked depends on the time there is, and a snapshot on the stream alone."""
+
 NOWHERE: Final = ""
 """Location of a notice while there is no model: entries were applied, nothing was learned."""
 
@@ -52,27 +59,44 @@ class Publisher:
         self._files = files
         self._location = NOWHERE
         self._version = 0
+        self._held: tuple[SubTaskHeld, ...] = ()
+        self._edition = 0
 
-    def publish(self, snapshot: Snapshot | None, position: Position) -> None:
+    def publish(
+        self,
+        snapshot: Snapshot | None,
+        position: Position,
+        held: tuple[SubTaskHeld, ...] = (),
+    ) -> None:
         """Hand a snapshot to the readers, or only its new position if they have it.
+
+        How well a version holds the past may be asked anew while the version stays; that
+        makes another edition of it.
 
         Arguments:
             snapshot: None while there is no model.
             position: What it contains.
+            held: How well it, or a version before it, holds past sub-tasks.
 
         Raises:
             OSError: The file cannot be written.
         """
         data, version, location = None, self._version, self._location
-        if snapshot is not None and (snapshot.version != version or location == NOWHERE):
+        edition = self._edition
+        if snapshot is not None and (
+            location == NOWHERE or (snapshot.version, held) != (version, self._held)
+        ):
+            edition = edition + 1 if snapshot.version == version else 0
             version = snapshot.version
-            data = snapshot.to_bytes({"last_entry_id": position.last_entry_id})
-            location = IN_REDIS
+            said = {"last_entry_id": position.last_entry_id, HELD: orjson.dumps(held).decode()}
+            data = snapshot.to_bytes(said)
+            location = IN_REDIS + _suffix(edition)
             if self._files is not None:
-                location = self._files.write(data, version, position.entries_applied)
+                location = self._files.write(data, version, position.entries_applied, edition)
                 data = None
         self._feed.publish(position, version, location, data)
         self._version, self._location = version, location
+        self._held, self._edition = held, edition
 
 
 class SnapshotFiles:
@@ -81,11 +105,12 @@ class SnapshotFiles:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def write(self, data: bytes, version: int, entries_applied: int) -> str:
+    def write(self, data: bytes, version: int, entries_applied: int, edition: int = 0) -> str:
         """Put a snapshot into the folder; its location for a notice."""
         # Made here and not before: a reader may have no right to.
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self.directory / f"{version}-{entries_applied}.safetensors"
+        name = f"{version}-{entries_applied}{_suffix(edition)}.safetensors"
+        path = self.directory / name
         # Not forced to disk: after a power failure the trainer publishes anew.
         write_atomically(path, data, durable=False)
         for old in self._by_age()[:-FILES_KEPT]:
@@ -99,7 +124,7 @@ class SnapshotFiles:
             OSError: It is not there, or no more.
         """
         name = location.removeprefix(FILE)
-        if not re.fullmatch(r"\d+-\d+\.safetensors", name):
+        if not re.fullmatch(r"\d+-\d+(-\d+)?\.safetensors", name):
             raise FileNotFoundError(f"{name[:80]!r} is no name of a snapshot")
         return (self.directory / name).read_bytes()
 
@@ -107,8 +132,13 @@ class SnapshotFiles:
         # By what it contains; the clock's resolution may be too coarse to tell.
         return sorted(
             self.directory.glob("*-*.safetensors"),
-            key=lambda path: int(path.stem.partition("-")[2]),
+            key=lambda path: [int(number) for number in path.stem.split("-")[1:]],
         )
+
+
+def _suffix(edition: int) -> str:
+    """Tells the editions of one version apart."""
+    return f"-{edition}" if edition else ""
 
 
 @dataclass(frozen=True)
@@ -121,12 +151,14 @@ class Served:
             from here.
         last_entry_id: The last of them.
         time: When it was published, Unix seconds.
+        held: How well it, or a version before it, holds past sub-tasks: `SubTaskHeld` as JSON.
     """
 
     snapshot: Snapshot | None
     entries_applied: int
     last_entry_id: str
     time: float
+    held: list[dict[str, Any]]
 
 
 class SnapshotFollower:
@@ -178,13 +210,13 @@ class SnapshotFollower:
 
     async def _take(self, notice: Notice) -> None:
         model = (notice.location, notice.version)
+        snapshot: Snapshot | None = None
+        held: list[dict[str, Any]] = []
         if self.current is not None and self._taken == model:
-            snapshot = self.current.snapshot  # only the position moved
-        elif notice.location == NOWHERE:
-            snapshot = None
-        else:
+            snapshot, held = self.current.snapshot, self.current.held  # only the position moved
+        elif notice.location != NOWHERE:
             try:
-                snapshot = await self._load(notice)
+                snapshot, held = await self._load(notice)
             except (OSError, InvalidCheckpoint) as error:
                 # Replaced meanwhile by a newer one, or written to a folder that this
                 # process does not see.
@@ -196,18 +228,20 @@ class SnapshotFollower:
                     error,
                 )
                 return
-        self.current = Served(snapshot, notice.entries_applied, notice.last_entry_id, notice.time)
+        self.current = Served(
+            snapshot, notice.entries_applied, notice.last_entry_id, notice.time, held
+        )
         self._taken = model
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    async def _load(self, notice: Notice) -> Snapshot:
-        if notice.location == IN_REDIS:
+    async def _load(self, notice: Notice) -> tuple[Snapshot, list[dict[str, Any]]]:
+        if notice.location.startswith(IN_REDIS):
             data = await self._stream.snapshot()
             if data is None:
                 raise FileNotFoundError("Redis holds no snapshot")
         else:
             data = await asyncio.to_thread(self._files.read, notice.location)
         # On a thread: requests go on being answered by the one before.
-        snapshot, _ = await asyncio.to_thread(Snapshot.from_bytes, data, self._device)
-        return snapshot
+        snapshot, said = await asyncio.to_thread(Snapshot.from_bytes, data, self._device)
+        return snapshot, orjson.loads(said.get(HELD, "[]"))

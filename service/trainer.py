@@ -31,6 +31,7 @@ from core.batch import Batch
 from core.engine import Engine
 from core.errors import GMRError, InvalidSettings, ModelNotReady
 from core.events import BoundaryDetected, Event, ModelPublished
+from core.held import summary
 from core.snapshot import Snapshot
 from core.state import EngineState
 from service.checkpoints import Checkpoints
@@ -43,6 +44,7 @@ from service.keeper import Keeper, Progress
 from service.keys import Keys
 from service.lease import DirectoryLock, Lease
 from service.logs import configure_logs
+from service.look_back import LookBack
 from service.metrics import TrainerMetrics
 from service.settings import MIB, Settings
 from service.snapshots import Publisher, SnapshotFiles
@@ -57,6 +59,9 @@ TICK_S: Final = 0.05
 STATUS_S: Final = 1.0
 REDIS_GRACE_S: Final = 2.0
 """Seconds to wait for a Redis that is away when the trainer is to stop."""
+
+PUBLISHING_SHARE: Final = 0.1
+"""Share of the time that publishing may take: a large model is published less often."""
 
 NEVER: Final = -math.inf
 
@@ -98,6 +103,7 @@ class Trainer:
         if not settings.snapshots_in_redis:
             files = SnapshotFiles(settings.data_dir / "snapshots")
         self._publisher = Publisher(self._feed, files)
+        self._look_back = LookBack(self._engine)
         self._metrics = TrainerMetrics()
 
         recovered = self._keeper.recover()
@@ -123,6 +129,7 @@ class Trainer:
         self._published: tuple[int, Position] | None = None  # version, and what it contains
         self._published_version = 0  # 0 until there is a model
         self._published_at = NEVER
+        self._publishing_s = 0.0  # that it took last time
         self._publish_now = True
 
         self._kept = self._position  # of the newest checkpoint on disk
@@ -298,14 +305,14 @@ class Trainer:
 
     def _after_restore(self, version: int | None, origin: str) -> None:
         self._keeper.restored(version, origin)
+        self._look_back = LookBack(self._engine)  # what it knows is of another past
         self._report_features()
         self._save_now = self._publish_now = True
 
     def _settle_when_quiet(self) -> None:
-        quiet = time.monotonic() - self._learned_at
         if self._settling or not self._state.set_aside_batches:
             return
-        if quiet >= self._settings.settle_after_s:
+        if self._is_quiet():
             self._settling = True  # once, until the next batch
             self._feed.append(Control("settle"))
 
@@ -362,26 +369,34 @@ class Trainer:
     def _is_time_to_publish(self) -> bool:
         version = self._state.version
         if self._published == (version, self._position):
-            return False
+            # How well it holds the past may be news, now that there is time to ask.
+            return self._is_quiet() and not self._look_back.is_fresh(self._state)
         first = version > 0 and self._published_version == 0
         since = time.monotonic() - self._published_at
-        return first or self._publish_now or since >= self._settings.publish_interval_s
+        if first or self._publish_now:
+            return True
+        if since < self._settings.publish_interval_s:
+            return False
+        return self._is_quiet() or since >= self._publishing_s / PUBLISHING_SHARE
 
     def _publish(self) -> None:
         """Publish the model, or only how far it reaches by now."""
         version = self._state.version
         started = time.perf_counter()
         snapshot = self._snapshot()
+        held = self._look_back.rows(self._state, quiet=self._is_quiet())
         try:
-            self._publisher.publish(snapshot, self._position)
+            self._publisher.publish(snapshot, self._position, held)
             self._error = None
         except OSError as error:
             logger.exception("version %d was not published", version)
             self._error = f"snapshot not published: {error}"
             self._published_at = time.monotonic()
             return
+        self._metrics.show_held(summary(held))
         if snapshot is not None and version != self._published_version:
             self._announce(snapshot, time.perf_counter() - started)
+        self._publishing_s = time.perf_counter() - started
         self._published = (version, self._position)
         self._published_version = 0 if snapshot is None else version
         self._published_at, self._publish_now = time.monotonic(), False
@@ -460,6 +475,9 @@ class Trainer:
                 "redis_errors": self._feed.redis_errors,
             }
         )
+
+    def _is_quiet(self) -> bool:
+        return time.monotonic() - self._learned_at >= self._settings.settle_after_s
 
     def _is_stopping(self) -> bool:
         return self._stop_asked_at is not None

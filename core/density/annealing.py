@@ -40,7 +40,7 @@ def grid_side(n_components: int) -> int:
     if n_components < 1 or side * side != n_components:
         below, above = max(side, 1) ** 2, (side + 1) ** 2
         raise InvalidSettings(
-            f"n_components is {n_components}, but the paper preset lays its components out on a "
+            f"n_components is {n_components}, but this preset lays its components out on a "
             f"square grid. Choose a square number, such as {below} or {above}.",
             n_components=n_components,
             squares=[below, above],

@@ -65,6 +65,7 @@ def gradient(
     winner: Tensor,
     neighbourhood: Tensor | None,
     x_squared: Tensor | None = None,
+    precisions: bool = True,
 ) -> Parameters:
     """Derivative of the objective's mean over the samples.
 
@@ -73,9 +74,11 @@ def gradient(
         winner: Their winners, with shape (N,).
         neighbourhood: As in `winners`.
         x_squared: Squares of x, where the caller has them already.
+        precisions: Whether that of the precisions is wanted; it is most of the work.
 
     Returns:
-        One derivative per parameter, in the parameters' shapes.
+        One derivative per parameter, in the parameters' shapes; zeros for precisions that are
+        not wanted.
     """
     logits, means, precision_root = parameters
     n_components = means.shape[0]
@@ -83,7 +86,15 @@ def gradient(
         weights = torch.nn.functional.one_hot(winner, n_components).to(x.dtype)
     else:
         weights = neighbourhood[winner]
-    mass, first, second = moments(weights / x.shape[0], x, x_squared)
+    weights = weights / x.shape[0]
+    if not precisions:
+        mass, first = weights.sum(0), weights.T @ x
+        residual = torch.addcmul(first, mass[:, None], means, value=-1)
+        none = precision_root.new_zeros(()).expand_as(precision_root)
+        return Parameters(
+            mass - logits.softmax(-1), residual.mul_(precision_root).mul_(precision_root), none
+        )
+    mass, first, second = moments(weights, x, x_squared)
     mass_ = mass[:, None]
     # Means over samples of weight * (x - mu) and of weight * (x - mu)^2.
     residual = torch.addcmul(first, mass_, means, value=-1)

@@ -40,7 +40,7 @@ def consolidate(
     n_atoms = atoms.mass.shape[0]
     if n_atoms <= k:
         return atoms, torch.eye(n_atoms, dtype=atoms.mass.dtype, device=atoms.mass.device)
-    shares = _ward(atoms, k)
+    shares = ward(atoms.mass, atoms.first / atoms.mass[:, None], k)
     sums = _regroup(atoms, shares)
     mean = atoms.first / atoms.mass[:, None]
     second = atoms.second / atoms.mass[:, None]
@@ -61,15 +61,19 @@ def _regroup(atoms: Moments, shares: Tensor) -> Moments:
     return Moments(shares.T @ atoms.mass, shares.T @ atoms.first, shares.T @ atoms.second)
 
 
-def _ward(atoms: Moments, k: int) -> Tensor:
+def ward(mass: Tensor, means: Tensor, k: int) -> Tensor:
     """Merge the pair that loses least variance until k are left (Ward 1963).
+
+    Arguments:
+        mass: Samples that each component stands for, with shape (K,), positive.
+        means: With shape (K, D).
+        k: How many shall be left, at least 1.
 
     Returns:
         Which new component each old one joins, as shares of zero and one (K old, K new).
     """
-    n = atoms.mass.shape[0]
-    mass = atoms.mass.clone()
-    means = atoms.first / mass[:, None]
+    n = mass.shape[0]
+    mass, means = mass.clone(), means.clone()
     group = torch.arange(n, device=mass.device)
     alive = torch.ones(n, dtype=torch.bool, device=mass.device)
     norms = means.square().sum(-1)
@@ -89,4 +93,4 @@ def _ward(atoms: Moments, k: int) -> Tensor:
         cost[keep], cost[:, keep] = fresh, fresh
         cost[gone], cost[:, gone] = math.inf, math.inf
     survivors = alive.nonzero()[:, 0]
-    return (group[:, None] == survivors).to(atoms.mass.dtype)
+    return (group[:, None] == survivors).to(mass.dtype)

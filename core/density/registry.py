@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from core.density.deep.density import DeepDensity
 from core.density.density import Density
 from core.density.diagonal_density import DiagonalDensity
+from core.density.factor_density import FactorDensity
 
-DENSITIES: dict[str, type[Density]] = {DiagonalDensity.kind: DiagonalDensity}
+DENSITIES: dict[str, type[Density]] = {
+    family.kind: family for family in (DiagonalDensity, FactorDensity, DeepDensity)
+}

@@ -27,22 +27,31 @@ ROUNDING = 1e-5
 """Spread, relative to the mean square, that float32 sums cannot tell from none."""
 
 
-def k_means_plus_plus(x: Tensor, k: int, generator: torch.Generator) -> Tensor:
+def k_means_plus_plus(
+    x: Tensor, k: int, generator: torch.Generator, there: Tensor | None = None
+) -> Tensor:
     """Pick k spread-out samples (Arthur & Vassilvitskii 2007, greedy variant).
 
     Arguments:
         x: Samples, with shape (N, D), N >= 1.
         k: How many, at most N.
+        there: Centres to keep away from, with shape (M, D).
 
     Returns:
         Indices into x, with shape (k,), int64; repeats only where samples repeat.
     """
     n = x.shape[0]
     norms = x.square().sum(-1)
-    first = int(torch.randint(n, (1,), generator=generator))
-    chosen = [first]
-    nearest = (norms + norms[first] - 2 * (x @ x[first])).clamp_min(0)  # (N,) squared distance
-    for _ in range(k - 1):
+    # (N,) squared distance to what was picked
+    if there is None or not len(there):
+        first = int(torch.randint(n, (1,), generator=generator))
+        chosen = [first]
+        nearest = (norms + norms[first] - 2 * (x @ x[first])).clamp_min(0)
+    else:
+        chosen = []
+        away = torch.addmm(there.square().sum(-1), x, there.T, alpha=-2).amin(-1)
+        nearest = (norms + away).clamp_min(0)
+    for _ in range(k - len(chosen)):
         odds = nearest.cpu().double() + 1e-12  # never all zero, even when all samples are equal
         picks = torch.multinomial(odds, CANDIDATES, replacement=True, generator=generator)
         picks = picks.to(x.device)
@@ -54,12 +63,17 @@ def k_means_plus_plus(x: Tensor, k: int, generator: torch.Generator) -> Tensor:
     return torch.tensor(chosen, device=x.device)
 
 
-def next_to_samples(sums: Moments) -> Tensor:
-    """Whose mean is a sample, or next to one: few samples, or copies; shape (K,), bool."""
+def without_spread(sums: Moments) -> Tensor:
+    """Whose samples are all the same, as far as float32 can tell; shape (K,), bool."""
     mass = sums.mass.clamp_min(torch.finfo(sums.mass.dtype).tiny)[:, None]
     mean_square = (sums.second / mass).sum(-1)
     spread = mean_square - (sums.first / mass).square().sum(-1)
-    copies = (spread <= ROUNDING * mean_square) & (sums.mass < FEWEST_COPIES)
+    return spread <= ROUNDING * mean_square
+
+
+def next_to_samples(sums: Moments) -> Tensor:
+    """Whose mean is a sample, or next to one: few samples, or copies; shape (K,), bool."""
+    copies = without_spread(sums) & (sums.mass < FEWEST_COPIES)
     return copies | (sums.mass < FEWEST_SAMPLES)
 
 

@@ -22,25 +22,19 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from core.batch import UNLABELLED
 from core.config import EngineConfig
 from core.density.annealing import Annealing, Schedule, grid_side, neighbourhood
-from core.density.diagonal import log_joint, log_sum_exp, responsibilities
+from core.density.diagonal import log_joint, log_sum_exp
 from core.density.diagonal_density import DiagonalDensity
 from core.density.gradient import Parameters, Rates, ascend, gradient, winners
 from core.errors import InvalidSettings
+from core.learners.classifier import descend, grown
 from core.learners.learner import Replay, Scores
+from core.learners.rehearsal import beside
 from core.model import Model
 from core.readout import LinearReadout
-from core.replay import (
-    FrozenGenerator,
-    constant_amount,
-    proportional_amount,
-    typical_threshold,
-    whole_amount,
-)
+from core.replay import FrozenGenerator, replay_amount, typical_threshold
 from core.running import Running
-from core.sampling import draw
 
 
 @dataclass(frozen=True)
@@ -141,7 +135,7 @@ class PaperLearner:
     state_type = PaperState
 
     def __init__(self, config: EngineConfig, settings: PaperSettings = PUBLISHED) -> None:
-        grid_side(config.n_components)
+        grid_side(config.budget)
         self.config = config
         self.settings = settings
         # A mean moves by rate * precision * distance; from 1 on it overshoots, and diverges.
@@ -159,7 +153,7 @@ class PaperLearner:
     # What the engine asks of every learner -----------------------------------------------
 
     def start(self, n_features: int, device: torch.device) -> PaperState:
-        n_components, reach = self.config.n_components, self.settings.start_range
+        n_components, reach = self.config.budget, self.settings.start_range
         seeded = torch.Generator().manual_seed(self.config.seed)
         means = (2 * torch.rand(n_components, n_features, generator=seeded) - 1) * reach
         limit = torch.full((n_features,), self.largest_precision_root, device=device)
@@ -180,14 +174,8 @@ class PaperLearner:
         )
 
     def grow(self, state: PaperState, n_classes: int) -> PaperState:
-        # Zeros say nothing for or against a new class, and keep the rows of the weights
-        # summing to zero, without which the control signal is noise (docs/method-paper.md).
-        more = n_classes - state.bias.shape[0]
-        return replace(
-            state,
-            weight=torch.cat([state.weight, state.weight.new_zeros(len(state.weight), more)], 1),
-            bias=torch.cat([state.bias, state.bias.new_zeros(more)]),
-        )
+        weight, bias = grown(state.weight, state.bias, n_classes)
+        return replace(state, weight=weight, bias=bias)
 
     def rescale(self, state: PaperState, factor: Tensor, offset: Tensor) -> PaperState:
         if not state.steps:
@@ -248,12 +236,17 @@ class PaperLearner:
             scores = None
         replays: list[Replay] = []
         if state.generator is not None:
-            amount = whole_amount(self._amount(state, n), generator)
-            known = state.generator
-            drawn = draw(known.model, amount, generator, threshold=known.threshold)
-            x, codes, scores = torch.cat([x, drawn.x]), torch.cat([codes, drawn.codes]), None
-            size = len(state.logits)
-            replays = [Replay(self.config.replay_mode, amount, size, size, "batch")]
+            mode = self.config.replay_mode
+            amount = replay_amount(
+                mode,
+                self.config.replay_factor,
+                n,
+                earlier=state.earlier_samples,
+                sub_tasks=state.sub_task,
+                current=state.samples,
+            )
+            x, codes, replay = beside(state.generator, x, codes, amount, mode, generator)
+            scores, replays = None, [replay]
 
         pieces = max(1, round(len(x) / self.settings.minibatch))
         if pieces == 1:
@@ -340,12 +333,6 @@ class PaperLearner:
             precision_limit=wanted.expand_as(state.precision_limit).clone(),
         )
 
-    def _amount(self, state: PaperState, n: int) -> float:
-        """Generated samples for `n` new ones, before rounding."""
-        if self.config.replay_mode == "constant":
-            return constant_amount(n, self.config.replay_factor)
-        return proportional_amount(n, state.earlier_samples, state.sub_task, state.samples)
-
     def _step(
         self, state: PaperState, x: Tensor, codes: Tensor, scores: Scores | None
     ) -> PaperState:
@@ -365,7 +352,7 @@ class PaperLearner:
             annealing.rate,
             (settings.least_precision_root, state.precision_limit),
         )
-        weight, bias = self._classifier_step(state, joint, codes)
+        weight, bias = descend(state.weight, state.bias, joint, codes, settings.classifier_rate)
 
         likelihood = log_sum_exp(joint) if scores is None else scores.log_likelihood
         return replace(
@@ -381,18 +368,3 @@ class PaperLearner:
                 len(x), float(likelihood.mean()), float(likelihood.var(correction=0))
             ),
         )
-
-    def _classifier_step(
-        self, state: PaperState, joint: Tensor, codes: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """One step down the mean cross-entropy of the labelled samples: weight and bias."""
-        labelled = codes != UNLABELLED
-        if not state.bias.shape[0] or not bool(labelled.any()):
-            return state.weight, state.bias
-        inputs = responsibilities(joint[labelled])
-        error = torch.softmax(inputs @ state.weight + state.bias, -1)
-        rows = torch.arange(len(error), device=error.device)
-        error[rows, codes[labelled]] -= 1  # d cross-entropy / d logits
-        rate = self.settings.classifier_rate / len(error)
-        weight = state.weight - rate * len(state.logits) * (inputs.T @ error)
-        return weight, state.bias - rate * error.sum(0)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from clients import calls, errors
-from clients.answers import ServiceEvent
+from clients.answers import ClassHeld, ServiceEvent, SubTaskHeld
 from clients.client import AsyncGMRClient, GMRClient, RetryPolicy
 from clients.errors import (
     InputError,
@@ -168,15 +168,27 @@ def test_a_classification_reads_the_same_from_json_and_from_bytes(
 @pytest.mark.parametrize("binary", [True, False])
 def test_samples_read_the_same_from_json_and_from_bytes(binary: bool) -> None:
     features, scores = X, np.array([-1.0, -2.0, -3.0], dtype=np.float32)
+    sure, short = np.array([0.9, 0.75, 1.0], dtype=np.float32), [False, True, False]
     if binary:
-        arrays = {"features": features, "log_likelihoods": scores, "labels": np.array([0, 1, -1])}
+        arrays = {
+            "features": features,
+            "log_likelihoods": scores,
+            "labels": np.array([0, 1, -1]),
+            "probabilities": sure,
+            "short": np.array(short),
+        }
         text = {"vocabulary": '["cat",5]', "model_version": "2"}
         options: dict[str, Any] = {
             "content": pack(arrays, text),
             "headers": {"content-type": BINARY},
         }
     else:
-        document = {"features": features.tolist(), "log_likelihoods": scores.tolist()}
+        document = {
+            "features": features.tolist(),
+            "log_likelihoods": scores.tolist(),
+            "probabilities": sure.tolist(),
+            "short": short,
+        }
         options = {"json": {**document, "labels": ["cat", 5, None], "model_version": 2}}
     with replying(200, **options) as client:
         drawn = client.sample(3)
@@ -185,6 +197,17 @@ def test_samples_read_the_same_from_json_and_from_bytes(binary: bool) -> None:
     assert drawn.features.dtype == np.float32
     assert drawn.labels.tolist() == ["cat", 5, None]
     assert drawn.log_likelihoods.tolist() == [-1, -2, -3]
+    assert drawn.probabilities.tolist() == sure.tolist()
+    assert drawn.short.tolist() == short
+
+
+def test_how_samples_are_to_be_drawn_is_only_said_where_it_is_not_the_usual_way() -> None:
+    usual = calls.sample(2, None, 0, None, True).query
+    assert usual == (("n", "2"), ("seed", "0"))
+    picky = calls.sample(2, None, 0, 0.75, False).query
+    assert picky == (*usual, ("min_probability", "0.75"), ("noise", "false"))
+    picture = calls.sample_image(2, None, 0, None, 0.75, False).query
+    assert picture == picky
 
 
 def test_a_field_that_a_newer_service_adds_is_kept_aside() -> None:
@@ -226,6 +249,35 @@ def test_a_damaged_binary_answer_is_an_error() -> None:
     good["content"] = good["content"][:-5]
     with replying(200, **good) as client, pytest.raises(UnexpectedAnswer, match="cannot be read"):
         client.classify(X)
+
+
+CERTAIN = {
+    "accuracy_then": 1.0,
+    "accuracy_now": 0.75,
+    "probability_then": 0.9,
+    "probability_now": 0.5,
+    "log_likelihood_then": -2.0,
+    "log_likelihood_now": -3.0,
+}
+
+
+def test_how_well_the_past_is_held_is_read_whole() -> None:
+    one = {"label": "cat", "samples": 40, **CERTAIN}
+    row = {"sub_task": 0, "samples": 40, "classes": [one], **CERTAIN, "model_version": 7}
+    nothing = dict.fromkeys(CERTAIN) | {"log_likelihood_then": -1.0, "log_likelihood_now": -1.0}
+    unlabelled = {**row, "sub_task": 1, "classes": [], **nothing}
+    with replying(200, json=model(held=[row, unlabelled])) as client:
+        first, second = client.model().held
+    assert first == SubTaskHeld(
+        0, 40, (ClassHeld("cat", 40, *CERTAIN.values()),), *CERTAIN.values(), 7
+    )
+    assert (second.classes, second.accuracy_now, second.probability_now) == ((), None, None)
+
+
+@pytest.mark.parametrize("held", [[{}], [7], None, [{"sub_task": 0, "classes": 3}]])
+def test_a_past_that_cannot_be_read_is_an_error(held: object) -> None:
+    with replying(200, json=model(held=held)) as client, pytest.raises(UnexpectedAnswer):
+        client.model()
 
 
 # Errors

@@ -6,11 +6,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from clients.answers import ClassHeld, Classification, SubTaskHeld
 from clients.client import GMRClient
 from clients.datasets import Dataset, load_dataset
 from clients.errors import InputError
@@ -22,10 +24,12 @@ from clients.evaluate import (
     hide_labels,
     limited,
     outlier_sets,
+    probabilities_of,
+    still_held,
     with_test_set,
 )
 from clients.local import LocalService
-from clients.results import Milestone
+from clients.results import Certainty, Milestone
 from clients.tasks import SLT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,6 +103,71 @@ def test_a_plan_that_cannot_work_is_refused_before_anything_starts(plan: Plan, m
         evaluate(plan, Silent(), "gmr evaluate")
 
 
+def answered(classes: tuple[object, ...], probabilities: list[list[float]]) -> Classification:
+    codes = np.argmax(probabilities, axis=1)
+    return Classification(
+        model_version=1,
+        labels=np.array(classes, dtype=object)[codes],
+        codes=codes,
+        probabilities=np.array(probabilities),
+        classes=classes,  # type: ignore[arg-type]
+        log_likelihoods=np.zeros(len(codes)),
+        inliers=np.ones(len(codes), dtype=bool),
+    )
+
+
+def test_the_probability_of_a_label_that_is_no_class_yet_is_zero():
+    answer = answered((1, "b"), [[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]])
+    labels = np.array(["b", 1, "new"], dtype=object)
+    assert probabilities_of(labels, answer).tolist() == [0.75, 1.0, 0.0]
+
+
+def milestone(sub_task: int, *per_class: tuple[float, float, float]) -> Milestone:
+    values = tuple(Certainty(*numbers) for numbers in per_class)
+    return Milestone(sub_task, (), 0, 0, 0.0, 0.0, (), values)
+
+
+def held_row(sub_task: int, *labels: int | str) -> SubTaskHeld:
+    numbers = (1.0, 0.75, 1.0, 0.5, -1.0, -4.0)
+    classes = tuple(ClassHeld(label, 10, *numbers) for label in labels)
+    known = numbers if labels else (None, None, None, None, -1.0, -4.0)
+    return SubTaskHeld(sub_task, 10 * len(labels), classes, *known, 9)
+
+
+def test_what_is_still_held_stands_beside_the_test_data_of_the_same_classes():
+    slt = SLT.parse("0,1/2/3")
+    points = [
+        milestone(0, (1.0, 0.9, -1.0), (0.8, 0.7, -3.0), (0.0, 0.0, -9.0), (0.0, 0.0, -9.0)),
+        milestone(1, (0.9, 0.8, -2.0), (0.7, 0.6, -4.0), (1.0, 1.0, -5.0), (0.0, 0.0, -9.0)),
+        milestone(2, (0.5, 0.4, -3.0), (0.7, 0.6, -5.0), (0.9, 0.8, -6.0), (1.0, 1.0, -1.0)),
+    ]
+    # The second boundary was missed: the service took 2 and 3 for one sub-task.
+    rows = still_held([held_row(0, 1, 0), held_row(1, 2, 3)], points, slt)
+    assert [row.classes for row in rows] == [(1, 0), (2, 3)]
+    first, second = rows
+    assert first.own_then == Certainty(1.0, 1.0, -1.0)
+    assert first.own_now == Certainty(0.75, 0.5, -4.0)
+    assert astuple(first.test_then) == pytest.approx((0.9, 0.8, -2.0))
+    assert astuple(first.test_now) == pytest.approx((0.6, 0.5, -4.0))
+    # Of 2 and 3 both had been streamed when the third sub-task was over, not before.
+    assert astuple(second.test_then) == astuple(second.test_now)
+    assert astuple(second.test_now) == pytest.approx((0.95, 0.9, -3.5))
+
+
+def test_without_labels_or_test_data_there_is_nothing_to_compare():
+    slt = SLT.parse("0/1")
+    points = [
+        milestone(0, (1.0, 1.0, -1.0), (0.0, 0.0, -9.0)),
+        milestone(1, *[(1.0, 1.0, -1.0)] * 2),
+    ]
+    unlabelled, elsewhere = still_held([held_row(0), held_row(1, 0, "of before")], points, slt)
+    assert np.isnan([unlabelled.own_now.accuracy, unlabelled.own_now.probability]).all()
+    assert unlabelled.own_now.log_likelihood == -4.0
+    assert np.isnan(astuple(unlabelled.test_now)).all()
+    assert elsewhere.own_now.accuracy == 0.75
+    assert np.isnan([*astuple(elsewhere.test_then), *astuple(elsewhere.test_now)]).all()
+
+
 # The whole, against one live service
 
 
@@ -149,6 +218,18 @@ def test_an_evaluation_of_a_running_service(service: LocalService):
     assert scores["forgetting"] < 0.1
     assert (scores["boundaries_found"], scores["boundaries_false"]) == (2, 0)
     assert scores["boundary_delay_batches"] <= 3
+
+    # It says by itself how well it holds the two past sub-tasks, of its final model.
+    assert [set(row.classes) for row in run.held] == [{0, 1}, {2, 3}]
+    assert {row.model_version for row in run.held} == {run.model["model_version"]}
+    assert [len(row["classes"]) for row in run.model["held"]] == [2, 2]
+    for index, row in enumerate(run.held):
+        assert row.own_then.accuracy > 0.9
+        assert 0 <= row.own_now.probability <= 1
+        # These test data are those of the accuracy matrix, with classes weighing the same.
+        assert row.test_now.accuracy == pytest.approx(run.matrix[-1, index], abs=0.05)
+        assert row.test_then.accuracy == pytest.approx(run.matrix[index, index], abs=0.05)
+        assert np.isfinite(row.test_now.log_likelihood)
 
     # Classes still to come cannot be named.
     assert run.matrix.shape == (3, 3)

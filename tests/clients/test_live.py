@@ -102,6 +102,17 @@ def test_samples_are_drawn_of_the_classes_asked_for(client: GMRClient) -> None:
     assert (client.classify(drawn.features).labels == drawn.labels).mean() > 0.5
 
 
+def test_samples_can_be_asked_to_be_surer_and_without_noise(client: GMRClient) -> None:
+    plain = client.sample(40, [7], seed=5)
+    sure = client.sample(40, [7], seed=5, min_probability=0.99, noise=False)
+    assert sure.probabilities.shape == sure.short.shape == (40,)
+    assert (sure.short == (sure.probabilities < np.float32(0.99))).all()
+    assert sure.features.var(axis=0).sum() < plain.features.var(axis=0).sum()
+    with pytest.raises(RequestRefused, match="from 0 to 1") as error:
+        client.sample(1, min_probability=1.5)
+    assert error.value.status == 422
+
+
 def test_samples_come_as_a_picture_too(client: GMRClient) -> None:
     assert client.sample_image(4, [1], shape=(8, 8)).startswith(b"\x89PNG")
 

@@ -42,7 +42,7 @@ def test_a_service_lives_as_long_as_its_block(tmp_path: Path, monkeypatch: pytes
     with LocalService(settings={"n_components": 7, "seed": None}, log=log) as service:
         with GMRClient(service.url) as client:
             assert client.ready().ready
-            assert client.model().raw["preset"] == "flat"
+            assert client.model().raw["preset"] == "mfa"
             client.ingest([[0.0, 1.0]] * 40 + [[1.0, 0.0]] * 40, [0] * 40 + [1] * 40)
             assert client.wait_until_learned(60).components <= 7
         assert service.data_dir.is_dir()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import re
+from dataclasses import replace
 
 import numpy as np
 from rich.console import Console
 
-from clients.progress import Bars
+from clients.progress import Bars, print_results
 from clients.results import Milestone
 from clients.tasks import SubTask
+from tests.clients.test_report import a_run, an_evaluation
 
 
 def told(console: Console) -> None:
@@ -39,3 +42,13 @@ def test_on_a_terminal_there_is_one_bar_per_sub_task():
     assert "seed 3, sub-task 0 ([cat] dog)" in last
     assert "100 %" in last
     assert "accuracy 97.5 % on classes seen, 39.0 % on all" in last
+
+
+def test_what_is_still_held_is_printed_and_fits_a_narrow_terminal():
+    out = io.StringIO()
+    print_results(an_evaluation(a_run()), None, Console(file=out, width=80))
+    text = out.getvalue()
+    assert re.search("0, 1 +100.0 → 99.0 +97.0 → 94.0 +98.0 → 94.0 +95.0 → 90.0\n", text)
+    alone = io.StringIO()
+    print_results(an_evaluation(replace(a_run(), held=())), None, Console(file=alone, width=80))
+    assert "still held" not in alone.getvalue()

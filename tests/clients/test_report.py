@@ -18,6 +18,7 @@ from clients import figures
 from clients.report import score_rows, write_report
 from clients.results import (
     SCHEMA,
+    Certainty,
     Data,
     Evaluation,
     FoundBoundary,
@@ -27,11 +28,13 @@ from clients.results import (
     Protocol,
     Run,
     Speed,
+    StillHeld,
 )
 from clients.scores import Latency, Position, match_boundaries
 
 SUB_TASKS = ((0, 1), (2, 3), (4, 5))
 N = 20  # batches per sub-task
+NOTHING = Certainty(math.nan, math.nan, math.nan)
 
 
 def a_run(seed: int = 0, *, found: tuple[int, ...] = (N + 1, 2 * N + 2)) -> Run:
@@ -81,6 +84,19 @@ def a_run(seed: int = 0, *, found: tuple[int, ...] = (N + 1, 2 * N + 2)) -> Run:
         outliers=(OutlierTest("uniform noise", 500, 0.99, 0.01),),
         speed=Speed(2.5, 2400.0, Latency.of(seconds), Latency.of(seconds), 500, seconds, seconds),
         model={"model_version": 30, "components": 100, "device": "cpu", "classes": []},
+        held=(
+            StillHeld(
+                sub_task=0,
+                classes=SUB_TASKS[0],
+                samples=256,
+                model_version=30,
+                own_then=Certainty(1.0, 0.98, 212.5),
+                own_now=Certainty(0.99, 0.94, 200.25),
+                test_then=Certainty(0.97, 0.95, 210.0),
+                test_now=Certainty(0.94, 0.90, 190.0),
+            ),
+            StillHeld(1, (), 256, 30, *(Certainty(math.nan, math.nan, -1.5),) * 2, *(NOTHING,) * 2),
+        ),
     )
 
 
@@ -161,6 +177,28 @@ def test_the_page_states_the_scores_that_a_paper_would(tmp_path: Path):
     assert "gmr evaluate digits --slt 0,1/2,3/4,5" in words
 
 
+def test_what_the_model_says_of_its_past_stands_beside_what_test_data_say(tmp_path: Path):
+    evaluation = an_evaluation(a_run())
+    report = write_report(evaluation, {}, tmp_path)
+    words = Page(report.html.read_text(encoding="utf-8")).words
+    row = "0 0, 1 100.0 → 99.0 97.0 → 94.0 98.0 → 94.0 95.0 → 90.0 212.5 → 200.2 210.0 → 190.0"
+    assert row in words
+    none = "\N{EN DASH}"
+    assert f"1 {none} {none} {none} {none} {none} -1.5 → -1.5 {none}" in words
+    # The unlabelled sub-task counts for nothing in it.
+    assert "accuracy -1.0 by the model's own samples, -3.0 by test data" in words
+    assert "certainty -4.0 by its own samples, -5.0 by test data" in words
+    content = json.loads(report.json.read_text(encoding="utf-8"))
+    first, second = content["runs"][0]["held"]
+    assert first["own_now"] == {"accuracy": 0.99, "probability": 0.94, "log_likelihood": 200.25}
+    assert second["test_now"] == dict.fromkeys(first["own_now"])
+
+
+def test_without_a_past_sub_task_the_page_says_nothing_of_it(tmp_path: Path):
+    evaluation = an_evaluation(replace(a_run(), held=()))
+    assert "still held" not in Page(write_report(evaluation, {}, tmp_path).html.read_text()).words
+
+
 def test_missed_and_false_boundaries_are_not_hidden(tmp_path: Path):
     evaluation = an_evaluation(a_run(found=(10, N + 1)))
     words = Page(write_report(evaluation, {}, tmp_path).html.read_text(encoding="utf-8")).words
@@ -202,7 +240,7 @@ def test_the_names_in_the_json_do_not_change_by_accident():
     ]  # fmt: skip
     assert list(content["runs"][0]) == [
         "seed", "history", "milestones", "found", "boundaries", "confusion", "outliers", "speed",
-        "model", "accuracy_matrix", "scores",
+        "model", "held", "accuracy_matrix", "scores",
     ]  # fmt: skip
     assert sorted(content["summary"]) == [
         "accuracy", "average_accuracy", "average_anytime_accuracy", "backward_transfer",

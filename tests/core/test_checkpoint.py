@@ -21,9 +21,11 @@ from tests.core.states import Script, assert_identical, play, scripts, tensors_o
 from tests.core.streams import batches, blob
 
 CONFIGS = {
-    "flat": EngineConfig(n_components=6, warm_up=200, window=150, seed=3),
+    "mfa": EngineConfig(n_components=6, n_factors=3, warm_up=200, window=150, seed=3),
+    "mfa, no detector": EngineConfig(n_components=30, detector="none", window=2000),
+    "flat": EngineConfig(preset="flat", n_components=6, warm_up=200, window=150, seed=3),
     "paper": EngineConfig(preset="paper", n_components=9, warm_up=200, detector="paper"),
-    "flat, no detector": EngineConfig(n_components=3, detector="none"),
+    "flat, no detector": EngineConfig(preset="flat", n_components=3, detector="none"),
     "paper, sequential": EngineConfig(
         preset="paper", n_components=4, warm_up=200, replay="proportional"
     ),
@@ -68,6 +70,23 @@ def test_a_life_that_is_saved_and_loaded_anywhere_goes_on_bit_for_bit(
     assert_identical(again, after)
 
 
+def test_a_life_saved_with_half_filled_windows_and_statistics_goes_on_bit_for_bit() -> None:
+    config = EngineConfig(n_components=9, n_factors=3, window=300, detector="none")
+    engine = Engine(config)
+    unlabelled = list(batches([2], 3, labelled=False))
+    state, _ = play(engine, engine.start(), [*batches([0, 1], 3), *unlabelled])
+    groups = state.learner.groups
+    assert 0 < sum(len(group.window) for group in groups) < 300
+    assert {group.sums is None for group in groups} == {True, False}
+    loaded, _, _ = load(dump(state, config, {}))
+    assert_identical(loaded, state)
+    rest = [*batches([0, 1, 2], 4, seed=3), "boundary", *batches([2, 3], 4, seed=4)]
+    after, events = play(engine, state, list(rest))
+    again, events_again = play(engine, loaded, list(rest))
+    assert events_again == events
+    assert_identical(again, after)
+
+
 def test_batches_set_aside_and_the_suspicion_are_saved_too() -> None:
     config, state = held_aside()
     loaded, _, _ = load(dump(state, config, {}))
@@ -82,8 +101,9 @@ def test_batches_set_aside_and_the_suspicion_are_saved_too() -> None:
     assert_identical(again, after)
 
 
-def test_what_is_served_after_loading_is_what_was_served_before() -> None:
-    config = CONFIGS["flat"]
+@pytest.mark.parametrize("name", ["mfa", "flat"])
+def test_what_is_served_after_loading_is_what_was_served_before(name: str) -> None:
+    config = CONFIGS[name]
     engine = Engine(config)
     state, _ = play(engine, engine.start(), list(batches([0, 1], 8)))
     loaded, _, _ = load(dump(state, config, {}))
@@ -127,7 +147,7 @@ def test_a_restored_checkpoint_of_fewer_classes_learns_the_others_again() -> Non
 
 
 def test_it_does_not_grow_with_the_length_of_the_stream() -> None:
-    config = EngineConfig(n_components=6, detector="none")
+    config = EngineConfig(n_components=6, detector="none", window=400)
     engine = Engine(config)
     state, sizes = engine.start(), []
     for _ in range(3):
@@ -187,6 +207,15 @@ def test_a_setting_of_a_later_release_is_ignored(saved: bytes) -> None:
     _, config, _ = load(saved)
     state, again, _ = load(rewritten(saved, {"config": {**config.to_dict(), "invented": [1, 2]}}))
     assert again == config
+    assert state.set_aside_batches >= 2
+
+
+def test_a_checkpoint_from_before_the_past_was_looked_back_at_has_none(saved: bytes) -> None:
+    _, text = unpack(FORMAT, saved)
+    tree = json.loads(text["state"])
+    del tree["held"]
+    state, _, _ = load(rewritten(saved, {"state": tree}))
+    assert state.held.sets == ()
     assert state.set_aside_batches >= 2
 
 

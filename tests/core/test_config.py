@@ -20,11 +20,14 @@ def test_every_field_survives_json() -> None:
     config = EngineConfig(
         preset="paper",
         n_components=49,
+        n_factors=4,
         n_features=3,
         variance_floor=0.5,
         detector="paper",
         warm_up=7,
         outlier_c=1.0,
+        image="7,9",
+        sharpening=5,
         pace="published",
         replay="constant",
         replay_factor=0.5,
@@ -47,7 +50,10 @@ def test_settings_of_later_releases_are_ignored_and_missing_ones_take_their_defa
 @pytest.mark.parametrize(
     ("preset", "replay", "mode"),
     [
+        ("mfa", "auto", "analytic"),
+        ("mfa", "proportional", "proportional"),
         ("flat", "auto", "analytic"),
+        ("flat", "constant", "constant"),
         ("flat", "analytic", "analytic"),
         ("paper", "auto", "constant"),
         ("paper", "constant", "constant"),
@@ -58,9 +64,7 @@ def test_every_preset_has_its_own_kinds_of_replay(preset: str, replay: str, mode
     assert EngineConfig(preset=preset, replay=replay).replay_mode == mode
 
 
-@pytest.mark.parametrize(
-    ("preset", "replay"), [("flat", "constant"), ("flat", "proportional"), ("paper", "analytic")]
-)
+@pytest.mark.parametrize(("preset", "replay"), [("dcgmm", "analytic"), ("paper", "analytic")])
 def test_a_replay_that_the_preset_does_not_have_is_refused(preset: str, replay: str) -> None:
     with pytest.raises(InvalidSettings, match=f"Preset '{preset}' has no '{replay}' replay"):
         EngineConfig(preset=preset, replay=replay)
@@ -100,3 +104,17 @@ def test_factors_are_numbers_that_are_not_negative(name: str, value: float) -> N
     with pytest.raises(InvalidSettings, match=f"{name} is"):
         EngineConfig(**{name: value})
     EngineConfig(**{name: 0.0})
+
+
+@pytest.mark.parametrize(
+    ("image", "shape"), [("28,28", (28, 28, 1)), (" 4, 6 ", (4, 6, 1)), ("32,32,3", (32, 32, 3))]
+)
+def test_the_shape_of_an_image_is_read_from_text(image: str, shape: tuple[int, int, int]) -> None:
+    assert EngineConfig(image=image).image_shape == shape
+    assert EngineConfig().image_shape is None
+
+
+@pytest.mark.parametrize("image", ["", "28", "28x28", "28,28,1,1", "28,-1", "28,0", "0,3,1"])
+def test_text_that_is_no_shape_is_refused(image: str) -> None:
+    with pytest.raises(InvalidSettings, match="image is"):
+        EngineConfig(image=image)

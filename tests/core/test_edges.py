@@ -228,17 +228,19 @@ def wild_scripts(draw: st.DrawFn) -> list[Batch | str]:
 
 @given(
     script=wild_scripts(),
+    preset=st.sampled_from(["flat", "mfa"]),
     budget=st.sampled_from([1, 2, 3, 10]),
-    window=st.sampled_from([1, 3, 50, 4096]),
+    window=st.sampled_from([12, 50, 4096]),
     detector=st.sampled_from(["sequential", "paper", "none"]),
     limit=st.sampled_from([1, 50, 4096]),
 )
 @settings(max_examples=80, deadline=None, derandomize=True)
 def test_whatever_is_sent_every_number_stays_a_number_and_every_limit_holds(
-    script: list[Batch | str], budget: int, window: int, detector: str, limit: int
+    script: list[Batch | str], preset: str, budget: int, window: int, detector: str, limit: int
 ) -> None:
     state, snapshot = learned(
         script,
+        preset=preset,
         n_components=budget,
         window=window,
         detector=detector,
@@ -250,6 +252,17 @@ def test_whatever_is_sent_every_number_stays_a_number_and_every_limit_holds(
     assert state.set_aside_samples <= limit
     total = sum(len(part) for part in script if isinstance(part, Batch))
     assert state.samples_seen + state.set_aside_samples == state.stream_samples == total
+
+
+@pytest.mark.parametrize("preset", ["flat", "mfa"])
+@pytest.mark.parametrize("window", [1, 3])
+def test_a_window_of_a_sample_or_three_is_enough_to_learn(preset: str, window: int) -> None:
+    stream = list(batches([0, 1, 2], 2, size=60))
+    state, snapshot = learned(stream, preset=preset, n_components=6, window=window)
+    assert snapshot.info.window <= window
+    assert state.samples_seen == 120
+    codes = snapshot.classify(blob(2, 50, 9)).codes
+    assert [snapshot.classes[code] for code in codes.tolist()].count(2) > 45
 
 
 # Labels -----------------------------------------------------------------------------------

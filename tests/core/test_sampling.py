@@ -135,3 +135,16 @@ def test_the_surest_draw_is_kept_where_none_is_sure_enough() -> None:
 def test_without_noise_a_diagonal_component_gives_its_mean() -> None:
     drawn = draw(source(), 50, seeded(), noise=False)
     assert set(drawn.x.flatten().tolist()) == {-5.0, 5.0}
+
+
+def test_doubt_rejects_what_plain_bayes_is_sure_of_and_reports_what_is_served() -> None:
+    codes = torch.ones(1000, dtype=torch.int64)
+    plain = draw(overlapping(), 1000, seeded(), codes, least_probability=0.6, max_draws=60)
+    wary = draw(
+        overlapping(), 1000, seeded(), codes, least_probability=0.6, doubt=3.0, max_draws=99
+    )
+    assert wary.rejected > 2 * plain.rejected
+    # Odds at a temperature are the plain ones to its reciprocal.
+    least = 1.5**3 / (1 + 1.5**3)
+    assert bool((wary.probability >= least - 1e-4).all())
+    assert plain.probability.min() < least

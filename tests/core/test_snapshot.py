@@ -307,6 +307,18 @@ def test_of_weak_draws_the_surest_is_kept() -> None:
     )
 
 
+def test_draws_that_stay_less_sure_than_was_asked_for_are_marked() -> None:
+    served = by_hand(PosteriorReadout(torch.eye(2), 1.0), ("left", "right"), mean=0.6)
+    usual = served.sample(500, ["right"], seed=1)
+    assert torch.equal(usual.short, usual.probabilities < LEAST_CONFIDENCE)
+    assert 0 < int(usual.short.sum()) < 500
+    # Named by the caller, the same probability is tried for much longer.
+    patient = served.sample(500, ["right"], seed=1, least_probability=LEAST_CONFIDENCE)
+    assert int(patient.short.sum()) < int(usual.short.sum()) / 2
+    assert not served.sample(500, seed=1).short.any()
+    assert served.sample(20, ["right"], seed=1, least_probability=1.0).short.all()
+
+
 # Facts ------------------------------------------------------------------------------------
 
 
@@ -317,9 +329,9 @@ def test_what_is_said_about_a_model_is_ready_for_json(snapshot: Snapshot) -> Non
     assert [entry["label"] for entry in facts["classes"]] == list(snapshot.classes)
     assert sum(entry["count"] for entry in facts["classes"]) == 2000
     assert facts["components"] == snapshot.model.n_components <= facts["budget"] == 12
-    # Means, precisions, deviations (12 x 16 each), weights (12) and votes (12 x 3).
+    # Means and noise (12 x 16 each), eight factors, weights (12) and votes (12 x 3).
     components = facts["components"]
-    assert facts["parameters"] == components * (3 * N_FEATURES + 1 + 3)
+    assert facts["parameters"] == components * ((2 + 8) * N_FEATURES + 1 + 3)
     assert facts["bytes"] == 4 * facts["parameters"]
 
 

@@ -103,11 +103,11 @@ def test_a_state_of_another_kind_of_model_is_refused(checkpoints: Checkpoints) -
     keeper.save(progress(learned(1), 1))
     keeper.close()
     other = Keeper(checkpoints, Engine(paper))
-    with pytest.raises(InvalidSettings, match="preset 'flat'"):
+    with pytest.raises(InvalidSettings, match="preset 'mfa'"):
         other.recover()
-    with pytest.raises(InvalidCheckpoint, match="preset 'flat'"):
+    with pytest.raises(InvalidCheckpoint, match="preset 'mfa'"):
         other.find(1)
-    with pytest.raises(InvalidCheckpoint, match="preset 'flat'"):
+    with pytest.raises(InvalidCheckpoint, match="preset 'mfa'"):
         other.parse(keeper.dump(progress(learned(1), 1)))
 
 

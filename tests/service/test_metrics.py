@@ -20,6 +20,7 @@ from core.events import (
     Replayed,
     SetAsideReleased,
 )
+from core.held import SubTaskHeld, summary
 from service.metrics import ApiMetrics, TrainerMetrics
 
 CONTRACT = {
@@ -172,8 +173,35 @@ def test_other_events_change_their_metrics() -> None:
     assert {name: values[name] for name in expected} == expected
 
 
+def test_how_well_the_past_is_held_is_shown_until_there_is_none_any_more() -> None:
+    metrics = TrainerMetrics()
+    certain = (0.75, 0.5, 0.875, 0.625)  # accuracy and probability, each then and now
+    row = SubTaskHeld(0, 50, (), *certain, -3.0, -4.5, 9)
+    metrics.show_held(summary([row]))
+    values = read(metrics.text())
+    expected = {
+        "gmr_held_sub_tasks": 1,
+        "gmr_held_accuracy_mean": 0.5,
+        "gmr_held_accuracy_min": 0.5,
+        "gmr_held_probability_mean": 0.625,
+        "gmr_held_probability_loss_max": 0.25,
+        "gmr_held_log_likelihood_change_mean": -1.5,
+    }
+    assert {name: values[name] for name in expected} == expected
+    metrics.show_held(summary([]))
+    values = read(metrics.text())
+    assert values.pop("gmr_held_sub_tasks") == 0
+    assert all(math.isnan(values[name]) for name in expected.keys() & values.keys())
+
+
+def test_every_number_of_the_summary_has_a_metric() -> None:
+    row = SubTaskHeld(0, 50, (), 1.0, 1.0, 1.0, 1.0, -3.0, -4.5, 9)
+    assert TrainerMetrics().held.keys() == summary([row]).keys()
+
+
 def test_what_is_not_known_yet_is_no_zero() -> None:
     values = observed()
+    assert math.isnan(values["gmr_held_accuracy_mean"])
     assert math.isnan(values["gmr_inlier_rate"])
     assert math.isnan(values["gmr_prequential_accuracy"])
 

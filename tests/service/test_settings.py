@@ -91,7 +91,7 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("port", 70_000, "less than or equal to 65535"),
         ("device", "tpu", "device means"),
         ("model", "a:b", "model means"),
-        ("preset", "best", "'flat' or 'paper'"),
+        ("preset", "best", "'mfa', 'flat', 'paper' or 'dcgmm'"),
         ("publish_interval_s", -1, "greater than or equal to 0"),
         ("redis_url", "http://x", "redis://"),
         ("redis_url", "redis://", "redis://"),
@@ -107,8 +107,8 @@ def test_a_value_out_of_range_is_refused_with_its_source(
 
 
 def test_choices_that_do_not_go_together_are_refused_at_once() -> None:
-    with pytest.raises(InvalidSettings, match="no 'constant' replay"):
-        Settings.load({"preset": "flat", "replay": "constant"})
+    with pytest.raises(InvalidSettings, match="no 'analytic' replay"):
+        Settings.load({"preset": "paper", "replay": "analytic"})
     with pytest.raises(InvalidSettings, match="more than max_features"):
         Settings.load({"n_features": 11, "max_features": 10})
 

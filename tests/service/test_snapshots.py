@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +18,7 @@ import torch
 from core.batch import Batch
 from core.config import EngineConfig
 from core.engine import Engine
+from core.held import ClassHeld, SubTaskHeld
 from core.snapshot import Snapshot
 from service.connection import connect
 from service.embedded import EmbeddedRedis
@@ -70,6 +74,10 @@ def version(follower: SnapshotFollower) -> int | None:
     return None if served is None or served.snapshot is None else served.snapshot.version
 
 
+def told(follower: SnapshotFollower) -> list[dict[str, Any]] | None:
+    return None if follower.current is None else follower.current.held
+
+
 @pytest.fixture(params=["directory", "redis"])
 def publisher(request: pytest.FixtureRequest, feed: Feed, configured: Settings) -> Publisher:
     files = SnapshotFiles(configured.data_dir / "snapshots")
@@ -120,6 +128,36 @@ async def test_only_the_position_moves_where_the_model_did_not(
         assert after is not None
         assert after.snapshot is before.snapshot
         assert (after.entries_applied, after.last_entry_id) == (5, "5-0")
+
+
+async def test_what_is_newly_said_of_a_version_reaches_its_readers(
+    publisher: Publisher, configured: Settings
+) -> None:
+    [one] = snapshots(1)
+
+    def saying(accuracy: float) -> tuple[SubTaskHeld, ...]:
+        numbers = (1.0, accuracy, 1.0, accuracy, -1.0, -2.0)
+        return (SubTaskHeld(0, 9, (ClassHeld("a", 9, *numbers),), *numbers, one.version),)
+
+    def as_json(held: tuple[SubTaskHeld, ...]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(json.dumps([asdict(row) for row in held]))
+        return rows
+
+    async with following(configured) as follower:
+        publisher.publish(one, Position("1-0", 1))
+        await until(lambda: version(follower) == 1)
+        assert told(follower) == []
+        for held in (saying(0.9), saying(0.8), saying(0.9)):
+            publisher.publish(one, Position("1-0", 1), held)
+            await until(lambda wanted=held: told(follower) == as_json(wanted))
+            assert version(follower) == 1
+        before = follower.current
+        publisher.publish(one, Position("2-0", 2), saying(0.9))
+        await until(lambda: follower.current is not before)
+        assert before is not None
+        assert follower.current is not None
+        assert follower.current.snapshot is before.snapshot
+        assert told(follower) == as_json(saying(0.9))
 
 
 async def test_entries_count_as_applied_even_where_nothing_was_learned(
@@ -192,6 +230,7 @@ async def test_following_goes_on_through_a_restart_of_redis(
 
 def test_only_the_newest_files_are_kept(tmp_path: Path) -> None:
     files = SnapshotFiles(tmp_path)
-    locations = [files.write(b"%d" % i, version=100 - i, entries_applied=i) for i in range(1, 13)]
+    locations = [files.write(b"%d" % i, version=100 - i, entries_applied=i) for i in range(1, 12)]
+    locations.append(files.write(b"12", version=89, entries_applied=11, edition=1))
     assert len(list(tmp_path.iterdir())) == FILES_KEPT
     assert [files.read(location) for location in locations[-FILES_KEPT:]] == [b"10", b"11", b"12"]

@@ -17,7 +17,6 @@ model answers from the first batch on. A full window is let go, and stepwise EM
 (Cappe & Moulines 2009) goes on from there, a statistic at a time.
 
     state.py     what is learned, as a value
-    budget.py    who may have how many components: decisions only
     windows.py   an owner's first samples, and the components that start from them
     stepwise.py  stepwise EM for owners whose windows are closed
     room.py      merging, pooling and thawing, until everyone keeps to the budget

@@ -11,14 +11,15 @@ from core.config import EngineConfig
 from core.density.components import NO_CLASS, Components
 from core.density.diagonal import Moments, log_joint, log_sum_exp
 from core.density.diagonal_density import DiagonalDensity
-from core.learners.flat.budget import Budget
+from core.learners.budget import Budget
 from core.learners.flat.room import Room
 from core.learners.flat.state import LEAST_MASS, FlatState, Group, votes_of
 from core.learners.flat.stepwise import StepwiseEM
 from core.learners.flat.windows import Windows
 from core.learners.learner import Replay, Scores
+from core.learners.regeneration import Regenerator
 from core.model import Model
-from core.readout import PosteriorReadout
+from core.readout import PosteriorReadout, class_shares
 from core.standardiser import CLIP
 
 FEATURES_PER_DEGREE = 25
@@ -32,10 +33,12 @@ class FlatLearner:
 
     def __init__(self, config: EngineConfig) -> None:
         self.floor = config.variance_floor
-        budget = Budget(config.n_components)
+        budget = Budget(config.budget)
         self.em = StepwiseEM()
         self.windows = Windows(budget, self.floor, config.window)
-        self.room = Room(budget, self.windows, self.em, self.floor)
+        self.mode = config.replay_mode
+        regenerator = Regenerator(self.mode, config.replay_factor, config.outlier_c)
+        self.room = Room(budget, self.windows, self.em, self.floor, regenerator, self._served)
 
     def start(self, n_features: int, device: torch.device) -> FlatState:
         return FlatState.empty(n_features, self.floor, device)
@@ -73,7 +76,7 @@ class FlatLearner:
         return Scores(x, squared, joint, log_sum_exp(joint))
 
     def class_probabilities(self, state: FlatState, joint: Tensor) -> Tensor:
-        return self._readout(state).class_probabilities(joint)
+        return _readout(state.mixing.component_classes, state.n_features).class_probabilities(joint)
 
     def settled(self, state: FlatState) -> bool:
         return True
@@ -93,11 +96,7 @@ class FlatLearner:
     def model(self, state: FlatState) -> Model | None:
         if len(state.components) == 0:
             return None
-        components = state.components
-        return Model(
-            DiagonalDensity(components.mixture(self.floor), components.variances.sqrt()),
-            self._readout(state),
-        )
+        return self._served(state.components)
 
     def learn(
         self,
@@ -149,7 +148,7 @@ class FlatLearner:
             partition=state.partition + 1,
         )
         state = self.room.fitted(state, generator)
-        return state, [_replay(state, before, "boundary")] if before else []
+        return state, [_replay(self.mode, state, before, "boundary")] if before else []
 
     def _welcome(
         self, state: FlatState, codes: Tensor, generator: torch.Generator
@@ -173,7 +172,7 @@ class FlatLearner:
         state = self.room.fitted(state, generator, incoming)
         if len(state.components) >= before:
             return state, []
-        return state, [_replay(state, before, "budget")]
+        return state, [_replay(self.mode, state, before, "budget")]
 
     def _hold(
         self, state: FlatState, index: int, x: Tensor, codes: Tensor, generator: torch.Generator
@@ -212,15 +211,19 @@ class FlatLearner:
         votes = components.votes + votes * nobody[:, None]
         return state.with_values(replace(components, votes=votes)), scores
 
-    def _readout(self, state: FlatState) -> PosteriorReadout:
-        temperature = max(1.0, state.n_features / FEATURES_PER_DEGREE)
-        return PosteriorReadout(state.mixing.component_classes, temperature)
+    def _served(self, components: Components) -> Model:
+        density = DiagonalDensity(components.mixture(self.floor), components.variances.sqrt())
+        return Model(density, _readout(class_shares(components.votes), density.n_features))
 
 
-def _replay(state: FlatState, before: int, reason: str) -> Replay:
+def _readout(component_classes: Tensor, n_features: int) -> PosteriorReadout:
+    return PosteriorReadout(component_classes, max(1.0, n_features / FEATURES_PER_DEGREE))
+
+
+def _replay(mode: str, state: FlatState, before: int, reason: str) -> Replay:
     """What merging did, and for how many samples the components stand."""
     samples = round(float(state.components.mass.sum()))
-    return Replay("analytic", samples, before, len(state.components), reason)
+    return Replay(mode, samples, before, len(state.components), reason)
 
 
 def _rescaled(

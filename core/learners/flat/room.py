@@ -1,21 +1,28 @@
 """Merging, pooling and thawing, until everyone keeps to the budget.
 
-Room is made by analytic replay only: what an owner's components stand for is fitted
-anew by fewer of them, and nothing is drawn.
+Room is made by replay: what an owner's components stand for is fitted anew by fewer of
+them. Analytic replay, the usual one, draws nothing for it; sampled replay goes on from
+there with generated samples.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from core.density.components import NO_CLASS, Components
-from core.density.merging import consolidate
-from core.learners.flat.budget import Budget
+from core.density.diagonal import log_joint, means_and_variances, moments, responsibilities
+from core.density.merging import EM_ROUNDS, consolidate
+from core.density.seeding import FEWEST_SAMPLES
+from core.learners.budget import Budget
 from core.learners.flat.state import FlatState
 from core.learners.flat.stepwise import STEP_SAMPLES, StepwiseEM
 from core.learners.flat.windows import Windows
+from core.learners.regeneration import Regenerator
+from core.model import Model
 
 
 @dataclass(frozen=True)
@@ -27,12 +34,16 @@ class Room:
         windows: Closes the window of an owner that gets no components of its own.
         em: Finishes statistics before components are merged.
         floor: Smallest variance while responsibilities are computed.
+        regenerator: Draws samples, where replay is to be sampled.
+        served: What `Learner.model` makes of components: the model to draw from.
     """
 
     budget: Budget
     windows: Windows
     em: StepwiseEM
     floor: float
+    regenerator: Regenerator
+    served: Callable[[Components], Model]
 
     def fitted(
         self, state: FlatState, generator: torch.Generator, incoming: tuple[int, int] = (0, 0)
@@ -53,8 +64,8 @@ class Room:
                 state = self._thawed(state, owner, generator)
         frozen, active = state.frozen, state.active
         for owner, (most_frozen, most_active) in split.items():
-            frozen = self._merged(frozen, owner, most_frozen)
-            merged = self._merged(active, owner, most_active)
+            frozen = self._merged(state, frozen, owner, most_frozen, generator)
+            merged = self._merged(state, active, owner, most_active, generator)
             if len(merged) != len(active):
                 state = state.with_components(frozen, merged, restart=owner)
                 active = merged
@@ -62,24 +73,10 @@ class Room:
 
     def pooled(self, state: FlatState, arriving: set[int]) -> FlatState:
         """With classes sharing components, where there are more owners than the budget has."""
-        known = state.owners
-        if len(known | arriving) <= self.budget.n_components:
-            return state
-        # One place is the pool's. Whoever has components of its own keeps them, but for the
-        # smallest, if all places are taken.
-        own = known - {NO_CLASS}
-        places = self.budget.n_components - 1
-        newcomers = sorted(arriving - known - {NO_CLASS})
-        pooled = {*state.pooled, *newcomers[max(0, places - len(own)) :]}
-        if len(own) > places:
-            components = state.components
-            masses = {
-                owner: float(components.mass[components.owner == owner].sum()) for owner in own
-            }
-            smallest = min(own, key=lambda owner: (masses[owner], -owner))
-            pooled.add(smallest)
+        pooled, smallest = self.budget.pooled(state, arriving)
+        if smallest is not None:
             state = self._handed_to_pool(state, smallest)
-        return replace(state, pooled=tuple(sorted(pooled)))
+        return replace(state, pooled=tuple(sorted({*state.pooled, *pooled})))
 
     def _handed_to_pool(self, state: FlatState, owner: int) -> FlatState:
         """The first class of the pool brings its components, which vote for it, and its group."""
@@ -124,7 +121,14 @@ class Room:
         active = Components.concatenated(parts)
         return state.with_components(frozen.select(~mine), active, restart=owner)
 
-    def _merged(self, components: Components, owner: int, most: int) -> Components:
+    def _merged(
+        self,
+        state: FlatState,
+        components: Components,
+        owner: int,
+        most: int,
+        generator: torch.Generator,
+    ) -> Components:
         """`components` with at most `most` of this owner's, the merged ones last."""
         mine = components.owner == owner
         if int(mine.sum()) <= most:
@@ -133,4 +137,23 @@ class Room:
         sums, shares = consolidate(old.moments(), most, self.floor)
         merged = Components.of_owner(sums, owner, components.votes.shape[1])
         merged = replace(merged, votes=shares.T @ old.votes)
+        # A class is told from the others by the whole model, which knows them all.
+        model = self.served(old if owner == NO_CLASS else state.components)
+        x = self.regenerator.samples(model, owner, float(old.mass.sum()), generator)
+        if x is not None:
+            merged = self._refitted(merged, x)
         return Components.concatenated([components.select(~mine), merged])
+
+    def _refitted(self, merged: Components, x: Tensor) -> Components:
+        """Components fitted to generated samples, with shape (N, D); masses and votes stay."""
+        total, squared = merged.mass.sum(), x.square()
+        fitted = merged
+        for _ in range(EM_ROUNDS):
+            shares = responsibilities(log_joint(fitted.mixture(self.floor), x, squared))
+            sums = moments(shares, x, squared)
+            if bool((sums.mass < FEWEST_SAMPLES).any()):
+                return fitted
+            means, variances = means_and_variances(sums, floor=0.0)
+            mass = sums.mass * (total / sums.mass.sum())
+            fitted = replace(fitted, mass=mass, means=means, variances=variances)
+        return fitted

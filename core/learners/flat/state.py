@@ -10,6 +10,7 @@ from torch import Tensor
 
 from core.density.components import NO_CLASS, Components
 from core.density.diagonal import Moments, NaturalForm, natural_form, responsibilities
+from core.readout import class_shares
 
 LEAST_MASS = 1e-6
 """Samples, or a share of one, below which a component neither moves nor shrinks."""
@@ -41,11 +42,8 @@ class Mixing:
 
     @cached_property
     def component_classes(self) -> Tensor:
-        """p(c | k), with shape (K, C); even where no label to speak of fell on a component."""
-        votes = self.components.votes
-        total = votes.sum(-1, keepdim=True)
-        shares = votes / total.clamp_min(LEAST_MASS)
-        return torch.where(total > LEAST_MASS, shares, 1 / max(1, votes.shape[1]))
+        """p(c | k), with shape (K, C)."""
+        return class_shares(self.components.votes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +111,20 @@ class FlatState:
     def owners(self) -> set[int]:
         """Everyone with components, or about to get some."""
         return set(self.components.owner.tolist()) | {group.owner for group in self.groups}
+
+    def mass_of(self, owner: int | None) -> float:
+        """Samples that an owner's components stand for, or everybody's."""
+        components = self.components
+        mine = components.mass if owner is None else components.mass[components.owner == owner]
+        return float(mine.sum())
+
+    def n_frozen_of(self, owner: int) -> int:
+        """An owner's components of earlier sub-tasks."""
+        return int((self.frozen.owner == owner).sum())
+
+    def is_active(self, owner: int) -> bool:
+        """Whether the current sub-task has seen an owner."""
+        return self.index_of(owner) >= 0
 
     @property
     def window_lengths(self) -> dict[int, int]:

@@ -55,6 +55,7 @@ class StepwiseEM:
         self, state: FlatState, x: Tensor, codes: Tensor, scores: Scores | None
     ) -> FlatState:
         """E-step: with the samples' moments added to those of their owners' components."""
+        squared: Tensor | None
         if scores is None:
             squared = x.square()
             joint = log_joint(state.mixing.form, x, squared)

@@ -11,7 +11,7 @@ from torch import Tensor
 from core.density.components import NO_CLASS, Components
 from core.density.diagonal import Moments, log_joint
 from core.density.seeding import EM_ROUNDS, FEWEST_COPIES, seed_components
-from core.learners.flat.budget import Budget
+from core.learners.budget import Budget
 from core.learners.flat.state import FlatState, Group, votes_of
 
 WINDOW_PER_OWNER = 512

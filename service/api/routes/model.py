@@ -30,6 +30,40 @@ class ClassCount(BaseModel):
     count: int = Field(description="Labelled samples learned.")
 
 
+class ClassHeld(BaseModel):
+    """How well one class of a past sub-task is still held."""
+
+    label: int | str
+    samples: int = Field(description="Generated samples of the class that the model is asked.")
+    accuracy_then: float = Field(description="When the sub-task ended, 0 to 1.")
+    accuracy_now: float
+    probability_then: float = Field(description="Mean that the model gives the class, 0 to 1.")
+    probability_now: float
+    log_likelihood_then: float = Field(description="Mean, in nats.")
+    log_likelihood_now: float
+
+
+class SubTaskHeld(BaseModel):
+    """How well a past sub-task is still held, by samples that the model drew when it ended."""
+
+    sub_task: int = Field(description="0 for the first.")
+    samples: int = Field(description="Generated samples that the model is asked.")
+    classes: list[ClassHeld] = Field(description="That it showed; empty without labels.")
+    accuracy_then: float | None = Field(
+        description="When the sub-task ended, 0 to 1; null without labels."
+    )
+    accuracy_now: float | None = Field(description="Of a model since then: `model_version`.")
+    probability_then: float | None = Field(
+        description="Mean that the model gives the right class, 0 to 1; falls before accuracy does."
+    )
+    probability_now: float | None
+    log_likelihood_then: float = Field(description="Mean, in nats.")
+    log_likelihood_now: float
+    model_version: int = Field(
+        description="That `now` is about; the model that answers, once the stream is quiet."
+    )
+
+
 class ModelState(BaseModel):
     """The model that answers at the moment."""
 
@@ -50,6 +84,10 @@ class ModelState(BaseModel):
     detector: str = Field(description="What finds boundaries.")
     window: int = Field(description="Raw samples of the current sub-task held at the moment.")
     set_aside: int = Field(description="Raw samples held because they look like a change.")
+    held: list[SubTaskHeld] = Field(
+        description="Live forgetting: how well past sub-tasks are still held, oldest first, by "
+        "samples that the model drew when each ended."
+    )
     last_entry_id: str | None = Field(description="Newest entry that this model holds.")
     backlog: int = Field(description="Entries accepted that this model does not hold yet.")
 
@@ -109,10 +147,10 @@ async def model(request: Request) -> Response:
         "backlog": max(0, accepted - applied),
     }
     snapshot = None if served is None else served.snapshot
-    if snapshot is None:
+    if served is None or snapshot is None:
         nothing = _nothing_learned(parts, await parts.stream.n_features())
         return answers.json({**nothing, **position}, version=0)
-    facts = snapshot.info.to_dict()
+    facts = {**snapshot.info.to_dict(), "held": served.held}
     return answers.json(
         {"name": parts.settings.model, **facts, **position}, version=snapshot.version
     )
@@ -204,4 +242,5 @@ def _nothing_learned(parts: Parts, n_features: int | None) -> dict[str, object]:
         "detector": settings.detector,
         "window": 0,
         "set_aside": 0,
+        "held": [],
     }

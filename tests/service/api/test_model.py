@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import httpx2
 import pytest
@@ -35,6 +36,44 @@ def test_the_model_says_what_it_is(taught: httpx2.Client) -> None:
     assert model["components"] <= 4
     assert model["parameters"] > 0
     assert model["last_entry_id"]
+    assert model["held"] == []
+
+
+def test_the_model_says_how_well_it_holds_the_past(settings: Callable[..., Settings]) -> None:
+    made = settings()
+    with training(made), serving(made) as client:
+        teach(client, batches=4)
+        client.post("/drift/boundary").raise_for_status()
+        for i in range(4):
+            send(client, RawBatch.of(samples(100, seed=50 + i, level=0.1), ["dog"] * 100))
+        learned(client)
+
+        def asked_last() -> dict[str, Any] | None:
+            model: dict[str, Any] = client.get("/model").json()
+            told = [row["model_version"] for row in model["held"]]
+            return model if told == [model["model_version"]] else None
+
+        # Once the stream is quiet, without another entry in it.
+        model = wait_until(asked_last)
+        ModelState.model_validate(model)
+        assert model["backlog"] == 0
+        assert model["samples_seen"] == 800
+        (row,) = model["held"]
+        assert (row["sub_task"], row["samples"]) == (0, 256)
+        assert [(one["label"], one["samples"]) for one in row["classes"]] == [
+            (3, 128),
+            ("cat", 128),
+        ]
+        assert row["accuracy_then"] > 0.95
+        assert 0 <= row["accuracy_now"] <= 1
+        assert row["probability_then"] >= row["probability_now"]
+        wait_until(lambda: "gmr_held_sub_tasks 1.0" in client.get("/metrics").text)
+
+        # Before the boundary there was no past.
+        versions = client.get("/model/versions").json()["versions"]
+        (before,) = [kept["version"] for kept in versions if kept.get("before_boundary") == 1]
+        client.post("/model/rollback", json={"version": before}).raise_for_status()
+        assert learned(client)["held"] == []
 
 
 def test_before_anything_is_learned_there_is_a_model_of_version_0(api: httpx2.Client) -> None:
@@ -42,6 +81,7 @@ def test_before_anything_is_learned_there_is_a_model_of_version_0(api: httpx2.Cl
     model = api.get("/model").json()
     ModelState.model_validate(model)
     assert (model["model_version"], model["samples_seen"], model["backlog"]) == (0, 0, 1)
+    assert model["held"] == []
     assert model["features"] == N_FEATURES
     assert api.get("/model/versions").json() == {"model_version": 0, "versions": []}
 
@@ -65,14 +105,18 @@ def test_an_older_version_is_served_again(settings: Callable[..., Settings]) -> 
     made = settings(checkpoint_interval_s=0)
     with training(made), serving(made) as client:
         teach(client, batches=2)
-        wait_until(lambda: client.get("/model/versions").json()["versions"])
-        kept = client.get("/model/versions").json()
-        Versions.model_validate(kept)
-        version = kept["versions"][0]["version"]
-        drawn = client.get("/sample?seed=4").json() if version == kept["model_version"] else None
+        version = client.get("/model").json()["model_version"]
 
-        for i in range(3):
-            send(client, RawBatch.of(samples(100, seed=50 + i), ["dog"] * 100))
+        def kept() -> list[int]:
+            listed = client.get("/model/versions").json()
+            Versions.model_validate(listed)
+            return [entry["version"] for entry in listed["versions"]]
+
+        wait_until(lambda: version in kept())
+        drawn = client.get("/sample?seed=4").json()
+
+        # One batch, so that the version is still among the few that are kept.
+        send(client, RawBatch.of(samples(300, seed=50), ["dog"] * 300))
         assert {"label": "dog", "count": 300} in learned(client)["classes"]
 
         response = client.post("/model/rollback", json={"version": version})
@@ -82,8 +126,7 @@ def test_an_older_version_is_served_again(settings: Callable[..., Settings]) -> 
         model = learned(client)
         assert model["model_version"] == version
         assert "dog" not in [row["label"] for row in model["classes"]]
-        if drawn is not None:
-            assert client.get("/sample?seed=4").json() == drawn
+        assert client.get("/sample?seed=4").json() == drawn
 
 
 def test_a_rollback_without_a_trainer_waits_in_the_stream(

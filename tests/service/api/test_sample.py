@@ -4,14 +4,37 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 
 import httpx2
 import numpy as np
 import pytest
 from PIL import Image
 
-from service.wire import unpack
-from tests.service.api.stack import CLASSES, N_FEATURES, SAFETENSORS, problem
+from service.wire import RawBatch, unpack
+from tests.service.api.stack import (
+    CLASSES,
+    N_FEATURES,
+    SAFETENSORS,
+    learned,
+    make_settings,
+    problem,
+    samples,
+    send,
+    serving,
+    training,
+)
+
+
+@pytest.fixture(scope="module")
+def doubting(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
+    """A service whose two classes look the same, so that it is sure of neither."""
+    settings = make_settings(redis_url, tmp_path_factory.mktemp("doubting"))
+    with training(settings), serving(settings) as client:
+        for i in range(6):
+            send(client, RawBatch.of(samples(100, seed=i), ["a"] * 50 + ["b"] * 50))
+        learned(client)
+        yield client
 
 
 def test_samples_come_with_labels_and_likelihoods(taught: httpx2.Client) -> None:
@@ -42,6 +65,52 @@ def test_samples_of_wanted_classes_belong_to_them(taught: httpx2.Client) -> None
     assert taught.get("/sample?classes=3&classes=cat&n=50").json() == both
 
 
+def test_each_sample_says_how_probable_its_class_is(taught: httpx2.Client) -> None:
+    for query in ("", "&classes=cat"):
+        answer = taught.get(f"/sample?n=20{query}").json()
+        named = taught.post("/classify", json={"features": answer["features"]}).json()
+        codes = [named["classes"].index(label) for label in answer["labels"]]
+        wanted = [row[code] for row, code in zip(named["probabilities"], codes, strict=True)]
+        np.testing.assert_allclose(answer["probabilities"], wanted, atol=1e-4)
+    assert answer["short"] == [False] * 20
+
+
+def test_samples_that_fall_short_are_drawn_again_and_the_rest_is_told(
+    taught: httpx2.Client,
+) -> None:
+    # Of two classes, the most probable one always has a half.
+    easy = taught.get("/sample?n=50&min_probability=0.5")
+    assert easy.headers["X-Samples-Short"] == "0"
+    assert min(easy.json()["probabilities"]) >= 0.5
+    assert easy.json()["short"] == [False] * 50
+    for accept in ("application/json", SAFETENSORS, "application/x-npy", "image/png"):
+        response = taught.get("/sample?n=50&min_probability=0.5", headers={"Accept": accept})
+        assert response.headers["X-Samples-Short"] == "0"
+
+
+def test_what_no_draw_can_reach_is_given_all_the_same_and_told(doubting: httpx2.Client) -> None:
+    response = doubting.get("/sample?n=20&classes=a&min_probability=0.99")
+    answer = response.json()
+    assert len(answer["features"]) == 20
+    assert max(answer["probabilities"]) < 0.99
+    assert answer["short"] == [True] * 20
+    assert response.headers["X-Samples-Short"] == "20"
+    npy = doubting.get(
+        "/sample?n=20&classes=a&min_probability=0.99", headers={"Accept": "application/x-npy"}
+    )
+    assert npy.headers["X-Samples-Short"] == "20"
+
+
+def test_without_noise_samples_vary_less(taught: httpx2.Client) -> None:
+    plain, clean = (
+        np.array(taught.get(f"/sample?n=100&classes=cat&noise={noise}").json()["features"])
+        for noise in ("true", "false")
+    )
+    assert clean.var(0).sum() < plain.var(0).sum()
+    default = taught.get("/sample?n=100&classes=cat").json()["features"]
+    np.testing.assert_array_equal(default, plain)
+
+
 def test_an_unknown_class_is_not_found_and_the_known_ones_are_listed(
     taught: httpx2.Client,
 ) -> None:
@@ -60,7 +129,21 @@ def test_n_has_limits(taught: httpx2.Client, n: str) -> None:
     assert (document["low"], document["high"]) == (1, 10_000)
 
 
-@pytest.mark.parametrize("query", ["n=many", "seed=-1", "seed=1e3", f"seed={2**63}"])
+@pytest.mark.parametrize("least", ["-0.01", "1.01", "nan", "inf"])
+def test_a_probability_has_limits(taught: httpx2.Client, least: str) -> None:
+    response = taught.get("/sample", params={"min_probability": least})
+    document = problem(response, 422, "out-of-range")
+    assert (document["parameter"], document["low"], document["high"]) == ("min_probability", 0, 1)
+    assert least in document["detail"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("n=many", "seed=-1", "seed=1e3", f"seed={2**63}"),
+        *("min_probability=sure", "min_probability=", "noise=loud"),
+    ],
+)
 def test_parameters_that_are_no_numbers_are_refused(taught: httpx2.Client, query: str) -> None:
     document = problem(taught.get(f"/sample?{query}"), 422, "invalid-request")
     assert document["errors"][0]["where"] == f"query.{query.partition('=')[0]}"
@@ -84,6 +167,10 @@ def test_safetensors_holds_everything(taught: httpx2.Client) -> None:
     assert [vocabulary[code] for code in arrays["labels"]] == plain["labels"]
     np.testing.assert_array_equal(arrays["features"], np.array(plain["features"], np.float32))
     assert arrays["log_likelihoods"].shape == (4,)
+    np.testing.assert_array_equal(
+        arrays["probabilities"], np.array(plain["probabilities"], np.float32)
+    )
+    assert arrays["short"].tolist() == plain["short"] == [False] * 4
     assert metadata["model_version"] == str(plain["model_version"])
 
 

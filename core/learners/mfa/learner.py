@@ -1,0 +1,225 @@
+"""Preset `mfa` behind the protocol of every learner."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from core.config import EngineConfig
+from core.density.analysers import Analysers
+from core.density.components import NO_CLASS
+from core.density.diagonal import log_sum_exp, responsibilities
+from core.density.factor_density import FactorDensity
+from core.density.factors import log_joint, n_factors_of
+from core.learners.budget import Budget
+from core.learners.learner import Replay, Scores
+from core.learners.mfa.room import Room
+from core.learners.mfa.state import Bank, Group, MfaState
+from core.learners.mfa.windows import Windows, standing
+from core.learners.regeneration import Regenerator
+from core.model import Model
+from core.readout import PosteriorReadout, class_shares
+from core.standardiser import CLIP
+
+FEATURES_PER_DEGREE = 56
+"""The read-out's temperature is D over this: chosen on held-out training data of MNIST."""
+
+
+class MfaLearner:
+    """Learns `MfaState`; holds settings only."""
+
+    state_type = MfaState
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.floor = config.variance_floor
+        self.n_factors = config.n_factors
+        budget = Budget(config.budget)
+        self.windows = Windows(budget, self.floor, config.window)
+        self.mode = config.replay_mode
+        regenerator = Regenerator(self.mode, config.replay_factor, config.outlier_c)
+        self.room = Room(budget, self.windows, regenerator, self._served)
+
+    def start(self, n_features: int, device: torch.device) -> MfaState:
+        n_factors = n_factors_of(n_features, self.n_factors)
+        return MfaState.empty(n_features, n_factors, self.floor, device)
+
+    def grow(self, state: MfaState, n_classes: int) -> MfaState:
+        def grown(bank: Bank) -> Bank:
+            votes = bank.analysers.votes
+            added = votes.new_zeros(len(votes), n_classes - state.n_classes)
+            return bank.with_votes(torch.cat([votes, added], 1))
+
+        groups = tuple(replace(group, bank=grown(group.bank)) for group in state.groups)
+        return replace(state, frozen=grown(state.frozen), groups=groups, n_classes=n_classes)
+
+    def rescale(self, state: MfaState, factor: Tensor, offset: Tensor) -> MfaState:
+        def moved(bank: Bank) -> Bank:
+            old = bank.analysers
+            # No standardised sample lies outside the clip, so that no mean or deviation can.
+            # Not by the square of the factor, which may overflow where the product does not.
+            return Bank(
+                replace(
+                    old,
+                    means=(old.means * factor + offset).clamp(-CLIP, CLIP),
+                    loadings=(old.loadings * factor[:, None]).clamp(-CLIP, CLIP),
+                    noise=(old.noise * factor * factor).clamp_max(CLIP**2),
+                ),
+                bank.floor,
+            )
+
+        def follow(group: Group) -> Group:
+            followed = replace(group, bank=moved(group.bank))
+            if group.sums is not None:
+                # Sums of squares in other units may leave the float32 range; what the
+                # components would generate does not.
+                followed = standing(followed, group.sums.mass)
+            window = (group.window * factor + offset).clamp(-CLIP, CLIP)
+            return replace(followed, window=window)
+
+        groups = tuple(follow(group) for group in state.groups)
+        return replace(state, frozen=moved(state.frozen), groups=groups)
+
+    def score(self, state: MfaState, x: Tensor) -> Scores | None:
+        if not len(state):
+            return None
+        squared = x.square()
+        parts = [log_joint(bank.form, x, squared) for bank in state.banks]
+        joint = torch.cat(parts, 1) - math.log(state.mass_of(None))
+        return Scores(x, squared, joint, log_sum_exp(joint))
+
+    def class_probabilities(self, state: MfaState, joint: Tensor) -> Tensor:
+        return _readout(state.votes, state.n_features).class_probabilities(joint)
+
+    def settled(self, state: MfaState) -> bool:
+        return True
+
+    def partition(self, state: MfaState) -> int:
+        return state.partition
+
+    def n_components(self, state: MfaState) -> int:
+        return len(state)
+
+    def raw_samples(self, state: MfaState) -> int:
+        return sum(len(group.window) for group in state.groups)
+
+    def without_raw(self, state: MfaState) -> MfaState:
+        return replace(state, groups=tuple(self.windows.emptied(state)))
+
+    def model(self, state: MfaState) -> Model | None:
+        if not len(state):
+            return None
+        return self._served(state.analysers)
+
+    def learn(
+        self,
+        state: MfaState,
+        x: Tensor,
+        codes: Tensor,
+        scores: Scores | None,
+        generator: torch.Generator,
+    ) -> tuple[MfaState, list[Replay]]:
+        partition = state.partition
+        state, replays = self._welcome(state, codes, generator)
+        if state.partition != partition:
+            scores = None  # components changed under them
+        state = self._vote(state, x, codes, scores)
+        owners = state.owners_of(codes)
+        for owner in sorted(set(owners.tolist())):
+            rows = (owners == owner).nonzero()[:, 0]
+            while len(rows):
+                index = state.index_of(owner)
+                state, taken = self.windows.take(state, index, x[rows], codes[rows])
+                rows = rows[taken:]
+                if (due := self.windows.due(state, index)) is not None:
+                    state = self._learned(state, due, generator)
+        return state, replays
+
+    def begin_sub_task(
+        self, state: MfaState, generator: torch.Generator
+    ) -> tuple[MfaState, list[Replay]]:
+        before = len(state)
+        for index in range(len(state.groups)):
+            state = self.windows.absorbed(state, index, generator)
+        seen = dict(state.sub_tasks_of)
+        for group in state.groups:
+            seen[group.owner] = seen.get(group.owner, 0) + 1
+        state = replace(state.with_frozen(state.analysers), groups=(), sub_tasks_of=seen)
+        state = self.room.fitted(state, generator)
+        return state, [_replay(self.mode, state, before, "boundary")] if before else []
+
+    def _welcome(
+        self, state: MfaState, codes: Tensor, generator: torch.Generator
+    ) -> tuple[MfaState, list[Replay]]:
+        """Make a group, and room, for every owner that this sub-task sees for the first time."""
+        arriving = set(state.owners_of(codes).tolist())
+        if arriving <= {group.owner for group in state.groups}:
+            return state, []
+        before = len(state)
+        state = self.room.pooled(state, arriving)
+        owners = state.owners_of(codes)
+        device = codes.device
+        none = Bank(
+            Analysers.none(state.n_features, state.n_factors, state.n_classes, device), self.floor
+        )
+        window = torch.zeros(0, state.n_features, device=device)
+        opened = tuple(
+            Group(owner, none, None, 0, window, codes[:0], 0)
+            for owner in sorted(set(owners.tolist()))
+            if not state.is_active(owner)
+        )
+        state = replace(state, groups=state.groups + opened)
+        incoming = int((owners == NO_CLASS).sum()), len(owners)
+        state = self.room.fitted(state, generator, incoming)
+        return state, [_replay(self.mode, state, before, "budget")] if len(state) < before else []
+
+    def _learned(self, state: MfaState, index: int, generator: torch.Generator) -> MfaState:
+        """With what an owner's window holds learned."""
+        group = state.groups[index]
+        if group.owner == NO_CLASS:
+            # Its share of the budget follows its share of the samples.
+            news = group.samples - round(group.bank.mass)
+            state = self.room.fitted(state, generator, (news, news))
+        return self.windows.learned(state, index, generator)
+
+    def _vote(self, state: MfaState, x: Tensor, codes: Tensor, scores: Scores | None) -> MfaState:
+        """Labels that fall on components of unlabelled samples: those become a class's."""
+        # Samples of pooled classes vote where they are learned.
+        voting = (codes != NO_CLASS) & (state.owners_of(codes) == codes)
+        if not any(NO_CLASS in bank.owners for bank in state.banks) or not bool(voting.any()):
+            return state
+        scores = self.score(state, x) if scores is None else scores
+        assert scores is not None
+        classes = torch.nn.functional.one_hot(codes[voting], state.n_classes).to(x.dtype)
+        votes = responsibilities(scores.joint[voting]).T @ classes
+        begin = 0
+
+        def voted(bank: Bank) -> Bank:
+            nonlocal begin
+            old, mine = bank.analysers, votes[begin : begin + len(bank)]
+            begin += len(bank)
+            if NO_CLASS not in bank.owners:
+                return bank
+            nobody = (old.owner == NO_CLASS)[:, None]
+            return bank.with_votes(old.votes + mine * nobody)
+
+        frozen = voted(state.frozen)
+        groups = tuple(replace(group, bank=voted(group.bank)) for group in state.groups)
+        return replace(state, frozen=frozen, groups=groups)
+
+    def _served(self, analysers: Analysers) -> Model:
+        density = FactorDensity(analysers.mixture(), self.floor)
+        return Model(density, _readout(analysers.votes, density.n_features))
+
+
+def _readout(votes: Tensor, n_features: int) -> PosteriorReadout:
+    temperature = max(1.0, n_features / FEATURES_PER_DEGREE)
+    return PosteriorReadout(class_shares(votes), temperature)
+
+
+def _replay(mode: str, state: MfaState, before: int, reason: str) -> Replay:
+    """What merging did, and for how many samples the components stand."""
+    samples = round(state.mass_of(None))
+    return Replay(mode, samples, before, len(state), reason)

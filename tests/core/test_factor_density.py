@@ -1,0 +1,109 @@
+"""Tests for core.density.factor_density: what is served, and what of it is kept in files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from core.config import EngineConfig
+from core.density.factor_density import FactorDensity
+from core.density.factors import FactorMixture, covariances, log_likelihood
+from core.density.registry import DENSITIES
+from core.engine import Engine
+from core.snapshot import Snapshot
+from tests.core.states import assert_identical, play
+from tests.core.streams import batches, blob
+
+FLOOR = 0.05
+
+
+def random_density(k: int = 3, d: int = 5, n_factors: int = 2, seed: int = 0) -> FactorDensity:
+    generator = torch.Generator().manual_seed(seed)
+    mixture = FactorMixture(
+        torch.randn(k, generator=generator).log_softmax(0),
+        torch.randn(k, d, generator=generator),
+        torch.randn(k, d, n_factors, generator=generator),
+        torch.rand(k, d, generator=generator) + 2 * FLOOR,
+    )
+    return FactorDensity(mixture, FLOOR)
+
+
+def test_it_scores_samples_and_says_what_it_is() -> None:
+    density, x = random_density(), torch.randn(4, 5)
+    assert (density.n_components, density.n_features) == (3, 5)
+    assert density.device.type == "cpu"
+    assert density.log_weights.exp().sum().item() == pytest.approx(1)
+    joint, likelihoods = density.score(x)
+    assert joint.shape == (4, 3)
+    torch.testing.assert_close(likelihoods, joint.logsumexp(-1))
+    torch.testing.assert_close(likelihoods, log_likelihood(density.mixture, x))
+
+
+def test_noise_is_raised_to_the_floor_to_score_and_not_to_draw() -> None:
+    density = random_density(k=1, n_factors=0)
+    silent = FactorDensity(density.mixture._replace(noise=torch.zeros(1, 5)), FLOOR)
+    raised = density.mixture._replace(noise=torch.full((1, 5), FLOOR))
+    x = density.mixture.means + 0.1
+    torch.testing.assert_close(silent.score(x).log_likelihood, log_likelihood(raised, x))
+    drawn = silent.sample(torch.tensor([0, 0]), torch.Generator())
+    assert torch.equal(drawn, density.mixture.means.expand(2, 5))
+
+
+def test_without_noise_samples_show_what_the_factors_say() -> None:
+    density = random_density(k=1)
+    components = torch.zeros(20_000, dtype=torch.int64)
+    full, clean = (
+        density.sample(components, torch.Generator().manual_seed(1), noise=noise)
+        for noise in (True, False)
+    )
+    expected = covariances(density.mixture)[0]
+    torch.testing.assert_close(full.T.cov(), expected, rtol=0.05, atol=0.15)
+    low_rank = expected - density.mixture.noise[0].diag()
+    torch.testing.assert_close(clean.T.cov(), low_rank, rtol=0.05, atol=0.15)
+    assert int(torch.linalg.matrix_rank(clean - density.mixture.means, rtol=1e-4)) == 2
+
+
+@pytest.mark.parametrize("n_factors", [0, 2])
+def test_tensors_and_facts_make_the_same_density_again(n_factors: int) -> None:
+    density, x = random_density(n_factors=n_factors), torch.randn(6, 5)
+    density.score(x)  # what is computed once is not part of it
+    facts = json.loads(json.dumps(density.facts()))
+    again = DENSITIES[density.kind].of(density.tensors(), facts)
+    assert isinstance(again, FactorDensity)
+    assert_identical(again, density)
+    assert torch.equal(again.score(x).joint, density.score(x).joint)
+
+
+@pytest.mark.parametrize("missing", ["log_weights", "means", "loadings", "noise", "floor"])
+def test_a_missing_part_is_noticed(missing: str) -> None:
+    density = random_density()
+    tensors, facts = density.tensors(), density.facts()
+    (tensors if missing in tensors else facts).pop(missing)
+    with pytest.raises(KeyError, match=missing):
+        FactorDensity.of(tensors, facts)
+
+
+@pytest.mark.parametrize("scale", [1.0, 40.0], ids=["left as it is", "standardised"])
+def test_a_snapshot_goes_through_bytes_and_answers_the_same(scale: float) -> None:
+    engine = Engine(EngineConfig(n_components=12, n_factors=3))
+    stream = list(batches([0, 1, 2], 6))
+    for batch in stream:
+        batch.features.mul_(scale)
+    state, _ = play(engine, engine.start(), list(stream))
+    snapshot = engine.snapshot(state)
+    assert isinstance(snapshot.model.density, FactorDensity)
+    data = snapshot.to_bytes({"entry": "7-0"})
+    again, text = Snapshot.from_bytes(data)
+    assert text == {"entry": "7-0"}
+    assert again.info == snapshot.info
+    assert_identical(again.model, snapshot.model)
+    assert again.to_bytes({"entry": "7-0"}) == data
+    x = torch.cat([blob(label, 20, seed=5) for label in (0, 1, 2)]) * scale
+    for ours, theirs in zip(again.classify(x), snapshot.classify(x), strict=True):
+        assert torch.equal(ours, theirs)
+    for ours, theirs in zip(
+        again.sample(9, [1], seed=3), snapshot.sample(9, [1], seed=3), strict=True
+    ):
+        assert torch.equal(ours, theirs)
