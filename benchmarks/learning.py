@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks._arithmetic import as_in_the_trainer
 from clients.bench import Measurement, Say, Table
 from clients.datasets import load_dataset
 from core.batch import Batch
@@ -64,10 +65,9 @@ class Outcome:
     nearest: float  # distance of a component's mean to the nearest training sample
 
 
+@as_in_the_trainer()
 def measure(quick: bool, say: Say) -> Measurement:
     """Run every variant."""
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
     source, variants, seeds = ("digits", VARIANTS[:2], 1) if quick else ("mnist", VARIANTS, 3)
     data = load_dataset(source)
     rows: list[tuple[str, ...]] = []
@@ -94,7 +94,7 @@ def _run(data: Any, tasks: tuple[tuple[int, ...], ...], variant: Variant, seed: 
     held = len(order) // 6
     train, held_out = order[held:], order[:held]
     draw = np.random.default_rng(seed)
-    engine = Engine(EngineConfig(seed=seed, **variant.config))
+    engine = Engine(EngineConfig(preset="flat", seed=seed, **variant.config))
     state, boundaries = engine.start(), 0
     begun, n = time.process_time(), 0
     with _constants(variant.constants):

@@ -72,6 +72,8 @@ class Samples:
     features: Floats  # (N, D)
     labels: Labels  # (N,) None where no class is known
     log_likelihoods: Floats  # (N,)
+    probabilities: Floats  # (N,) that the model gives each label; 1 while no class is known
+    short: NDArray[np.bool_]  # (N,) less probable than was asked for: the best that came
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,36 @@ class ClassCount:
 
     label: Label
     count: float
+
+
+@dataclass(frozen=True)
+class ClassHeld:
+    """How well one class of a past sub-task is still held."""
+
+    label: Label
+    samples: int  # generated ones that the model is asked about
+    accuracy_then: float  # when the sub-task ended, 0 to 1
+    accuracy_now: float
+    probability_then: float  # mean that the model gives the class, 0 to 1
+    probability_now: float
+    log_likelihood_then: float  # mean, nats
+    log_likelihood_now: float
+
+
+@dataclass(frozen=True)
+class SubTaskHeld:
+    """How well a past sub-task is still held, by samples that the model drew when it ended."""
+
+    sub_task: int  # as the service counts, 0 for the first
+    samples: int
+    classes: tuple[ClassHeld, ...]  # that it showed; empty where nothing was labelled
+    accuracy_then: float | None  # 0 to 1; None where nothing was labelled
+    accuracy_now: float | None
+    probability_then: float | None  # mean that the model gives the right class, likewise
+    probability_now: float | None
+    log_likelihood_then: float  # mean, nats
+    log_likelihood_now: float
+    model_version: int  # that "now" is about
 
 
 @dataclass(frozen=True)
@@ -101,6 +133,7 @@ class ModelInfo:
     preset: str = ""
     detector: str = ""
     device: str | None = None
+    held: tuple[SubTaskHeld, ...] = ()  # live forgetting, oldest sub-task first
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property

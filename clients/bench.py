@@ -5,6 +5,10 @@ with that question and which has a function
 
     def measure(quick: bool, say: Callable[[str], None]) -> Measurement
 
+or, where it keeps more than numbers, one that takes besides
+
+    folder: Path  # for its own files, NAME in the folder of all
+
 Rules: a benchmark starts what it needs and stops it again; `quick` makes it small
 enough for a test (seconds) and says nothing about speed; numbers come with the
 hardware and versions they were taken on; a floor that is missed is an exit status.
@@ -13,6 +17,7 @@ hardware and versions they were taken on; a floor that is missed is an exit stat
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import time
 from collections.abc import Callable
@@ -92,14 +97,17 @@ def run(name: str, *, quick: bool, out: Path, console: Console) -> int:
     """
     measure = _measure(name)
     console.print(f"[bold]{name}[/]: {names()[name]}{' (quick size)' if quick else ''}")
+    own: dict[str, Any] = {}
+    if "folder" in inspect.signature(measure).parameters:
+        own["folder"] = out / name
     begun, start = datetime.now(UTC), time.perf_counter()
-    measurement: Measurement = measure(
-        quick, lambda text: console.print(text, style="dim", markup=False, highlight=False)
+    measurement = measure(
+        quick, lambda text: console.print(text, style="dim", markup=False, highlight=False), **own
     )
     seconds = time.perf_counter() - start
 
     for table in measurement.tables:
-        console.print(_rich(table))
+        console.print(rich_table(table))
     for floor in measurement.floors:
         verdict = "[green]met[/]" if floor.met else "[bold red]missed[/]"
         console.print(
@@ -135,7 +143,8 @@ def listing(console: Console) -> None:
     console.print(table)
 
 
-def _rich(table: Table) -> RichTable:
+def rich_table(table: Table) -> RichTable:
+    """A table as a terminal shows it."""
     shown = RichTable(
         title=table.title,
         title_justify="left",
@@ -153,7 +162,7 @@ def _rich(table: Table) -> RichTable:
     return shown
 
 
-def _measure(name: str) -> Callable[[bool, Say], Measurement]:
+def _measure(name: str) -> Callable[..., Measurement]:
     known = names()
     if not known:
         raise InputError(
@@ -164,7 +173,7 @@ def _measure(name: str) -> Callable[[bool, Say], Measurement]:
         raise InputError(
             f"There is no benchmark {name!r}. Known: {', '.join(known)}. Choose one of these."
         )
-    measure: Callable[[bool, Say], Measurement] = _load(name).measure
+    measure: Callable[..., Measurement] = _load(name).measure
     return measure
 
 

@@ -108,13 +108,19 @@ def outliers(features: ArrayLike, c: float | None) -> Call[answers.OutlierScores
     return _ask_about("/outliers", features, replies.outlier_scores, query)
 
 
-def sample(n: int, classes: Sequence[answers.Label] | None, seed: int) -> Call[answers.Samples]:
+def sample(
+    n: int,
+    classes: Sequence[answers.Label] | None,
+    seed: int,
+    min_probability: float | None,
+    noise: bool,
+) -> Call[answers.Samples]:
     """GET /sample."""
     return Call(
         "GET",
         "/sample",
         replies.samples,
-        query=_sample_query(n, classes, seed),
+        query=_sample_query(n, classes, seed, min_probability, noise),
         headers={"accept": BINARY_PREFERRED},
     )
 
@@ -124,9 +130,11 @@ def sample_image(
     classes: Sequence[answers.Label] | None,
     seed: int,
     shape: tuple[int, ...] | None,
+    min_probability: float | None,
+    noise: bool,
 ) -> Call[bytes]:
     """GET /sample as a picture."""
-    query = _sample_query(n, classes, seed)
+    query = _sample_query(n, classes, seed, min_probability, noise)
     if shape is not None:
         query += (("shape", ",".join(map(str, shape))),)
     return Call(
@@ -265,8 +273,15 @@ def _get(path: str, read: Callable[[Any], T], query: tuple[tuple[str, str], ...]
 
 
 def _sample_query(
-    n: int, classes: Sequence[answers.Label] | None, seed: int
+    n: int,
+    classes: Sequence[answers.Label] | None,
+    seed: int,
+    min_probability: float | None,
+    noise: bool,
 ) -> tuple[tuple[str, str], ...]:
     # One parameter per class, so that a comma in a name stays part of it.
     wanted = () if classes is None else tuple(("classes", str(label)) for label in classes)
-    return (("n", str(n)), ("seed", str(seed)), *wanted)
+    # What is not asked for is left to the service, whatever its release takes for usual.
+    least = () if min_probability is None else (("min_probability", repr(float(min_probability))),)
+    plain = () if noise else (("noise", "false"),)
+    return (("n", str(n)), ("seed", str(seed)), *wanted, *least, *plain)

@@ -147,15 +147,27 @@ class GMRClient:
         """
         return self.send(calls.outliers(features, c))
 
-    def sample(self, n: int = 25, classes: Sequence[Label] | None = None, seed: int = 0) -> Samples:
-        """Draw samples. The same seed and model version give the same ones.
+    def sample(
+        self,
+        n: int = 25,
+        classes: Sequence[Label] | None = None,
+        seed: int = 0,
+        *,
+        min_probability: float | None = None,
+        noise: bool = True,
+    ) -> Samples:
+        """Draw samples. The same seed, options and model version give the same ones.
 
         Arguments:
             n: How many.
             classes: Only of these classes; None draws from everything known.
             seed: Of the draw.
+            min_probability: What the model itself must give a sample's class, 0 to 1. What
+                falls short is drawn again, up to a limit: `Samples.short` says which stayed
+                so. None: 0.9 where classes are named, and fewer draws; 0 otherwise.
+            noise: Add the noise of single features; without it samples look cleaner.
         """
-        return self.send(calls.sample(n, classes, seed))
+        return self.send(calls.sample(n, classes, seed, min_probability, noise))
 
     def sample_image(
         self,
@@ -163,6 +175,9 @@ class GMRClient:
         classes: Sequence[Label] | None = None,
         seed: int = 0,
         shape: tuple[int, ...] | None = None,
+        *,
+        min_probability: float | None = None,
+        noise: bool = True,
     ) -> bytes:
         """Draw samples as one PNG.
 
@@ -171,8 +186,9 @@ class GMRClient:
             classes: Only of these classes; one row each.
             seed: Of the draw.
             shape: Height and width of one sample; None where samples are square.
+            min_probability, noise: See `sample`.
         """
-        return self.send(calls.sample_image(n, classes, seed, shape))
+        return self.send(calls.sample_image(n, classes, seed, shape, min_probability, noise))
 
     # Drift
 
@@ -372,10 +388,16 @@ class AsyncGMRClient:
         return await self.send(calls.outliers(features, c))
 
     async def sample(
-        self, n: int = 25, classes: Sequence[Label] | None = None, seed: int = 0
+        self,
+        n: int = 25,
+        classes: Sequence[Label] | None = None,
+        seed: int = 0,
+        *,
+        min_probability: float | None = None,
+        noise: bool = True,
     ) -> Samples:
         """See `GMRClient.sample`."""
-        return await self.send(calls.sample(n, classes, seed))
+        return await self.send(calls.sample(n, classes, seed, min_probability, noise))
 
     async def sample_image(
         self,
@@ -383,9 +405,12 @@ class AsyncGMRClient:
         classes: Sequence[Label] | None = None,
         seed: int = 0,
         shape: tuple[int, ...] | None = None,
+        *,
+        min_probability: float | None = None,
+        noise: bool = True,
     ) -> bytes:
         """See `GMRClient.sample_image`."""
-        return await self.send(calls.sample_image(n, classes, seed, shape))
+        return await self.send(calls.sample_image(n, classes, seed, shape, min_probability, noise))
 
     async def drift(self) -> DriftState:
         """See `GMRClient.drift`."""

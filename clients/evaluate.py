@@ -20,7 +20,7 @@ import sys
 import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -31,12 +31,13 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from clients import environment, scores
-from clients.answers import Boundary, HistoryPoint, ModelInfo
+from clients.answers import Boundary, Classification, HistoryPoint, ModelInfo, SubTaskHeld
 from clients.client import GMRClient
 from clients.datasets import Dataset, data_folders, load_dataset
 from clients.errors import InputError, WaitTimeout
 from clients.local import LocalService
 from clients.results import (
+    Certainty,
     Data,
     Evaluation,
     FoundBoundary,
@@ -45,6 +46,7 @@ from clients.results import (
     OutlierTest,
     Run,
     Speed,
+    StillHeld,
 )
 from clients.results import Protocol as StreamProtocol
 from clients.scores import Latency, Position
@@ -64,6 +66,7 @@ _WATCH_S = 0.5
 _HISTORY_ROWS = 4000  # more than the service lets wait
 _WAIT_S = 600.0
 _SETTLE_S = 30.0
+_LOOK_BACK_S = 15.0
 _RELATED = {"mnist": "fashion_mnist", "fashion_mnist": "mnist"}
 
 Drawn = dict[object, NDArray[np.float32]]
@@ -233,6 +236,17 @@ def limited(dataset: Dataset, slt: SLT, limit: int | None, seed: int) -> Dataset
     return replace(dataset, train_x=dataset.train_x[rows], train_y=dataset.train_y[rows])
 
 
+def probabilities_of(labels: Array, answer: Classification) -> Array:
+    """The probability that an answer gives to each sample's own label, with shape (N,).
+
+    A label that is no class yet has none.
+    """
+    places = {label: place for place, label in enumerate(answer.classes)}
+    columns = np.array([places.get(label, -1) for label in labels.tolist()])
+    own = answer.probabilities[np.arange(len(labels)), columns]
+    return np.where(columns < 0, 0.0, own)
+
+
 def hide_labels(labels: Array, share: float, seed: Sequence[int]) -> list[Any]:
     """Labels as they are sent: a random `share` of them, None in place of the others.
 
@@ -306,10 +320,11 @@ class _Pass:
             slt, data.train_x, data.train_y, epochs=plan.epochs, seed=self._seed
         ):
             self._stream(sub_task)
-            answers, version = self._classify(self._test_x)
-            milestones.append(self._milestone(sub_task, answers, version))
-            self._watcher.measured(milestones[-1])
+            answers, milestone = self._test(sub_task)
+            milestones.append(milestone)
+            self._watcher.measured(milestone)
 
+        model = wait_until_looked_back(self._client)
         found = self._found()
         true = [
             self._position(self._sub_task.index(index)) for index in range(1, len(slt.sub_tasks))
@@ -330,7 +345,8 @@ class _Pass:
             ),
             outliers=self._outliers(),
             speed=self._speed(),
-            model=dict(self._client.model().raw),
+            model=dict(model.raw),
+            held=still_held(model.held, milestones, slt),
         )
         return run, self._draw()
 
@@ -381,31 +397,42 @@ class _Pass:
     def _position(self, batch: int) -> Position:
         return Position(batch, sum(self._samples[:batch]))
 
-    def _classify(self, x: Array) -> tuple[Array, int]:
-        """Labels of samples (N, D), with shape (N,), and the model version that gave the last."""
-        answers = []
-        for start in range(0, len(x), CLASSIFY_BATCH):
+    def _test(self, sub_task: SubTask) -> tuple[Array, Milestone]:
+        """What the service answers on the joint test set, with shape (N,), and how good that is."""
+        labels: list[Array] = []
+        certain: list[Array] = []  # the probability of the true class
+        likelihoods: list[Array] = []
+        for start in range(0, len(self._test_x), CLASSIFY_BATCH):
+            rows = slice(start, start + CLASSIFY_BATCH)
             sent = time.perf_counter()
-            answer = self._client.classify(x[start : start + CLASSIFY_BATCH])
+            answer = self._client.classify(self._test_x[rows])
             self._classify_seconds.append(time.perf_counter() - sent)
-            answers.append(answer)
-        labels = np.concatenate([answer.labels for answer in answers])
-        return labels, answers[-1].model_version
-
-    def _milestone(self, sub_task: SubTask, answers: Array, version: int) -> Milestone:
+            labels.append(answer.labels)
+            certain.append(probabilities_of(self._test_y[rows], answer))
+            likelihoods.append(answer.log_likelihoods)
+        answers = np.concatenate(labels)
+        per_class = (
+            scores.mean_per_class(self._test_y, values, self._slt.classes).tolist()
+            for values in (
+                self._test_y == answers,
+                np.concatenate(certain),
+                np.concatenate(likelihoods),
+            )
+        )
         sub_tasks = self._slt.sub_tasks
         known = [label for classes in sub_tasks[: sub_task.index + 1] for label in classes]
         seen = np.isin(self._test_y, np.array(known, dtype=self._test_y.dtype))
-        return Milestone(
+        return answers, Milestone(
             sub_task=sub_task.index,
             classes=sub_task.classes,
             samples_sent=sum(self._samples),
-            model_version=version,
+            model_version=answer.model_version,
             accuracy_seen=scores.accuracy(self._test_y[seen], answers[seen]),
             accuracy_joint=scores.accuracy(self._test_y, answers),
             accuracy_per_sub_task=tuple(
                 scores.accuracy_per_sub_task(self._test_y, answers, sub_tasks).tolist()
             ),
+            per_class=tuple(Certainty(*values) for values in zip(*per_class, strict=True)),
         )
 
     def _found(self) -> tuple[FoundBoundary, ...]:
@@ -475,6 +502,53 @@ class _Pass:
         )
 
 
+def still_held(
+    held: Sequence[SubTaskHeld], milestones: Sequence[Milestone], slt: SLT
+) -> tuple[StillHeld, ...]:
+    """What the service says of past sub-tasks, beside the test data of the same classes.
+
+    Arguments:
+        held: From GET /model, at the end.
+        milestones: One per true sub-task, in order.
+        slt: Which classes those were.
+    """
+    met = {label: index for index, classes in enumerate(slt.sub_tasks) for label in classes}
+    rows = []
+    for one in held:
+        labels = tuple(known.label for known in one.classes)
+        # Of classes from before this run there are no test data.
+        own = [slt.classes.index(label) for label in labels if label in met]
+        then = now = Certainty(math.nan, math.nan, math.nan)
+        if own and len(own) == len(labels):
+            learned = milestones[max(met[label] for label in labels)]
+            then, now = (_over_classes(point, own) for point in (learned, milestones[-1]))
+        rows.append(
+            StillHeld(
+                sub_task=one.sub_task,
+                classes=labels,
+                samples=one.samples,
+                model_version=one.model_version,
+                own_then=_certainty(
+                    one.accuracy_then, one.probability_then, one.log_likelihood_then
+                ),
+                own_now=_certainty(one.accuracy_now, one.probability_now, one.log_likelihood_now),
+                test_then=then,
+                test_now=now,
+            )
+        )
+    return tuple(rows)
+
+
+def _over_classes(milestone: Milestone, classes: Sequence[int]) -> Certainty:
+    """The mean over some classes, by their place in `Data.classes`."""
+    each = [milestone.per_class[index] for index in classes]
+    return Certainty(*np.mean([astuple(one) for one in each], axis=0).tolist())
+
+
+def _certainty(*values: float | None) -> Certainty:
+    return Certainty(*(math.nan if value is None else value for value in values))
+
+
 def wait_until_settled(client: GMRClient) -> ModelInfo:
     """Wait until everything sent is learned, batches that were set aside included.
 
@@ -493,6 +567,22 @@ def wait_until_settled(client: GMRClient) -> ModelInfo:
             )
         time.sleep(0.1)
         info = client.wait_until_learned(_WAIT_S)
+    return info
+
+
+def wait_until_looked_back(client: GMRClient) -> ModelInfo:
+    """Wait until the service has asked its latest model how well it holds the past.
+
+    It does so once the stream has been quiet for a while. Where others go on sending that may
+    never be: then what it said last is given, after a time.
+    """
+    deadline = time.monotonic() + _LOOK_BACK_S
+    info = client.model()
+    while any(row.model_version != info.model_version for row in info.held):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+        info = client.model()
     return info
 
 

@@ -151,7 +151,7 @@ def _accuracy_axes(
     axes.set_ylabel("accuracy" if n_seeds == 1 else f"accuracy, mean and range of {n_seeds} seeds")
     axes.grid(axis="x", visible=False)
     if len(axes.lines) > 1:
-        _legend(axes)
+        place_legend(axes)
 
 
 @mpl.rc_context(STYLE)
@@ -262,12 +262,12 @@ def inlier_rate(
         sub_tasks: The classes of each sub-task.
     """
     figure, axes = _figure(PAGE_INCHES, 3.0)
-    _inlier_rate_axes(axes, rate, set_aside, sub_task, boundaries, sub_tasks)
+    inlier_rate_axes(axes, rate, set_aside, sub_task, boundaries, sub_tasks)
     axes.set_title("Inlier rate and boundaries", pad=20)
     return figure
 
 
-def _inlier_rate_axes(
+def inlier_rate_axes(
     axes: Axes,
     rate: ArrayLike,
     set_aside: Sequence[bool],
@@ -275,10 +275,11 @@ def _inlier_rate_axes(
     boundaries: BoundaryScore,
     sub_tasks: Sequence[Classes],
 ) -> None:
+    """Draw what `inlier_rate` shows on axes of somebody else's figure."""
     values = np.asarray(rate, dtype=np.float64)
     apart = np.asarray(set_aside, dtype=bool)
     batches = np.arange(len(values))
-    _shade_sub_tasks(axes, sub_task, sub_tasks)
+    shade_sub_tasks(axes, sub_task, sub_tasks)
     dense = len(values) > 250
     axes.plot(batches, values, color=BLUE, linewidth=0.6 if dense else 1.0, alpha=0.85)
     if not dense:
@@ -333,7 +334,7 @@ def _inlier_rate_axes(
     axes.set_ylabel("inlier rate")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(axis="x", visible=False)
-    _legend(axes, points_above=16)
+    place_legend(axes, points_above=16)
 
 
 @mpl.rc_context(STYLE)
@@ -348,7 +349,7 @@ def prequential(
     values = np.asarray(accuracies, dtype=np.float64)
     batches = np.arange(len(values))
     figure, axes = _figure(PAGE_INCHES, 2.8)
-    _shade_sub_tasks(axes, sub_task, sub_tasks)
+    shade_sub_tasks(axes, sub_task, sub_tasks)
     axes.plot(
         batches, values, ".", markersize=2.5, color=SKY, alpha=0.8, label="single batch", zorder=2
     )
@@ -366,7 +367,7 @@ def prequential(
     axes.set_ylabel("prequential accuracy")
     axes.grid(axis="x", visible=False)
     axes.set_title("Prequential accuracy", pad=20)
-    _legend(axes, points_above=16)
+    place_legend(axes, points_above=16)
     return figure
 
 
@@ -452,7 +453,7 @@ def speed(
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_title("Time per request")
-    _legend(axes)
+    place_legend(axes)
     return figure
 
 
@@ -480,7 +481,7 @@ def overview(
     grid = figure.add_gridspec(2, 2, height_ratios=[1.0, 1.15], width_ratios=[1.0, 1.2])
     top, left, right = (figure.add_subplot(at) for at in (grid[0, :], grid[1, 0], grid[1, 1]))
     top.set_title("Inlier rate of each batch; sub-tasks arrive unannounced", pad=20)
-    _inlier_rate_axes(top, rate, set_aside, sub_task, boundaries, sub_tasks)
+    inlier_rate_axes(top, rate, set_aside, sub_task, boundaries, sub_tasks)
     left.set_title("Accuracy over all classes seen so far")
     _accuracy_axes(left, sub_tasks, seen, newest_only=newest_only)
     legend = left.get_legend()
@@ -507,7 +508,7 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def _legend(axes: Axes, points_above: float = 2.0) -> None:
+def place_legend(axes: Axes, points_above: float = 2.0) -> None:
     """Put the legend on the title's line, at its right end, where it can hide no data."""
     handles, labels = axes.get_legend_handles_labels()
     lift = ScaledTranslation(0, points_above / 72, axes.figure.dpi_scale_trans)
@@ -526,7 +527,7 @@ def _legend(axes: Axes, points_above: float = 2.0) -> None:
     )
 
 
-def _shade_sub_tasks(axes: Axes, sub_task: Sequence[int], sub_tasks: Sequence[Classes]) -> None:
+def shade_sub_tasks(axes: Axes, sub_task: Sequence[int], sub_tasks: Sequence[Classes]) -> None:
     """Shade every other sub-task, and name the classes of each above the axes."""
     tasks = np.asarray(sub_task)
     starts = [0, *(np.flatnonzero(np.diff(tasks)) + 1).tolist()] if len(tasks) else []
@@ -575,9 +576,12 @@ __all__ = [
     "accuracy_matrix",
     "confusion",
     "inlier_rate",
+    "inlier_rate_axes",
     "overview",
+    "place_legend",
     "prequential",
     "samples",
     "save",
+    "shade_sub_tasks",
     "speed",
 ]

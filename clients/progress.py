@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from clients.report import Report, score_rows
+from clients.report import Report, held_rows, score_rows
 from clients.results import Evaluation, Milestone
 from clients.tasks import SubTask
 
@@ -112,7 +112,35 @@ def print_results(evaluation: Evaluation, report: Report | None, console: Consol
     console.print()
     console.print(f"[bold]{escape(data.name)}, {escape(protocol.slt)}[/], {seeds}", highlight=False)
     console.print(table)
+    _print_held(evaluation, several, console)
     if report is not None:
         console.print()
         console.print(f"report   {report.html}", highlight=False, soft_wrap=True)
         console.print(f"numbers  {report.json}", highlight=False, soft_wrap=True)
+
+
+def _print_held(evaluation: Evaluation, several: bool, console: Console) -> None:
+    """What the service says of past sub-tasks by itself, beside what test data say."""
+    run = evaluation.runs[0]
+    if not run.held:
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("still held\n(classes)")
+    columns = {
+        "own_accuracy": "accuracy, %\nown samples",
+        "test_accuracy": "accuracy, %\ntest data",
+        "own_probability": "certainty, %\nown samples",
+        "test_probability": "certainty, %\ntest data",
+    }
+    for name in columns.values():
+        table.add_column(name, justify="right")
+    for row in held_rows(run):
+        table.add_row(escape(row["classes"]), *(row[column] for column in columns))
+    console.print()
+    console.print(table)
+    seed = f" (seed {run.seed})" if several else ""
+    console.print(
+        f"after each sub-task and now{seed}; certainty: probability of the right class",
+        style="dim",
+        highlight=False,
+    )

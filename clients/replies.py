@@ -200,17 +200,25 @@ def samples(reply: Reply) -> answers.Samples:
         features=np.asarray(field_of(fields, "features"), dtype=np.float32),
         labels=answers.label_array(labels),
         log_likelihoods=np.asarray(field_of(fields, "log_likelihoods")),
+        probabilities=np.asarray(field_of(fields, "probabilities"), dtype=np.float32),
+        short=np.asarray(field_of(fields, "short"), dtype=bool),
     )
 
 
 def model_info(document: Any) -> answers.ModelInfo:
     """The answer of GET /model."""
-    rows = field_of(document, "classes")
+    rows = rows_of(document, "classes")
     return answers.build(
         answers.ModelInfo,
         document,
         classes=tuple(answers.build(answers.ClassCount, row) for row in rows),
+        held=tuple(_sub_task_held(row) for row in document.get("held", ())),
     )
+
+
+def _sub_task_held(document: Any) -> answers.SubTaskHeld:
+    classes = tuple(answers.build(answers.ClassHeld, row) for row in rows_of(document, "classes"))
+    return answers.build(answers.SubTaskHeld, document, classes=classes)
 
 
 def readiness(reply: Reply) -> answers.Readiness:

@@ -201,6 +201,8 @@ def _content(evaluation: Evaluation) -> dict[str, Any]:
             }
             for milestone in run.milestones
         ],
+        "held": held_rows(run),
+        "prediction": _prediction(run),
         "tolerance": f"{protocol.tolerance_samples:,}",
         "boundaries": _boundary_rows(run, protocol.sub_tasks),
         "outliers": [
@@ -333,6 +335,56 @@ def _boundary_rows(run: Run, sub_tasks: Sequence[Sequence[object]]) -> list[dict
     return rows
 
 
+def held_rows(run: Run) -> list[dict[str, str]]:
+    """How well each past sub-task is still held, then and now, as text.
+
+    Keys are `sub_task` and `classes`, and for the model's own samples (`own_`) and test data
+    (`test_`) `accuracy`, `probability` and `log_likelihood`.
+    """
+    rows = []
+    for held in run.held:
+        row = {
+            "sub_task": str(held.sub_task),
+            "classes": ", ".join(map(str, held.classes)) or _NONE,
+        }
+        for whose, then, now in (
+            ("own", held.own_then, held.own_now),
+            ("test", held.test_then, held.test_now),
+        ):
+            row[f"{whose}_accuracy"] = _then_now(then.accuracy, now.accuracy, "%")
+            row[f"{whose}_probability"] = _then_now(then.probability, now.probability, "%")
+            row[f"{whose}_log_likelihood"] = _then_now(
+                then.log_likelihood, now.log_likelihood, "nats"
+            )
+        rows.append(row)
+    return rows
+
+
+def _then_now(then: float, now: float, unit: str) -> str:
+    if not (math.isfinite(then) and math.isfinite(now)):
+        return _NONE
+    return f"{_number(then, unit)} \N{RIGHTWARDS ARROW} {_number(now, unit)}"
+
+
+def _prediction(run: Run) -> str:
+    """How well the model's own samples tell what test data tell, in a sentence."""
+    rows = [row for row in run.held if math.isfinite(row.own_now.accuracy + row.test_now.accuracy)]
+    if not rows:
+        return ""
+
+    def change(whose: str, name: str) -> str:
+        pairs = ((getattr(row, f"{whose}_{when}") for when in ("then", "now")) for row in rows)
+        changes = [getattr(now, name) - getattr(then, name) for then, now in pairs]
+        return _number(sum(changes) / len(changes), "points")
+
+    return (
+        f"Mean change over past sub-tasks, in points: accuracy {change('own', 'accuracy')} by the "
+        f"model's own samples, {change('test', 'accuracy')} by test data; certainty "
+        f"{change('own', 'probability')} by its own samples, {change('test', 'probability')} by "
+        f"test data."
+    )
+
+
 def _latency_row(name: str, latency: Latency, samples: int) -> dict[str, str]:
     milliseconds = {
         key: _number(1000 * getattr(latency, key), "number")
@@ -391,6 +443,8 @@ def _number(value: float, unit: str) -> str:
         return _NONE
     if unit in ("%", "points"):
         return f"{100 * value:.1f}"
+    if unit == "nats":
+        return f"{value:,.1f}"
     if unit == "share":
         return f"{value:.3f}"
     if unit == "count":

@@ -54,6 +54,15 @@ class FoundBoundary:
 
 
 @dataclass(frozen=True)
+class Certainty:
+    """How well a model knows some samples: means over them; NaN where there is nothing to say."""
+
+    accuracy: float
+    probability: float  # that it gives the right class
+    log_likelihood: float  # nats
+
+
+@dataclass(frozen=True)
 class Milestone:
     """What the model knew once a sub-task had been learned."""
 
@@ -64,6 +73,26 @@ class Milestone:
     accuracy_seen: float  # on the test samples of all classes sent so far
     accuracy_joint: float  # on the whole joint test set, as in the paper
     accuracy_per_sub_task: tuple[float, ...]  # a row of the accuracy matrix
+    per_class: tuple[Certainty, ...] = ()  # on test samples, in the order of `Data.classes`
+
+
+@dataclass(frozen=True)
+class StillHeld:
+    """A past sub-task: what the model says of its own samples, and what test data say.
+
+    "Then" is when the service took the sub-task to have ended, for test data the first
+    evaluation after all its classes had been streamed; "now" is the end of the run. Test
+    figures are means over classes, as the model's own samples are spread evenly over them.
+    """
+
+    sub_task: int  # as the service counted
+    classes: tuple[int | str, ...]  # empty where it had no labels
+    samples: int  # the model's own
+    model_version: int  # that these were last put to
+    own_then: Certainty
+    own_now: Certainty
+    test_then: Certainty
+    test_now: Certainty
 
 
 @dataclass(frozen=True)
@@ -102,6 +131,7 @@ class Run:
     outliers: tuple[OutlierTest, ...]
     speed: Speed
     model: Mapping[str, Any]  # the service's own description, GET /model, at the end
+    held: tuple[StillHeld, ...] = ()  # past sub-tasks, oldest first
 
     @property
     def matrix(self) -> FloatArray:

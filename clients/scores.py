@@ -75,6 +75,31 @@ def accuracy_per_sub_task(
     return np.array(rows, dtype=np.float64)
 
 
+def mean_per_class(true: LabelArray, values: NDArray[Any], classes: Sequence[object]) -> FloatArray:
+    """The mean of what was measured of each sample, per true class.
+
+    Arguments:
+        true: Labels, with shape (N,).
+        values: A number per sample, or whether it was right, with shape (N,).
+        classes: Of which to tell.
+
+    Returns:
+        Means with shape (C,); NaN for a class without samples.
+
+    Example:
+        >>> right = np.array([True, False, True])
+        >>> mean_per_class(np.array(["a", "a", "b"]), right, ["b", "a", "c"]).tolist()
+        [1.0, 0.5, nan]
+    """
+    _same_length(true, values)
+    labels = true.tolist()
+    means = []
+    for wanted in classes:
+        own = values[np.fromiter((label == wanted for label in labels), bool, len(labels))]
+        means.append(float(np.mean(own)) if len(own) else math.nan)
+    return np.array(means, dtype=np.float64)
+
+
 def confusion_matrix(
     true: LabelArray, predicted: LabelArray, classes: Sequence[object]
 ) -> NDArray[np.int64]:
