@@ -162,6 +162,35 @@ def test_one_batch_may_fill_several_windows() -> None:
     assert life.mass == pytest.approx(1800)
 
 
+def test_where_there_is_no_room_left_the_longest_window_is_learned() -> None:
+    life = Life(n_components=9, window=100)
+    held = []
+    for label, n in ((0, 60), (1, 30), (1, 9), (1, 1), (2, 55), (1, 10)):
+        life.learn(blob(label, n, seed=n), label)
+        held.append([len(group.window) for group in life.state.groups])
+    assert held == [[60], [60, 30], [60, 39], [0, 40], [0, 40, 55], [0, 50, 0]]
+    life.boundary()
+    assert life.mass == pytest.approx(165)
+
+
+def test_an_owner_is_known_at_once_even_if_its_first_sample_takes_the_last_place() -> None:
+    life = Life(n_components=9, window=100)
+    life.learn(blob(0, 99, seed=1), 0)
+    life.learn(blob(1, 1, seed=1), 1)
+    assert [len(group.window) for group in life.state.groups] == [0, 1]
+    assert (life.owned_by(0) > 0, life.owned_by(1)) == (True, 1)
+
+
+def test_a_window_weighs_by_its_place_so_that_early_ones_are_forgotten() -> None:
+    life = Life(n_components=1, n_factors=0, window=100)
+    parts = [blob(label, 100, seed=1) for label in (0, 1, 2)]
+    for part in parts:
+        life.learn(part, 0)
+    means = torch.stack([part.mean(0) for part in parts])
+    expected = torch.tensor([1.0, 2.0, 3.0]) @ means / 6
+    torch.testing.assert_close(life.components.means[0], expected, rtol=1e-4, atol=1e-4)
+
+
 def test_components_grow_with_the_samples_of_their_owner() -> None:
     life = Life(n_components=500, n_factors=0)
     life.learn(torch.rand(2 * SAMPLES_PER_COMPONENT, N_FEATURES), 0)
@@ -370,6 +399,8 @@ def test_a_share_that_shrinks_to_one_component_goes_on_with_the_frozen_one() -> 
     life.boundary()
     pool = life.components.owner == NO_CLASS
     assert float(life.components.mass[pool].sum()) == pytest.approx(126)
+    # What was gone on with is of the newest sub-task.
+    assert life.state.sub_tasks_of == {NO_CLASS: 1, 0: 1}
 
 
 def test_room_made_meanwhile_does_not_make_a_window_forget_those_before() -> None:

@@ -36,12 +36,23 @@ def score_layer(folding: Folding, form: NaturalForm, x: Tensor) -> LayerScored:
         form: The layer's mixture.
     """
     patches = folding.patches(x)
-    joint = log_joint(form, patches)
+    return layer_scored(folding, patches, log_joint(form, patches))
+
+
+def layer_scored(folding: Folding, patches: Tensor, joint: Tensor) -> LayerScored:
+    """What follows from log-joint values.
+
+    Arguments:
+        folding: Cut the maps.
+        patches: With shape (N * P, d).
+        joint: With shape (N * P, K).
+    """
     posterior = joint.softmax(-1)
     # log sum exp = the largest term, less the log of its share: no second pass of exponentials.
     likelihood = joint.amax(-1) - posterior.amax(-1).log()
     # Written out, since -1 does not go with no samples at all.
-    n, positions, n_components = len(x), folding.positions, joint.shape[1]
+    positions, n_components = folding.positions, joint.shape[1]
+    n = len(joint) // positions
     return LayerScored(
         patches,
         joint,

@@ -3,8 +3,8 @@
 The last layer has thousands of features and minibatches of a few samples, so that a step
 that touches every number of it costs more than all it has to say. Three shortcuts change
 nothing but the cost: the natural form follows the parameters instead of being made anew;
-precisions that are not to move are left alone; and once annealing is over, only the
-components that won a sample are touched.
+what depends on precisions that do not move is worked out once for a batch; and once
+annealing is over, only the components that won a sample are touched.
 
 Throughout: N samples, P positions, K components, d entries of a patch.
 """
@@ -19,8 +19,8 @@ from torch import Tensor
 
 from core.density.annealing import neighbourhood
 from core.density.deep.folding import Folding
-from core.density.deep.layer import score_layer
-from core.density.diagonal import NaturalForm, natural_form
+from core.density.deep.layer import layer_scored
+from core.density.diagonal import NaturalForm, log_joint, natural_form
 from core.density.gradient import Parameters, Rates, ascend, gradient, winners
 from core.learners.dcgmm.settings import LayerSettings
 from core.learners.dcgmm.state import LayerState
@@ -74,8 +74,17 @@ def climb_batch(
     mixture = _Mixture(layer.parameters, natural_form(layer.parameters.mixture))
     ours = False  # the layer that was given stays as it is
     joints, maps, likelihoods = [], [], []
-    for piece in x.tensor_split(pieces):
-        scored = score_layer(folding, mixture.form, piece)
+    squares = None if rates.precision_root else _squares(folding, mixture.form, x)
+    rows = torch.arange(len(x), device=x.device)
+    for part in rows.tensor_split(pieces):
+        patches = folding.patches(x[part])
+        if squares is None:
+            joint = log_joint(mixture.form, patches)
+        else:
+            constant, linear, _ = mixture.form
+            joint = torch.addmm(constant, patches, linear.T)
+            joint += squares[part].reshape(joint.shape)
+        scored = layer_scored(folding, patches, joint)
         # All positions count alike: they are samples of the one mixture.
         if annealing.hard:
             if not ours:
@@ -100,6 +109,12 @@ def climb_batch(
         torch.cat(maps),
         torch.cat(likelihoods),
     )
+
+
+def _squares(folding: Folding, form: NaturalForm, x: Tensor) -> Tensor:
+    """The quadratic part of log-joint values, with shape (N, P, K)."""
+    parts = folding.patches(x).square() @ form.quadratic.T
+    return parts.reshape(len(x), folding.positions, parts.shape[1])
 
 
 def _step_of_all(

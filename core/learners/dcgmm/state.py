@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from core.density.annealing import Annealing
@@ -96,8 +95,3 @@ class DcgmmState:
     earlier_samples: int
     sub_task: int
     generator: DeepGenerator | None
-
-    @property
-    def device(self) -> torch.device:
-        """Where its tensors live."""
-        return self.bias.device

@@ -133,7 +133,7 @@ class MfaLearner:
                 index = state.index_of(owner)
                 state, taken = self.windows.take(state, index, x[rows], codes[rows])
                 rows = rows[taken:]
-                if (due := self.windows.due(state, index)) is not None:
+                while (due := self.windows.due(state, index)) is not None:
                     state = self._learned(state, due, generator)
         return state, replays
 

@@ -140,7 +140,7 @@ class Windows:
         return state.with_group(index, empty)
 
     def refitted(self, analysers: Analysers, x: Tensor) -> Analysers:
-        """Components fitted to generated samples, with shape (N, D); all masses and votes stay."""
+        """Components fitted to generated samples, (N, D); the mass of all, and votes, stay."""
         nothing = no_moments(len(analysers), analysers.loadings.shape[-1], x)
         parameters = (analysers.means, analysers.loadings, analysers.noise)
         sums, _, fitted = self._fitted(x, nothing, analysers.mass, parameters, ROUNDS)
