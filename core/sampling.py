@@ -20,7 +20,7 @@ from torch import Tensor
 
 from core.batch import UNLABELLED
 from core.model import Model
-from core.readout import LinearReadout, PosteriorReadout
+from core.readout import Readout
 
 MAX_DRAWS = 8
 """How often a sample may be drawn before the best of its draws is taken."""
@@ -112,9 +112,7 @@ def draw(
     return Drawn(x, named.to(device), likelihood.to(device), probability.to(device), rejected)
 
 
-def _named(
-    readout: PosteriorReadout | LinearReadout, joint: Tensor, wanted: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def _named(readout: Readout, joint: Tensor, wanted: Tensor | None) -> tuple[Tensor, Tensor]:
     """The most probable class of every draw, and the probability of the class that counts."""
     if not readout.n_classes:
         n = len(joint)

@@ -18,37 +18,19 @@ from core.density.components import NO_CLASS, Components
 from core.learners.flat import FlatLearner, FlatState
 from core.learners.flat.stepwise import STEP_OFFSET, STEP_SAMPLES
 from core.learners.flat.windows import WINDOW_PER_OWNER
-from core.learners.learner import Replay
+from tests.core.lives import FedByHand
 from tests.core.states import assert_finite, assert_identical
 from tests.core.streams import N_FEATURES, blob, centre
 
 CPU = torch.device("cpu")
 
 
-class Life:
+class Life(FedByHand[FlatState]):
     """A learner and its state, fed by hand."""
 
     def __init__(self, n_features: int = N_FEATURES, seed: int = 0, **settings: object) -> None:
-        self.learner = FlatLearner(EngineConfig(**settings))  # type: ignore[arg-type]
-        self.generator = torch.Generator().manual_seed(seed)
-        self.state: FlatState = self.learner.start(n_features, CPU)
-        self.replays: list[Replay] = []
-
-    def learn(self, x: Tensor, codes: Tensor | list[int] | int, scored: bool = True) -> None:
-        """Learn a batch whose classes are `codes` (one for all, or one each); -1 has none."""
-        if isinstance(codes, int):
-            codes = [codes] * len(x)
-        codes = torch.as_tensor(codes)
-        needed = max(self.state.n_classes, int(codes.max()) + 1)
-        if needed > self.state.n_classes:
-            self.state = self.learner.grow(self.state, needed)
-        scores = self.learner.score(self.state, x) if scored else None
-        self.state, replays = self.learner.learn(self.state, x, codes, scores, self.generator)
-        self.replays += replays
-
-    def boundary(self) -> None:
-        self.state, replays = self.learner.begin_sub_task(self.state, self.generator)
-        self.replays += replays
+        config = EngineConfig(**settings)  # type: ignore[arg-type]
+        super().__init__(FlatLearner(config), n_features, seed)
 
     @property
     def components(self) -> Components:

@@ -18,8 +18,7 @@ from torch import Tensor
 from core.config import EngineConfig
 from core.density.analysers import Analysers
 from core.density.components import NO_CLASS
-from core.density.factors import covariances
-from core.learners.learner import Replay
+from core.density.factors import FactorMoments, covariances
 from core.learners.mfa import MfaLearner, MfaState
 from core.learners.mfa import learner as learner_module
 from core.learners.mfa import room as room_module
@@ -27,37 +26,19 @@ from core.learners.mfa import windows as windows_module
 from core.learners.mfa.state import Group
 from core.learners.mfa.windows import MOST_HELD, MOST_PER_OWNER, SAMPLES_PER_COMPONENT
 from core.sampling import draw
+from tests.core.lives import FedByHand
 from tests.core.states import assert_finite, assert_identical, leaves, tensors_of
 from tests.core.streams import N_FEATURES, blob, centre
 
 CPU = torch.device("cpu")
 
 
-class Life:
+class Life(FedByHand[MfaState]):
     """A learner and its state, fed by hand."""
 
     def __init__(self, n_features: int = N_FEATURES, seed: int = 0, **settings: object) -> None:
         config = EngineConfig(**{"n_factors": 3, **settings})  # type: ignore[arg-type]
-        self.learner = MfaLearner(config)
-        self.generator = torch.Generator().manual_seed(seed)
-        self.state: MfaState = self.learner.start(n_features, CPU)
-        self.replays: list[Replay] = []
-
-    def learn(self, x: Tensor, codes: Tensor | list[int] | int, scored: bool = True) -> None:
-        """Learn a batch whose classes are `codes` (one for all, or one each); -1 has none."""
-        if isinstance(codes, int):
-            codes = [codes] * len(x)
-        codes = torch.as_tensor(codes)
-        needed = max(self.state.n_classes, int(codes.max()) + 1)
-        if needed > self.state.n_classes:
-            self.state = self.learner.grow(self.state, needed)
-        scores = self.learner.score(self.state, x) if scored else None
-        self.state, replays = self.learner.learn(self.state, x, codes, scores, self.generator)
-        self.replays += replays
-
-    def boundary(self) -> None:
-        self.state, replays = self.learner.begin_sub_task(self.state, self.generator)
-        self.replays += replays
+        super().__init__(MfaLearner(config), n_features, seed)
 
     @property
     def components(self) -> Analysers:
@@ -997,3 +978,21 @@ def test_classes_are_sampled_within_their_budget_after_it_was_reached() -> None:
     assert model is not None
     drawn = draw(model, 300, life.generator, torch.arange(6).repeat(50))
     assert float((life.guesses(drawn.x) == drawn.codes).double().mean()) > 0.97
+
+
+def test_a_component_that_has_shrunk_to_copies_of_one_sample_is_let_go() -> None:
+    life = Life(n_features=4, n_components=8)
+    life.learn(blob(0, 60, 1)[:, :4], 0)
+    windows = life.learner.windows  # type: ignore[attr-defined]
+    group = life.state.groups[0]
+    x = torch.cat([group.window, group.window[:1].expand(20, 4)])
+    which = torch.zeros(len(x), 2)
+    which[:60, 0], which[60:, 1] = 1, 1  # the second one has twenty copies of a sample
+    mass, first = which.sum(0), which.T @ x
+    latent = torch.diag_embed(torch.tensor([[1.0, 1.0, 1.0]]).expand(2, 3)) * mass[:, None, None]
+    cross = torch.cat([torch.zeros(2, 4, 2), first[..., None]], -1)
+    sums = FactorMoments(mass, which.T @ x.square(), cross, latent)
+    parameters = (first / mass[:, None], torch.zeros(2, 4, 2), torch.full((2, 4), 0.1))
+    state = windows._with_components(life.state, 0, sums, which, parameters)
+    assert len(state.groups[0].bank) == 1
+    torch.testing.assert_close(state.groups[0].bank.analysers.means[0], x[:60].mean(0))
