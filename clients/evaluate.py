@@ -650,7 +650,7 @@ def evaluate_command(
         bool, typer.Option("--allow-warm", help="Go on though the service has learned before.")
     ] = False,
     preset: Annotated[
-        str | None, typer.Option(help="Of the private service: flat or paper.")
+        str | None, typer.Option(help="Of the private service: mfa, flat, paper or dcgmm.")
     ] = None,
     components: Annotated[
         int | None, typer.Option(min=1, help="Of the private service's mixture.")
