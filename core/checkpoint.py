@@ -20,9 +20,14 @@ from torch import Tensor
 
 from core.batch import Label
 from core.config import EngineConfig
+from core.density.registry import DENSITIES
 from core.drift.registry import make_detector
+from core.drift.sentinel import Sentinel
 from core.errors import InvalidCheckpoint, InvalidSettings
 from core.learners.registry import make_learner
+from core.model import Model
+from core.readout import LinearReadout, PosteriorReadout
+from core.standardiser import Standardiser
 from core.state import EngineState
 from core.tensors import pack, unpack
 
@@ -60,6 +65,8 @@ def load(
     converter, on_cpu = _converter(), _converter()
     converter.register_structure_hook(Tensor, lambda key, _: tensors[key].to(device))
     on_cpu.register_structure_hook(Tensor, lambda key, _: tensors[key])
+    # A detector counts on the CPU, but the models that it watches by live with the others.
+    on_cpu.register_structure_hook(Sentinel, lambda tree, _: _sentinel(tree, converter))
     try:
         config = EngineConfig.from_dict(json.loads(text.pop("config")))
         tree: dict[str, Any] = json.loads(text.pop("state"))
@@ -67,7 +74,7 @@ def load(
         state = converter.structure({**tree, "learner": None, "detector": None}, EngineState)
         if learner is not None:
             learner = converter.structure(learner, make_learner(config).state_type)
-        detector = on_cpu.structure(detector, make_detector(config).state_type)
+        detector = _detector(detector, config, on_cpu)
     except (
         AttributeError,
         KeyError,
@@ -89,10 +96,46 @@ def load(
     )
 
 
+def _detector(tree: Any, config: EngineConfig, converter: Converter) -> Any:
+    """The detector's state; one that another release wrote begins anew, the model stays."""
+    detector = make_detector(config)
+    try:
+        return converter.structure(tree, detector.state_type)
+    except (AttributeError, KeyError, TypeError, ValueError, BaseValidationError):
+        return detector.start()
+
+
+def _sentinel(tree: dict[str, Any], converter: Converter) -> Sentinel:
+    density = tree["density"]
+    tensors = {name: converter.structure(key, Tensor) for name, key in density["tensors"].items()}
+    readout = LinearReadout if "weight" in tree["readout"] else PosteriorReadout
+    return Sentinel(
+        Model(
+            DENSITIES[density["kind"]].of(tensors, density["facts"]),
+            converter.structure(tree["readout"], readout),
+        ),
+        converter.structure(tree["standardiser"], Standardiser),
+        tree["taken_at"],
+    )
+
+
+def _sentinel_tree(sentinel: Sentinel, converter: Converter) -> dict[str, Any]:
+    """A density is what it says of itself, whatever the family."""
+    density = sentinel.model.density
+    tensors = {name: converter.unstructure(value) for name, value in density.tensors().items()}
+    return {
+        "density": {"kind": density.kind, "facts": density.facts(), "tensors": tensors},
+        "readout": converter.unstructure(sentinel.model.readout),
+        "standardiser": converter.unstructure(sentinel.standardiser),
+        "taken_at": sentinel.taken_at,
+    }
+
+
 def _converter() -> Converter:
     # A part that is not known is a state of another kind, and must not be half understood.
     converter = Converter(forbid_extra_keys=True)
     configure_union_passthrough(Label | None, converter)
+    converter.register_unstructure_hook(Sentinel, lambda one: _sentinel_tree(one, converter))
     # Left alone, a named tuple is passed through as it is when its fields are tensors.
     converter.register_unstructure_hook_func(
         _is_named_tuple, lambda values: [converter.unstructure(value) for value in values]

@@ -30,6 +30,8 @@ class EngineConfig:
         n_features: D, or None: the first batch fixes it.
         variance_floor: Smallest variance used to score (standardised units), above 0.
         detector: Which rule looks for boundaries: "sequential", "paper" or "none".
+        ert: Expected run time between false alarms of the detector "sequential", in samples,
+            above 1.
         warm_up: Samples after every reset before the detector may speak.
         outlier_c: A sample is an outlier below mean - c * deviation of the log-likelihood.
         image: Shape of the images behind the features, of preset "dcgmm": "HEIGHT,WIDTH" or
@@ -53,6 +55,7 @@ class EngineConfig:
     n_features: int | None = None
     variance_floor: float = 0.05
     detector: str = "sequential"
+    ert: float = 1e7
     warm_up: int = 1000
     outlier_c: float = 2.0
     image: str | None = None
@@ -97,6 +100,8 @@ class EngineConfig:
             raise InvalidSettings(
                 f"variance_floor is {self.variance_floor}; it must be above 0 and finite."
             )
+        if not 1 < self.ert < math.inf:
+            raise InvalidSettings(f"ert is {self.ert}; it must be above 1 sample and finite.")
         for name in ("outlier_c", "replay_factor", "n_factors", "sharpening"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InvalidSettings(

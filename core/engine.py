@@ -23,6 +23,7 @@ from core.batch import UNLABELLED, Batch
 from core.config import EngineConfig
 from core.drift.detector import Detector, Level, Observation, Verdict
 from core.drift.registry import make_detector
+from core.drift.sentinel import Sentinel
 from core.errors import InvalidCheckpoint, InvalidLabels, ModelNotReady
 from core.events import (
     BatchLearned,
@@ -296,9 +297,8 @@ class Engine:
             return Judgement(None, None, state.detector, None, 0, None, Running())
         seen = Observation(
             scores.log_likelihood - state.standardiser.log_volume,
-            scores.joint.argmax(-1),
-            scores.joint.shape[1],
-            self.learner.partition(state.learner),
+            batch.features,
+            lambda samples: self._sentinel(state, samples),
         )
         settled = self.learner.settled(state.learner)
         detector, verdict = self.detector.observe(state.detector, seen, settled)
@@ -308,6 +308,13 @@ class Engine:
         mean = float(likelihoods.mean())
         accuracy, guessed = self._accuracy(state, batch, scores)
         return Judgement(scores, verdict, detector, accuracy, guessed, mean, tame)
+
+    def _sentinel(self, state: EngineState, samples: int) -> Sentinel:
+        """The model as it stands, to watch the stream by."""
+        model = self.learner.model(state.learner)
+        assert model is not None
+        assert state.standardiser is not None
+        return Sentinel(model, state.standardiser, samples)
 
     def _accuracy(
         self, state: EngineState, batch: Batch, scores: Scores

@@ -4,17 +4,20 @@ A detector sees each batch as the model of *before* the batch saw it, and answer
 with a verdict; it never changes the model. Its settings are its own fields, its
 state goes in and out, so that a checkpoint holds it and tests can replay it.
 
-One rule for all: while a change is suspected (level `WARNING`), nothing that the
-next batches are compared with may move, or the statistics would chase the change.
+While a change is suspected (level `WARNING`) the engine sets batches aside, and the model
+does not learn them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
+
+from core.drift.sentinel import Sentinel
 
 S = TypeVar("S")
 
@@ -22,10 +25,9 @@ S = TypeVar("S")
 class Observation(NamedTuple):
     """One batch, as the model scored it before learning from it."""
 
-    log_likelihoods: Tensor  # (N,) nats
-    components: Tensor  # (N,) int64, the component with the largest log-joint
-    n_components: int
-    partition: int  # counts per component are comparable only while this stays the same
+    log_likelihoods: Tensor  # (N,) nats, by the model as it was just before the batch
+    features: Tensor  # (N, D) in the sender's units
+    sentinel: Callable[[int], Sentinel]  # that model at rest, taken after so many samples
 
 
 class Level(StrEnum):
@@ -48,7 +50,10 @@ class Verdict:
         inlier_rate: Share of inliers of this batch, 0 to 1.
         inlier_rate_mean: What it is compared with; None before there is anything.
         change_samples: Samples, this batch included, since the change is estimated to have begun.
-        speaker: Name of the signal closest to (or furthest over) its threshold.
+        speaker: Name of the statistic that decides.
+        signal: Name of the signal that contributes most to it.
+        burst: Whether an alarm has just gone away: there were outliers, and there are none.
+        evidence: Further numbers.
     """
 
     level: Level
@@ -59,6 +64,8 @@ class Verdict:
     inlier_rate_mean: float | None
     change_samples: int
     speaker: str
+    signal: str = ""
+    burst: bool = False
     evidence: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -95,6 +102,10 @@ class Detector(Protocol[S]):
         Arguments:
             settled: Whether the learner's likelihood can be trusted at all yet.
         """
+        ...
+
+    def typical(self, state: S, x: Tensor) -> Tensor:
+        """Which samples, with shape (N, D), look like those before the change: (N,) bool."""
         ...
 
     def dismiss(self, state: S) -> S:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from core.drift.detector import Level, Observation, Verdict
 from core.running import Running
 
@@ -48,6 +51,9 @@ class NeverDetector:
             speaker="none",
         )
         return state.updated(n, mean, spread), verdict
+
+    def typical(self, state: Running, x: Tensor) -> Tensor:
+        return torch.ones(len(x), dtype=torch.bool)
 
     def dismiss(self, state: Running) -> Running:
         return state

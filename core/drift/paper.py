@@ -12,6 +12,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import torch
+from torch import Tensor
+
 from core.drift.detector import Level, Observation, Verdict
 
 SIGNAL = "inlier_rate_drop"
@@ -96,6 +99,9 @@ class PaperDetector:
             ),
             verdict,
         )
+
+    def typical(self, state: PaperState, x: Tensor) -> Tensor:
+        return torch.ones(len(x), dtype=torch.bool)
 
     def dismiss(self, state: PaperState) -> PaperState:
         return state

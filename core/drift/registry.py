@@ -17,4 +17,4 @@ def make_detector(config: EngineConfig) -> Detector[Any]:
         return PaperDetector(warm_up=config.warm_up)
     if config.detector == "none":
         return NeverDetector()
-    return SequentialDetector(warm_up=config.warm_up)
+    return SequentialDetector(ert=config.ert, warm_up=config.warm_up)

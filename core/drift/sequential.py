@@ -1,50 +1,144 @@
 """The default rule: evidence accumulates over samples, whatever the size of the batches.
 
-Two signals are read off the one forward pass, the inlier rate (`core.drift.inlier_rate`)
-and component occupancy (`core.drift.occupancy`); either may speak. While one is past a
-quarter of its threshold a change is suspected, and nothing that they are compared with moves.
-A suspicion must come early: a first batch that is learned after all may bring a new class,
-for which components are merged, and counts of components begin anew.
+A sentinel, one version of the model at rest, scores the stream (`core.drift.sentinel`). Bets
+on its ranks and cells gain when something changes (`core.drift.reference`), and what they
+gain is added up (`core.drift.evidence`). One number sets the threshold: the run time between
+false alarms. As the model learns, an heir is taken from it, which first watches beside
+the sentinel until it has a reference of its own, and then takes its place: thresholds are
+set anew for every version, by samples that it has not learned.
+
+Three signals are told apart, and fused into one decision:
+- `inliers`: log-likelihoods fall (the paper's signal),
+- `likelihood`: log-likelihoods rise,
+- `occupancy`: other components, classes or heights of the likelihood than usual.
+
+An alarm that lasts is a boundary; one that goes away was a burst of outliers.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
-from core.drift.cusum import Cusum
+import torch
+from torch import Tensor
+
+from core.drift.bets import Book, CellBet, RankBet
 from core.drift.detector import Level, Observation, Verdict
-from core.drift.inlier_rate import BatchInliers, InlierRate, InlierRateState
-from core.drift.occupancy import Occupancy, OccupancyState
+from core.drift.evidence import Evidence
+from core.drift.reference import (
+    AT_ONCE,
+    BY_CLASS,
+    BY_COMPONENT,
+    BY_HEIGHT,
+    TRICKLING,
+    Reference,
+    Summary,
+)
+from core.drift.sentinel import Sentinel, Sighting
 
 INLIERS = "inliers"
+LIKELIHOOD = "likelihood"
 OCCUPANCY = "occupancy"
+FUSED = "fused"
+
+BOOK = Book(
+    ranks=(
+        RankBet(INLIERS, high=False, share=0.9, power=0.3, weight=0.2),
+        RankBet(INLIERS, high=False, share=0.4, power=0.2, weight=0.2),
+        RankBet(INLIERS, high=False, share=0.1, power=0.12, weight=0.2),
+        RankBet(LIKELIHOOD, high=True, share=0.9, power=0.3, weight=0.1),
+        RankBet(LIKELIHOOD, high=True, share=0.2, power=0.2, weight=0.05),
+    ),
+    cells=(
+        CellBet(OCCUPANCY, BY_COMPONENT, AT_ONCE, share=0.8, weight=0.1),
+        CellBet(OCCUPANCY, BY_CLASS, AT_ONCE, share=0.8, weight=0.1),
+        CellBet(OCCUPANCY, BY_CLASS, TRICKLING, share=0.8, weight=0.1),
+        CellBet(OCCUPANCY, BY_HEIGHT, TRICKLING, share=0.8, weight=0.1),
+    ),
+)
+
+SUSPICION = 2 / 3
+"""Share of the threshold's logarithm from which on a change is suspected."""
+
+CONFIRMED = 20
+"""Samples that a change must have lasted; fewer may be a handful of outliers."""
+
+OVERSHOOT = 2.2
+"""By how much, on average, evidence is above the threshold when it passes it."""
+
+CHUNK = 500
+"""Samples that are weighed at a time, so that a huge batch can become a reference and be
+tested by it."""
+
+MOST_AWAITED = 4
+"""Warm-ups that a reference may take where samples depend on each other."""
+
+LEAST_TYPICAL = 0.02
+"""Rank of the log-likelihood from which on a sample passes for what was there before."""
+
+LONGEST_WATCH = 8000
+"""Samples after which an heir is taken at the latest, once the sub-task is as long."""
+
+
+@dataclass(frozen=True, eq=False)
+class Heir:
+    """A version that will be the sentinel, with what it has seen so far."""
+
+    sentinel: Sentinel
+    seen: Sighting
+    wanted: int = 0  # samples, before it is looked at again
+
+
+@dataclass(frozen=True, eq=False)
+class Watch:
+    """A sentinel with its reference."""
+
+    sentinel: Sentinel
+    reference: Reference
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """The threshold was passed, and it is open what follows."""
+
+    began: int  # samples of the sub-task before the estimated start
+    height: float  # largest statistic since
 
 
 @dataclass(frozen=True, eq=False)
 class SequentialState:
-    """Everything both signals remember."""
+    """Everything that is remembered.
 
-    samples: int  # since the last reset, suspects left out
-    inliers: InlierRateState
-    occupancy: OccupancyState
+    Arguments:
+        samples: Of the sub-task so far.
+        watch: None until a sentinel has a reference.
+        heir: None while none is needed.
+        evidence: For a change.
+        alarm: None while there is none.
+    """
+
+    samples: int
+    watch: Watch | None
+    heir: Heir | None
+    evidence: Evidence
+    alarm: Alarm | None
 
 
 @dataclass(frozen=True)
 class SequentialDetector:
-    """Inlier-rate CUSUM and component-occupancy CUSUM, fused by "either".
+    """Shiryaev-Roberts sums of bets that nothing has changed.
 
     Arguments:
-        threshold: Of both sums. Larger means fewer false alarms and later detection.
-        suspicion: Share of the threshold from which on a change is suspected.
-        warm_up: Samples after a reset before it may speak. The first half of them is
-            ignored: those are scores of a model that does not know the data yet.
+        ert: Expected run time between false alarms, in samples, above 1.
+        warm_up: Samples after a reset before it may speak: for half of them the model only
+            learns, the other half become the first reference.
+        book: The bets.
     """
 
-    threshold: float = 20.0
-    suspicion: float = 0.25
+    ert: float = 1e7
     warm_up: int = 1000
-    inlier_rate: InlierRate = InlierRate()
-    occupancy: Occupancy = Occupancy()
+    book: Book = BOOK
 
     @property
     def state_type(self) -> type[SequentialState]:
@@ -54,61 +148,139 @@ class SequentialDetector:
     def name(self) -> str:
         return "sequential"
 
+    @property
+    def threshold(self) -> float:
+        """Of the statistic, log(1 + R)."""
+        return math.log1p(self.ert / OVERSHOOT)
+
     def start(self) -> SequentialState:
-        return SequentialState(0, InlierRateState(), OccupancyState.empty())
+        return SequentialState(0, None, None, Evidence.none(len(self.book)), None)
 
     def observe(
         self, state: SequentialState, seen: Observation, settled: bool
     ) -> tuple[SequentialState, Verdict]:
-        inliers = state.inliers
-        occupancy = self.occupancy.aligned(state.occupancy, seen.partition, seen.n_components)
-        scores = self.inlier_rate.read(inliers, seen.log_likelihoods)
-        winners = self.occupancy.read(occupancy, seen.components)
-        armed = settled and state.samples >= self.warm_up and inliers.scores.weight > 0
-        if armed:
-            inliers = self.inlier_rate.weigh(inliers, scores)
-            occupancy = self.occupancy.weigh(occupancy, winners)
-        verdict = self._verdict(inliers, occupancy.evidence, scores, armed)
-
-        if verdict.level is not Level.NORMAL:
-            occupancy = self.occupancy.hold(occupancy, winners)
-            return replace(state, inliers=inliers, occupancy=occupancy), verdict
-        samples = state.samples + scores.samples
-        if samples > self.warm_up / 2:
-            inliers = self.inlier_rate.absorb(inliers, scores)
-            occupancy = self.occupancy.absorb(occupancy, winners)
-        return SequentialState(samples, inliers, occupancy), verdict
+        armed, watched = state.watch is not None, state.watch
+        calm = self._statistic(state.evidence) <= SUSPICION * self.threshold
+        if settled and calm and self._needs_heir(state):
+            heir = Heir(seen.sentinel(state.samples), Sighting.nothing())
+            state = replace(state, heir=heir)
+        highest, scores = 0.0, []
+        for x in seen.features.split(CHUNK):
+            state, highest, sighting = self._weighed(state, x, highest)
+            scores += [sighting.log_likelihoods] if sighting else []
+            if state.heir is not None and calm:
+                state = self._inherited(state, state.heir, x)
+            state = replace(state, samples=state.samples + len(x))
+        state, level, burst = self._judged(state, highest)
+        likelihoods = torch.cat(scores) if scores else seen.log_likelihoods.double().cpu()
+        watched = watched or state.watch
+        return state, self._verdict(state, watched, level, burst, likelihoods, armed)
 
     def dismiss(self, state: SequentialState) -> SequentialState:
-        return replace(
-            state,
-            inliers=replace(state.inliers, evidence=Cusum()),
-            occupancy=replace(state.occupancy, evidence=Cusum()),
-        )
+        return replace(state, evidence=Evidence.none(len(self.book)), alarm=None)
+
+    def typical(self, state: SequentialState, x: Tensor) -> Tensor:
+        if state.watch is None:
+            return torch.ones(len(x), dtype=torch.bool)
+        scores = state.watch.sentinel.sees(x).log_likelihoods
+        return state.watch.reference.ranks(scores)[1] >= LEAST_TYPICAL
+
+    def _needs_heir(self, state: SequentialState) -> bool:
+        if state.heir is not None:
+            return False
+        if state.watch is None:
+            return state.samples >= self.warm_up / 2
+        taken = state.watch.sentinel.taken_at
+        return state.samples >= taken + min(taken, LONGEST_WATCH)
+
+    def _weighed(
+        self, state: SequentialState, x: Tensor, highest: float
+    ) -> tuple[SequentialState, float, Sighting | None]:
+        """With the evidence of some samples, and the largest statistic so far."""
+        if state.watch is None:
+            return state, highest, None
+        sentinel = state.watch.sentinel
+        sighting = sentinel.sees(x)
+        reference, gains = state.watch.reference.weighed(sentinel, sighting, self.book)
+        evidence, sums = state.evidence.added(gains, self.book.log_weights)
+        highest = max(highest, _softplus(float(sums.max())))
+        watch = Watch(sentinel, reference)
+        return replace(state, watch=watch, evidence=evidence), highest, sighting
+
+    def _inherited(self, state: SequentialState, heir: Heir, x: Tensor) -> SequentialState:
+        """With the heir having seen samples, and in place of the sentinel if these are enough."""
+        seen = heir.seen.joined(heir.sentinel.sees(x))
+        enough = max(self.warm_up / 2, heir.sentinel.taken_at / 4, heir.wanted)
+        if len(seen) < enough:
+            return replace(state, heir=replace(heir, seen=seen))
+        reference = Reference.of(heir.sentinel, seen, self.book)
+        if reference.worth < self.warm_up / 4 and len(seen) < MOST_AWAITED * self.warm_up:
+            return replace(state, heir=Heir(heir.sentinel, seen, 2 * len(seen)))
+        return replace(state, watch=Watch(heir.sentinel, reference), heir=None)
+
+    def _judged(
+        self, state: SequentialState, highest: float
+    ) -> tuple[SequentialState, Level, Alarm | None]:
+        """What follows, and the alarm that has just gone away, if one has."""
+        now, span = self._statistic(state.evidence), self._span(state.evidence)
+        alarm = state.alarm
+        if alarm is None and highest >= self.threshold:
+            alarm = Alarm(max(0, state.samples - span), highest)
+        if alarm is not None:
+            alarm = replace(alarm, height=max(alarm.height, highest))
+            if now >= self.threshold and span >= CONFIRMED:
+                return replace(state, alarm=alarm), Level.BOUNDARY, None
+            if now <= SUSPICION * self.threshold:
+                return self.dismiss(state), Level.NORMAL, alarm
+            return replace(state, alarm=alarm), Level.WARNING, None
+        suspect = now > SUSPICION * self.threshold
+        return state, Level.WARNING if suspect else Level.NORMAL, None
+
+    def _statistic(self, evidence: Evidence) -> float:
+        """log(1 + R), of all bets together."""
+        return _softplus(float((self.book.log_weights + evidence.totals).logsumexp(0)))
+
+    def _span(self, evidence: Evidence) -> int:
+        """Samples since the change began, by the bet that has gained most."""
+        leader = int((evidence.totals + self.book.log_weights).argmax())
+        return int(evidence.spans[leader])
 
     def _verdict(
-        self, inliers: InlierRateState, occupancy: Cusum, batch: BatchInliers, armed: bool
+        self,
+        state: SequentialState,
+        watch: Watch | None,
+        level: Level,
+        burst: Alarm | None,
+        scores: Tensor,
+        armed: bool,
     ) -> Verdict:
-        sums = {INLIERS: inliers.evidence, OCCUPANCY: occupancy}
-        speaker = max(sums, key=lambda name: sums[name].value)
-        loudest = sums[speaker]
-        level = Level.NORMAL
-        if loudest.value > self.threshold:
-            level = Level.BOUNDARY
-        elif loudest.value > self.suspicion * self.threshold:
-            level = Level.WARNING
-        known = inliers.scores.weight > 0
+        totals = state.evidence.totals + torch.stack([*self.book.signals.values()])
+        sums = map(_softplus, totals.logsumexp(1).tolist())
+        statistics = dict(zip(self.book.signals, sums, strict=True))
+        loudest = max(statistics, key=lambda name: statistics[name])
+        statistics[FUSED] = self._statistic(state.evidence)
+        n, mean = len(scores), float(scores.mean())
+        known = watch.reference.summary if watch else Summary.of(scores)
+        began = burst.began if burst else state.samples - self._span(state.evidence)
         return Verdict(
             level=level,
-            statistics={name: total.value for name, total in sums.items()},
-            thresholds=dict.fromkeys(sums, self.threshold),
+            statistics=statistics,
+            thresholds=dict.fromkeys(statistics, self.threshold),
             armed=armed,
-            inlier_rate=batch.rate,
-            inlier_rate_mean=inliers.inliers.mean if known else None,
-            change_samples=max(batch.samples, loudest.samples),
-            speaker=speaker,
+            inlier_rate=float((scores >= known.limit).double().mean()),
+            inlier_rate_mean=known.inlier_rate if watch else None,
+            change_samples=max(n, state.samples - began),
+            speaker=FUSED,
+            signal=loudest,
+            burst=burst is not None,
             evidence={
-                "log_likelihood_before": inliers.scores.mean if known else batch.mean,
-                "log_likelihood_now": batch.mean,
+                "log_likelihood_before": known.mean,
+                "log_likelihood_now": mean,
+                "p_value": min(1.0, max(1, state.samples) * math.exp(-statistics[FUSED])),
             },
         )
+
+
+def _softplus(x: float) -> float:
+    """log(1 + e^x)."""
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))

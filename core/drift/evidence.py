@@ -1,0 +1,65 @@
+"""Evidence for a change, added up over time: the Shiryaev-Roberts procedure on e-values.
+
+With e-values e of mean one, R = (1 + R) e grows by one per sample on average as long as
+nothing changes, so that it passes A after A samples on average, or later (an *e-detector*:
+Shin, Ramdas and Rinaldo 2022). That holds for every bet, and for the weighted mean of many,
+however they depend on each other: one threshold, in samples, fuses all signals. It is
+worked out after every sample, so that it does not matter how a stream is cut into batches.
+
+Throughout: N samples, J bets; all in float64, logarithms natural.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What has been gathered.
+
+    Arguments:
+        totals: log R of every bet, with shape (J,); minus infinity at the start.
+        heights: By how much the logarithm of each bet's gains stands above its lowest
+            point, with shape (J,).
+        spans: Samples since that point, with shape (J,): how long ago the change began,
+            if there is one.
+    """
+
+    totals: Tensor
+    heights: Tensor
+    spans: Tensor
+
+    @classmethod
+    def none(cls, n_bets: int) -> Evidence:
+        """Before the first sample."""
+        zeros = torch.zeros(n_bets, dtype=torch.float64)
+        return cls(torch.full_like(zeros, -math.inf), zeros, zeros)
+
+    def added(self, gains: Tensor, log_weights: Tensor) -> tuple[Evidence, Tensor]:
+        """With N more samples.
+
+        Arguments:
+            gains: Logarithms of the e-values, with shape (J, N).
+            log_weights: Of the bets, with shape (J,); their exponentials sum to one.
+
+        Returns:
+            The evidence, and log R of all bets together after each sample, with shape (N,).
+        """
+        n = gains.shape[1]
+        sums = gains.cumsum(1)
+        # R_n = exp(S_n) (R_0 + sum over i of exp(-S_{i-1})), S the sums of the gains.
+        before = (gains - sums).logcumsumexp(1)
+        totals = sums + torch.logaddexp(self.totals[:, None], before)
+        together = torch.logsumexp(totals + log_weights[:, None], 0)
+
+        level = torch.cat([self.heights[:, None], self.heights[:, None] + sums], 1)
+        lowest, place = level.min(1)
+        lowest = lowest.clamp_max(0.0)
+        spans = torch.where(level.min(1).values <= 0, n - place.double(), self.spans + n)
+        return Evidence(totals[:, -1], level[:, -1] - lowest, spans), together
+
