@@ -55,6 +55,15 @@ class Batch:
         codes = [UNLABELLED if label is None else index[label] for label in plain]
         return cls(features, torch.tensor(codes, dtype=torch.int64), vocabulary)
 
+    def rows(self, mask: Tensor) -> Batch | None:
+        """The samples that a mask, with shape (N,), picks; None where it picks none."""
+        if not bool(mask.any()):
+            return None
+        if bool(mask.all()):
+            return self
+        codes = None if self.codes is None else self.codes[mask.to(self.codes.device)]
+        return Batch(self.features[mask.to(self.features.device)], codes, self.vocabulary)
+
     def check(self, n_features: int | None) -> None:
         """Raise the `InvalidBatch` that applies, if any.
 

@@ -13,6 +13,7 @@ Rules of this module:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +23,10 @@ from torch import Tensor
 from core.batch import UNLABELLED, Batch
 from core.config import EngineConfig
 from core.drift.detector import Detector, Level, Observation, Verdict
+from core.drift.recurrence import recurring
 from core.drift.registry import make_detector
 from core.drift.sentinel import Sentinel
+from core.drift.sequential import INLIERS
 from core.errors import InvalidCheckpoint, InvalidLabels, ModelNotReady
 from core.events import (
     BatchLearned,
@@ -32,6 +35,7 @@ from core.events import (
     ClassDiscovered,
     Event,
     ModelRestored,
+    OutlierBurst,
     Replayed,
     SetAsideReleased,
 )
@@ -49,6 +53,9 @@ REMEMBERED_STARTS = 256
 
 UNREADY_SAMPLES = 500
 """First samples of a sub-task, whose scores are not yet those of a model that knows them."""
+
+MIXED = (0.25, 0.9)
+"""Share of typical samples between which a change is taken for a mixture of old and new."""
 
 STAND_IN_WEIGHT = 50.0
 """Samples that the first stand-in for the likelihood counts as, once better is known."""
@@ -120,7 +127,9 @@ class Engine:
         if state.standardiser is None:
             state = self._first(state, batch)
 
+        state = replace(state, quarantined=())
         judgement = self._judge(state, batch)
+        learned_samples = len(batch)
         begun = Position(state.stream_batches, state.stream_samples)
         state = self._advance(state, len(batch), judgement)
         events: list[Event]
@@ -139,13 +148,21 @@ class Engine:
             if suspect:
                 # A suspicion must not hold up learning for ever: give it up, look again.
                 state = replace(state, detector=self.detector.dismiss(state.detector))
-            state, events = self._release(state)
-            state, learned = self._learn(state, batch, None if events else judgement.scores)
-            events += learned
+            remaining: Batch | None = batch
+            if judgement.verdict and judgement.verdict.burst:
+                state, remaining, events = self._part_burst(state, batch, begun, judgement.verdict)
+                learned_samples = len(remaining) if remaining else 0
+            else:
+                state, events = self._release(state)
+            if remaining is not None:
+                known = judgement.scores if remaining is batch and not events else None
+                state, learned = self._learn(state, remaining, known)
+                events += learned
         replays = [event for event in events if isinstance(event, Replayed)]
         learned_event = BatchLearned(
             **judgement.report(state, batch, begun),
             replayed=sum(event.samples for event in replays if event.reason == "batch"),
+            quarantined=len(batch) - learned_samples,
             components=self.learner.n_components(state.learner),
             classes=len(state.classes),
         )
@@ -448,6 +465,83 @@ class Engine:
         released = SetAsideReleased(len(held), n_samples, state.sub_task, state.version)
         return state, [*events, released]
 
+    def _part_burst(
+        self, state: EngineState, batch: Batch, begun: Position, verdict: Verdict
+    ) -> tuple[EngineState, Batch | None, list[Event]]:
+        """An alarm went away: keep the outliers apart, and learn what was set aside with them.
+
+        Returns:
+            The state, what remains of the batch, still to be learned, and the events.
+        """
+        held = state.set_aside
+        typical = [self.detector.typical(state.detector, one.features) for one in (*held, batch)]
+        pairs = list(zip((*held, batch), typical, strict=True))
+        apart = [one.rows(~mask) for one, mask in pairs]
+        kept = [one.rows(mask) for one, mask in pairs]
+        quarantined = tuple(one for one in apart if one is not None)
+        state = replace(state, set_aside=(), quarantined=quarantined)
+        events: list[Event] = []
+        for one in kept[:-1]:
+            if one is not None:
+                state, learned = self._learn(state, one, None)
+                events += learned
+        start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
+        burst = OutlierBurst(
+            sub_task=state.sub_task,
+            batch_index=begun.batch,
+            sample_index=begun.sample,
+            estimated_start_batch=state.batch_at(start),
+            estimated_start_sample=start,
+            samples=sum(map(len, quarantined)),
+            released=sum(len(one) for one in kept[:-1] if one is not None),
+            detector=self.detector.name,
+            signal=verdict.signal,
+            evidence=evidence_of(verdict),
+            model_version=state.version,
+        )
+        return state, kept[-1], [*events, burst]
+
+    def _part_mixture(
+        self, state: EngineState, batches: Sequence[Batch], verdict: Verdict
+    ) -> tuple[list[Batch], list[Batch]]:
+        """What still is of the old sub-task, and what begins the new one, both in order.
+
+        They are parted where both come together for a while, as in a gradual change; a new
+        label is always new.
+        """
+        masks = []
+        for one in batches:
+            mask = self.detector.typical(state.detector, one.features)
+            new = torch.tensor([label in state.new_labels(one) for label in one.vocabulary])
+            if one.codes is not None and bool(new.any()):
+                known = one.codes.cpu() != UNLABELLED
+                mask = mask & ~(known & new[one.codes.cpu().clamp_min(0)])
+            masks.append(mask)
+        share = float(torch.cat(masks).double().mean())
+        if verdict.signal != INLIERS or not MIXED[0] <= share <= MIXED[1]:
+            return [], list(batches)
+        pairs = list(zip(batches, masks, strict=True))
+        old = [part for one, mask in pairs if (part := one.rows(mask)) is not None]
+        new_ = [part for one, mask in pairs if (part := one.rows(~mask)) is not None]
+        return old, new_
+
+    def _recurring(self, state: EngineState, batches: Sequence[Batch]) -> int | None:
+        """The earlier sub-task that these batches belong to, if any."""
+        model = self.learner.model(state.learner)
+        if model is None or state.standardiser is None or not batches:
+            return None
+        x = torch.cat([one.features for one in batches])
+        fresh = len(state.classes)
+        codes = []
+        for one in batches:
+            own = state.codes_of(one)
+            if one.codes is not None:
+                own = torch.where((one.codes.cpu() != UNLABELLED) & (own == UNLABELLED), fresh, own)
+            codes.append(own)
+        ended = {state.sub_task, state.recurrence}
+        sets = tuple(one for one in state.held.sets if one.sub_task not in ended)
+        return recurring(sets, model, state.standardiser, x, torch.cat(codes))
+
     def _cross(
         self,
         state: EngineState,
@@ -466,38 +560,31 @@ class Engine:
         change = verdict.change_samples if verdict else n_held
         start_sample = max(state.boundary_sample, state.stream_samples - change)
         start_batch = state.batch_at(start_sample)
-
-        assert state.standardiser is not None
-        past = state.held.crossed(
-            self.learner.model(state.learner),
-            state.standardiser,
-            sub_task=state.sub_task,
-            class_counts=state.class_counts,
-            samples_seen=state.samples_seen,
-            version=state.version,
-            seed=self.config.seed,
-        )
-        generator = torch.Generator()
-        generator.set_state(state.random)
-        learner, replays = self.learner.begin_sub_task(state.learner, generator)
+        coming = held if batch is None else (*held, batch)
+        events: list[Event] = []
+        mixed: list[Batch] = []
+        if verdict is not None:
+            mixed, coming = self._part_mixture(state, coming, verdict)
+        for one in mixed:
+            state, learned = self._learn(state, one, None)
+            events += learned
+        state = self._remembered(state)
+        recurrence = self._recurring(state, coming) if verdict else None
+        if recurrence is None:
+            state, replays = self._consolidated(state)
+            events += replays
         state = replace(
             state,
-            held=past,
-            learner=learner,
-            random=generator.get_state(),
             detector=self.detector.start(),
-            standardiser=state.standardiser.eased(),
             past_likelihood=state.past_likelihood.pooled(state.likelihood),
             likelihood=Running(),
             set_aside=(),
             sub_task=state.sub_task + 1,
+            recurrence=recurrence,
             boundary_batch=start_batch,
             boundary_sample=start_sample,
-            version=state.last_version + 1,
-            last_version=state.last_version + 1,
         )
-        events: list[Event] = [replayed(state, replay) for replay in replays]
-        for one in held if batch is None else (*held, batch):
+        for one in coming:
             state, learned = self._learn(state, one, None)
             events += learned
         boundary = BoundaryDetected(
@@ -508,10 +595,47 @@ class Engine:
             estimated_start_batch=start_batch,
             estimated_start_sample=start_sample,
             detector=self.detector.name if verdict else "declared",
+            signal=verdict.signal if verdict else "",
             evidence=evidence_of(verdict),
             set_aside_batches=len(held),
             set_aside_samples=n_held,
             version_before=before,
             version_after=state.version,
+            recurrence_of=recurrence,
+            mixed_samples=sum(map(len, mixed)),
         )
         return state, [boundary, *events]
+
+    def _remembered(self, state: EngineState) -> EngineState:
+        """A sub-task has ended: draw what it will be remembered by, unless that is there."""
+        if state.recurrence is not None:
+            return state
+        assert state.standardiser is not None
+        past = state.held.crossed(
+            self.learner.model(state.learner),
+            state.standardiser,
+            sub_task=state.sub_task,
+            class_counts=state.class_counts,
+            samples_seen=state.samples_seen,
+            version=state.version,
+            seed=self.config.seed,
+            level=state.likelihood,
+        )
+        return replace(state, held=past)
+
+    def _consolidated(self, state: EngineState) -> tuple[EngineState, list[Event]]:
+        """What is known becomes the generator; the version grows by one."""
+        assert state.standardiser is not None
+        generator = torch.Generator()
+        generator.set_state(state.random)
+        learner, replays = self.learner.begin_sub_task(state.learner, generator)
+        state = replace(
+            state,
+            learner=learner,
+            random=generator.get_state(),
+            standardiser=state.standardiser.eased(),
+            version=state.last_version + 1,
+            last_version=state.last_version + 1,
+        )
+        told = replace(state, sub_task=state.sub_task + 1)
+        return state, [replayed(told, replay) for replay in replays]

@@ -63,6 +63,7 @@ class BatchLearned(BatchScored):
     kind: ClassVar[str] = "batch_learned"
 
     replayed: int  # generated (or expected) samples learned beside it
+    quarantined: int = field(default=0, kw_only=True)  # outliers among them, not learned
     components: int
     classes: int
 
@@ -102,11 +103,33 @@ class BoundaryDetected(Event):
     estimated_start_batch: int
     estimated_start_sample: int
     detector: str  # which rule spoke; "declared" when a person did
+    signal: str  # of the detector, that contributed most; empty where there are none
     evidence: dict[str, float]  # statistic, threshold, inlier rates, log-likelihoods, ...
     set_aside_batches: int  # that become the first of the new sub-task
     set_aside_samples: int
     version_before: int
     version_after: int
+    recurrence_of: int | None  # the earlier sub-task that has come back; None for a new one
+    mixed_samples: int  # of those set aside, learned as the end of the old sub-task
+
+
+@dataclass(frozen=True)
+class OutlierBurst(Event):
+    """An alarm went away: there were outliers, which are neither learned nor lost."""
+
+    kind: ClassVar[str] = "outlier_burst"
+
+    sub_task: int
+    batch_index: int  # of the batch by which it had gone away
+    sample_index: int
+    estimated_start_batch: int
+    estimated_start_sample: int
+    samples: int  # outliers, quarantined
+    released: int  # samples set aside with them, learned
+    detector: str
+    signal: str
+    evidence: dict[str, float]
+    model_version: int
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from torch import Tensor
 
 from core.batch import UNLABELLED, Label
 from core.model import Model
+from core.running import Running
 from core.sampling import draw
 from core.standardiser import Standardiser
 
@@ -143,6 +144,7 @@ class HeldSet:
             the sub-task had no labels.
         then: What the model said of them at that moment.
         version: Of that model.
+        level: Log-likelihood of the sub-task's data at its end, before they were learned.
     """
 
     sub_task: int
@@ -150,6 +152,7 @@ class HeldSet:
     codes: Tensor
     then: Marks
     version: int
+    level: Running = Running()
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -160,7 +163,7 @@ class HeldSet:
             return self
         then = Marks(*(mark[:n].clone() for mark in self.then))
         features, codes = self.features[:n].clone(), self.codes[:n].clone()
-        return HeldSet(self.sub_task, features, codes, then, self.version)
+        return HeldSet(self.sub_task, features, codes, then, self.version, self.level)
 
     def compared(self, now: Marks, classes: Sequence[Label], version: int) -> SubTaskHeld:
         """Then and now side by side.
@@ -220,6 +223,7 @@ class Held:
         samples_seen: int,
         version: int,
         seed: int,
+        level: Running = Running(),
     ) -> Held:
         """A sub-task has ended: draw its set from the model as it stands.
 
@@ -233,6 +237,7 @@ class Held:
             samples_seen: Samples learned, by now.
             version: Of the model.
             seed: Of the engine.
+            level: Log-likelihood of the sub-task's data, before they were learned.
         """
         moved = Held(self.sets, class_counts, samples_seen)
         if model is None or samples_seen <= self.samples_seen:
@@ -253,7 +258,7 @@ class Held:
         generator = torch.Generator().manual_seed(zlib.crc32(f"held {seed} {sub_task}".encode()))
         drawn = _drawn(model, standardiser, n, shown, generator, dtype)
         marks = _marks(model, standardiser, *drawn)
-        new = HeldSet(sub_task, *drawn, marks, version)
+        new = HeldSet(sub_task, *drawn, marks, version, level)
         return replace(moved, sets=(*(one.first(each) for one in sets), new))
 
     def report(

@@ -36,6 +36,8 @@ class EngineState:
         version: Of the model as it stands; 0 means that nothing was learned.
         last_version: The largest version ever given; a rollback does not lower it.
         random: State of the generator.
+        recurrence: The earlier sub-task that the current one is again; None for a new one.
+        quarantined: Outliers of a burst that the last batch ended, for whoever keeps them.
         held: What earlier sub-tasks are remembered by, generated; see `core.held`.
     """
 
@@ -59,6 +61,8 @@ class EngineState:
     version: int
     last_version: int
     random: Tensor
+    recurrence: int | None = None
+    quarantined: tuple[Batch, ...] = ()
     held: Held = field(default_factory=Held)  # a checkpoint of an earlier release has none
 
     @property

@@ -28,17 +28,19 @@ class Evidence:
             point, with shape (J,).
         spans: Samples since that point, with shape (J,): how long ago the change began,
             if there is one.
+        tops: The largest height since that point, with shape (J,).
     """
 
     totals: Tensor
     heights: Tensor
     spans: Tensor
+    tops: Tensor
 
     @classmethod
     def none(cls, n_bets: int) -> Evidence:
         """Before the first sample."""
         zeros = torch.zeros(n_bets, dtype=torch.float64)
-        return cls(torch.full_like(zeros, -math.inf), zeros, zeros)
+        return cls(torch.full_like(zeros, -math.inf), zeros, zeros, zeros)
 
     def added(self, gains: Tensor, log_weights: Tensor) -> tuple[Evidence, Tensor]:
         """With N more samples.
@@ -57,9 +59,13 @@ class Evidence:
         totals = sums + torch.logaddexp(self.totals[:, None], before)
         together = torch.logsumexp(totals + log_weights[:, None], 0)
 
-        level = torch.cat([self.heights[:, None], self.heights[:, None] + sums], 1)
-        lowest, place = level.min(1)
+        path = torch.cat([self.heights[:, None], self.heights[:, None] + sums], 1)
+        lowest, place = path.min(1)
+        fell = lowest <= 0
+        spans = torch.where(fell, n - place.double(), self.spans + n)
         lowest = lowest.clamp_max(0.0)
-        spans = torch.where(level.min(1).values <= 0, n - place.double(), self.spans + n)
-        return Evidence(totals[:, -1], level[:, -1] - lowest, spans), together
-
+        # What was reached before the lowest point belongs to another change.
+        since = torch.arange(n + 1) >= place[:, None]
+        reached = torch.where(since | ~fell[:, None], path, -math.inf).amax(1) - lowest
+        tops = torch.where(fell, reached, torch.maximum(self.tops, reached))
+        return Evidence(totals[:, -1], path[:, -1] - lowest, spans, tops), together

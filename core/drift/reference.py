@@ -136,6 +136,10 @@ class Reference:
         after, gains = self._gains(sentinel, seen, book)
         return after._sorted(), (gains - self.drift[:, None]) / self.pace[:, None]
 
+    def with_scores_of(self, earlier: Reference) -> Reference:
+        """The same with the log-likelihoods that were known earlier."""
+        return replace(self, scores=earlier.scores, waiting=earlier.waiting)
+
     def ranks(self, log_likelihoods: Tensor) -> tuple[Tensor, Tensor]:
         """Share of the ranks below samples, and with their equals, with shape (N,) each."""
         n = len(self.scores) + 1

@@ -64,6 +64,18 @@ SUSPICION = 2 / 3
 CONFIRMED = 20
 """Samples that a change must have lasted; fewer may be a handful of outliers."""
 
+CONFIRMED_THIN = 150
+"""The same where only few of the samples fall out: a contamination may be cleaned up soon."""
+
+THIN = 0.5
+"""Share that a bet on outliers is on, up to which that is so."""
+
+LASTING = 2.0
+"""Nats that the bet which has gained most may have lost again for the change to last."""
+
+OVER = 7.0
+"""Nats that it must have lost for the change to be over."""
+
 OVERSHOOT = 2.2
 """By how much, on average, evidence is above the threshold when it passes it."""
 
@@ -172,6 +184,10 @@ class SequentialDetector:
                 state = self._inherited(state, state.heir, x)
             state = replace(state, samples=state.samples + len(x))
         state, level, burst = self._judged(state, highest)
+        if watched is not None and state.watch is not None and (burst or level is not Level.NORMAL):
+            # What is suspected must not become part of what it is compared with.
+            reference = state.watch.reference.with_scores_of(watched.reference)
+            state = replace(state, watch=Watch(state.watch.sentinel, reference))
         likelihoods = torch.cat(scores) if scores else seen.log_likelihoods.double().cpu()
         watched = watched or state.watch
         return state, self._verdict(state, watched, level, burst, likelihoods, armed)
@@ -228,9 +244,10 @@ class SequentialDetector:
             alarm = Alarm(max(0, state.samples - span), highest)
         if alarm is not None:
             alarm = replace(alarm, height=max(alarm.height, highest))
-            if now >= self.threshold and span >= CONFIRMED:
+            lost = self._lost(state.evidence)
+            if now >= self.threshold and span >= self._confirming(state) and lost <= LASTING:
                 return replace(state, alarm=alarm), Level.BOUNDARY, None
-            if now <= SUSPICION * self.threshold:
+            if now <= SUSPICION * self.threshold or lost >= OVER:
                 return self.dismiss(state), Level.NORMAL, alarm
             return replace(state, alarm=alarm), Level.WARNING, None
         suspect = now > SUSPICION * self.threshold
@@ -240,10 +257,24 @@ class SequentialDetector:
         """log(1 + R), of all bets together."""
         return _softplus(float((self.book.log_weights + evidence.totals).logsumexp(0)))
 
+    def _leader(self, evidence: Evidence) -> int:
+        """The bet that has gained most."""
+        return int((evidence.totals + self.book.log_weights).argmax())
+
     def _span(self, evidence: Evidence) -> int:
         """Samples since the change began, by the bet that has gained most."""
-        leader = int((evidence.totals + self.book.log_weights).argmax())
-        return int(evidence.spans[leader])
+        return int(evidence.spans[self._leader(evidence)])
+
+    def _confirming(self, state: SequentialState) -> int:
+        """Samples that the change must have lasted."""
+        leader = self._leader(state.evidence)
+        thin = leader < len(self.book.ranks) and self.book.ranks[leader].share <= THIN
+        return CONFIRMED_THIN if thin else CONFIRMED
+
+    def _lost(self, evidence: Evidence) -> float:
+        """Nats that the bet which gained most has lost again."""
+        leader = int(evidence.tops.argmax())
+        return float(evidence.tops[leader] - evidence.heights[leader])
 
     def _verdict(
         self,

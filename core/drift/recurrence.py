@@ -1,0 +1,81 @@
+"""Whether what comes after a change was there before: a sub-task that returns.
+
+Labels decide where there are any: a batch of known classes, all of which one earlier sub-task
+showed, is that sub-task again. Without labels the model is asked, and asked much: nearly
+all of the new samples must be as likely as its own samples of that sub-task mostly are, and
+must fall on the same components.
+
+Throughout: N samples, K components.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from core.batch import UNLABELLED
+from core.held import HeldSet
+from core.model import Model
+from core.standardiser import Standardiser
+
+LEAST_LABELLED = 0.5
+"""Share of the samples whose labels speak for all."""
+
+STRAY = 0.02
+"""Share of the labels that may be of other classes, mistakes included."""
+
+LEAST_LIKELY = 0.9
+"""Share of the samples that must be as likely as the sub-task's own ..."""
+
+LEAST_SHARED = 0.8
+"""... and that must fall on components that its own samples fall on."""
+
+FAR = 3.0
+"""Standard deviations of a sub-task's log-likelihoods that are not as likely any more."""
+
+
+def recurring(
+    sets: Sequence[HeldSet], model: Model, standardiser: Standardiser, x: Tensor, codes: Tensor
+) -> int | None:
+    """The earlier sub-task that samples belong to, or None: something new.
+
+    Arguments:
+        sets: What is kept of earlier sub-tasks, the one that has just ended left out.
+        model: As it stands, before it learns the samples.
+        standardiser: Of the same moment.
+        x: The samples, with shape (N, D), in the sender's units.
+        codes: Their classes, with shape (N,), int64; `UNLABELLED` where unknown, and
+            the number of classes or above where the class is new.
+    """
+    labelled = codes[codes != UNLABELLED]
+    if len(labelled) >= LEAST_LABELLED * len(codes):
+        return _by_labels(sets, labelled)
+    return _by_likelihood(sets, model, standardiser, x)
+
+
+def _by_labels(sets: Sequence[HeldSet], codes: Tensor) -> int | None:
+    fitting = []
+    for one in sets:
+        known = one.codes[one.codes != UNLABELLED].unique().to(codes.device)
+        if float(torch.isin(codes, known).double().mean()) >= 1 - STRAY:
+            fitting.append((len(known), -one.sub_task))
+    return -min(fitting)[1] if fitting else None
+
+
+def _by_likelihood(
+    sets: Sequence[HeldSet], model: Model, standardiser: Standardiser, x: Tensor
+) -> int | None:
+    joint, likelihood = model.density.score(standardiser.apply(x))
+    winners = joint.argmax(-1)
+    best, found = LEAST_SHARED, None
+    for one in sets:
+        own_joint, _ = model.density.score(standardiser.apply(one.features.float()))
+        away = (likelihood.double() - standardiser.log_volume - one.level.mean).abs()
+        likely = away <= FAR * one.level.deviation
+        shared = torch.isin(winners, own_joint.argmax(-1).unique())
+        share = float(shared.double().mean())
+        if share >= best and float(likely.double().mean()) >= LEAST_LIKELY:
+            best, found = share, one.sub_task
+    return found
