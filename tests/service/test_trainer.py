@@ -363,6 +363,26 @@ def test_a_quiet_stream_is_settled_once(settings: MakeSettings) -> None:
         assert published(settings()).classes == (0, 1)
 
 
+def test_what_waits_is_taken_in_once_when_the_stream_is_quiet(settings: MakeSettings) -> None:
+    with training(settings()):
+        send(settings(), *sub_tasks(0)[:3])
+        wait_until(lambda: "windows_settled" in kinds(settings()))
+        wait_for_backlog(settings())
+        info = published(settings()).info
+        [told] = [one for one in events(settings()) if one["kind"] == "windows_settled"]
+        assert told["model_version"] == info.model_version == 4
+        assert (info.waiting, info.samples_seen) == (0, 60)
+        assert told["samples"] > 0
+        time.sleep(3 * settings().settle_after_s)
+    with training(settings()):  # and a restart is no reason to do so again
+        time.sleep(3 * settings().settle_after_s)
+        assert ask(settings(), lambda stream: stream.accepted()) == 4
+        send(settings(), *sub_tasks(0)[3:6])
+        wait_until(lambda: kinds(settings()).count("windows_settled") == 2)
+        wait_for_backlog(settings())
+        assert published(settings()).info.model_version == 8
+
+
 # Stopping and starting ------------------------------------------------------------------
 
 
