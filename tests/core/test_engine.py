@@ -164,7 +164,8 @@ def test_a_quiet_stream_settles_what_is_set_aside(engine: Engine) -> None:
 def test_a_quiet_stream_takes_in_what_waits_once(preset: str) -> None:
     engine = Engine(EngineConfig(preset=preset, n_components=12))
     assert engine.is_settled(engine.start())
-    assert engine.settle(engine.start()) == (engine.start(), [])
+    begun = engine.start()
+    assert engine.settle(begun) == (begun, [])
     state, _ = run(engine, engine.start(), list(batches([0, 1], 3)))
     before = engine.snapshot(state)
     assert before.info.waiting > 0
