@@ -16,7 +16,7 @@ LARGEST_SHARE = 1 / 20
 def due_when_quiet(waiting: Sequence[int], samples: Sequence[int]) -> list[int]:
     """Places of the owners to be fitted now, ascending.
 
-    So an owner is fitted some 14 times while its samples grow tenfold, however often the stream
+    So an owner is fitted some 45 times while its samples grow tenfold, however often the stream
     pauses.
 
     Arguments:
