@@ -41,7 +41,7 @@ def measure(quick: bool, say: Say) -> Measurement:
             states, waiting = _lives(engine, x[order], y[order.numpy()])
             runs.append([_accuracy(engine, state, held_x, held_y) for state in states] + [waiting])
         means = np.mean(runs, axis=0)
-        deviations = np.std(runs, axis=0)
+        deviations = np.std(runs, axis=0, ddof=1 if len(runs) > 1 else 0)
         accuracies = [
             f"{mean:.2f} ± {deviation:.2f}"
             for mean, deviation in zip(means[:3], deviations[:3], strict=True)
