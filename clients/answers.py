@@ -130,6 +130,7 @@ class ModelInfo:
     parameters: int = 0
     bytes: int = 0
     set_aside: int = 0  # samples held apart while a change is suspected
+    waiting: int = 0  # samples learned that the model takes in once the stream is quiet
     preset: str = ""
     detector: str = ""
     device: str | None = None

@@ -67,6 +67,7 @@ _HISTORY_ROWS = 4000  # more than the service lets wait
 _WAIT_S = 600.0
 _SETTLE_S = 30.0
 _LOOK_BACK_S = 15.0
+_TAKE_IN_S = 15.0
 _RELATED = {"mnist": "fashion_mnist", "fashion_mnist": "mnist"}
 
 Drawn = dict[object, NDArray[np.float32]]
@@ -369,6 +370,7 @@ class _Pass:
                 self._watch()
         wait_until_settled(self._client)
         self._stream_seconds += time.perf_counter() - begun
+        wait_until_taken_in(self._client)
         self._watch()
 
     def _watch(self) -> None:
@@ -567,6 +569,22 @@ def wait_until_settled(client: GMRClient) -> ModelInfo:
             )
         time.sleep(0.1)
         info = client.wait_until_learned(_WAIT_S)
+    return info
+
+
+def wait_until_taken_in(client: GMRClient) -> ModelInfo:
+    """Wait until what was learned is in the model that answers, samples of open windows included.
+
+    They are taken in once the stream has been quiet for a while. Where that is long, or others
+    go on sending, the model is asked as it is, after a time: its `waiting` says how many are out.
+    """
+    deadline = time.monotonic() + _TAKE_IN_S
+    info = client.model()
+    while info.waiting or info.backlog:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+        info = client.model()
     return info
 
 

@@ -109,7 +109,7 @@ class OutlierTest:
 class Speed:
     """Time, seen from the client."""
 
-    stream_seconds: float  # sending, and waiting until all is learned; no evaluation
+    stream_seconds: float  # sending, and waiting until all is learned; no pause, no test
     samples_per_second: float  # sent to learned, end to end
     ingest: Latency
     classify: Latency

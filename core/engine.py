@@ -38,6 +38,7 @@ from core.events import (
     OutlierBurst,
     Replayed,
     SetAsideReleased,
+    WindowsSettled,
 )
 from core.held import SubTaskHeld
 from core.judgement import Judgement, Position, evidence_of, replayed
@@ -169,8 +170,28 @@ class Engine:
         return state, [*events, learned_event]
 
     def settle(self, state: EngineState) -> tuple[EngineState, list[Event]]:
-        """The stream is quiet: learn what is set aside as the current sub-task."""
-        return self._release(state)
+        """The stream is quiet: learn what is set aside as the current sub-task, and what waits.
+
+        Nothing happens, and the version stays, where neither is so.
+        """
+        state, events = self._release(state)
+        n_waiting = self._waiting(state)
+        if not n_waiting:
+            return state, events
+        # Drawn from, but not moved on: what is learned later must not depend on pauses.
+        generator = torch.Generator()
+        generator.set_state(state.random)
+        state = replace(
+            state,
+            learner=self.learner.settle(state.learner, generator),
+            version=state.last_version + 1,
+            last_version=state.last_version + 1,
+        )
+        return state, [*events, WindowsSettled(n_waiting, state.sub_task, state.version)]
+
+    def is_settled(self, state: EngineState) -> bool:
+        """Whether `settle` would change nothing."""
+        return not state.set_aside and not self._waiting(state)
 
     def declare_boundary(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """A person says that a sub-task ends here. Nothing happens if none has begun."""
@@ -274,6 +295,7 @@ class Engine:
             detector=self.detector.name,
             window=self.learner.raw_samples(state.learner),
             set_aside=state.set_aside_samples,
+            waiting=self._waiting(state),
             outlier_c=self.config.outlier_c,
             log_likelihood_mean=likelihood.mean,
             log_likelihood_deviation=likelihood.deviation,
@@ -281,6 +303,10 @@ class Engine:
         return Snapshot(info, model, state.standardiser)
 
     # Parts of a step ----------------------------------------------------------------------
+
+    def _waiting(self, state: EngineState) -> int:
+        """Samples that count as learned, but wait in a window for more or for a quiet stream."""
+        return 0 if state.learner is None else self.learner.waiting(state.learner)
 
     def _check_classes(self, state: EngineState, batch: Batch) -> None:
         """Raise `InvalidLabels` if the batch, with those set aside, names too many classes."""

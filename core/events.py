@@ -91,6 +91,17 @@ class SetAsideReleased(Event):
 
 
 @dataclass(frozen=True)
+class WindowsSettled(Event):
+    """The stream fell quiet: samples that waited in a window are in the model now."""
+
+    kind: ClassVar[str] = "windows_settled"
+
+    samples: int  # counted as learned when they came
+    sub_task: int
+    model_version: int
+
+
+@dataclass(frozen=True)
 class BoundaryDetected(Event):
     """A sub-task ended and the next began."""
 

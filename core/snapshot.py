@@ -89,6 +89,7 @@ class ModelInfo:
     outlier_c: float
     log_likelihood_mean: float
     log_likelihood_deviation: float
+    waiting: int = 0  # of `window`, those that the model takes in once the stream is quiet
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; `classes` becomes a list of label and count."""

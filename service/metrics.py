@@ -45,6 +45,7 @@ from core.events import (
     ModelRestored,
     Replayed,
     SetAsideReleased,
+    WindowsSettled,
 )
 
 # A second series per counter, with the time it was made, helps nobody here.
@@ -187,6 +188,8 @@ class TrainerMetrics:
                 self.samples_learned.inc(event.samples)
                 self.batches_learned.inc(event.batches)
                 self.set_aside_batches.set(0)
+                self.model_version.set(event.model_version)
+            case WindowsSettled():
                 self.model_version.set(event.model_version)
             case BoundaryDetected():
                 self.boundaries.inc()

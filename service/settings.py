@@ -203,7 +203,8 @@ class Settings(BaseSettings):
         1.0,
         ge=0.05,
         le=3600,
-        description="Quiet seconds after which batches set aside are decided about.",
+        description="Quiet seconds after which batches set aside are decided about, and samples "
+        "that wait in a window are taken into the model.",
     )
     drain_timeout_s: float = Field(
         10.0, ge=0, le=3600, description="Seconds to learn what is in the stream when stopping."

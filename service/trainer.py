@@ -118,7 +118,7 @@ class Trainer:
         self._phase = "starting"
         self._stop_asked_at: float | None = None
         self._error: str | None = None
-        self._settling = False  # a settle entry was appended since the last batch
+        self._settling = False  # an entry to settle was appended since the last batch
         self._learned_at = time.monotonic()
         self._house_at = NEVER
 
@@ -306,11 +306,12 @@ class Trainer:
     def _after_restore(self, version: int | None, origin: str) -> None:
         self._keeper.restored(version, origin)
         self._look_back = LookBack(self._engine)  # what it knows is of another past
+        self._settling = False
         self._report_features()
         self._save_now = self._publish_now = True
 
     def _settle_when_quiet(self) -> None:
-        if self._settling or not self._state.set_aside_batches:
+        if self._settling or self._engine.is_settled(self._state):
             return
         if self._is_quiet():
             self._settling = True  # once, until the next batch

@@ -85,6 +85,17 @@ class Learner(Protocol[S]):
         """A boundary: what was learned becomes the generator, raw samples are let go."""
         ...
 
+    def waiting(self, state: S) -> int:
+        """Raw samples that `settle` would put into the model; 0 where nothing is worth it."""
+        ...
+
+    def settle(self, state: S, generator: torch.Generator) -> S:
+        """The stream is quiet: put what waits into the model. Called where `waiting` is not 0.
+
+        Nothing is let go, and learning goes on as if the stream had never been quiet.
+        """
+        ...
+
     def settled(self, state: S) -> bool:
         """Whether the likelihood is steady enough for the detector to trust it."""
         ...

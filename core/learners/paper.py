@@ -284,6 +284,12 @@ class PaperLearner:
         )
         return begun, []
 
+    def waiting(self, state: PaperState) -> int:
+        return 0  # every batch is learned at once
+
+    def settle(self, state: PaperState, generator: torch.Generator) -> PaperState:
+        return state
+
     def settled(self, state: PaperState) -> bool:
         # The rest of the way down to the radius's floor changes no score any more, and at the
         # published pace would leave the detector off for another 2,300 steps.

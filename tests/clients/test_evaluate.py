@@ -203,7 +203,7 @@ def test_an_evaluation_of_a_running_service(service: LocalService):
     assert sum(run.history.samples) == witness.samples == run.model["samples_seen"] == n
     assert 0.4 < sum(run.history.labelled) / n < 0.6
     assert evaluation.data.train_samples == n // 8
-    assert run.model["backlog"] == 0
+    assert run.model["backlog"] == run.model["set_aside"] == run.model["waiting"] == 0
 
     # Every batch is accounted for.
     assert len(run.history) == len(run.history.inlier_rate) == len(run.history.sub_task)

@@ -87,6 +87,21 @@ def test_a_life_saved_with_half_filled_windows_and_statistics_goes_on_bit_for_bi
     assert_identical(again, after)
 
 
+@pytest.mark.parametrize("name", ["mfa", "flat"])
+def test_a_life_saved_right_after_it_was_quiet_goes_on_bit_for_bit(name: str) -> None:
+    config = EngineConfig(preset=name, n_components=9, window=300, detector="none")
+    engine = Engine(config)
+    state, events = play(engine, engine.start(), [*batches([0, 1], 5), "settle"])
+    assert events[-1].kind == "windows_settled"
+    loaded, _, _ = load(dump(state, config, {}))
+    assert_identical(loaded, state)
+    rest = [*batches([0, 1, 2], 2, seed=3), "settle", "boundary", *batches([2], 2), "settle"]
+    after, events = play(engine, state, list(rest))
+    again, events_again = play(engine, loaded, list(rest))
+    assert events_again == events
+    assert_identical(again, after)
+
+
 def test_batches_set_aside_and_the_suspicion_are_saved_too() -> None:
     config, state = held_aside()
     loaded, _, _ = load(dump(state, config, {}))

@@ -21,6 +21,7 @@ from core.events import (
     ModelRestored,
     Replayed,
     SetAsideReleased,
+    WindowsSettled,
 )
 from core.state import EngineState
 from tests.core.streams import N_FEATURES, batches, blob
@@ -157,6 +158,47 @@ def test_a_quiet_stream_settles_what_is_set_aside(engine: Engine) -> None:
     assert of(SetAsideReleased, events)
     assert state.samples_seen == state.stream_samples
     assert engine.settle(state) == (state, [])
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_a_quiet_stream_takes_in_what_waits_once(preset: str) -> None:
+    engine = Engine(EngineConfig(preset=preset, n_components=12))
+    assert engine.is_settled(engine.start())
+    begun = engine.start()
+    assert engine.settle(begun) == (begun, [])
+    state, _ = run(engine, engine.start(), list(batches([0, 1], 3)))
+    before = engine.snapshot(state)
+    assert before.info.waiting > 0
+    assert not engine.is_settled(state)
+    settled, events = engine.settle(state)
+    (event,) = events
+    assert event == WindowsSettled(before.info.waiting, 0, state.version + 1)
+    after = engine.snapshot(settled)
+    assert (after.info.model_version, after.info.waiting) == (state.version + 1, 0)
+    assert after.info.window == before.info.window
+    assert after.info.samples_seen == before.info.samples_seen == 300
+    x = blob(0, 50, seed=9)
+    assert not torch.equal(before.classify(x).probabilities, after.classify(x).probabilities)
+    assert engine.is_settled(settled)
+    assert engine.settle(settled) == (settled, [])
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_a_stream_with_pauses_ends_as_one_without(preset: str) -> None:
+    engine = Engine(EngineConfig(preset=preset, n_components=12, detector="none"))
+    steady = pausing = engine.start()
+    settled = 0
+    for batch in batches([0, 1, 2], 12, seed=3):
+        steady, _ = engine.step(steady, batch)
+        pausing, _ = engine.step(pausing, batch)
+        pausing, events = engine.settle(pausing)
+        settled += len(events)
+    assert settled > 2
+    steady, _ = engine.declare_boundary(steady)
+    pausing, _ = engine.declare_boundary(pausing)
+    x = torch.cat([blob(label, 50, seed=9) for label in range(3)])
+    one, other = (engine.snapshot(state).classify(x) for state in (steady, pausing))
+    torch.testing.assert_close(one.probabilities, other.probabilities, atol=1e-4, rtol=0)
 
 
 def test_a_suspicion_cannot_hold_more_than_the_limit() -> None:

@@ -600,3 +600,37 @@ def test_no_component_is_a_training_image_after_five_sub_tasks_of_digits(epochs:
     assert float(squared.min()) > 0.5
     closest = x[squared.argmin(1)]
     assert float((means - closest).abs().amax(-1).min()) > 0.1
+
+
+# A quiet stream ---------------------------------------------------------------------------
+
+
+def test_what_waits_in_a_first_window_is_taken_in_when_the_stream_is_quiet() -> None:
+    life = Life(n_components=4)
+    life.learn(blob(0, 100, seed=1), 0)
+    life.learn(blob(0, 90, seed=2), 0)
+    before = life.state
+    assert life.learner.waiting(before) == 90
+    life.state = life.learner.settle(before, life.generator)
+    assert float(life.state.components.mass.sum()) == pytest.approx(190)
+    assert life.learner.raw_samples(life.state) == 190
+    assert life.state.partition > before.partition
+    assert life.state.groups[0].seeded_at == before.groups[0].seeded_at  # due when it was due
+    assert life.learner.waiting(life.state) == 0
+    life.learn(blob(0, 8, seed=3), 0)
+    assert life.learner.waiting(life.state) == 0  # so few beside so many
+    life.learn(blob(0, 600, seed=4), 0)
+    assert life.learner.raw_samples(life.state) == life.learner.waiting(life.state) == 0
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_no_mean_is_a_sample_though_the_stream_pauses_after_every_batch(n: int) -> None:
+    life, seen = Life(n_components=8), []
+    life.learn(blob(1, 50, seed=1), 1)
+    for index in range(12):
+        seen.append(blob(0, n, seed=index))
+        life.learn(seen[-1], 0)
+        if life.learner.waiting(life.state):
+            life.state = life.learner.settle(life.state, life.generator)
+        assert nearest(life.state.components, torch.cat(seen)) > 0.003, index
+        assert len(life.state.components) <= 8

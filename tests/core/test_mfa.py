@@ -996,3 +996,164 @@ def test_a_component_that_has_shrunk_to_copies_of_one_sample_is_let_go() -> None
     state = windows._with_components(life.state, 0, sums, which, parameters)
     assert len(state.groups[0].bank) == 1
     torch.testing.assert_close(state.groups[0].bank.analysers.means[0], x[:60].mean(0))
+
+
+# A quiet stream ---------------------------------------------------------------------------
+
+
+def settle(life: Life) -> int:
+    """Let the stream be quiet; how many samples were taken in."""
+    n_waiting = life.learner.waiting(life.state)
+    if n_waiting:
+        life.state = life.learner.settle(life.state, torch.Generator().manual_seed(5))
+    return n_waiting
+
+
+def test_what_waits_in_a_first_window_is_taken_in_and_the_window_stays() -> None:
+    life = Life(n_components=10, window=1000)
+    life.learn(sheet(0, 100, 1), 0)
+    life.learn(sheet(0, 90, 2) + 0.3, 0)
+    before, fresh = life.likelihood(sheet(0, 500, 99) + 0.3), life.group_of(0)
+    partition = life.state.partition
+    assert settle(life) == 90
+    assert life.likelihood(sheet(0, 500, 99) + 0.3) > before + 5
+    group = life.group_of(0)
+    assert torch.equal(group.window, fresh.window)
+    assert (group.samples, group.seeded_at, life.held) == (190, 100, 190)
+    assert life.mass == pytest.approx(190)
+    assert life.state.partition > partition
+    assert settle(life) == 0
+
+
+def test_what_waits_in_a_later_window_is_taken_in_and_no_statistic_moves() -> None:
+    life = Life(n_components=4, window=MOST_HELD)
+    life.learn(blob(0, MOST_HELD, seed=1), 0)
+    life.learn(blob(0, 400, seed=2) + 0.3, 0)
+    before, sums = life.components.means, life.group_of(0).sums
+    assert settle(life) == 400
+    assert float((life.components.means - before).mean()) > 0.005
+    assert life.mass == pytest.approx(MOST_HELD + 400)
+    assert life.group_of(0).sums is sums
+    assert life.held == 400
+
+
+def test_a_handful_beside_many_is_left_open() -> None:
+    life = Life(n_components=4, window=MOST_HELD)
+    life.learn(blob(0, MOST_HELD, seed=1), 0)
+    life.learn(blob(0, 100, seed=2), 0)
+    assert settle(life) == 0
+    life.learn(blob(0, 10, seed=3), 0)
+    assert settle(life) == 110
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_pauses_make_no_difference_to_what_is_learned(every: int) -> None:
+    steady, pausing = (Life(n_components=12, window=500) for _ in range(2))
+    settled = 0
+    for index in range(40):
+        label = (0, 1, 0, 2)[index % 4]
+        for life in (steady, pausing):
+            life.learn(sheet(label, 45, index), label)
+        if index % every == 0:
+            settled += settle(pausing) > 0
+        if index == 25:
+            steady.boundary()
+            pausing.boundary()
+    assert settled > 5
+    plain = [replace(group.unsettled) for group in pausing.state.groups]
+    assert_identical(plain, list(steady.state.groups))
+    steady.boundary()
+    pausing.boundary()
+    assert_identical(pausing.components, steady.components)
+
+
+def test_labels_that_come_after_a_pause_vote_on_what_is_shown_and_on_what_goes_on() -> None:
+    life = Life(n_components=60)
+    life.learn(torch.cat([blob(0, 300, 1), blob(1, 300, 1)]), NO_CLASS)
+    life.learn(torch.cat([blob(0, 100, 2), blob(1, 100, 2)]), NO_CLASS)
+    assert settle(life) == 200
+    life.learn(torch.cat([blob(0, 20, 3), blob(1, 20, 3)]), [0] * 20 + [1] * 20)
+    group = life.group_of(NO_CLASS)
+    assert group.base is not None
+    for bank in (group.bank, group.base):
+        assert bank.analysers.votes.sum(0).tolist() == pytest.approx([20, 20], abs=0.5)
+    life.boundary()
+    assert life.accuracy([0, 1]) > 0.95
+
+
+def test_labels_in_a_window_of_the_pool_vote_once_however_often_it_pauses() -> None:
+    life = Life(n_components=2)
+    for label in range(3):
+        life.learn(blob(label, 300, seed=1), label)
+    for index in range(6):
+        life.learn(torch.cat([blob(1, 40, index), blob(2, 40, index)]), [1] * 40 + [2] * 40)
+        settle(life)
+        votes = life.components.votes[life.components.owner == NO_CLASS].sum(0)
+        assert float(votes.sum()) <= 600 + 80 * (index + 1) + 0.5
+    life.boundary()
+    votes = life.components.votes[life.components.owner == NO_CLASS].sum(0)
+    assert votes.tolist() == pytest.approx([0, 540, 540], rel=0.01)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_no_mean_is_a_sample_though_the_stream_pauses_after_every_batch(n: int) -> None:
+    life = Life(n_components=8, window=60)
+    seen = []
+    life.learn(blob(1, 50, seed=1), 1)
+    for index in range(12):
+        seen.append(blob(0, n, seed=index))
+        life.learn(seen[-1], 0)
+        settle(life)
+        bare = life.learner.without_raw(life.state).analysers
+        for components in (life.components, bare):
+            assert nearest(components, torch.cat(seen)) > 0.005, index
+
+
+def test_without_raw_samples_what_a_quiet_stream_took_in_is_kept() -> None:
+    life = Life(n_components=9, window=400)
+    life.learn(sheet(0, 500, 1), 0)
+    life.learn(sheet(0, 90, 2), 0)
+    life.learn(sheet(1, 79, 1), 1)
+    life.learn(sheet(1, 9, 2), 1)
+    assert settle(life) > 0
+    bare = life.learner.without_raw(life.state)
+    assert_identical(list(bare.banks), list(life.state.banks))
+    for group in bare.groups:
+        assert group.base is None
+        assert group.samples == pytest.approx(group.bank.mass, rel=1e-4)
+    assert life.learner.raw_samples(bare) == 0
+    assert life.learner.waiting(bare) == 0
+    life.state = bare
+    life.learn(sheet(1, 300, 3), 1)
+    life.boundary()
+    assert float((life.guesses(sheet(1, 100, 99)) == 1).double().mean()) > 0.97
+
+
+def test_a_change_of_units_is_followed_by_what_is_shown_and_by_what_goes_on() -> None:
+    life, factor = Life(n_components=6, window=400), torch.full((N_FEATURES,), 0.5)
+    life.learn(sheet(0, 500, 1), 0)
+    life.learn(sheet(0, 90, 2), 0)
+    assert settle(life) > 0
+    before = life.group_of(0)
+    life.state = life.learner.rescale(life.state, factor, torch.zeros(N_FEATURES))
+    after = life.group_of(0)
+    assert before.base is not None
+    assert after.base is not None
+    assert after.sums is not None
+    for old, new in ((before.bank, after.bank), (before.base, after.base)):
+        torch.testing.assert_close(new.analysers.means, old.analysers.means * factor)
+    assert len(after.sums.mass) == len(after.base)
+    life.learn(sheet(0, 400, 3) * factor, 0)
+    assert_finite(life.state)
+
+
+def test_a_quiet_stream_keeps_to_the_budget_when_classes_go_on_arriving() -> None:
+    life = Life(n_components=10, n_factors=2, window=300)
+    for label in range(8):
+        life.learn(blob(label, 170, seed=label), label)
+        settle(life)
+        life.learn(blob(label // 2, 60, seed=100 + label), label // 2)
+        settle(life)
+        assert len(life.components) <= 10
+    life.boundary()
+    assert life.accuracy(list(range(8))) > 0.9

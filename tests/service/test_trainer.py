@@ -350,17 +350,39 @@ def test_a_checkpoint_can_be_downloaded_and_given_to_another_service(
 
 
 def test_a_quiet_stream_is_settled_once(settings: MakeSettings) -> None:
+    quick = settings(settle_after_s=0.1)
     # One strange batch at the end looks like a change that then does not come.
-    with training(settings()):
-        send(settings(), *sub_tasks(0), batch(1, 0))
-        wait_until(lambda: "set_aside_released" in kinds(settings()))
-        assert history(settings())[-1]["kind"] == "batch_set_aside"
-        time.sleep(3 * settings().settle_after_s)
-        assert ask(settings(), lambda stream: stream.accepted()) == 17
-        wait_for_backlog(settings())
-        assert status(settings())["set_aside_batches"] == 0
-        assert status(settings())["samples_seen"] == 320
-        assert published(settings()).classes == (0, 1)
+    with training(quick):
+        send(quick, *sub_tasks(0), batch(1, 0))
+        wait_until(lambda: "set_aside_released" in kinds(quick))
+        assert history(quick)[-1]["kind"] == "batch_set_aside"
+        time.sleep(3 * quick.settle_after_s)
+        assert ask(quick, lambda stream: stream.accepted()) == 17
+        wait_for_backlog(quick)
+        assert status(quick)["set_aside_batches"] == 0
+        assert status(quick)["samples_seen"] == 320
+        assert published(quick).classes == (0, 1)
+
+
+def test_what_waits_is_taken_in_once_when_the_stream_is_quiet(settings: MakeSettings) -> None:
+    quick = settings(settle_after_s=0.1)
+    with training(quick):
+        send(quick, *sub_tasks(0)[:3])
+        wait_until(lambda: "windows_settled" in kinds(quick))
+        wait_for_backlog(quick)
+        info = published(quick).info
+        [told] = [one for one in events(quick) if one["kind"] == "windows_settled"]
+        assert told["model_version"] == info.model_version == 4
+        assert (info.waiting, info.samples_seen) == (0, 60)
+        assert told["samples"] > 0
+        time.sleep(3 * quick.settle_after_s)
+    with training(quick):  # and a restart is no reason to do so again
+        time.sleep(3 * quick.settle_after_s)
+        assert ask(quick, lambda stream: stream.accepted()) == 4
+        send(quick, *sub_tasks(0)[3:6])
+        wait_until(lambda: kinds(quick).count("windows_settled") == 2)
+        wait_for_backlog(quick)
+        assert published(quick).info.model_version == 8
 
 
 # Stopping and starting ------------------------------------------------------------------

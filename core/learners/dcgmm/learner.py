@@ -210,6 +210,12 @@ class DcgmmLearner:
         )
         return begun, []
 
+    def waiting(self, state: DcgmmState) -> int:
+        return 0  # every batch is learned at once
+
+    def settle(self, state: DcgmmState, generator: torch.Generator) -> DcgmmState:
+        return state
+
     def settled(self, state: DcgmmState) -> bool:
         return all(layer.annealing.hard for layer in state.layers)
 

@@ -17,6 +17,7 @@ from core.learners.flat.state import LEAST_MASS, FlatState, Group, votes_of
 from core.learners.flat.stepwise import StepwiseEM
 from core.learners.flat.windows import Windows
 from core.learners.learner import Replay, Scores
+from core.learners.quiet import due_when_quiet
 from core.learners.regeneration import Regenerator
 from core.model import Model
 from core.readout import PosteriorReadout, class_shares
@@ -150,6 +151,14 @@ class FlatLearner:
         state = self.room.fitted(state, generator)
         return state, [_replay(self.mode, state, before, "boundary")] if before else []
 
+    def waiting(self, state: FlatState) -> int:
+        return sum(state.groups[index].waiting for index in _due_when_quiet(state))
+
+    def settle(self, state: FlatState, generator: torch.Generator) -> FlatState:
+        for index in _due_when_quiet(state):
+            state = self.windows.settled(state, index, generator)
+        return state
+
     def _welcome(
         self, state: FlatState, codes: Tensor, generator: torch.Generator
     ) -> tuple[FlatState, list[Replay]]:
@@ -214,6 +223,12 @@ class FlatLearner:
     def _served(self, components: Components) -> Model:
         density = DiagonalDensity(components.mixture(self.floor), components.variances.sqrt())
         return Model(density, _readout(class_shares(components.votes), density.n_features))
+
+
+def _due_when_quiet(state: FlatState) -> list[int]:
+    waiting = [group.waiting for group in state.groups]
+    held = [0 if group.window is None else len(group.window) for group in state.groups]
+    return due_when_quiet(waiting, held)
 
 
 def _readout(component_classes: Tensor, n_features: int) -> PosteriorReadout:

@@ -26,6 +26,12 @@ class Group:
     window: Tensor | None  # (n, D) first samples, None once components stand on their own
     codes: Tensor | None  # (n,) their classes
     seeded_at: int  # window length at the last seeding
+    settled_at: int = 0  # window length when its components were last started for a quiet stream
+
+    @property
+    def waiting(self) -> int:
+        """Samples of the window that its components have not seen."""
+        return 0 if self.window is None else len(self.window) - max(self.seeded_at, self.settled_at)
 
 
 @dataclass(frozen=True, eq=False)

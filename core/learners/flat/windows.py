@@ -80,6 +80,13 @@ class Windows:
             return self.closed(state, index, generator)
         return self._seeded(state, index, generator, None, PASSING_ROUNDS)
 
+    def settled(self, state: FlatState, index: int, generator: torch.Generator) -> FlatState:
+        """With components started from a window that stays open, and is due when it was due."""
+        group = state.groups[index]
+        assert group.window is not None
+        state = self._seeded(state, index, generator, None, PASSING_ROUNDS)
+        return state.with_group(index, replace(group, settled_at=len(group.window)))
+
     def closed(
         self, state: FlatState, index: int, generator: torch.Generator, most: int | None = None
     ) -> FlatState:
@@ -93,7 +100,7 @@ class Windows:
             return state
         if len(group.window):
             state = self._seeded(state, index, generator, most, EM_ROUNDS)
-        group = replace(state.groups[index], window=None, codes=None, steps=0.0)
+        group = replace(state.groups[index], window=None, codes=None, steps=0.0, settled_at=0)
         return state.with_group(index, group)
 
     def emptied(self, state: FlatState) -> Iterator[Group]:
@@ -103,7 +110,7 @@ class Windows:
             if group.window is None:
                 yield group
             elif group.owner in active:
-                yield replace(group, window=None, codes=None, steps=0.0)
+                yield replace(group, window=None, codes=None, steps=0.0, settled_at=0)
             else:
                 assert group.codes is not None
                 window, codes = group.window[:0].clone(), group.codes[:0].clone()

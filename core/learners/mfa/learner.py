@@ -19,6 +19,7 @@ from core.learners.learner import Replay, Scores
 from core.learners.mfa.room import Room
 from core.learners.mfa.state import Bank, Group, MfaState
 from core.learners.mfa.windows import Windows, standing
+from core.learners.quiet import due_when_quiet
 from core.learners.regeneration import Regenerator
 from core.model import Model
 from core.readout import PosteriorReadout, class_shares
@@ -52,7 +53,7 @@ class MfaLearner:
             added = votes.new_zeros(len(votes), n_classes - state.n_classes)
             return bank.with_votes(torch.cat([votes, added], 1))
 
-        groups = tuple(replace(group, bank=grown(group.bank)) for group in state.groups)
+        groups = tuple(group.with_banks(grown) for group in state.groups)
         return replace(state, frozen=grown(state.frozen), groups=groups, n_classes=n_classes)
 
     def rescale(self, state: MfaState, factor: Tensor, offset: Tensor) -> MfaState:
@@ -71,11 +72,12 @@ class MfaLearner:
             )
 
         def follow(group: Group) -> Group:
-            followed = replace(group, bank=moved(group.bank))
+            followed = group.with_banks(moved)
             if group.sums is not None:
                 # Sums of squares in other units may leave the float32 range; what the
                 # components would generate does not.
-                followed = standing(followed, group.sums.mass)
+                behind = standing(followed.unsettled, group.sums.mass)
+                followed = replace(followed, sums=behind.sums)
             window = (group.window * factor + offset).clamp(-CLIP, CLIP)
             return replace(followed, window=window)
 
@@ -150,6 +152,14 @@ class MfaLearner:
         state = self.room.fitted(state, generator)
         return state, [_replay(self.mode, state, before, "boundary")] if before else []
 
+    def waiting(self, state: MfaState) -> int:
+        return sum(state.groups[index].waiting for index in _due_when_quiet(state))
+
+    def settle(self, state: MfaState, generator: torch.Generator) -> MfaState:
+        for index in _due_when_quiet(state):
+            state = self.windows.settled(state, index, generator)
+        return state
+
     def _welcome(
         self, state: MfaState, codes: Tensor, generator: torch.Generator
     ) -> tuple[MfaState, list[Replay]]:
@@ -190,6 +200,22 @@ class MfaLearner:
         voting = (codes != NO_CLASS) & (state.owners_of(codes) == codes)
         if not any(NO_CLASS in bank.owners for bank in state.banks) or not bool(voting.any()):
             return state
+        voted = self._voted(state, x, codes, voting, scores)
+        if all(group.base is None for group in state.groups):
+            return voted
+        # Learning goes on from components that are not shown now: they are voted on as well.
+        behind = tuple(group.unsettled for group in state.groups)
+        behind = self._voted(replace(state, groups=behind), x, codes, voting, None).groups
+        groups = tuple(
+            group if group.base is None else replace(group, base=other.bank)
+            for group, other in zip(voted.groups, behind, strict=True)
+        )
+        return replace(voted, groups=groups)
+
+    def _voted(
+        self, state: MfaState, x: Tensor, codes: Tensor, voting: Tensor, scores: Scores | None
+    ) -> MfaState:
+        """With votes for the components of unlabelled samples on which the labelled ones fall."""
         scores = self.score(state, x) if scores is None else scores
         assert scores is not None
         classes = torch.nn.functional.one_hot(codes[voting], state.n_classes).to(x.dtype)
@@ -212,6 +238,11 @@ class MfaLearner:
     def _served(self, analysers: Analysers) -> Model:
         density = FactorDensity(analysers.mixture(), self.floor)
         return Model(density, _readout(analysers.votes, density.n_features))
+
+
+def _due_when_quiet(state: MfaState) -> list[int]:
+    groups = state.groups
+    return due_when_quiet([one.waiting for one in groups], [one.samples for one in groups])
 
 
 def _readout(votes: Tensor, n_features: int) -> PosteriorReadout:

@@ -57,8 +57,13 @@ class Room:
                 state = self._thawed(state, owner, generator)
         for owner, (_, most_active) in split.items():
             index = state.index_of(owner)
-            if index >= 0 and len(state.groups[index].bank) > most_active:
-                group = state.groups[index]
+            if index < 0:
+                continue
+            group = state.groups[index]
+            if group.base is not None and most_active < max(len(group.base), len(group.bank)):
+                group = group.unsettled
+                state = state.with_components(index, group)
+            if len(group.bank) > most_active:
                 fewer = self._merged(state, group.bank.analysers, most_active, generator)
                 kept = replace(group, bank=Bank(fewer, group.bank.floor))
                 state = state.with_components(index, kept if group.sums is None else standing(kept))
@@ -131,7 +136,7 @@ def _handed_to_pool(state: MfaState, owner: int) -> MfaState:
         )
 
     groups = tuple(
-        replace(group, owner=NO_CLASS, bank=handed(group.bank)) if group.owner == owner else group
+        replace(group.with_banks(handed), owner=NO_CLASS) if group.owner == owner else group
         for group in state.groups
     )
     sub_tasks = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -60,6 +60,9 @@ class Group:
         window: Samples held, with shape (N, D).
         codes: Their classes, with shape (N,), int64.
         seeded_at: Length of the open first window when components were last started from it.
+        base: What learning goes on from where `bank` was fitted to an open window for a quiet
+            stream; else None.
+        settled_at: Length of the window then; else 0.
     """
 
     owner: int
@@ -69,6 +72,30 @@ class Group:
     window: Tensor
     codes: Tensor
     seeded_at: int
+    base: Bank | None = None
+    settled_at: int = 0
+
+    @property
+    def unsettled(self) -> Group:
+        """As it would be if the stream had never been quiet."""
+        if self.base is None:
+            return self
+        return replace(self, bank=self.base, base=None, settled_at=0)
+
+    def with_banks(self, change: Callable[[Bank], Bank]) -> Group:
+        """With its components changed one by one, those behind a quiet stream's as well."""
+        base = None if self.base is None else change(self.base)
+        return replace(self, bank=change(self.bank), base=base)
+
+    @property
+    def fitted(self) -> int:
+        """Samples of the window that its components have seen: the first ones."""
+        return max(self.settled_at, self.seeded_at if self.sums is None else 0)
+
+    @property
+    def waiting(self) -> int:
+        """Samples of the window that its components have not seen."""
+        return len(self.window) - self.fitted
 
     @property
     def absorbed(self) -> int:

@@ -7,6 +7,10 @@ Neal & Hinton 1998, with the fading of Cappe & Moulines 2009).
 
 Until an owner's first window is full, its components are started from what is there
 whenever that has doubled: the model answers from the first batch on.
+
+When the stream is quiet, components are fitted to the windows as they are, to be shown until
+a window is due. Learning goes on from those of before, so that it makes no difference to what
+is learned how often a stream pauses.
 """
 
 from __future__ import annotations
@@ -108,7 +112,7 @@ class Windows:
         lengths = [len(group.window) for group in state.groups]
         if sum(lengths) >= self.samples:
             return lengths.index(max(lengths))
-        group, length = state.groups[index], lengths[index]
+        group, length = state.groups[index].unsettled, lengths[index]
         if group.sums is None:
             early = length >= max(1, 2 * group.seeded_at)
         else:
@@ -119,6 +123,7 @@ class Windows:
 
     def learned(self, state: MfaState, index: int, generator: torch.Generator) -> MfaState:
         """With a window absorbed, or components started anew from one that has doubled."""
+        state = _unsettled(state, index)
         group = state.groups[index]
         full = len(group.window) >= MOST_HELD or _held(state) >= self.samples
         # Statistics of earlier windows are never dropped, even if room has been made since.
@@ -128,6 +133,7 @@ class Windows:
 
     def absorbed(self, state: MfaState, index: int, generator: torch.Generator) -> MfaState:
         """With an owner's window learned and let go."""
+        state = _unsettled(state, index)
         group = state.groups[index]
         if not len(group.window):
             return state
@@ -138,6 +144,15 @@ class Windows:
         group = state.groups[index]
         empty = replace(group, window=group.window[:0].clone(), codes=group.codes[:0].clone())
         return state.with_group(index, empty)
+
+    def settled(self, state: MfaState, index: int, generator: torch.Generator) -> MfaState:
+        """With an owner's components fitted to its window, as if it were due; it stays open."""
+        before = state.groups[index].unsettled
+        learned = self.absorbed(state, index, generator)
+        bank, length = learned.groups[index].bank, len(before.window)
+        return state.with_components(
+            index, replace(before, bank=bank, base=before.bank, settled_at=length)
+        )
 
     def refitted(self, analysers: Analysers, x: Tensor) -> Analysers:
         """Components fitted to generated samples, (N, D); the mass of all, and votes, stay."""
@@ -153,10 +168,10 @@ class Windows:
     def emptied(self, state: MfaState) -> Iterator[Group]:
         """Every group without its raw samples; what was not learned from them is lost."""
         for group in state.groups:
-            samples = group.absorbed
-            if group.sums is None and len(group.bank):
-                # Its components were started from some of them, and stand on their own from here.
-                group, samples = standing(group), group.seeded_at
+            samples = group.absorbed + group.fitted
+            if group.fitted:
+                # Its components have seen some of them, and stand on their own from here.
+                group = replace(standing(group), base=None, settled_at=0)
             window, codes = group.window[:0].clone(), group.codes[:0].clone()
             yield replace(group, window=window, codes=codes, samples=samples, seeded_at=0)
 
@@ -318,6 +333,11 @@ def _unheard(group: Group) -> bool:
     if group.owner != NO_CLASS or not len(mine):
         return False
     return not bool(group.bank.analysers.votes.sum(0)[mine].all())
+
+
+def _unsettled(state: MfaState, index: int) -> MfaState:
+    """With the components that one owner's learning goes on from, about to be replaced."""
+    return state.with_group(index, state.groups[index].unsettled)
 
 
 def _held(state: MfaState) -> int:

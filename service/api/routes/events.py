@@ -56,9 +56,9 @@ async def events(
         str | None, Query(description="Only these kinds of events, separated by commas.")
     ] = None,
 ) -> StreamingResponse:
-    """Kinds: `batch_learned`, `batch_set_aside`, `set_aside_released`, `boundary`, `replay`,
-    `class_discovered`, `model_published`, `model_restored`, `entry_rejected`; and `missed`
-    where events were dropped before a client came back for them.
+    """Kinds: `batch_learned`, `batch_set_aside`, `set_aside_released`, `windows_settled`,
+    `boundary`, `replay`, `class_discovered`, `model_published`, `model_restored`,
+    `entry_rejected`; and `missed` where events were dropped before a client came back for them.
     """
     parts = parts_of(request)
     start = last_event_id or after

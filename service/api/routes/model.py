@@ -83,6 +83,9 @@ class ModelState(BaseModel):
     bytes: int = Field(description="Their size.")
     detector: str = Field(description="What finds boundaries.")
     window: int = Field(description="Raw samples of the current sub-task held at the moment.")
+    waiting: int = Field(
+        description="Of `window`, samples that the model takes in once the stream is quiet."
+    )
     set_aside: int = Field(description="Raw samples held because they look like a change.")
     held: list[SubTaskHeld] = Field(
         description="Live forgetting: how well past sub-tasks are still held, oldest first, by "
@@ -241,6 +244,7 @@ def _nothing_learned(parts: Parts, n_features: int | None) -> dict[str, object]:
         "bytes": 0,
         "detector": settings.detector,
         "window": 0,
+        "waiting": 0,
         "set_aside": 0,
         "held": [],
     }
