@@ -34,6 +34,7 @@ from core.events import (
     Replayed,
     SetAsideReleased,
 )
+from core.explanation import explain
 from core.held import SubTaskHeld
 from core.judgement import Judgement, Position, evidence_of, replayed
 from core.learners.learner import Learner, Scores
@@ -461,8 +462,11 @@ class Engine:
         start_batch = state.batch_at(start_sample)
 
         assert state.standardiser is not None
+        model = self.learner.model(state.learner)
+        new = held if batch is None else (*held, batch)
+        explanation = explain(model, state, new, verdict, self.config.outlier_c)
         past = state.held.crossed(
-            self.learner.model(state.learner),
+            model,
             state.standardiser,
             sub_task=state.sub_task,
             class_counts=state.class_counts,
@@ -490,7 +494,7 @@ class Engine:
             last_version=state.last_version + 1,
         )
         events: list[Event] = [replayed(state, replay) for replay in replays]
-        for one in held if batch is None else (*held, batch):
+        for one in new:
             state, learned = self._learn(state, one, None)
             events += learned
         boundary = BoundaryDetected(
@@ -506,5 +510,6 @@ class Engine:
             set_aside_samples=n_held,
             version_before=before,
             version_after=state.version,
+            explanation=explanation,
         )
         return state, [boundary, *events]

@@ -107,6 +107,7 @@ class BoundaryDetected(Event):
     set_aside_samples: int
     version_before: int
     version_after: int
+    explanation: dict[str, object] = field(default_factory=dict)  # see `core.explanation`
 
 
 @dataclass(frozen=True)
