@@ -1,9 +1,10 @@
 """Are the features that a boundary names those by which the new data differ, and at what cost?
 
-Drives the engine directly. A model learns one class of the training images; then the first
-samples of another class are explained to it, for all ordered pairs of classes. The truth to
-compare with is the absolute difference of the two classes' mean images, which the model has not
-seen. The test set is not touched.
+Drives the engine directly. First, a model learns one class of the training images, and the first
+samples of another class are explained, for all ordered pairs of classes. Second, it learns classes
+in pairs and finds the boundaries itself. The truth to compare with is the absolute difference of
+mean images, of the new and of the old class (or pair), which the model has not seen. The test set
+is not touched.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from clients.datasets import load_dataset
 from core.batch import Batch
 from core.config import EngineConfig
 from core.engine import Engine
+from core.events import BoundaryDetected
 from core.explanation import MOST_SAMPLES, explain
 from core.state import EngineState
 
@@ -29,6 +31,8 @@ PRESETS = ("mfa", "flat", "dcgmm")
 BATCH = 100
 LEARNED = 3000
 NEW = 300
+PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
+SEEDS = 3
 TOP = 0.1
 """Share of the pixels, those whose means differ most, that a named one should be among."""
 
@@ -58,6 +62,8 @@ def measure(quick: bool, say: Say) -> Measurement:
         )
         rows.append(cells)
         say("  ".join(cells))
+    streams, found = _streams(images, quick, say)
+    values["streams"] = found
     title = f"{source}, {n_classes * (n_classes - 1)} ordered pairs of classes, {NEW} new samples"
     header = (
         "preset",
@@ -66,7 +72,49 @@ def measure(quick: bool, say: Say) -> Measurement:
         "ms",
         f"ms, {MOST_SAMPLES}",
     )
-    return Measurement((Table(title, header, tuple(rows)),), values)
+    return Measurement((Table(title, header, tuple(rows)), streams), values)
+
+
+def _streams(
+    images: list[torch.Tensor], quick: bool, say: Say
+) -> tuple[Table, dict[str, list[dict[str, float]]]]:
+    """Boundaries that an engine finds itself, between pairs of classes."""
+    tasks, seeds = (PAIRS[:1], 1) if quick else (PAIRS, SEEDS)
+    rows: list[tuple[str, ...]] = []
+    values: dict[str, list[dict[str, float]]] = {}
+    for preset in PRESETS[:2]:
+        found = [one for seed in range(seeds) for one in _found(preset, images, tasks, seed)]
+        values[preset] = found
+        cells = [
+            _spread([one[name] for one in found]) if found else ""
+            for name in ("correlation", "hits")
+        ]
+        row = (preset, str(len(found)), *cells)
+        rows.append(row)
+        say("  ".join(row))
+    header = ("preset", "boundaries", "rank correlation", f"named among the top {TOP:.0%}, share")
+    return Table(f"classes in pairs, {seeds} seeds", header, tuple(rows)), values
+
+
+def _found(
+    preset: str, images: list[torch.Tensor], tasks: tuple[tuple[int, int], ...], seed: int
+) -> list[dict[str, float]]:
+    """What is said of each boundary, in one stream."""
+    engine = Engine(EngineConfig(preset=preset, seed=seed))
+    state, generator, found = engine.start(), torch.Generator().manual_seed(seed), []
+    means = [torch.cat([images[label] for label in task]).mean(0) for task in tasks]
+    for number, task in enumerate(tasks):
+        x = torch.cat([images[label][:LEARNED] for label in task])
+        labels = [label for label in task for _ in images[label][:LEARNED]]
+        order = torch.randperm(len(x), generator=generator)
+        for rows in torch.split(order, BATCH):
+            batch = Batch.of(x[rows], [labels[row] for row in rows.tolist()])
+            state, events = engine.step(state, batch)
+            for event in events:
+                if isinstance(event, BoundaryDetected) and number:
+                    difference = (means[number] - means[number - 1]).abs().numpy()
+                    found.append(_agreement(event.explanation, difference))
+    return found
 
 
 def _explained(preset: str, images: list[torch.Tensor], known: int) -> list[dict[str, float]]:
@@ -80,20 +128,26 @@ def _explained(preset: str, images: list[torch.Tensor], known: int) -> list[dict
         told, seconds = _told(engine, state, samples[:NEW])
         _, seconds_most = _told(engine, state, samples[:MOST_SAMPLES])
         difference = (samples.mean(0) - images[known].mean(0)).abs().numpy()
-        contributions = np.array(told["contributions"])
-        most = np.argsort(-difference)[: max(1, round(TOP * len(difference)))]
-        named = [row["feature"] for row in told["features"]]
         outcomes.append(
             {
                 "known": known,
                 "new": new,
-                "correlation": _rank_correlation(contributions, difference),
-                "hits": float(np.isin(named, most).mean()),
+                **_agreement(told, difference),
                 "seconds": seconds,
                 "seconds_most": seconds_most,
             }
         )
     return outcomes
+
+
+def _agreement(told: dict[str, Any], difference: NDArray[Any]) -> dict[str, float]:
+    """How well what was told fits to where the means differ."""
+    most = np.argsort(-difference)[: max(1, round(TOP * len(difference)))]
+    named = [row["feature"] for row in told["features"]]
+    return {
+        "correlation": _rank_correlation(np.array(told["contributions"]), difference),
+        "hits": float(np.isin(named, most).mean()),
+    }
 
 
 def _told(engine: Engine, state: EngineState, x: torch.Tensor) -> tuple[dict[str, Any], float]:
