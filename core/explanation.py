@@ -266,11 +266,10 @@ def prototypes(x: Tensor, raw: Tensor, generator: torch.Generator) -> list[dict[
         return []
     centres = x[k_means_plus_plus(x, k, generator)]
     for _ in range(ROUNDS):
-        groups = _nearest(x, centres)
-        sizes = groups.bincount(minlength=len(centres))
-        filled = sizes > 0
-        sums = x.new_zeros(len(centres), x.shape[1]).index_add_(0, groups, x)
-        centres = (sums / sizes.clamp_min(1)[:, None])[filled]
+        # As a matrix product, because adding rows up by index is in no fixed order on a GPU.
+        members = torch.nn.functional.one_hot(_nearest(x, centres), len(centres)).to(x)
+        sizes = members.sum(0)
+        centres = ((members.T @ x) / sizes.clamp_min(1)[:, None])[sizes > 0]
     while True:
         groups = _nearest(x, centres)
         sizes = groups.bincount(minlength=len(centres))
