@@ -188,6 +188,63 @@ class DriftState:
 
 
 @dataclass(frozen=True)
+class FeatureChange:
+    """A feature that takes part in a change."""
+
+    feature: int  # its place in a sample, 0 for the first
+    share: float  # of what all features together add to the change, 0 to 1
+    mean: float  # of the new samples, in the units that were sent
+    expected: float  # by the components that the samples fell on
+
+
+@dataclass(frozen=True)
+class ComponentChange:
+    """A component that fills or drains."""
+
+    component: int
+    before: float  # share of samples expected of it, 0 to 1
+    now: float  # share of the new samples, 0 to 1
+    change: float  # signed root of its part of a chi-square; above 0: it fills
+
+
+@dataclass(frozen=True)
+class ClassChange:
+    """A class that fills or drains."""
+
+    label: Label
+    before: float  # share of the sub-task before, 0 to 1
+    now: float  # share that the model of before takes the new samples for
+
+
+@dataclass(frozen=True)
+class Prototype:
+    """The mean of a group of new samples."""
+
+    samples: int  # of the group, ten at least
+    features: tuple[float, ...]  # in the units that were sent, rounded
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What changed at a boundary. What could not be told is None, or empty."""
+
+    samples: int = 0  # that were new
+    examined: int = 0  # of these
+    log_likelihood_before: float | None = None  # running mean, nats
+    log_likelihood_deviation: float | None = None  # of single samples
+    log_likelihood_now: float | None = None
+    effect: float | None = None  # the change in deviations; below 0: a drop
+    inliers: float | None = None  # share of the new samples, 0 to 1
+    p_value: float | None = None
+    feature_drop: float | None = None  # nats; that of all features together
+    features: tuple[FeatureChange, ...] = ()  # the strongest, at most ten; likewise:
+    components: tuple[ComponentChange, ...] = ()
+    classes: tuple[ClassChange, ...] = ()
+    prototypes: tuple[Prototype, ...] = ()  # not in a list of boundaries; likewise:
+    contributions: tuple[float, ...] = ()  # the share of every feature
+
+
+@dataclass(frozen=True)
 class Boundary:
     """A boundary between two sub-tasks, as it was reported.
 
@@ -207,6 +264,8 @@ class Boundary:
     evidence: Mapping[str, float]
     version_before: int
     version_after: int
+    estimated_start_entry_id: str | None = None  # None where it is not known
+    explanation: Explanation = Explanation()
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+from urllib.parse import quote
 
 import orjson
 from numpy.typing import ArrayLike, NDArray
@@ -156,9 +157,25 @@ def boundaries(since: str | int | float | None) -> Call[tuple[answers.Boundary, 
     return _get(
         "/drift/boundaries",
         lambda document: tuple(
-            answers.build(answers.Boundary, row) for row in replies.rows_of(document, "boundaries")
+            replies.boundary(row) for row in replies.rows_of(document, "boundaries")
         ),
         query,
+    )
+
+
+def boundary(id: str) -> Call[answers.Boundary]:
+    """GET /drift/boundaries/{id}."""
+    return _get(f"/drift/boundaries/{quote(id, safe='')}", replies.boundary)
+
+
+def boundary_image(id: str, shape: tuple[int, ...] | None) -> Call[bytes]:
+    """GET /drift/boundaries/{id} as a picture."""
+    return Call(
+        "GET",
+        f"/drift/boundaries/{quote(id, safe='')}",
+        lambda reply: reply.body,
+        query=() if shape is None else (("shape", ",".join(map(str, shape))),),
+        headers={"accept": "image/png"},
     )
 
 

@@ -204,6 +204,26 @@ class GMRClient:
         """
         return self.send(calls.boundaries(since))
 
+    def boundary(self, id: str) -> Boundary:
+        """One boundary with its whole explanation, prototypes of the new data included.
+
+        Arguments:
+            id: `Boundary.id`.
+
+        Raises:
+            RequestRefused: No boundary has this id; `context["known"]` lists the newest.
+        """
+        return self.send(calls.boundary(id))
+
+    def boundary_image(self, id: str, shape: tuple[int, ...] | None = None) -> bytes:
+        """The prototypes of a boundary's new data, and where they differ, as one PNG.
+
+        Arguments:
+            id: `Boundary.id`.
+            shape: Height and width of one sample; None where samples are square.
+        """
+        return self.send(calls.boundary_image(id, shape))
+
     def history(self, last: int = 1000) -> tuple[HistoryPoint, ...]:
         """What was said of each of the last batches, oldest first."""
         return self.send(calls.history(last))
@@ -419,6 +439,14 @@ class AsyncGMRClient:
     async def boundaries(self, since: str | int | float | None = None) -> tuple[Boundary, ...]:
         """See `GMRClient.boundaries`."""
         return await self.send(calls.boundaries(since))
+
+    async def boundary(self, id: str) -> Boundary:
+        """See `GMRClient.boundary`."""
+        return await self.send(calls.boundary(id))
+
+    async def boundary_image(self, id: str, shape: tuple[int, ...] | None = None) -> bytes:
+        """See `GMRClient.boundary_image`."""
+        return await self.send(calls.boundary_image(id, shape))
 
     async def history(self, last: int = 1000) -> tuple[HistoryPoint, ...]:
         """See `GMRClient.history`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
@@ -28,6 +28,8 @@ from clients.errors import (
 )
 from core.errors import InvalidBatch
 from service.wire import MEDIA_TYPE, unpack
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,31 @@ def model_info(document: Any) -> answers.ModelInfo:
 def _sub_task_held(document: Any) -> answers.SubTaskHeld:
     classes = tuple(answers.build(answers.ClassHeld, row) for row in rows_of(document, "classes"))
     return answers.build(answers.SubTaskHeld, document, classes=classes)
+
+
+def boundary(document: Any) -> answers.Boundary:
+    """One boundary, from a list of them or by itself."""
+    told = document.get("explanation") if isinstance(document, Mapping) else None
+    return answers.build(answers.Boundary, document, explanation=_explanation(told or {}))
+
+
+def _explanation(document: Mapping[str, Any]) -> answers.Explanation:
+    def rows(cls: type[T], name: str) -> tuple[T, ...]:
+        return tuple(answers.build(cls, row) for row in document.get(name, ()))
+
+    prototypes = tuple(
+        answers.build(answers.Prototype, row, features=tuple(field_of(row, "features")))
+        for row in document.get("prototypes", ())
+    )
+    return answers.build(
+        answers.Explanation,
+        document,
+        features=rows(answers.FeatureChange, "features"),
+        components=rows(answers.ComponentChange, "components"),
+        classes=rows(answers.ClassChange, "classes"),
+        prototypes=prototypes,
+        contributions=tuple(document.get("contributions", ())),
+    )
 
 
 def readiness(reply: Reply) -> answers.Readiness:

@@ -40,6 +40,7 @@ from core.events import (
     SetAsideReleased,
     WindowsSettled,
 )
+from core.explanation import explain
 from core.held import SubTaskHeld
 from core.judgement import Judgement, Position, evidence_of, replayed
 from core.learners.learner import Learner, Scores
@@ -594,6 +595,8 @@ class Engine:
         for one in mixed:
             state, learned = self._learn(state, one, None)
             events += learned
+        model = self.learner.model(state.learner)
+        explanation = explain(model, state, coming, verdict, self.config.outlier_c)
         state = self._remembered(state)
         recurrence = self._recurring(state, coming) if verdict else None
         if recurrence is None:
@@ -629,6 +632,7 @@ class Engine:
             version_after=state.version,
             recurrence_of=recurrence,
             mixed_samples=sum(map(len, mixed)),
+            explanation=explanation,
         )
         return state, [boundary, *events]
 

@@ -55,6 +55,10 @@ FLUSH_COMMANDS: Final = 1000
 REPORTS_PER_ENTRY: Final = 10_000
 LAST_REPORT: Final = REPORTS_PER_ENTRY - 1
 BOUNDARIES_LENGTH: Final = 100_000
+EXPLANATIONS_LENGTH: Final = 256
+"""At 784 features 25 kB each; at 4,096, the most that are explained in full, 150 kB."""
+
+OUTBOX_LENGTH: Final = 10_000
 SET_ASIDE_LENGTH: Final = 100
 SET_ASIDE_BYTES: Final = 1024 * 1024
 SET_ASIDE_FIELD_BYTES: Final = 1024
@@ -196,6 +200,8 @@ class Feed:
             self.keys.events: events_length,
             self.keys.history: history_length,
             self.keys.boundaries: BOUNDARIES_LENGTH,
+            self.keys.explanations: EXPLANATIONS_LENGTH,
+            self.keys.outbox: OUTBOX_LENGTH,
         }
         self._give_up = give_up
         self._queue: deque[Command] = deque()
@@ -303,7 +309,7 @@ class Feed:
         """Queue an event.
 
         Arguments:
-            key: `keys.events`, `keys.history` or `keys.boundaries`.
+            key: `keys.events`, or one of the streams that hold a part of it.
             entry_id: Of the entry that caused it.
             index: Which event of that entry; grows.
             data: As JSON.

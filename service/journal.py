@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from core.engine import REMEMBERED_STARTS
 from core.events import (
     BatchLearned,
     BatchScored,
@@ -27,6 +28,7 @@ from core.events import (
     Replayed,
     SetAsideReleased,
 )
+from core.explanation import HEAVY
 from service.feed import Entry, Feed
 from service.metrics import TrainerMetrics
 
@@ -41,6 +43,9 @@ class Totals:
         samples_learned: Learned in all, those that a rollback dropped included.
         rejected: Entries refused, by reason.
         latest: The latest batch's scores, by the names of `BatchScored`.
+        entries: Ids of the entries that the last batches came with, as many as the engine
+            remembers starts of, so that the start of a change has a name in the stream.
+        entries_end: Index of the batch that comes next after those.
     """
 
     samples_learned: int = 0
@@ -51,6 +56,20 @@ class Totals:
     samples_since_boundary: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     latest: dict[str, Any] = field(default_factory=dict)
+    entries: list[str] = field(default_factory=list)
+    entries_end: int = 0
+
+    def remember(self, batch_index: int, entry_id: str) -> None:
+        """Note which entry a batch came with."""
+        if batch_index != self.entries_end:
+            self.entries = []  # of another past
+        self.entries = [*self.entries[1 - REMEMBERED_STARTS :], entry_id]
+        self.entries_end = batch_index + 1
+
+    def entry_of(self, batch_index: int) -> str | None:
+        """The entry that a batch came with; None where that is not known (any more)."""
+        place = batch_index - self.entries_end
+        return self.entries[place] if -len(self.entries) <= place < 0 else None
 
     def count(self, event: Event) -> None:
         """Add one event."""
@@ -113,10 +132,18 @@ class Journal:
         feed: Takes the records.
         totals: To go on from.
         metrics: Follows every event.
+        outbox: Kinds of events that a webhook is to be told of.
     """
 
-    def __init__(self, feed: Feed, totals: Totals, metrics: TrainerMetrics) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        totals: Totals,
+        metrics: TrainerMetrics,
+        outbox: frozenset[str] = frozenset(),
+    ) -> None:
         self.totals = totals
+        self._outbox = outbox
         self._feed = feed
         self._metrics = metrics
         metrics.resume(
@@ -142,13 +169,30 @@ class Journal:
             self._metrics.observe(event)
             # Not `to_dict`, which copies what is about to become bytes anyway.
             record = {"kind": event.kind, **vars(event), "entry_id": entry_id, "time": now}
+            if isinstance(event, BoundaryDetected):
+                record |= self._boundary(event, entry_id)
+                heavy = {name: part for name, part in event.explanation.items() if name in HEAVY}
+                if heavy:
+                    self._feed.report(keys.explanations, entry_id, index, orjson.dumps(heavy))
+            elif isinstance(event, BatchScored):
+                self.totals.remember(event.batch_index, entry_id)
             data = orjson.dumps(record)
             self._feed.report(keys.events, entry_id, index, data)
             if isinstance(event, BatchLearned | BatchSetAside):
                 self._feed.report(keys.history, entry_id, index, data)
             if isinstance(event, BoundaryDetected):
                 self._feed.report(keys.boundaries, entry_id, index, data)
+            if event.kind in self._outbox:
+                self._feed.report(keys.outbox, entry_id, index, data)
             _log(event, entry_id)
+
+    def _boundary(self, event: BoundaryDetected, entry_id: str) -> dict[str, object]:
+        """What a boundary's record says otherwise, or beside: where it began, and why in short."""
+        start = self.totals.entry_of(event.estimated_start_batch)
+        if event.estimated_start_batch == event.batch_index and event.detector != "declared":
+            start = entry_id  # the batch that decided it is reported after it
+        light = {name: part for name, part in event.explanation.items() if name not in HEAVY}
+        return {"estimated_start_entry_id": start, "explanation": light}
 
     def reject(self, entry: Entry, reason: str, detail: str) -> None:
         """Report an entry that could not be used, and keep its copy."""

@@ -69,8 +69,18 @@ class Keys:
 
     @property
     def boundaries(self) -> str:
-        """Stream of the boundaries only."""
+        """Stream of the boundaries only, without the heavy part of their explanations."""
         return self._key("boundaries")
+
+    @property
+    def explanations(self) -> str:
+        """Stream of that heavy part, for the newest boundaries, under the same ids."""
+        return self._key("explanations")
+
+    @property
+    def outbox(self) -> str:
+        """Stream of the events that a webhook has yet to be told of."""
+        return self._key("outbox")
 
     @property
     def set_aside(self) -> str:

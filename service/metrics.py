@@ -4,7 +4,8 @@ Rules of this module:
 
 1. Each process has a registry of its own, and nothing is global.
 2. What the trainer counts is made from events (`TrainerMetrics.observe`), and its
-   counters go on after a restart from what the checkpoint says. How well the past is held
+   counters go on after a restart from what the checkpoint says; those of attempts that may
+   fail, at Redis and at the webhook, begin anew. How well the past is held
    (`show_held`) is what the published model says of itself.
 3. Prometheus asks the API only. The trainer leaves its text in Redis, and
    `ApiMetrics.text` merges it: a metric that both processes have is added up, and an
@@ -77,6 +78,9 @@ class TrainerMetrics:
         self.boundaries = counter("boundaries", "Boundaries between sub-tasks found or declared.")
         self.replay_samples = counter(
             "replay_samples", "Samples of earlier sub-tasks learned again by replay."
+        )
+        self.webhook_deliveries = counter(
+            "webhook_deliveries", "Attempts to tell the webhook of an event.", ["outcome"]
         )
         self.redis_errors = counter("redis_errors", "Calls of Redis that failed, repeats included.")
 

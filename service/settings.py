@@ -7,8 +7,8 @@ Rules of this module:
    which of them it was.
 2. A name that no setting has stops the start, with a suggestion. A misspelled
    variable that is silently ignored costs an afternoon.
-3. Secrets leave this module only through `redis_url.get_secret_value()`; rows,
-   messages and `repr` show them masked.
+3. Secrets leave this module only through `get_secret_value()`; rows, messages and
+   `repr` show them masked.
 4. Nothing here knows what the values do. Core gets plain values, never `Settings`.
 """
 
@@ -26,6 +26,7 @@ from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_valid
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from core.errors import InvalidSettings
+from service.webhook.signature import key_of
 
 if TYPE_CHECKING:
     from core.config import EngineConfig
@@ -37,6 +38,13 @@ CONFIG_VARIABLE: Final = "GMR_CONFIG"
 
 SECRET_FILE_VARIABLE: Final = "GMR_REDIS_URL_FILE"
 """Names a file that holds `redis_url`, as container platforms hand out secrets."""
+
+SECRET_FILES: Final[Mapping[str, str]] = {
+    SECRET_FILE_VARIABLE: "redis_url",
+    "GMR_WEBHOOK_URL_FILE": "webhook_url",
+    "GMR_WEBHOOK_SECRET_FILE": "webhook_secret",
+}
+"""Variables that name a file with the value of a setting, and which one it is."""
 
 CLIENT_VARIABLES: Final[Mapping[str, str]] = {
     "GMR_DATASETS": "Folder in which the clients look for data sets.",
@@ -219,6 +227,21 @@ class Settings(BaseSettings):
         86_400, ge=1, le=31_536_000, description="Seconds for which a batch_id is remembered."
     )
 
+    # The webhook.
+    webhook_url: SecretStr | None = Field(
+        None,
+        description="http:// or https:// address that is told of events as they happen; needs "
+        "webhook_secret.",
+    )
+    webhook_secret: SecretStr | None = Field(
+        None, description="whsec_ and base64: the key that signs what the webhook is told."
+    )
+    webhook_events: str = Field(
+        "boundary,outlier_burst,recurrence,class_proposed",
+        pattern=r"^\s*[a-z_]+\s*(,\s*[a-z_]+\s*)*$",
+        description="Kinds of events that the webhook is told of, separated by commas.",
+    )
+
     # Limits of requests.
     max_body_bytes: int = Field(
         32 * MIB, ge=1024, le=512 * MIB, description="Largest request body, in bytes."
@@ -263,6 +286,20 @@ class Settings(BaseSettings):
             raise ValueError(f"expected an address that begins with one of {_schemes()}")
         return value
 
+    @field_validator("webhook_url")
+    @classmethod
+    def _web_address(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not re.match(r"https?://[^/?#\s]+", value.get_secret_value()):
+            raise ValueError("expected an address that begins with http:// or https://")
+        return value
+
+    @field_validator("webhook_secret")
+    @classmethod
+    def _signing_key(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            key_of(value.get_secret_value())
+        return value
+
     @field_validator("data_dir", "redis_binary")
     @classmethod
     def _expand_home(cls, value: Path | None) -> Path | None:
@@ -298,9 +335,10 @@ class Settings(BaseSettings):
         if config is not None:
             for name, value in _read_file(config).items():
                 values[name], sources[name] = value, f"file {config}"
-        if SECRET_FILE_VARIABLE in environment:
-            values["redis_url"] = _read_secret(Path(environment[SECRET_FILE_VARIABLE]))
-            sources["redis_url"] = f"environment {SECRET_FILE_VARIABLE}"
+        for variable, name in SECRET_FILES.items():
+            if variable in environment:
+                values[name] = _read_secret(Path(environment[variable]), variable)
+                sources[name] = f"environment {variable}"
         for name in cls.model_fields:
             if (variable := _variable(name)) in environment:
                 values[name], sources[name] = environment[variable], f"environment {variable}"
@@ -317,6 +355,12 @@ class Settings(BaseSettings):
                 f"n_features is {settings.n_features}, more than max_features "
                 f"({settings.max_features}), so that every batch would be refused. Raise "
                 f"GMR_MAX_FEATURES or lower GMR_N_FEATURES."
+            )
+        if settings.webhook_url is not None and settings.webhook_secret is None:
+            raise InvalidSettings(
+                "webhook_url is set without webhook_secret, so that the receiver could not tell "
+                "our messages from anybody's. Set GMR_WEBHOOK_SECRET to what "
+                "`echo whsec_$(openssl rand -base64 32)` prints, here and at the receiver."
             )
         settings.engine_config()  # core refuses what does not go together, now and not later
         settings._sources.update(sources)
@@ -346,6 +390,13 @@ class Settings(BaseSettings):
     def redis_address(self) -> str | None:
         """The Redis URL in clear, or None for the embedded Redis."""
         return None if self.redis_url is None else self.redis_url.get_secret_value()
+
+    @property
+    def webhook_kinds(self) -> frozenset[str]:
+        """Kinds of events that the webhook is told of; none where there is no webhook."""
+        if self.webhook_url is None:
+            return frozenset()
+        return frozenset(kind.strip() for kind in self.webhook_events.split(","))
 
     @property
     def snapshots_in_redis(self) -> bool:
@@ -383,8 +434,29 @@ class Settings(BaseSettings):
     def _shown(self, name: str) -> str:
         value = getattr(self, name)
         if isinstance(value, SecretStr):
-            return mask_url(value.get_secret_value())
+            return _masked(name, value.get_secret_value())
         return "unset" if value is None else str(value)
+
+
+def _masked(name: str, text: str) -> str:
+    """What may be shown of a setting.
+
+    Example:
+        >>> _masked("webhook_url", "https://hooks.example:8443/a/token?x=1")
+        'https://hooks.example:8443/***'
+    """
+    match name:
+        case "redis_url":
+            return mask_url(text)
+        case "webhook_url":
+            # Such addresses often hold a token, anywhere but in the host; with an @ nothing
+            # is certain, since it may end a password that holds a slash, too.
+            scheme, _, rest = text.partition("://")
+            host = "" if "@" in rest else re.split(r"[/?#]", rest)[0] + "/"
+            return f"{scheme}://{host}***"
+        case "webhook_secret":
+            return "***"
+    return text
 
 
 def mask_url(url: str) -> str:
@@ -418,7 +490,7 @@ def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
         *map(_variable, Settings.model_fields),
         *CLIENT_VARIABLES,
         CONFIG_VARIABLE,
-        SECRET_FILE_VARIABLE,
+        *SECRET_FILES,
     }
     unknown = sorted(set(environment) - known)
     if unknown:
@@ -453,13 +525,13 @@ def _read_file(path: Path) -> dict[str, Any]:
     return values
 
 
-def _read_secret(path: Path) -> str:
+def _read_secret(path: Path, variable: str) -> str:
     try:
         return path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidSettings(
-            f"The file {path} that {SECRET_FILE_VARIABLE} names cannot be read: {error}. "
-            f"It should hold the Redis URL on one line; check its path and permissions."
+            f"The file {path} that {variable} names cannot be read: {error}. It should hold "
+            f"{SECRET_FILES[variable]} on one line; check its path and permissions."
         ) from error
 
 
@@ -481,7 +553,7 @@ def _explain(
             unknown=[name],
         )
     # The value may hold a password even where it is not valid.
-    shown = mask_url(str(values.get(name))) if name == "redis_url" else str(values.get(name))
+    shown = _masked(name, str(values.get(name)))
     expected = first["msg"].removeprefix("Value error, ")
     return InvalidSettings(
         f"{name} is {shown} (from {sources.get(name, 'the program')}), which will not do: "

@@ -311,6 +311,23 @@ class Stream:
         rows = await self._call(lambda: self.client.xrange(self.keys.boundaries, min=since))
         return _records(rows)
 
+    async def boundary(self, id: str) -> Record | None:
+        """One boundary with its whole explanation; the heavy part only while it is kept."""
+        found = await self._call(lambda: self.client.xrange(self.keys.boundaries, id, id))
+        if not found:
+            return None
+        (record,) = _records(found)
+        heavy = _records(
+            await self._call(lambda: self.client.xrange(self.keys.explanations, id, id))
+        )
+        parts = {name: part for one in heavy for name, part in one.data.items()}
+        explanation = {**(record.data.get("explanation") or {}), **parts}
+        return Record(record.id, {**record.data, "explanation": explanation})
+
+    async def newest_boundaries(self, last: int) -> list[Record]:
+        """The newest boundaries, oldest first."""
+        return await self._newest(self.keys.boundaries, last)
+
     async def set_aside(self, last: int) -> list[dict[str, str]]:
         """The newest rejected entries with `entry_id`, `reason` and `detail`, oldest first."""
         rows = await self._call(lambda: self.client.xrevrange(self.keys.set_aside, count=last))

@@ -22,6 +22,7 @@ import re
 import signal
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 import orjson
@@ -48,6 +49,9 @@ from service.look_back import LookBack
 from service.metrics import TrainerMetrics
 from service.settings import MIB, Settings
 from service.snapshots import Publisher, SnapshotFiles
+from service.webhook.courier import Courier
+from service.webhook.receiver import Receiver
+from service.webhook.signature import key_of
 from service.wire import Control, Limits, RawBatch, read_entry
 
 logger = logging.getLogger(__name__)
@@ -110,11 +114,12 @@ class Trainer:
         self._state = self._engine.start() if recovered is None else recovered.state
         self._position = Position() if recovered is None else recovered.position
         totals = Totals() if recovered is None else recovered.totals
-        self._journal = Journal(self._feed, totals, self._metrics)
+        self._journal = Journal(self._feed, totals, self._metrics, settings.webhook_kinds)
         if self._keeper.checkpoint_time is not None:
             self._metrics.checkpoint_timestamp.set(self._keeper.checkpoint_time)
 
         self._heart = Heart(self._lease, self._client, self._feed.keys.status)
+        self._webhook = self._courier()
         self._phase = "starting"
         self._stop_asked_at: float | None = None
         self._error: str | None = None
@@ -155,13 +160,14 @@ class Trainer:
             self._take_lease()
             with self._heart:
                 self._open()
-                reader = Reader(self._feed)
-                try:
-                    self._learn_until_stopped(reader)
-                finally:
-                    reader.close()
-                self._drain()
-                self._finish()
+                with self._webhook:
+                    reader = Reader(self._feed)
+                    try:
+                        self._learn_until_stopped(reader)
+                    finally:
+                        reader.close()
+                    self._drain()
+                    self._finish()
         except StreamUnavailable as error:
             # Asked to stop while Redis is away. What a checkpoint holds is safe, and
             # what it does not hold is in the stream.
@@ -183,6 +189,15 @@ class Trainer:
             logger.warning("waiting for Redis: %s", error)
 
         patiently(self._lease.acquire, failed)
+
+    def _courier(self) -> AbstractContextManager[object]:
+        """Tells the webhook, if there is one."""
+        url, secret = self._settings.webhook_url, self._settings.webhook_secret
+        if url is None or secret is None:
+            return nullcontext()
+        receiver = Receiver(url.get_secret_value(), key_of(secret.get_secret_value()))
+        deliveries = self._metrics.webhook_deliveries
+        return Courier(self._client, self._feed.keys, self._lease, receiver, deliveries)
 
     def _open(self) -> None:
         position = self._feed.open(self._position)

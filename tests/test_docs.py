@@ -15,7 +15,7 @@ import yaml
 from core import events
 from service.api.app import create_app
 from service.api.problems import FRAMEWORK, PROBLEMS
-from service.settings import CONFIG_VARIABLE, SECRET_FILE_VARIABLE, Settings
+from service.settings import CONFIG_VARIABLE, SECRET_FILES, Settings
 from tests.deploy.metric_names import families
 from tests.service.api.stack import (
     learned,
@@ -54,7 +54,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
         assert default == ("unset" if field.default is None else str(field.default)), variable
         assert meaning, variable
         assert when, variable
-    for variable in (CONFIG_VARIABLE, SECRET_FILE_VARIABLE):
+    for variable in (CONFIG_VARIABLE, *SECRET_FILES):
         assert f"`{variable}`" in OPERATIONS
 
 
@@ -82,6 +82,7 @@ LABELS = {
     "gmr_batches_rejected_total": ["reason"],
     "gmr_drift_statistic": ["detector"],
     "gmr_drift_threshold": ["detector"],
+    "gmr_webhook_deliveries_total": ["outcome"],
     "gmr_http_requests_total": ["route", "method", "status"],
     "gmr_http_request_duration_seconds": ["route"],
 }

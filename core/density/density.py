@@ -14,6 +14,8 @@ from typing import ClassVar, NamedTuple, Protocol, Self
 import torch
 from torch import Tensor
 
+from core.density.feature_terms import FeatureTerms
+
 Fact = int | float | str | bool | list[int]
 """A plain value that belongs to a density beside its tensors."""
 
@@ -53,6 +55,10 @@ class Density(Protocol):
 
     def score(self, x: Tensor) -> Scored:
         """Score samples, with shape (N, D). What can be computed once is kept."""
+        ...
+
+    def feature_terms(self, x: Tensor) -> FeatureTerms:
+        """What each feature adds to the log-likelihood of samples, with shape (N, D)."""
         ...
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:

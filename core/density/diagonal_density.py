@@ -19,6 +19,7 @@ from core.density.diagonal import (
     natural_form,
     sample,
 )
+from core.density.feature_terms import FeatureTerms, diagonal_terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +63,13 @@ class DiagonalDensity:
     def score(self, x: Tensor) -> Scored:
         joint = log_joint(self.form, x)
         return Scored(joint, log_sum_exp(joint))
+
+    def feature_terms(self, x: Tensor) -> FeatureTerms:
+        joint, likelihood = self.score(x)
+        largest, components = joint.max(-1)
+        terms, expected = diagonal_terms(self.mixture, self.deviations, components, x)
+        rest = self.log_weights[components] + (likelihood - largest)
+        return FeatureTerms(components, terms, expected, self.mixture.means[components], rest)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
         # All that a diagonal component varies by is noise of single features.

@@ -13,6 +13,7 @@ from torch import Tensor
 from core.density.density import Fact, Scored
 from core.density.diagonal import log_sum_exp
 from core.density.factors import FactorMixture, WhitenedForm, log_joint, sample, whitened_form
+from core.density.feature_terms import FeatureTerms, factor_terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,13 @@ class FactorDensity:
     def score(self, x: Tensor) -> Scored:
         joint = log_joint(self.form, x)
         return Scored(joint, log_sum_exp(joint))
+
+    def feature_terms(self, x: Tensor) -> FeatureTerms:
+        joint, likelihood = self.score(x)
+        largest, components = joint.max(-1)
+        terms, expected, factors = factor_terms(self.mixture, self.form, self.floor, components, x)
+        rest = self.log_weights[components] + factors + (likelihood - largest)
+        return FeatureTerms(components, terms, expected, self.mixture.means[components], rest)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
         return sample(self.mixture, components.to(self.device), generator, noise)

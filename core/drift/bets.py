@@ -25,6 +25,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+
 class RankBet(NamedTuple):
     """On low ranks of the log-likelihood, or on high ones."""
 

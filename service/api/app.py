@@ -25,6 +25,7 @@ from service.api.feed import EventFeed
 from service.api.middleware import Guarded, Measured
 from service.api.parts import Parts
 from service.api.routes import (
+    boundary,
     checkpoint,
     classify,
     drift,
@@ -52,6 +53,7 @@ ROUTERS: Final = (
     outliers.router,
     sample.router,
     drift.router,
+    boundary.router,
     events.router,
     model.router,
     checkpoint.router,

@@ -5,6 +5,7 @@
   - OutOfRange          a parameter beyond its limit
   - InvalidShape        a `shape` that is none, or that does not fit the samples
   - UnsupportedMedia    a body in a form that the route does not read
+  - UnknownBoundary     no boundary has this id
   - NotAcceptable       the client accepts no form that the route can answer in
   - CrossSite           a browser sends this on behalf of another site
 * Unavailable           a part that the answer needs is away for the moment
@@ -96,6 +97,19 @@ class UnsupportedMedia(InvalidRequest):
         )
 
 
+class UnknownBoundary(InvalidRequest):
+    """No boundary has this id."""
+
+    @classmethod
+    def among(cls, id: str, newest: Sequence[str]) -> UnknownBoundary:
+        """The error that lists the ids of the newest boundaries."""
+        return cls(
+            f"No boundary has the id {id[:40]!r}. The newest: {', '.join(newest) or 'none yet'}. "
+            f"Ask for one of these, or for all by GET /drift/boundaries.",
+            known=list(newest),
+        )
+
+
 class NotAcceptable(InvalidRequest):
     """The client accepts no form that the route can answer in."""
 
@@ -106,6 +120,16 @@ class NotAcceptable(InvalidRequest):
             f"The client accepts {accept[:80]!r}, but this route answers as "
             f"{' or '.join(offered)}. Ask for one of these with the header Accept.",
             offered=list(offered),
+        )
+
+    @classmethod
+    def no_prototypes(cls, id: str) -> NotAcceptable:
+        """The error for a boundary of which nothing can be drawn."""
+        return cls(
+            f"There are no prototypes of the boundary {id}: it was declared without new samples, "
+            f"it had fewer than ten of them or more features than are drawn, or newer boundaries "
+            f"have taken its place. Ask for application/json.",
+            offered=["application/json"],
         )
 
     @classmethod

@@ -120,6 +120,12 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "The version is not kept",
         "Choose from known, the versions of GET /model/versions.",
     ),
+    edge_errors.UnknownBoundary: Problem(
+        "unknown-boundary",
+        404,
+        "No boundary has this id",
+        "Choose from known, the newest ones, or from GET /drift/boundaries.",
+    ),
     edge_errors.NotAcceptable: Problem(
         "not-acceptable",
         406,

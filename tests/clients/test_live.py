@@ -134,6 +134,25 @@ def test_the_boundary_is_reported_where_it_was(live: Live, client: GMRClient) ->
     assert live.drift.sub_task == live.drift.boundaries == 1
 
 
+def test_the_boundary_is_explained(client: GMRClient) -> None:
+    listed = client.boundaries()[0]
+    whole = client.boundary(listed.id)
+    told = whole.explanation
+    assert whole.estimated_start_entry_id is not None
+    assert whole.version_after == listed.version_after
+    assert told.samples >= told.examined > 0
+    assert told.effect is not None
+    assert told.features[0].share >= told.features[-1].share > 0
+    assert told.features == listed.explanation.features
+    assert not listed.explanation.prototypes
+    assert all(group.samples >= 10 for group in told.prototypes)
+    assert len(told.contributions) == len(told.prototypes[0].features) == 64
+    assert client.boundary_image(listed.id).startswith(b"\x89PNG")
+    with pytest.raises(RequestRefused) as error:
+        client.boundary("1-1")
+    assert listed.id in error.value.context["known"]  # type: ignore[operator]
+
+
 def test_the_history_has_a_row_per_batch(client: GMRClient) -> None:
     rows = client.history(1000)
     assert [row.batch_index for row in rows] == list(range(len(rows)))

@@ -14,7 +14,10 @@ import yaml
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-FILES = [ROOT / "docker-compose.yml", ROOT / "deploy" / "docker-compose.cuda.yml"]
+FILES = [
+    ROOT / "docker-compose.yml",
+    *(ROOT / "deploy" / f"docker-compose.{name}.yml" for name in ("cuda", "webhook")),
+]
 COMPOSE: dict[str, Any] = yaml.safe_load(FILES[0].read_text("utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = ("trainer", "api")
@@ -66,6 +69,13 @@ def test_nobody_but_the_service_reaches_redis() -> None:
     assert inside == {"redis", *OURS}
     assert SERVICES["redis"]["networks"] == ["inside"]
     assert COMPOSE["networks"]["inside"] == {"internal": True}
+
+
+def test_with_a_webhook_the_trainer_can_reach_it_and_nobody_else_can_do_more() -> None:
+    trainer = yaml.safe_load(FILES[2].read_text("utf-8"))["services"].pop("trainer")
+    assert trainer["networks"] == ["inside", "outside"]
+    names = {name.removeprefix("GMR_").lower() for name in trainer["environment"]}
+    assert names == {"webhook_url", "webhook_secret"} <= set(Settings.model_fields)
 
 
 def test_redis_acknowledges_only_what_is_on_disk_and_drops_nothing() -> None:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 
-from core.events import EntryRejected, Event, ModelRestored, Replayed, SetAsideReleased
+from core.engine import REMEMBERED_STARTS
+from core.events import (
+    BoundaryDetected,
+    EntryRejected,
+    Event,
+    ModelRestored,
+    Replayed,
+    SetAsideReleased,
+)
 from service.feed import Feed, Position
 from service.journal import Journal, Totals, encode_status
 from service.metrics import TrainerMetrics
@@ -71,6 +81,71 @@ def test_each_event_goes_where_readers_look_for_it(feed: Feed) -> None:
         ("6-0", "batch_set_aside", "6-0"),
     ]
     assert kinds(feed.keys.boundaries) == [("5-0", "boundary", "5-0")]
+
+
+EXPLAINED = replace(
+    BOUNDARY,
+    batch_index=3,
+    estimated_start_batch=1,
+    explanation={"effect": -3.0, "prototypes": [{"samples": 10, "features": [0.5]}]},
+)
+
+
+def test_the_heavy_part_of_an_explanation_is_kept_apart(feed: Feed) -> None:
+    feed.open(Position())
+    journal = Journal(feed, Totals(), TrainerMetrics())
+    journal.write("5-0", [EXPLAINED, BOUNDARY])
+    feed.flush()
+    for key in (feed.keys.events, feed.keys.boundaries):
+        (_, fields), _ = feed.client.xrange(key)
+        assert orjson.loads(fields[b"data"])["explanation"] == {"effect": -3.0}
+    ((id, fields),) = feed.client.xrange(feed.keys.explanations)
+    assert id == b"5-0"
+    assert orjson.loads(fields[b"data"]) == {"prototypes": [{"samples": 10, "features": [0.5]}]}
+
+
+def test_only_the_kinds_that_a_webhook_asks_for_wait_for_it(feed: Feed) -> None:
+    feed.open(Position())
+    journal = Journal(feed, Totals(), TrainerMetrics(), frozenset({"boundary", "yet_to_come"}))
+    journal.write("5-0", [BOUNDARY, LEARNED])
+    feed.flush()
+    ((id, fields),) = feed.client.xrange(feed.keys.outbox)
+    assert id == b"5-0"
+    assert orjson.loads(fields[b"data"])["kind"] == "boundary"
+
+
+def test_the_start_of_a_change_is_named_by_its_entry_even_after_a_restart(feed: Feed) -> None:
+    def start(totals: Totals, boundary: BoundaryDetected) -> str | None:
+        journal = Journal(feed, totals, TrainerMetrics())
+        journal.write("9-0", [boundary])
+        ((*_, data),) = [feed._queue[-1]]
+        named: str | None = orjson.loads(data)["estimated_start_entry_id"]
+        return named
+
+    journal = Journal(feed, Totals(), TrainerMetrics())
+    for index in range(3):
+        journal.write(f"{index + 1}-0", [replace(LEARNED, batch_index=index)])
+    kept = Totals.from_json(journal.totals.to_json())
+    assert kept == journal.totals
+    assert start(kept, EXPLAINED) == "2-0"
+    # The batch that decided it comes with the very entry; what was declared begins later.
+    assert start(kept, replace(EXPLAINED, estimated_start_batch=3)) == "9-0"
+    by_hand = replace(EXPLAINED, estimated_start_batch=3, detector="declared")
+    assert start(kept, by_hand) is None
+    # Totals of an earlier release know no entries.
+    assert start(Totals(), EXPLAINED) is None
+
+
+def test_entries_are_remembered_as_far_back_as_starts_are() -> None:
+    totals = Totals()
+    for index in range(REMEMBERED_STARTS + 10):
+        totals.remember(index, f"{index}-0")
+    assert len(totals.entries) == REMEMBERED_STARTS
+    assert totals.entry_of(10) == "10-0"
+    assert totals.entry_of(REMEMBERED_STARTS + 9) == f"{REMEMBERED_STARTS + 9}-0"
+    assert totals.entry_of(9) is totals.entry_of(REMEMBERED_STARTS + 10) is None
+    totals.remember(5, "gap")
+    assert totals.entries == ["gap"]
 
 
 def test_the_status_is_complete_before_anything_was_learned(feed: Feed) -> None:

@@ -11,6 +11,8 @@ from core.errors import InvalidSettings
 from service.settings import CLIENT_VARIABLES, Settings, mask_url
 
 SECRET = "redis://trainer:s3cret@redis.example:6379/0"
+KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+HOOK = "https://me:s3cret@hooks.example/T0KEN?key=s3cret"
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +97,10 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("publish_interval_s", -1, "greater than or equal to 0"),
         ("redis_url", "http://x", "redis://"),
         ("redis_url", "redis://", "redis://"),
+        ("webhook_url", "ftp://x", "http:// or https://"),
+        ("webhook_url", "https://", "http:// or https://"),
+        ("webhook_secret", "hunter2", "openssl rand"),
+        ("webhook_events", "Boundary!", "webhook_events means"),
     ],
 )
 def test_a_value_out_of_range_is_refused_with_its_source(
@@ -159,6 +165,41 @@ def test_the_address_may_come_from_a_file_of_its_own(
     settings = Settings.load()
     assert settings.redis_address() == SECRET
     assert source_of(settings, "redis_url") == "environment GMR_REDIS_URL_FILE"
+
+
+def test_neither_key_nor_address_of_the_webhook_is_shown() -> None:
+    settings = Settings.load({"webhook_url": HOOK, "webhook_secret": KEY})
+    shown = [repr(settings), *(row.value for row in settings.describe())]
+    assert not any(word in text for text in shown for word in ("s3cret", "T0KEN", KEY[6:]))
+    assert "https://***" in shown
+    settings = Settings.load({"webhook_url": "https://hooks.example/T0KEN", "webhook_secret": KEY})
+    assert "https://hooks.example/***" in [row.value for row in settings.describe()]
+    for name, value in (("webhook_secret", "s3cret"), ("webhook_url", "ftp://x/s3cret")):
+        with pytest.raises(InvalidSettings) as caught:
+            Settings.load({name: value})
+        assert "s3cret" not in str(caught.value)
+
+
+def test_the_key_of_the_webhook_may_come_from_a_file_and_must_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidSettings, match="without webhook_secret"):
+        Settings.load({"webhook_url": HOOK})
+    for name, value in (("webhook_secret", KEY), ("webhook_url", HOOK)):
+        (tmp_path / name).write_text(value + "\n")
+        monkeypatch.setenv(f"GMR_{name.upper()}_FILE", str(tmp_path / name))
+    settings = Settings.load()
+    assert settings.webhook_secret is not None
+    assert settings.webhook_secret.get_secret_value() == KEY
+    assert source_of(settings, "webhook_url") == "environment GMR_WEBHOOK_URL_FILE"
+
+
+def test_the_webhook_is_told_of_the_kinds_that_are_listed() -> None:
+    assert Settings.load({"webhook_events": "boundary"}).webhook_kinds == frozenset()
+    hooked = {"webhook_url": HOOK, "webhook_secret": KEY}
+    assert "boundary" in Settings.load(hooked).webhook_kinds
+    chosen = Settings.load({**hooked, "webhook_events": "boundary , to_come"})
+    assert chosen.webhook_kinds == {"boundary", "to_come"}
 
 
 def test_a_child_with_the_environment_has_the_same_settings(

@@ -220,3 +220,22 @@ async def test_a_wrong_password_is_told_at_once(
     async with Stream.open(settings(redis_url=url)) as stream:
         with pytest.raises(InvalidSettings, match="refuses the connection"):
             await stream.ping()
+
+
+async def test_a_boundary_is_told_with_as_much_of_its_explanation_as_is_kept(
+    stream: Stream,
+) -> None:
+    kept = b'{"kind": "boundary", "explanation": {"effect": -3.0}}'
+    await stream.client.xadd(stream.keys.boundaries, {"data": kept}, id="5-0")
+    await stream.client.xadd(stream.keys.boundaries, {"data": b'{"kind": "boundary"}'}, id="6-0")
+    await stream.client.xadd(stream.keys.explanations, {"data": b'{"prototypes": []}'}, id="5-0")
+
+    whole = await stream.boundary("5-0")
+    assert whole is not None
+    assert whole.data["explanation"] == {"effect": -3.0, "prototypes": []}
+    # Reported by an earlier release, or its heavy part made room for newer ones.
+    older = await stream.boundary("6-0")
+    assert older is not None
+    assert older.data["explanation"] == {}
+    assert await stream.boundary("7-0") is None
+    assert [record.id for record in await stream.newest_boundaries(1)] == ["6-0"]

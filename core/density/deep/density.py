@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from core.density.deep.folding import Folding
-from core.density.deep.layer import score_stack
+from core.density.deep.layer import image_log_likelihood, score_layer, score_stack
 from core.density.deep.sharpening import climb
 from core.density.density import Fact, Scored
 from core.density.diagonal import Mixture, NaturalForm, natural_form
+from core.density.feature_terms import FeatureTerms, diagonal_terms
 
 SHARPENING_RATE = 0.002
 """Of a step of sharpening: the published 0.2 is of the mean over a batch of 100 images."""
@@ -90,6 +91,27 @@ class DeepDensity:
     def score(self, x: Tensor) -> Scored:
         joint, likelihood = score_stack(self.stack, x)
         return Scored(joint, likelihood - self.volume)
+
+    def feature_terms(self, x: Tensor) -> FeatureTerms:
+        """Pixels have terms in the first layer: the mean over positions of their patches' terms.
+
+        What the layers above say of the whole is part of the rest.
+        """
+        (folding, form), *above = self.stack
+        first = self.layers[0]
+        scored = score_layer(folding, form, x)
+        largest, winners = scored.joint.max(-1)  # (N * P,)
+        terms, expected = diagonal_terms(first.mixture, first.deviations, winners, scored.patches)
+        joint, upper = score_stack(above, scored.responsibilities)
+        beside = first.mixture.log_weights[winners] - largest
+        rest = beside.reshape(len(x), -1).mean(-1) + image_log_likelihood([scored.log_likelihood])
+        return FeatureTerms(
+            joint.argmax(-1),
+            folding.gather(terms) / folding.positions,
+            folding.gather(expected) / folding.positions,
+            folding.assemble(first.mixture.means[winners]),
+            rest + upper - self.volume,
+        )
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
         components = components.to(self.device)

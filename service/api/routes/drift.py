@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from core.errors import InvalidRequest
 from service.api import answers
 from service.api.errors import OutOfRange, Unavailable
+from service.api.explanation import Explanation
 from service.api.openapi import problems
 from service.api.parts import parts_of
 from service.stream import Record
@@ -65,10 +66,17 @@ class Boundary(Report):
     sample_index: int = Field(description="Of that batch's first sample; the first is 0.")
     estimated_start_batch: int = Field(description="Where the change probably began.")
     estimated_start_sample: int = Field(description="Where the change probably began.")
+    estimated_start_entry_id: str | None = Field(
+        None, description="Entry of the stream that holds that sample; null where it is not known."
+    )
     detector: str = Field(description="The rule that spoke; `declared` for a person.")
     evidence: dict[str, float] = Field(description="Statistic, threshold, rates, likelihoods.")
     version_before: int = Field(description="Model version before it.")
     version_after: int = Field(description="Model version after it.")
+    explanation: Explanation = Field(
+        default_factory=lambda: Explanation.model_validate({}),
+        description="What changed. The list has it without `prototypes` and `contributions`.",
+    )
 
 
 class Boundaries(BaseModel):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 
 import httpx2
+import numpy as np
 import pytest
+from PIL import Image
 
-from service.api.routes.drift import Boundaries, DriftState, History
+from service.api.routes.drift import Boundaries, Boundary, DriftState, History
 from service.settings import Settings
 from service.wire import RawBatch
 from tests.service.api.stack import (
@@ -68,6 +71,71 @@ def test_every_boundary_is_listed_with_its_evidence(drifted: httpx2.Client) -> N
     assert found["evidence"]
     assert by_hand["detector"] == "declared"
     assert by_hand["entry_id"] == declared[0]
+
+
+def test_the_list_explains_each_boundary_in_short(drifted: httpx2.Client) -> None:
+    found, by_hand = drifted.get("/drift/boundaries").json()["boundaries"]
+    told = found["explanation"]
+    assert told["samples"] == 100 * (found["batch_index"] - found["estimated_start_batch"] + 1)
+    assert told["effect"] < 0
+    assert told["features"]
+    assert told["components"]
+    assert {row["label"] for row in told["classes"]} == {3, "cat"}
+    assert not {"prototypes", "contributions"} & set(told)
+    assert by_hand["explanation"] == {}
+
+
+def test_the_start_of_a_change_is_named_as_an_entry_of_the_stream(drifted: httpx2.Client) -> None:
+    found, by_hand = drifted.get("/drift/boundaries").json()["boundaries"]
+    history = drifted.get("/drift/history").json()["history"]
+    entries = {row["batch_index"]: row["entry_id"] for row in history}
+    assert found["estimated_start_entry_id"] == entries[found["estimated_start_batch"]]
+    # What was declared begins with an entry that is yet to come.
+    assert by_hand["estimated_start_entry_id"] is None
+
+
+def test_one_boundary_has_prototypes_of_what_is_new(drifted: httpx2.Client) -> None:
+    listed, by_hand = drifted.get("/drift/boundaries").json()["boundaries"]
+    response = drifted.get(f"/drift/boundaries/{listed['id']}")
+    assert response.headers["x-model-version"] == str(listed["version_after"])
+    answer = response.json()
+    Boundary.model_validate(answer)
+    told = answer.pop("explanation")
+    assert {**told, **listed.pop("explanation")} == told
+    assert answer == listed
+    assert sum(group["samples"] for group in told["prototypes"]) == told["samples"]
+    assert len(told["contributions"]) == 16
+    new = np.concatenate([1 - samples(100, seed=i) / 4 for i in range(3)])
+    for group in told["prototypes"]:
+        assert group["samples"] >= 10
+        # Two blobs: means lie next to one of them, and no sample is that smooth.
+        nearest = np.abs(new - np.array(group["features"])).mean(1).min()
+        assert 0.001 < nearest < 0.2
+    assert drifted.get(f"/drift/boundaries/{by_hand['id']}").json()["explanation"] == {}
+
+
+def test_prototypes_of_images_can_be_looked_at(drifted: httpx2.Client) -> None:
+    found, by_hand = drifted.get("/drift/boundaries").json()["boundaries"]
+    path, picture = f"/drift/boundaries/{found['id']}", {"Accept": "image/png"}
+    response = drifted.get(path, headers=picture)
+    assert response.headers["content-type"] == "image/png"
+    image = Image.open(io.BytesIO(response.content))
+    assert image.height > 2 * 56  # prototypes, and where they differ
+    wide = drifted.get(path, headers=picture, params={"shape": "2,8"})
+    assert Image.open(io.BytesIO(wide.content)).height < image.height
+    problem(drifted.get(path, headers=picture, params={"shape": "3,3"}), 422, "invalid-shape")
+    refused = drifted.get(f"/drift/boundaries/{by_hand['id']}", headers=picture)
+    assert "no prototypes" in problem(refused, 406, "not-acceptable")["detail"]
+    problem(drifted.get(path, headers={"Accept": "text/csv"}), 406, "not-acceptable")
+
+
+@pytest.mark.parametrize("id", ["1-1", "latest", "1-2-3", "(1-0", "-"])
+def test_a_boundary_that_is_not_there_is_answered_with_those_that_are(
+    drifted: httpx2.Client, id: str
+) -> None:
+    document = problem(drifted.get(f"/drift/boundaries/{id}"), 404, "unknown-boundary")
+    listed = drifted.get("/drift/boundaries").json()["boundaries"]
+    assert document["known"] == [row["id"] for row in reversed(listed)]
 
 
 def test_boundaries_can_be_asked_for_from_a_point_on(drifted: httpx2.Client) -> None:

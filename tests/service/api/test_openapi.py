@@ -23,6 +23,7 @@ OPERATIONS = {
     "sample": "get /sample",
     "drift": "get /drift",
     "boundaries": "get /drift/boundaries",
+    "boundary": "get /drift/boundaries/{id}",
     "history": "get /drift/history",
     "declare_boundary": "post /drift/boundary",
     "events": "get /events",

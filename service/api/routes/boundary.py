@@ -1,0 +1,76 @@
+"""GET /drift/boundaries/{id}: everything that is known of one boundary, or a picture of it."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from service.api import answers, montage
+from service.api.errors import NotAcceptable, UnknownBoundary
+from service.api.negotiation import JSON, PNG, choose
+from service.api.openapi import forms, problems
+from service.api.parts import parts_of
+from service.api.routes.drift import Boundary
+
+router = APIRouter(prefix="/drift", tags=["drift"])
+
+NAMED = 10
+"""Ids that an answer for an unknown one lists."""
+
+EXAMPLE = "1700000000000-20003"
+
+
+@router.get(
+    "/boundaries/{id}",
+    operation_id="boundary",
+    summary="One boundary, explained",
+    response_model=Boundary,
+    responses={200: {"content": forms(PNG)}, **problems(404, 406, 422, 503)},
+)
+async def boundary(
+    request: Request,
+    id: Annotated[
+        str, Path(description="Of the boundary, from the list of all.", examples=[EXAMPLE])
+    ],
+    shape: Annotated[
+        str | None,
+        Query(description="Of one sample in a picture: height,width or height,width,3."),
+    ] = None,
+) -> Response:
+    """The record that the list has, with the whole explanation.
+
+    As PNG: the prototypes of the new data in one row, and below them how much each feature
+    contributes to the change.
+    """
+    parts = parts_of(request)
+    form = choose(request.headers.get("accept"), (JSON, PNG))
+    wanted_shape = None if shape is None else montage.parse_shape(shape)
+    record = await parts.stream.boundary(id) if re.fullmatch(r"\d{1,15}-\d{1,18}", id) else None
+    if record is None:
+        newest = await parts.stream.newest_boundaries(NAMED)
+        raise UnknownBoundary.among(id, [one.id for one in reversed(newest)])
+    version = record.data["version_after"]
+    if form == JSON:
+        return answers.json({"id": record.id, **record.data}, version=version)
+    explanation = record.data["explanation"]
+    if not explanation.get("prototypes"):
+        raise NotAcceptable.no_prototypes(id)
+    picture = montage.image_shape(len(explanation["contributions"]), wanted_shape)
+    content = await parts.workers.run(lambda: _drawn(explanation, picture), math.inf)
+    return answers.png(content, version=version)
+
+
+def _drawn(explanation: dict[str, Any], shape: montage.Shape) -> bytes:
+    """Prototypes in a row, and the contributions below them, on the same grey scale."""
+    groups = np.array([group["features"] for group in explanation["prototypes"]], np.float32)
+    shares = np.array(explanation["contributions"], np.float32)
+    low, high = float(groups.min()), float(groups.max())
+    # The tiles share one scale, so that the contributions are put on that of the prototypes.
+    strength = low + (high - low) * shares / max(float(shares.max()), 1e-12)
+    features = np.concatenate([groups, strength[None]])
+    captions = ["new"] * len(groups) + ["where"]
+    return montage.draw(features, shape, captions)

@@ -1,0 +1,76 @@
+"""The webhook as a whole: a trainer that learns, and a receiver that hears of it, or does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pydantic import SecretStr
+
+from service.settings import Settings
+from tests.service.running import ask, send, sub_tasks, training, wait_for_backlog, wait_until
+from tests.service.webhook.listening import SECRET, is_signed, listening
+
+MakeSettings = Callable[..., Settings]
+
+
+def with_webhook(settings: MakeSettings, url: str, **overrides: object) -> Settings:
+    return settings(webhook_url=SecretStr(url), webhook_secret=SecretStr(SECRET), **overrides)
+
+
+def boundary_ids(settings: Settings) -> list[str]:
+    return [record.id for record in ask(settings, lambda stream: stream.boundaries())]
+
+
+def test_the_receiver_hears_of_every_boundary_with_its_explanation(settings: MakeSettings) -> None:
+    with listening() as there:
+        made = with_webhook(settings, there.url)
+        send(made, *sub_tasks(0, 1, 2))
+        with training(made) as trainer:
+            wait_for_backlog(made)
+            expected = boundary_ids(made)
+            assert len(expected) == 2
+            wait_until(lambda: len(there.received) == 2)
+            wait_until(
+                lambda: b'deliveries_total{outcome="delivered"} 2' in trainer._metrics.text()
+            )
+        assert there.ids == [event["id"] for event in there.events] == expected
+        assert all(is_signed(SECRET, headers, body) for headers, body in there.received)
+        told = there.events[0]["data"]
+        assert told["boundary"] == 1
+        assert told["estimated_start_entry_id"]
+        assert told["explanation"]["features"]
+        assert "prototypes" not in told["explanation"]
+        assert there.events[0]["source"] == f"/gmr/models/{made.model}"
+
+
+def test_a_receiver_that_is_down_neither_stops_learning_nor_misses_anything(
+    settings: MakeSettings,
+) -> None:
+    with listening() as gone:
+        pass
+    port = int(gone.url.split(":")[2].split("/")[0])
+    made = with_webhook(settings, gone.url)
+    with training(made):
+        send(made, *sub_tasks(0, 1, 2))
+        wait_for_backlog(made)
+        assert len(boundary_ids(made)) == 2
+    # The trainer has gone and come again; now there is someone to hear of both.
+    with listening(port) as there, training(made):
+        wait_until(lambda: len(there.received) == 2)
+        assert there.ids == boundary_ids(made)
+
+
+def test_only_the_kinds_that_are_set_are_told_and_without_a_webhook_none_wait(
+    settings: MakeSettings,
+) -> None:
+    with listening() as there:
+        made = with_webhook(settings, there.url, webhook_events="class_discovered, yet_to_come")
+        with training(made):
+            send(made, *sub_tasks(0, 1, batches=2))
+            wait_until(lambda: len(there.received) == 2)
+        assert {event["type"] for event in there.events} == {"gmr.class_discovered"}
+    plain = settings()
+    with training(plain) as trainer:
+        send(plain, *sub_tasks(3, batches=1))
+        wait_for_backlog(plain)
+        assert trainer._client.xlen(trainer._feed.keys.outbox) == 0
