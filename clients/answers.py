@@ -184,6 +184,11 @@ class DriftState:
     batches_since_boundary: int
     set_aside_batches: int = 0
     time: float | None = None  # when the trainer said so, Unix seconds
+    phase: str = ""  # "learning", "armed" or "warning"
+    recurrence_of: int | None = None  # the earlier sub-task that the current one is again
+    bursts: int = 0  # of outliers, found so far
+    ert: float | None = None  # run time between false alarms asked for, in samples
+    ert_achieved: float | None = None  # the same as it is kept, estimated
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -264,8 +269,23 @@ class Boundary:
     evidence: Mapping[str, float]
     version_before: int
     version_after: int
+    signal: str = ""  # of the detector, that contributed most
+    recurrence_of: int | None = None  # the earlier sub-task that has come back
+    mixed_samples: int = 0  # of those set aside, learned as the end of the sub-task before
     estimated_start_entry_id: str | None = None  # None where it is not known
     explanation: Explanation = Explanation()
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A sample of a burst of outliers."""
+
+    id: str
+    entry_id: str  # by which the burst was over
+    time: float  # Unix seconds
+    features: tuple[float, ...]
+    label: Label | None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

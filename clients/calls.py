@@ -190,6 +190,18 @@ def history(last: int) -> Call[tuple[answers.HistoryPoint, ...]]:
     )
 
 
+def quarantine(last: int) -> Call[tuple[answers.Outlier, ...]]:
+    """GET /drift/quarantine."""
+    return _get(
+        "/drift/quarantine",
+        lambda document: tuple(
+            answers.build(answers.Outlier, row, features=tuple(replies.field_of(row, "features")))
+            for row in replies.rows_of(document, "outliers")
+        ),
+        (("last", str(last)),),
+    )
+
+
 def declare_boundary() -> Call[str]:
     """POST /drift/boundary. Not repeatable: it would declare a second one."""
     return Call(

@@ -35,6 +35,7 @@ from clients.answers import (
     Label,
     ModelInfo,
     ModelVersion,
+    Outlier,
     OutlierScores,
     Readiness,
     Restored,
@@ -227,6 +228,10 @@ class GMRClient:
     def history(self, last: int = 1000) -> tuple[HistoryPoint, ...]:
         """What was said of each of the last batches, oldest first."""
         return self.send(calls.history(last))
+
+    def quarantine(self, last: int = 25) -> tuple[Outlier, ...]:
+        """The newest outliers of bursts, oldest first: neither learned nor lost."""
+        return self.send(calls.quarantine(last))
 
     def declare_boundary(self) -> str:
         """Say that a sub-task ends here; returns the id of the entry."""
@@ -451,6 +456,10 @@ class AsyncGMRClient:
     async def history(self, last: int = 1000) -> tuple[HistoryPoint, ...]:
         """See `GMRClient.history`."""
         return await self.send(calls.history(last))
+
+    async def quarantine(self, last: int = 25) -> tuple[Outlier, ...]:
+        """See `GMRClient.quarantine`."""
+        return await self.send(calls.quarantine(last))
 
     async def declare_boundary(self) -> str:
         """See `GMRClient.declare_boundary`."""

@@ -108,11 +108,12 @@ def _detector(tree: Any, config: EngineConfig, converter: Converter) -> Any:
 def _sentinel(tree: dict[str, Any], converter: Converter) -> Sentinel:
     density = tree["density"]
     tensors = {name: converter.structure(key, Tensor) for name, key in density["tensors"].items()}
-    readout = LinearReadout if "weight" in tree["readout"] else PosteriorReadout
+    read: type[Any] = LinearReadout if "weight" in tree["readout"] else PosteriorReadout
+    readout = converter.structure(tree["readout"], read)
     return Sentinel(
         Model(
             DENSITIES[density["kind"]].of(tensors, density["facts"]),
-            converter.structure(tree["readout"], readout),
+            readout,
         ),
         converter.structure(tree["standardiser"], Standardiser),
         tree["taken_at"],

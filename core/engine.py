@@ -13,6 +13,7 @@ Rules of this module:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,7 +28,7 @@ from core.drift.recurrence import recurring
 from core.drift.registry import make_detector
 from core.drift.sentinel import Sentinel
 from core.drift.sequential import INLIERS
-from core.errors import InvalidCheckpoint, InvalidLabels, ModelNotReady
+from core.errors import InvalidCheckpoint, InvalidLabels, InvalidRequest, ModelNotReady
 from core.events import (
     BatchLearned,
     BatchSetAside,
@@ -200,6 +201,18 @@ class Engine:
             return state, []
         return self._cross(state, None, Position(state.stream_batches, state.stream_samples), None)
 
+    def aim(self, state: EngineState, ert: float) -> tuple[EngineState, list[Event]]:
+        """Ask for another run time between false alarms, in samples, above 1.
+
+        Raises:
+            InvalidRequest: It is no such number.
+        """
+        if not 1 < ert < math.inf:
+            raise InvalidRequest(
+                f"The run time between false alarms is {ert}; it must be above 1 sample and finite."
+            )
+        return replace(state, ert=float(ert)), []
+
     def restore(
         self, state: EngineState, kept: EngineState, source: str
     ) -> tuple[EngineState, list[Event]]:
@@ -237,6 +250,7 @@ class Engine:
             boundary_batch=state.stream_batches,
             boundary_sample=state.stream_samples,
             recent_starts=state.recent_starts,
+            ert=state.ert,
             detector=self.detector.start(),
             set_aside=(),
             version=version,
@@ -343,6 +357,7 @@ class Engine:
             scores.log_likelihood - state.standardiser.log_volume,
             batch.features,
             lambda samples: self._sentinel(state, samples),
+            state.ert,
         )
         settled = self.learner.settled(state.learner)
         detector, verdict = self.detector.observe(state.detector, seen, settled)
@@ -387,6 +402,7 @@ class Engine:
         return replace(
             state,
             detector=judgement.detector,
+            armed=judgement.verdict.armed if judgement.verdict else False,
             prequential=prequential,
             likelihood=likelihood,
             stream_batches=state.stream_batches + 1,
@@ -521,6 +537,7 @@ class Engine:
             estimated_start_sample=start,
             samples=sum(map(len, quarantined)),
             released=sum(len(one) for one in kept[:-1] if one is not None),
+            set_aside_batches=len(held),
             detector=self.detector.name,
             signal=verdict.signal,
             evidence=evidence_of(verdict),
@@ -530,7 +547,7 @@ class Engine:
 
     def _part_mixture(
         self, state: EngineState, batches: Sequence[Batch], verdict: Verdict
-    ) -> tuple[list[Batch], list[Batch]]:
+    ) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
         """What still is of the old sub-task, and what begins the new one, both in order.
 
         They are parted where both come together for a while, as in a gradual change; a new
@@ -546,11 +563,11 @@ class Engine:
             masks.append(mask)
         share = float(torch.cat(masks).double().mean())
         if verdict.signal != INLIERS or not MIXED[0] <= share <= MIXED[1]:
-            return [], list(batches)
+            return (), tuple(batches)
         pairs = list(zip(batches, masks, strict=True))
-        old = [part for one, mask in pairs if (part := one.rows(mask)) is not None]
-        new_ = [part for one, mask in pairs if (part := one.rows(~mask)) is not None]
-        return old, new_
+        old = (one.rows(mask) for one, mask in pairs)
+        begun = (one.rows(~mask) for one, mask in pairs)
+        return tuple(filter(None, old)), tuple(filter(None, begun))
 
     def _recurring(self, state: EngineState, batches: Sequence[Batch]) -> int | None:
         """The earlier sub-task that these batches belong to, if any."""
@@ -589,7 +606,7 @@ class Engine:
         start_batch = state.batch_at(start_sample)
         coming = held if batch is None else (*held, batch)
         events: list[Event] = []
-        mixed: list[Batch] = []
+        mixed: tuple[Batch, ...] = ()
         if verdict is not None:
             mixed, coming = self._part_mixture(state, coming, verdict)
         for one in mixed:
@@ -610,6 +627,7 @@ class Engine:
             set_aside=(),
             sub_task=state.sub_task + 1,
             recurrence=recurrence,
+            armed=False,
             boundary_batch=start_batch,
             boundary_sample=start_sample,
         )

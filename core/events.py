@@ -54,6 +54,9 @@ class BatchScored(Event):
     prequential_accuracy: float | None  # of this batch, 0 to 1; None without labels
     prequential_accuracy_mean: float | None  # running mean
     model_version: int  # after the batch
+    probe_ert: float  # asked of the detector's probe, in samples; 0 where it has none
+    probe_samples: int  # of this batch that the probe counts
+    probe_alarms: int  # of the probe in this batch
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,7 @@ class OutlierBurst(Event):
     estimated_start_sample: int
     samples: int  # outliers, quarantined
     released: int  # samples set aside with them, learned
+    set_aside_batches: int  # that these came in
     detector: str
     signal: str
     evidence: dict[str, float]

@@ -46,6 +46,7 @@ class Judgement:
             begun: Where the batch begins.
         """
         verdict = self.verdict
+        probe = verdict.probe if verdict else None
         labelled = 0 if batch.codes is None else int((batch.codes != UNLABELLED).sum())
         prequential = state.prequential
         return {
@@ -65,6 +66,9 @@ class Judgement:
             "prequential_accuracy": self.accuracy,
             "prequential_accuracy_mean": prequential.mean if prequential.weight else None,
             "model_version": state.version,
+            "probe_ert": probe.ert if probe else 0.0,
+            "probe_samples": probe.samples if probe else 0,
+            "probe_alarms": probe.alarms if probe else 0,
         }
 
 

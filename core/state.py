@@ -36,7 +36,9 @@ class EngineState:
         version: Of the model as it stands; 0 means that nothing was learned.
         last_version: The largest version ever given; a rollback does not lower it.
         random: State of the generator.
+        ert: Run time between false alarms asked for by now, in samples; None: as configured.
         recurrence: The earlier sub-task that the current one is again; None for a new one.
+        armed: Whether the detector could have spoken at the last batch.
         quarantined: Outliers of a burst that the last batch ended, for whoever keeps them.
         held: What earlier sub-tasks are remembered by, generated; see `core.held`.
     """
@@ -61,7 +63,9 @@ class EngineState:
     version: int
     last_version: int
     random: Tensor
+    ert: float | None = None
     recurrence: int | None = None
+    armed: bool = False
     quarantined: tuple[Batch, ...] = ()
     held: Held = field(default_factory=Held)  # a checkpoint of an earlier release has none
 
@@ -69,6 +73,13 @@ class EngineState:
     def n_features(self) -> int | None:
         """D, or None before the first batch."""
         return None if self.standardiser is None else len(self.standardiser.shift)
+
+    @property
+    def phase(self) -> str:
+        """Where the current sub-task is: "learning", "armed" or "warning"."""
+        if self.set_aside:
+            return "warning"
+        return "armed" if self.armed else "learning"
 
     @property
     def set_aside_batches(self) -> int:

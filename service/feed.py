@@ -38,7 +38,7 @@ from service.connection import (
     refused,
     unavailable,
 )
-from service.keys import GROUP, Keys
+from service.keys import GROUP, QUARANTINE_LENGTH, Keys
 from service.lease import Lease
 from service.wire import Control
 
@@ -59,6 +59,8 @@ EXPLANATIONS_LENGTH: Final = 256
 """At 784 features 25 kB each; at 4,096, the most that are explained in full, 150 kB."""
 
 OUTBOX_LENGTH: Final = 10_000
+QUARANTINE_BYTES: Final = 16 * 1024 * 1024
+
 SET_ASIDE_LENGTH: Final = 100
 SET_ASIDE_BYTES: Final = 1024 * 1024
 SET_ASIDE_FIELD_BYTES: Final = 1024
@@ -327,6 +329,18 @@ class Feed:
         id = report_id(entry.id, 0)
         key = self.keys.set_aside
         self._queue.append(("XADD", key, "MAXLEN", "~", SET_ASIDE_LENGTH, id, *fields))
+
+    def quarantine(self, entry_id: str, index: int, data: bytes) -> None:
+        """Queue an outlier; the newest are kept, as many as fit into a fixed room.
+
+        Arguments:
+            entry_id: Of the entry by which the burst was over.
+            index: Which outlier; grows.
+            data: As JSON.
+        """
+        length = max(1, min(QUARANTINE_LENGTH, QUARANTINE_BYTES // len(data)))
+        id, key = report_id(entry_id, index), self.keys.quarantine
+        self._queue.append(("XADD", key, "MAXLEN", "~", length, id, "data", data))
 
     def put(self, key: str, value: bytes) -> None:
         """Queue a plain value, such as the status."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from core.batch import UNLABELLED, Batch
 from core.engine import REMEMBERED_STARTS
 from core.events import (
     BatchLearned,
@@ -25,11 +26,12 @@ from core.events import (
     EntryRejected,
     Event,
     ModelRestored,
+    OutlierBurst,
     Replayed,
     SetAsideReleased,
 )
 from core.explanation import HEAVY
-from service.feed import Entry, Feed
+from service.feed import LAST_REPORT, Entry, Feed
 from service.metrics import TrainerMetrics
 
 logger = logging.getLogger(__name__)
@@ -41,6 +43,8 @@ class Totals:
 
     Arguments:
         samples_learned: Learned in all, those that a rollback dropped included.
+        bursts: Of outliers.
+        probe_ert: Asked of the detector's probe, in samples; with what it counted so far.
         rejected: Entries refused, by reason.
         latest: The latest batch's scores, by the names of `BatchScored`.
         entries: Ids of the entries that the last batches came with, as many as the engine
@@ -54,6 +58,10 @@ class Totals:
     replayed: int = 0
     batches_since_boundary: int = 0
     samples_since_boundary: int = 0
+    bursts: int = 0
+    probe_ert: float = 0.0
+    probe_samples: int = 0
+    probe_alarms: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     latest: dict[str, Any] = field(default_factory=dict)
     entries: list[str] = field(default_factory=list)
@@ -79,8 +87,15 @@ class Totals:
             self.samples_since_boundary += event.samples
         match event:
             case BatchLearned():
-                self.samples_learned += event.samples
+                self.samples_learned += event.samples - event.quarantined
                 self.batches_learned += 1
+                self.probe_samples += event.probe_samples
+                self.probe_alarms += event.probe_alarms
+                self.probe_ert = event.probe_ert or self.probe_ert
+            case OutlierBurst():
+                self.samples_learned += event.released
+                self.batches_learned += event.set_aside_batches
+                self.bursts += 1
             case SetAsideReleased():
                 self.samples_learned += event.samples
                 self.batches_learned += event.batches
@@ -99,6 +114,18 @@ class Totals:
                 self.batches_since_boundary = self.samples_since_boundary = 0
             case EntryRejected():
                 self.rejected[event.reason] = self.rejected.get(event.reason, 0) + 1
+
+    def achieved(self, ert: float) -> float | None:
+        """Run time between false alarms that is kept, in samples, as the probe has it.
+
+        Its alarms come at the same odds against what it asks for; None before the first.
+
+        Arguments:
+            ert: What is asked of the detector.
+        """
+        if not self.probe_alarms or not self.probe_ert:
+            return None
+        return ert * self.probe_samples / self.probe_alarms / self.probe_ert
 
     def to_json(self) -> str:
         """As text for a checkpoint."""
@@ -194,6 +221,24 @@ class Journal:
         light = {name: part for name, part in event.explanation.items() if name not in HEAVY}
         return {"estimated_start_entry_id": start, "explanation": light}
 
+    def quarantine(self, entry_id: str, batches: Sequence[Batch]) -> None:
+        """Keep the outliers of a burst where people can look at them.
+
+        Arguments:
+            entry_id: Of the entry by which the burst was over.
+            batches: The outliers, in stream order.
+        """
+        now, index = time.time(), 0
+        for batch in batches:
+            codes = [UNLABELLED] * len(batch) if batch.codes is None else batch.codes.tolist()
+            for row, code in zip(batch.features.tolist(), codes, strict=True):
+                if index > LAST_REPORT:
+                    return
+                label = None if code == UNLABELLED else batch.vocabulary[code]
+                record = {"features": row, "label": label, "entry_id": entry_id, "time": now}
+                self._feed.quarantine(entry_id, index, orjson.dumps(record))
+                index += 1
+
     def reject(self, entry: Entry, reason: str, detail: str) -> None:
         """Report an entry that could not be used, and keep its copy."""
         self.write(entry.id, [EntryRejected(entry.id, reason, detail)])
@@ -210,6 +255,9 @@ class Journal:
             "armed": False,
             **totals.latest,
             "boundaries": totals.boundaries,
+            "bursts": totals.bursts,
+            "probe_samples": totals.probe_samples,
+            "probe_alarms": totals.probe_alarms,
             "batches_since_boundary": totals.batches_since_boundary,
             "samples_since_boundary": totals.samples_since_boundary,
             "rejected": totals.rejected,
@@ -231,6 +279,13 @@ def _log(event: Event, entry_id: str) -> None:
                 event.batch_index,
                 entry_id,
                 event.detector,
+            )
+        case OutlierBurst():
+            logger.info(
+                "outlier burst: %d samples from sample %d on are quarantined (entry %s)",
+                event.samples,
+                event.estimated_start_sample,
+                entry_id,
             )
         case EntryRejected():
             logger.warning("entry %s set aside (%s): %s", entry_id, event.reason, event.detail)

@@ -12,6 +12,9 @@ from typing import Final
 GROUP: Final = "trainer"
 """The consumer group of the input stream, and its only consumer."""
 
+QUARANTINE_LENGTH: Final = 1000
+"""Outliers of bursts that are kept, at most."""
+
 
 @dataclass(frozen=True)
 class Keys:
@@ -81,6 +84,11 @@ class Keys:
     def outbox(self) -> str:
         """Stream of the events that a webhook has yet to be told of."""
         return self._key("outbox")
+
+    @property
+    def quarantine(self) -> str:
+        """Stream of the outliers of bursts, one record per sample, for people to look at."""
+        return self._key("quarantine")
 
     @property
     def set_aside(self) -> str:

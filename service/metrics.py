@@ -44,6 +44,7 @@ from core.events import (
     Event,
     ModelPublished,
     ModelRestored,
+    OutlierBurst,
     Replayed,
     SetAsideReleased,
     WindowsSettled,
@@ -74,6 +75,17 @@ class TrainerMetrics:
         self.batches_learned = counter("batches_learned", "Batches learned.")
         self.batches_rejected = counter(
             "batches_rejected", "Batches refused, by the API or by the trainer.", ["reason"]
+        )
+        self.recurrences = counter("recurrences", "Earlier sub-tasks that came back.")
+        self.outlier_bursts = counter("outlier_bursts", "Alarms that went away again.")
+        self.outliers_quarantined = counter(
+            "outliers_quarantined", "Outliers of bursts, neither learned nor lost."
+        )
+        self.ert = gauge(
+            "drift_ert_samples", "Run time between false alarms that is asked for, in samples."
+        )
+        self.ert_achieved = gauge(
+            "drift_ert_achieved_samples", "The same as it is kept, estimated; NaN while unknown."
         )
         self.boundaries = counter("boundaries", "Boundaries between sub-tasks found or declared.")
         self.replay_samples = counter(
@@ -181,7 +193,7 @@ class TrainerMetrics:
                 self.model_version.set(event.model_version)
         match event:
             case BatchLearned():
-                self.samples_learned.inc(event.samples)
+                self.samples_learned.inc(event.samples - event.quarantined)
                 self.batches_learned.inc()
                 self.classes.set(event.classes)
                 self.components.set(event.components)
@@ -195,8 +207,16 @@ class TrainerMetrics:
                 self.model_version.set(event.model_version)
             case WindowsSettled():
                 self.model_version.set(event.model_version)
+            case OutlierBurst():
+                self.outlier_bursts.inc()
+                self.outliers_quarantined.inc(event.samples)
+                self.samples_learned.inc(event.released)
+                self.batches_learned.inc(event.set_aside_batches)
+                self.set_aside_batches.set(0)
+                self.model_version.set(event.model_version)
             case BoundaryDetected():
                 self.boundaries.inc()
+                self.recurrences.inc(event.recurrence_of is not None)
                 # What was set aside is learned as the first of the new sub-task.
                 self.samples_learned.inc(event.set_aside_samples)
                 self.batches_learned.inc(event.set_aside_batches)
@@ -220,6 +240,11 @@ class TrainerMetrics:
                 self.set_aside_batches.set(0)
             case EntryRejected():
                 self.batches_rejected.labels(event.reason).inc()
+
+    def show_ert(self, asked: float, achieved: float | None) -> None:
+        """Show the run time between false alarms, asked and achieved, in samples."""
+        self.ert.set(asked)
+        self.ert_achieved.set(math.nan if achieved is None else achieved)
 
     def show_held(self, numbers: Mapping[str, float]) -> None:
         """Show how well the model that is published holds the past.

@@ -56,6 +56,10 @@ REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "redis+cluster", "rediss+clus
 
 MIB: Final = 1024 * 1024
 
+ERT_UNITS: Final[Mapping[str, float]] = {"min": 60.0, "s": 1.0, "h": 3600.0, "d": 86400.0}
+
+ERT_PATTERN: Final = r"^([2-9]|[1-9]\d{1,17}|[1-9]\d{0,2}e\d{1,2}|\d{1,9}(\.\d{1,3})?(s|min|h|d))$"
+
 
 class Row(NamedTuple):
     """One line of `gmr serve --show-config`."""
@@ -146,6 +150,12 @@ class Settings(BaseSettings):
     )
     detector: Literal["sequential", "paper", "none"] = Field(
         "sequential", description="What finds boundaries; none leaves them to POST /drift/boundary."
+    )
+    ert: str = Field(
+        "10000000",
+        pattern=ERT_PATTERN,
+        description="Expected run time between false alarms of detector sequential: samples, or "
+        "a time at the observed rate, like 12h or 30d (units s, min, h, d).",
     )
     outlier_c: float = Field(
         2.0,
@@ -406,6 +416,14 @@ class Settings(BaseSettings):
         address = self.redis_address()
         return address is not None and not address.startswith("unix://")
 
+    @property
+    def ert_seconds(self) -> float | None:
+        """Expected run time between false alarms as a time; None where it is in samples."""
+        for unit, seconds in ERT_UNITS.items():
+            if self.ert.endswith(unit):
+                return float(self.ert.removesuffix(unit)) * seconds
+        return None
+
     def engine_config(self) -> EngineConfig:
         """The part of the settings that core's engine is built from, as plain values."""
         # Imported here: what only reads settings need not know core's.
@@ -418,6 +436,7 @@ class Settings(BaseSettings):
             n_features=self.n_features,
             variance_floor=self.variance_floor,
             detector=self.detector,
+            **({} if self.ert_seconds else {"ert": float(self.ert)}),
             outlier_c=self.outlier_c,
             image=self.image,
             sharpening=self.sharpening,

@@ -324,6 +324,10 @@ class Stream:
         explanation = {**(record.data.get("explanation") or {}), **parts}
         return Record(record.id, {**record.data, "explanation": explanation})
 
+    async def quarantine(self, last: int) -> list[Record]:
+        """The newest outliers of bursts, oldest first."""
+        return await self._newest(self.keys.quarantine, last)
+
     async def newest_boundaries(self, last: int) -> list[Record]:
         """The newest boundaries, oldest first."""
         return await self._newest(self.keys.boundaries, last)

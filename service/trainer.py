@@ -35,6 +35,7 @@ from core.events import BoundaryDetected, Event, ModelPublished
 from core.held import summary
 from core.snapshot import Snapshot
 from core.state import EngineState
+from service.aim import Aim
 from service.checkpoints import Checkpoints
 from service.connection import StreamUnavailable, connect, patiently, unavailable
 from service.device import choose_device
@@ -126,6 +127,11 @@ class Trainer:
         self._settling = False  # an entry to settle was appended since the last batch
         self._learned_at = time.monotonic()
         self._house_at = NEVER
+        self._aim = None
+        if settings.ert_seconds is not None:
+            seen = self._state.stream_samples
+            self._aim = Aim(settings.ert_seconds, seen, time.monotonic())
+        self._aimed: int | None = None  # that an entry was appended for, not read yet
 
         self._reported: Position | None = None
         self._reported_at = self._metrics_at = NEVER
@@ -232,6 +238,7 @@ class Trainer:
                 self._keep_house()
                 if self._is_stopping():
                     break  # the rest is read again
+            self._aim_again()
             if not entries:
                 self._settle_when_quiet()
                 self._keep_house()
@@ -289,6 +296,7 @@ class Trainer:
                     self._keeper.save(self._progress(before), before_boundary=event.boundary)
                     self._save_now = self._publish_now = True
             self._journal.write(entry.id, events)
+            self._journal.quarantine(entry.id, self._state.quarantined)
         self._position = Position(entry.id, self._position.entries_applied + 1)
         self._unreleased.append(entry.id)
         self._unsaved_bytes += entry.nbytes
@@ -307,6 +315,9 @@ class Trainer:
                 self._state, events = self._engine.declare_boundary(self._state)
             case "settle":
                 self._state, events = self._engine.settle(self._state)
+            case "aim":
+                self._aimed = None
+                self._state, events = self._engine.aim(self._state, asked.samples or 0)
             case "rollback":
                 assert asked.version is not None
                 kept = self._keeper.find(asked.version)
@@ -331,6 +342,19 @@ class Trainer:
         if self._is_quiet():
             self._settling = True  # once, until the next batch
             self._feed.append(Control("settle"))
+
+    def _aim_again(self) -> None:
+        """Ask for another run time between false alarms, where it was asked for as a time."""
+        if self._aimed is not None:
+            return
+        state, wanted = self._state, None
+        if self._aim is not None:
+            wanted = self._aim.due(state.ert, state.stream_samples, time.monotonic())
+        elif state.ert is not None and state.ert != self._engine.config.ert:
+            wanted = round(self._engine.config.ert)  # it was a time before a restart
+        if wanted is not None:
+            self._aimed = wanted
+            self._feed.append(Control("aim", samples=wanted))
 
     # Housekeeping ---------------------------------------------------------------
 
@@ -470,12 +494,19 @@ class Trainer:
 
     def _status(self) -> dict[str, object]:
         state = self._state
+        ert = state.ert or self._engine.config.ert
+        achieved = self._journal.totals.achieved(ert)
+        self._metrics.show_ert(ert, achieved)
         return self._journal.status(
             {
                 "pid": os.getpid(),
                 "state": self._phase,
                 "error": self._error or self._keeper.error,
                 "detector": self._settings.detector,
+                "ert": ert,
+                "ert_achieved": achieved,
+                "phase": state.phase,
+                "recurrence_of": state.recurrence,
                 "model_version": state.version,
                 "entries_applied": self._position.entries_applied,
                 "last_entry_id": self._position.last_entry_id,

@@ -61,17 +61,21 @@ class Book:
     def __len__(self) -> int:
         return len(self.ranks) + len(self.cells)
 
+    @property
+    def _all(self) -> list[RankBet | CellBet]:
+        return [*self.ranks, *self.cells]
+
     @cached_property
     def log_weights(self) -> Tensor:
         """Of every bet, ranks first, with shape (J,), float64; their exponentials sum to one."""
-        weights = [bet.weight for bet in (*self.ranks, *self.cells)]
+        weights = [bet.weight for bet in self._all]
         logs = torch.tensor(weights, dtype=torch.float64).log()
         return logs - logs.logsumexp(0)
 
     @cached_property
     def signals(self) -> dict[str, Tensor]:
         """Name of a signal -> `log_weights` of its bets, minus infinity elsewhere."""
-        names = [bet.signal for bet in (*self.ranks, *self.cells)]
+        names = [bet.signal for bet in self._all]
         return {
             name: self.log_weights.masked_fill(
                 torch.tensor([other != name for other in names]), -math.inf

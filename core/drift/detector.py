@@ -28,6 +28,7 @@ class Observation(NamedTuple):
     log_likelihoods: Tensor  # (N,) nats, by the model as it was just before the batch
     features: Tensor  # (N, D) in the sender's units
     sentinel: Callable[[int], Sentinel]  # that model at rest, taken after so many samples
+    ert: float | None = None  # run time between false alarms asked for by now; None: as set
 
 
 class Level(StrEnum):
@@ -36,6 +37,17 @@ class Level(StrEnum):
     NORMAL = "normal"
     WARNING = "warning"  # suspicious: set the batch aside, decide later
     BOUNDARY = "boundary"
+
+
+class Probe(NamedTuple):
+    """A second, much lower threshold, passed so often that its false alarms can be counted.
+
+    Batches that may be of a change are left out.
+    """
+
+    ert: float  # asked of the probe, in samples
+    samples: int  # of this batch, 0 where it may be of a change
+    alarms: int  # of the probe in this batch
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,7 @@ class Verdict:
         signal: Name of the signal that contributes most to it.
         burst: Whether an alarm has just gone away: there were outliers, and there are none.
         evidence: Further numbers.
+        probe: What shows whether the asked run time between false alarms is kept.
     """
 
     level: Level
@@ -67,6 +80,7 @@ class Verdict:
     signal: str = ""
     burst: bool = False
     evidence: dict[str, float] = field(default_factory=dict)
+    probe: Probe | None = None
 
     @property
     def statistic(self) -> float:

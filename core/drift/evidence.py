@@ -54,11 +54,7 @@ class Evidence:
         """
         n = gains.shape[1]
         sums = gains.cumsum(1)
-        # R_n = exp(S_n) (R_0 + sum over i of exp(-S_{i-1})), S the sums of the gains.
-        before = (gains - sums).logcumsumexp(1)
-        totals = sums + torch.logaddexp(self.totals[:, None], before)
-        together = torch.logsumexp(totals + log_weights[:, None], 0)
-
+        totals, together = shiryaev_roberts(self.totals, gains, log_weights)
         path = torch.cat([self.heights[:, None], self.heights[:, None] + sums], 1)
         lowest, place = path.min(1)
         fell = lowest <= 0
@@ -68,4 +64,23 @@ class Evidence:
         since = torch.arange(n + 1) >= place[:, None]
         reached = torch.where(since | ~fell[:, None], path, -math.inf).amax(1) - lowest
         tops = torch.where(fell, reached, torch.maximum(self.tops, reached))
-        return Evidence(totals[:, -1], path[:, -1] - lowest, spans, tops), together
+        return Evidence(totals, path[:, -1] - lowest, spans, tops), together
+
+
+def shiryaev_roberts(totals: Tensor, gains: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
+    """R <- (1 + R) e, for every bet, sample by sample.
+
+    Arguments:
+        totals: log R of every bet before, with shape (J,).
+        gains: Logarithms of the e-values, with shape (J, N), N at least 1.
+        log_weights: Of the bets, with shape (J,).
+
+    Returns:
+        log R of every bet after the last sample, with shape (J,), and of all bets
+        together after each, with shape (N,).
+    """
+    sums = gains.cumsum(1)
+    # R_n = exp(S_n) (R_0 + sum over i of exp(-S_{i-1})), S the sums of the gains.
+    before = (gains - sums).logcumsumexp(1)
+    paths = sums + torch.logaddexp(totals[:, None], before)
+    return paths[:, -1], torch.logsumexp(paths + log_weights[:, None], 0)

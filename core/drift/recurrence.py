@@ -58,7 +58,7 @@ def recurring(
 def _by_labels(sets: Sequence[HeldSet], codes: Tensor) -> int | None:
     fitting = []
     for one in sets:
-        known = one.codes[one.codes != UNLABELLED].unique().to(codes.device)
+        known = torch.unique(one.codes[one.codes != UNLABELLED]).to(codes.device)
         if float(torch.isin(codes, known).double().mean()) >= 1 - STRAY:
             fitting.append((len(known), -one.sub_task))
     return -min(fitting)[1] if fitting else None
@@ -74,7 +74,7 @@ def _by_likelihood(
         own_joint, _ = model.density.score(standardiser.apply(one.features.float()))
         away = (likelihood.double() - standardiser.log_volume - one.level.mean).abs()
         likely = away <= FAR * one.level.deviation
-        shared = torch.isin(winners, own_joint.argmax(-1).unique())
+        shared = torch.isin(winners, torch.unique(own_joint.argmax(-1)))
         share = float(shared.double().mean())
         if share >= best and float(likely.double().mean()) >= LEAST_LIKELY:
             best, found = share, one.sub_task

@@ -153,7 +153,7 @@ class Reference:
         fading = torch.tensor([[length] for length in MEMORIES], dtype=torch.float64)
         counts, recent, shares = self.counts, self.recent, self._shares(sentinel)
         parts = []
-        for block in cells.split(BLOCK, 1):
+        for block in torch.split(cells, BLOCK, 1):
             n = recent[:, : sentinel.model.n_components].sum(1)[:, None, None]
             usual = shares[block]
             last = (recent[:, block] + PRIOR * usual) / (n + PRIOR)
@@ -168,10 +168,11 @@ class Reference:
     def _shares(self, sentinel: Sentinel) -> Tensor:
         """Of every cell in its division, in the long run, with shape (M,)."""
         widths = _widths(sentinel)
-        parts = self.counts.split(widths)
+        parts = torch.split(self.counts, list(widths))
         used = [min(len(part), int(part.count_nonzero()) + SPARE_CELLS) for part in parts]
         spread = torch.tensor(used).repeat_interleave(torch.tensor(widths))
-        return (self.counts + SMOOTHING) / (parts[0].sum() + SMOOTHING * spread)
+        shares: Tensor = (self.counts + SMOOTHING) / (parts[0].sum() + SMOOTHING * spread)
+        return shares
 
     def _sorted(self) -> Reference:
         """With what waits sorted in, once that is worth the effort."""

@@ -76,7 +76,7 @@ class Sentinel:
 
     def sees(self, x: Tensor) -> Sighting:
         """Score samples, with shape (N, D), in the sender's units."""
-        parts = [self._sees(rows) for rows in x.split(CHUNK)]
+        parts = [self._sees(rows) for rows in torch.split(x, CHUNK)]
         return Sighting(
             torch.cat([part.log_likelihoods for part in parts]),
             torch.cat([part.components for part in parts]),

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from core.drift.bets import Book, CellBet, RankBet
-from core.drift.detector import Level, Observation, Verdict
-from core.drift.evidence import Evidence
+from core.drift.detector import Level, Observation, Probe, Verdict
+from core.drift.evidence import Evidence, shiryaev_roberts
 from core.drift.reference import (
     AT_ONCE,
     BY_CLASS,
@@ -79,6 +79,9 @@ OVER = 7.0
 OVERSHOOT = 2.2
 """By how much, on average, evidence is above the threshold when it passes it."""
 
+PROBE_ERT = 1000.0
+"""Run time between alarms of the probe, in samples."""
+
 CHUNK = 500
 """Samples that are weighed at a time, so that a huge batch can become a reference and be
 tested by it."""
@@ -128,6 +131,7 @@ class SequentialState:
         heir: None while none is needed.
         evidence: For a change.
         alarm: None while there is none.
+        probe: log R of every bet since the probe's last alarm, with shape (J,).
     """
 
     samples: int
@@ -135,6 +139,7 @@ class SequentialState:
     heir: Heir | None
     evidence: Evidence
     alarm: Alarm | None
+    probe: Tensor
 
 
 @dataclass(frozen=True)
@@ -160,37 +165,44 @@ class SequentialDetector:
     def name(self) -> str:
         return "sequential"
 
-    @property
-    def threshold(self) -> float:
-        """Of the statistic, log(1 + R)."""
-        return math.log1p(self.ert / OVERSHOOT)
+    def threshold(self, ert: float | None = None) -> float:
+        """Of the statistic, log(1 + R), for a run time between false alarms."""
+        return math.log1p((self.ert if ert is None else ert) / OVERSHOOT)
 
     def start(self) -> SequentialState:
-        return SequentialState(0, None, None, Evidence.none(len(self.book)), None)
+        none = Evidence.none(len(self.book))
+        return SequentialState(0, None, None, none, None, none.totals)
 
     def observe(
         self, state: SequentialState, seen: Observation, settled: bool
     ) -> tuple[SequentialState, Verdict]:
-        armed, watched = state.watch is not None, state.watch
-        calm = self._statistic(state.evidence) <= SUSPICION * self.threshold
+        armed, watched, threshold = state.watch is not None, state.watch, self.threshold(seen.ert)
+        calm = self._statistic(state.evidence) <= SUSPICION * threshold
         if settled and calm and self._needs_heir(state):
             heir = Heir(seen.sentinel(state.samples), Sighting.nothing())
             state = replace(state, heir=heir)
-        highest, scores = 0.0, []
-        for x in seen.features.split(CHUNK):
-            state, highest, sighting = self._weighed(state, x, highest)
+        highest, probed, scores = 0.0, 0, []
+        for x in torch.split(seen.features, CHUNK):
+            state, height, alarms, sighting = self._weighed(state, x)
+            highest, probed = max(highest, height), probed + alarms
             scores += [sighting.log_likelihoods] if sighting else []
             if state.heir is not None and calm:
                 state = self._inherited(state, state.heir, x)
             state = replace(state, samples=state.samples + len(x))
-        state, level, burst = self._judged(state, highest)
+        state, level, burst = self._judged(state, highest, threshold)
         if watched is not None and state.watch is not None and (burst or level is not Level.NORMAL):
             # What is suspected must not become part of what it is compared with.
             reference = state.watch.reference.with_scores_of(watched.reference)
             state = replace(state, watch=Watch(state.watch.sentinel, reference))
         likelihoods = torch.cat(scores) if scores else seen.log_likelihoods.double().cpu()
         watched = watched or state.watch
-        return state, self._verdict(state, watched, level, burst, likelihoods, armed)
+        verdict = self._verdict(state, watched, level, burst, likelihoods, threshold)
+        unchanged = calm and level is Level.NORMAL and burst is None
+        return state, replace(
+            verdict,
+            armed=armed,
+            probe=Probe(PROBE_ERT, len(likelihoods), probed) if armed and unchanged else None,
+        )
 
     def dismiss(self, state: SequentialState) -> SequentialState:
         return replace(state, evidence=Evidence.none(len(self.book)), alarm=None)
@@ -210,18 +222,26 @@ class SequentialDetector:
         return state.samples >= taken + min(taken, LONGEST_WATCH)
 
     def _weighed(
-        self, state: SequentialState, x: Tensor, highest: float
-    ) -> tuple[SequentialState, float, Sighting | None]:
-        """With the evidence of some samples, and the largest statistic so far."""
+        self, state: SequentialState, x: Tensor
+    ) -> tuple[SequentialState, float, int, Sighting | None]:
+        """With the evidence of some samples.
+
+        Returns:
+            The state, the largest statistic on the way, alarms of the probe, and what was seen.
+        """
         if state.watch is None:
-            return state, highest, None
-        sentinel = state.watch.sentinel
+            return state, 0.0, 0, None
+        sentinel, weights = state.watch.sentinel, self.book.log_weights
         sighting = sentinel.sees(x)
         reference, gains = state.watch.reference.weighed(sentinel, sighting, self.book)
-        evidence, sums = state.evidence.added(gains, self.book.log_weights)
-        highest = max(highest, _softplus(float(sums.max())))
+        evidence, sums = state.evidence.added(gains, weights)
+        probe, low = shiryaev_roberts(state.probe, gains, weights)
+        passed = bool(low.max() >= math.log(PROBE_ERT / OVERSHOOT))
+        if passed:
+            probe = torch.full_like(probe, -math.inf)
         watch = Watch(sentinel, reference)
-        return replace(state, watch=watch, evidence=evidence), highest, sighting
+        state = replace(state, watch=watch, evidence=evidence, probe=probe)
+        return state, _softplus(float(sums.max())), int(passed), sighting
 
     def _inherited(self, state: SequentialState, heir: Heir, x: Tensor) -> SequentialState:
         """With the heir having seen samples, and in place of the sentinel if these are enough."""
@@ -235,22 +255,22 @@ class SequentialDetector:
         return replace(state, watch=Watch(heir.sentinel, reference), heir=None)
 
     def _judged(
-        self, state: SequentialState, highest: float
+        self, state: SequentialState, highest: float, threshold: float
     ) -> tuple[SequentialState, Level, Alarm | None]:
         """What follows, and the alarm that has just gone away, if one has."""
         now, span = self._statistic(state.evidence), self._span(state.evidence)
         alarm = state.alarm
-        if alarm is None and highest >= self.threshold:
+        if alarm is None and highest >= threshold:
             alarm = Alarm(max(0, state.samples - span), highest)
         if alarm is not None:
             alarm = replace(alarm, height=max(alarm.height, highest))
             lost = self._lost(state.evidence)
-            if now >= self.threshold and span >= self._confirming(state) and lost <= LASTING:
+            if now >= threshold and span >= self._confirming(state) and lost <= LASTING:
                 return replace(state, alarm=alarm), Level.BOUNDARY, None
-            if now <= SUSPICION * self.threshold or lost >= OVER:
+            if now <= SUSPICION * threshold or lost >= OVER:
                 return self.dismiss(state), Level.NORMAL, alarm
             return replace(state, alarm=alarm), Level.WARNING, None
-        suspect = now > SUSPICION * self.threshold
+        suspect = now > SUSPICION * threshold
         return state, Level.WARNING if suspect else Level.NORMAL, None
 
     def _statistic(self, evidence: Evidence) -> float:
@@ -283,7 +303,7 @@ class SequentialDetector:
         level: Level,
         burst: Alarm | None,
         scores: Tensor,
-        armed: bool,
+        threshold: float,
     ) -> Verdict:
         totals = state.evidence.totals + torch.stack([*self.book.signals.values()])
         sums = map(_softplus, totals.logsumexp(1).tolist())
@@ -296,8 +316,8 @@ class SequentialDetector:
         return Verdict(
             level=level,
             statistics=statistics,
-            thresholds=dict.fromkeys(statistics, self.threshold),
-            armed=armed,
+            thresholds=dict.fromkeys(statistics, threshold),
+            armed=watch is not None,
             inlier_rate=float((scores >= known.limit).double().mean()),
             inlier_rate_mean=known.inlier_rate if watch else None,
             change_samples=max(n, state.samples - began),

@@ -12,26 +12,31 @@ class Control:
     """An entry that asks for something other than learning a batch.
 
     Arguments:
-        kind: `boundary` (declared by hand), `settle` (the stream is quiet), `rollback`
-            (to `version`) or `restore` (from `checkpoint`).
+        kind: `boundary` (declared by hand), `settle` (the stream is quiet), `aim` (at a run
+            time of `samples` between false alarms), `rollback` (to `version`) or `restore`
+            (from `checkpoint`).
         version: The kept model version to go back to.
         checkpoint: A checkpoint's bytes.
+        samples: At least 2.
 
     Example:
         >>> from service.wire import read_entry
         >>> read_entry(Control("rollback", version=7).to_entry())
-        Control(kind='rollback', version=7)
+        Control(kind='rollback', version=7, samples=None)
     """
 
     kind: ControlKind
     version: int | None = None
     checkpoint: bytes | None = field(default=None, repr=False)
+    samples: int | None = None
 
     def to_entry(self) -> dict[str, bytes | memoryview]:
         """The fields of a stream entry."""
         entry = begin(self.kind)
         if self.version is not None:
             entry["version"] = b"%d" % self.version
+        if self.samples is not None:
+            entry["samples"] = b"%d" % self.samples
         if self.checkpoint is not None:
             entry["x"] = self.checkpoint
             entry["crc"] = checksum(self.checkpoint)

@@ -32,6 +32,8 @@ def read_entry(entry: Fields, limits: Limits = NO_LIMITS) -> RawBatch | Control:
         return RawBatch.from_entry(fields, limits)
     if kind == "rollback":
         return Control("rollback", version=number_of(fields, "version"))
+    if kind == "aim":
+        return Control("aim", samples=number_of(fields, "samples"))
     if kind == "restore":
         checkpoint = fields.get("x", b"")
         check_checksum(fields, checkpoint)

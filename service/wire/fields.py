@@ -29,7 +29,7 @@ Fields = Mapping[bytes, Any] | Mapping[str, Any]
 
 VERSION: Final = b"1"
 
-ControlKind = Literal["boundary", "settle", "rollback", "restore"]
+ControlKind = Literal["boundary", "settle", "aim", "rollback", "restore"]
 Kind = Literal["batch"] | ControlKind
 CONTROL_KINDS: Final[tuple[ControlKind, ...]] = get_args(ControlKind)
 

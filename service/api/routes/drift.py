@@ -15,6 +15,7 @@ from service.api.errors import OutOfRange, Unavailable
 from service.api.explanation import Explanation
 from service.api.openapi import problems
 from service.api.parts import parts_of
+from service.keys import QUARANTINE_LENGTH
 from service.stream import Record
 from service.wire import Control
 
@@ -33,6 +34,19 @@ class DriftState(Report):
     model_version: int = Field(description="Of the trainer's model; 0: nothing learned yet.")
     sub_task: int = Field(description="Sub-task being learned; 0 for the first.")
     boundaries: int = Field(description="Boundaries found so far.")
+    phase: str = Field(
+        description="`learning` (not armed yet), `armed`, or `warning` (batches are set aside)."
+    )
+    recurrence_of: int | None = Field(
+        description="The earlier sub-task that the current one is again; null for a new one."
+    )
+    bursts: int = Field(description="Outlier bursts found so far: alarms that went away.")
+    ert: float = Field(description="Run time between false alarms asked for, in samples.")
+    ert_achieved: float | None = Field(
+        description="The same as it is kept, estimated; null while too little is known."
+    )
+    probe_samples: int = Field(description="Samples behind that estimate.")
+    probe_alarms: int = Field(description="Alarms of a much lower threshold among them.")
     armed: bool = Field(description="Whether the detector may speak; not while it warms up.")
     detector: str = Field(description="The rule in use.")
     inlier_rate: float | None = Field(description="Share of the newest batch found typical.")
@@ -70,6 +84,13 @@ class Boundary(Report):
         None, description="Entry of the stream that holds that sample; null where it is not known."
     )
     detector: str = Field(description="The rule that spoke; `declared` for a person.")
+    signal: str = Field("", description="Of that rule, which contributed most.")
+    recurrence_of: int | None = Field(
+        None, description="The earlier sub-task that has come back; null for a new one."
+    )
+    mixed_samples: int = Field(
+        0, description="Of those set aside, learned as the end of the sub-task before."
+    )
     evidence: dict[str, float] = Field(description="Statistic, threshold, rates, likelihoods.")
     version_before: int = Field(description="Model version before it.")
     version_after: int = Field(description="Model version after it.")
@@ -104,6 +125,22 @@ class History(BaseModel):
     """Batches in stream order."""
 
     history: list[HistoryRow]
+
+
+class Outlier(Report):
+    """A sample of a burst: neither learned nor lost."""
+
+    id: str = Field(description="Of this record.")
+    time: float = Field(description="When the burst was over, Unix seconds.")
+    entry_id: str = Field(description="Entry of the stream by which it was over.")
+    features: list[float] = Field(description="As they were sent.")
+    label: int | str | None = Field(description="As it was sent; null without one.")
+
+
+class Quarantine(BaseModel):
+    """The newest outliers of bursts, oldest first."""
+
+    outliers: list[Outlier]
 
 
 class Declared(BaseModel):
@@ -174,6 +211,24 @@ async def history(
         raise OutOfRange.of("last", got=last, low=1, high=most)
     records = await parts.stream.history(last)
     return answers.json({"history": [_row(record) for record in records]})
+
+
+@router.get(
+    "/quarantine",
+    operation_id="quarantine",
+    summary="Samples of outlier bursts",
+    response_model=Quarantine,
+    responses=problems(422, 503),
+)
+async def quarantine(
+    request: Request,
+    last: Annotated[int, Query(description="Samples to return, at most.")] = 25,
+) -> Response:
+    """An alarm that goes away was a burst of outliers. The newest thousand are kept."""
+    if not 1 <= last <= QUARANTINE_LENGTH:
+        raise OutOfRange.of("last", got=last, low=1, high=QUARANTINE_LENGTH)
+    records = await parts_of(request).stream.quarantine(last)
+    return answers.json({"outliers": [_row(record) for record in records]})
 
 
 @router.post(
