@@ -21,6 +21,7 @@ from torch import Tensor
 from core.batch import Label
 from core.config import EngineConfig
 from core.drift.registry import make_detector
+from core.drift.shadows import Shadow
 from core.errors import InvalidCheckpoint, InvalidSettings
 from core.learners.registry import make_learner
 from core.state import EngineState
@@ -64,10 +65,16 @@ def load(
         config = EngineConfig.from_dict(json.loads(text.pop("config")))
         tree: dict[str, Any] = json.loads(text.pop("state"))
         learner, detector = tree.pop("learner"), tree.pop("detector")
+        beside = tree.pop("shadows", [])
         state = converter.structure({**tree, "learner": None, "detector": None}, EngineState)
         if learner is not None:
             learner = converter.structure(learner, make_learner(config).state_type)
         detector = on_cpu.structure(detector, make_detector(config).state_type)
+        shadows = tuple(
+            Shadow(name, on_cpu.structure(one["state"], make_detector(config, name).state_type))
+            for one in beside
+            for name in [one["detector"]]
+        )
     except (
         AttributeError,
         KeyError,
@@ -83,7 +90,13 @@ def load(
         ) from error
     # Random states and the detector's counts live on the CPU, whatever the model's device.
     return (
-        replace(state, learner=learner, detector=detector, random=state.random.cpu()),
+        replace(
+            state,
+            learner=learner,
+            detector=detector,
+            shadows=shadows,
+            random=state.random.cpu(),
+        ),
         config,
         text,
     )

@@ -22,7 +22,8 @@ from torch import Tensor
 from core.batch import UNLABELLED, Batch
 from core.config import EngineConfig
 from core.drift.detector import Detector, Level, Observation, Verdict
-from core.drift.registry import make_detector
+from core.drift.registry import make_detector, make_shadows
+from core.drift.shadows import Said
 from core.errors import InvalidCheckpoint, InvalidLabels, ModelNotReady
 from core.events import (
     BatchLearned,
@@ -72,6 +73,7 @@ class Engine:
         self.device = torch.device(device)
         self.learner: Learner[Any] = make_learner(config)
         self.detector: Detector[Any] = make_detector(config)
+        self.shadows = make_shadows(config)
 
     # The stream ---------------------------------------------------------------------------
 
@@ -134,7 +136,7 @@ class Engine:
                     set_aside_batches=state.set_aside_batches,
                     set_aside_samples=state.set_aside_samples,
                 )
-                return state, [aside]
+                return state, [*judgement.alarms(begun), aside]
             if suspect:
                 # A suspicion must not hold up learning for ever: give it up, look again.
                 state = replace(state, detector=self.detector.dismiss(state.detector))
@@ -148,7 +150,7 @@ class Engine:
             components=self.learner.n_components(state.learner),
             classes=len(state.classes),
         )
-        return state, [*events, learned_event]
+        return state, [*judgement.alarms(begun), *events, learned_event]
 
     def settle(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """The stream is quiet: learn what is set aside as the current sub-task."""
@@ -198,6 +200,7 @@ class Engine:
             boundary_sample=state.stream_samples,
             recent_starts=state.recent_starts,
             detector=self.detector.start(),
+            shadows=(),
             set_aside=(),
             version=version,
             last_version=last,
@@ -293,7 +296,8 @@ class Engine:
         assert state.standardiser is not None
         scores = self.learner.score(state.learner, state.standardiser.apply(batch.features))
         if scores is None:
-            return Judgement(None, None, state.detector, None, 0, None, Running())
+            beside = Said(state.shadows, {})
+            return Judgement(None, None, state.detector, None, 0, None, Running(), beside)
         seen = Observation(
             scores.log_likelihood - state.standardiser.log_volume,
             scores.joint.argmax(-1),
@@ -302,12 +306,13 @@ class Engine:
         )
         settled = self.learner.settled(state.learner)
         detector, verdict = self.detector.observe(state.detector, seen, settled)
+        beside = self.shadows.observe(state.shadows, seen, settled)
         likelihoods = seen.log_likelihoods.double()
         tamed = likelihoods.clamp(min=state.likelihood.lowest)
         tame = Running(len(batch), float(tamed.mean()), float(tamed.var(correction=0)))
         mean = float(likelihoods.mean())
         accuracy, guessed = self._accuracy(state, batch, scores)
-        return Judgement(scores, verdict, detector, accuracy, guessed, mean, tame)
+        return Judgement(scores, verdict, detector, accuracy, guessed, mean, tame, beside)
 
     def _accuracy(
         self, state: EngineState, batch: Batch, scores: Scores
@@ -336,6 +341,7 @@ class Engine:
         return replace(
             state,
             detector=judgement.detector,
+            shadows=judgement.beside.shadows,
             prequential=prequential,
             likelihood=likelihood,
             stream_batches=state.stream_batches + 1,
@@ -479,6 +485,7 @@ class Engine:
             learner=learner,
             random=generator.get_state(),
             detector=self.detector.start(),
+            shadows=(),
             standardiser=state.standardiser.eased(),
             past_likelihood=state.past_likelihood.pooled(state.likelihood),
             likelihood=Running(),

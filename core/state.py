@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, Label
+from core.drift.shadows import Shadow
 from core.held import Held
 from core.running import Running
 from core.standardiser import Standardiser
@@ -37,6 +38,7 @@ class EngineState:
         last_version: The largest version ever given; a rollback does not lower it.
         random: State of the generator.
         held: What earlier sub-tasks are remembered by, generated; see `core.held`.
+        shadows: What detectors remember that run beside the deciding one.
     """
 
     learner: Any
@@ -60,6 +62,7 @@ class EngineState:
     last_version: int
     random: Tensor
     held: Held = field(default_factory=Held)  # a checkpoint of an earlier release has none
+    shadows: tuple[Shadow, ...] = ()
 
     @property
     def n_features(self) -> int | None:
