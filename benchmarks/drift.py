@@ -34,10 +34,12 @@ from benchmarks.comparison.store import Store, write_whole
 from benchmarks.detection import families as known_families
 from benchmarks.detection.case import TOLD, Answer, Group, Question, answers
 from benchmarks.detection.families import FAMILIES, FULL, SMALL, TABLES, Size
+from benchmarks.detection.figure import delays
 from benchmarks.detection.measures import regret
+from benchmarks.detection.outsider import MMD
 from benchmarks.detection.stream import MIXED
 from benchmarks.detection.table import Row, markdown, terminal_tables
-from clients import environment
+from clients import environment, figures
 from clients.bench import Floor, Measurement, Say, Table, rich_table
 from clients.datasets import known_datasets
 from clients.errors import InputError
@@ -56,7 +58,8 @@ class Plan:
 
     Attributes:
         groups: Of streams.
-        detectors: Deciding, one after the other; `TOLD` is the oracle, on `slt` only.
+        detectors: Deciding, one after the other; `TOLD` is the oracle, on `slt` only, and
+            `MMD` works on raw features, without an engine.
         shadows: That run beside each of them.
         settings: Other fields of `EngineConfig`.
         size: Of the streams.
@@ -67,7 +70,7 @@ class Plan:
     """
 
     groups: tuple[Group, ...]
-    detectors: tuple[str, ...] = (*COMPARED, TOLD)
+    detectors: tuple[str, ...] = (*COMPARED, MMD, TOLD)
     shadows: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     size: Size = FULL
@@ -168,7 +171,6 @@ class Work:
         name = f"{group.family} {group.data} B={group.batch_name} {question.detector}"
         found: list[Answer] = []
         try:
-            config = question.config()
             waiting = answers(question, self._store, self._load)
             console = Console(stderr=True)
             shown = track(waiting, name, console=console, disable=not console.is_terminal)
@@ -177,7 +179,7 @@ class Work:
             self._failures[name] = f"{type(error).__name__}: {error}"
             self._say(f"{name}: failed, {self._failures[name]}")
             return
-        asked = getattr(config, "ert", None)
+        asked = question.asked
         rows = [Row.of(group, question.detector, found, asked)]
         rows += [Row.of(group, one, found, asked, shadow=True) for one in question.shadows]
         self._rows += rows
@@ -222,6 +224,8 @@ class Work:
             page += "\n".join(["", "## Boundary regret on D2-2-2-2-2a, points", "", *lines, ""])
         write_whole(self.plan.folder / "drift.md", page.encode())
         Store(self.plan.folder).write(Path("drift.json"), self._values())
+        if (figure := delays(self._rows)) is not None:
+            figures.save(figure, self.plan.folder / "drift.png")
 
     def _note(self) -> str:
         small = "Quick size: shows that it runs, its numbers mean nothing. "
@@ -252,7 +256,7 @@ def plan_of(arguments: Sequence[str]) -> Plan:
     parser.add_argument("--families", nargs="+", help=f"of {', '.join(FAMILIES)}")
     parser.add_argument("--data", nargs="+", help="data sets, or clouds, which are made up")
     parser.add_argument("--batches", nargs="+", help="sizes, or mixed: 1 to 10,000")
-    parser.add_argument("--detectors", nargs="+", help=f"of {', '.join((*COMPARED, TOLD))}")
+    parser.add_argument("--detectors", nargs="+", help=f"of {', '.join((*COMPARED, MMD, TOLD))}")
     parser.add_argument("--shadows", nargs="+", help="detectors that run beside each of them")
     parser.add_argument("--set", nargs="+", metavar="NAME=VALUE", help="fields of EngineConfig")
     parser.add_argument("--size", nargs="+", metavar="NAME=VALUE", help="fields of Size")
@@ -268,11 +272,18 @@ def plan_of(arguments: Sequence[str]) -> Plan:
         plan = quick_plan(chosen.folder or _quick(FOLDER))
     else:
         plan = whole(chosen.folder or FOLDER)
+    detectors, shadows = _split(chosen.detectors), _split(chosen.shadows)
+    for name in (*detectors, *shadows):
+        if name not in (*DETECTORS, MMD, TOLD):
+            raise InputError(
+                f"There is no detector {name!r}. Known: {', '.join((*COMPARED, MMD, TOLD))}. "
+                f"Choose one of these."
+            )
     return replace(
         plan,
         groups=_groups(plan, chosen.families, chosen.data, chosen.batches),
-        detectors=_split(chosen.detectors) or plan.detectors,
-        shadows=_split(chosen.shadows),
+        detectors=detectors or plan.detectors,
+        shadows=shadows,
         settings=_settings(chosen.set or ()),
         size=replace(plan.size, **_fields(chosen.size or (), Size)),
         labelled=not chosen.unlabelled,
@@ -294,7 +305,7 @@ def _groups(
             raise InputError(
                 f"There is no family {name!r}. Known: {', '.join(FAMILIES)}. Choose one of these."
             )
-    sizes = tuple(MIXED if text == "mixed" else int(text) for text in _split(batches))
+    sizes = tuple(_size(text) for text in _split(batches))
     kept = tuple(group for group in plan.groups if not names or group.family in names)
     if sets:
         pairs = dict.fromkeys((group.family, group.batch) for group in kept)
@@ -303,6 +314,15 @@ def _groups(
         places = dict.fromkeys((group.family, group.data) for group in kept)
         kept = tuple(Group(family, one, size) for family, one in places for size in sizes)
     return kept
+
+
+def _size(text: str) -> int:
+    """Samples per batch."""
+    if text == "mixed":
+        return MIXED
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"{text!r} is no batch size. Give a number from 1, or mixed.")
+    return int(text)
 
 
 def _settings(texts: Sequence[str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from benchmarks.comparison.provenance import checksum, source_digest, versions
 from benchmarks.comparison.store import Store
 from benchmarks.detection.families import FAMILIES, FULL, Size, data_named
 from benchmarks.detection.measures import Matching, match
+from benchmarks.detection.outsider import MMD, Discrepancy
 from benchmarks.detection.record import Record, record
 from benchmarks.detection.stream import DriftStream, cut
 from clients import environment
@@ -25,6 +26,9 @@ from clients.datasets import Dataset
 from core.config import EngineConfig
 
 SCHEMA = "gmr-drift-case/1"
+
+_DECIDING = ("families", "stream", "record", "outsider")
+"""Modules on whose code a result depends, besides the engine's."""
 
 TOLD = "told"
 """The oracle among detectors: boundaries are declared where they are."""
@@ -56,7 +60,7 @@ class Question:
 
     Attributes:
         group: The streams.
-        detector: The deciding one, or `TOLD`.
+        detector: The deciding one, or `TOLD`, or `MMD`, which needs no engine.
         shadows: That run beside it.
         settings: Other fields of `EngineConfig`.
         size: Of the streams.
@@ -78,9 +82,16 @@ class Question:
         Raises:
             InvalidSettings: The settings or the detector do not exist.
         """
-        told = {"detector": "none"} if self.detector == TOLD else {"detector": self.detector}
+        outside = self.detector in (TOLD, MMD)
+        told = {"detector": "none" if outside else self.detector}
         beside = {"shadow_detectors": ",".join(self.shadows)} if self.shadows else {}
         return EngineConfig(**{**self.settings, **told, **beside})
+
+    @property
+    def asked(self) -> float | None:
+        """Samples between false alarms that are asked for; None where nothing is."""
+        ert: float | None = getattr(self.config(), "ert", None)
+        return ert
 
     def path(self, stream: DriftStream) -> Path:
         """Of the stream's file, below the folder of cases."""
@@ -103,14 +114,14 @@ class Question:
             "stream": stream.name,
             "size": asdict(self.size),
             "batch": self.group.batch,
-            "told": self.detector == TOLD,
+            "detector": self.detector,
             "labelled": self.labelled,
             "trace": self.trace,
             "config": self.config().to_dict(),
             "versions": versions(),
             "source": source_digest(
                 ("core.engine",),
-                tuple(f"benchmarks.detection.{name}" for name in ("families", "stream", "record")),
+                tuple(f"benchmarks.detection.{name}" for name in _DECIDING),
             ),
         }
 
@@ -133,6 +144,10 @@ class Answer:
 
 @as_in_the_trainer()
 def _measured(question: Question, stream: DriftStream) -> Record:
+    if question.detector == MMD:
+        asked = question.asked
+        own = Discrepancy() if asked is None else Discrepancy(ert=asked)
+        return own.watch(stream, question.group.batch)
     return record(
         stream,
         question.config(),
@@ -150,7 +165,7 @@ def answers(
 ) -> Iterator[Answer]:
     """The answers to a question, stream by stream; what is kept is not measured again."""
     data = load(question.group.data, question.size)
-    of_data = checksum(data)
+    of_data, hardware = checksum(data), environment.hardware()
     for stream in FAMILIES[question.group.family](data, question.size):
         configuration = question.configuration(stream, of_data)
         path = question.path(stream)
@@ -164,7 +179,7 @@ def answers(
             "said": said.to_dict(),
             "changes": [asdict(change) for change in stream.changes],
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "hardware": environment.hardware(),
+            "hardware": hardware,
         }
         store.write(path, values)
         yield Answer(stream, question.group.batch, said, False)

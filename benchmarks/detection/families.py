@@ -167,7 +167,8 @@ def contamination(data: Dataset, size: Size) -> Iterator[DriftStream]:
         strange = (rng.random(n) < 0.1) & (place >= size.before) & (place < last)
         rows = np.empty(n, np.int64)
         rows[~strange] = _mixed(data, range(CLASSES), int((~strange).sum()), size, rng)
-        rows[strange] = len(data.train_x) + rng.choice(len(foreign), int(strange.sum()), False)
+        drawn = _endless(np.arange(len(foreign)), int(strange.sum()), rng)
+        rows[strange] = len(data.train_x) + drawn
         labels = np.concatenate([data.train_y, np.full(len(foreign), UNKNOWN)])[rows]
         kind = "burst" if burst else "foreign"
         changes = (Change(size.before, kind),)

@@ -88,10 +88,15 @@ class Row:
             sum(known) / len(known) if known and not shadow else math.nan,
         )
 
+    @property
+    def judged(self) -> bool:
+        """Whether it found its boundaries; the oracle is told them."""
+        return self.detector != TOLD
+
     def cells(self) -> tuple[str, ...]:
         """As a table shows it, in the order of `COLUMNS`."""
         score, achieved = self.score, self.achieved
-        told = self.detector == TOLD
+        told = not self.judged
         return (
             self.detector,
             "told" if told else f"{score.found} of {score.changes}" if score.changes else "",
