@@ -57,7 +57,7 @@ class Size:
 
     per_class: int = 3000
     second: int = 1000
-    before: int = 6000
+    before: int = 5000
     ramp: int = 5000
     after: int = 3000
     burst: int = 1000
