@@ -33,6 +33,7 @@ from benchmarks.comparison.provenance import versions
 from benchmarks.comparison.store import Store, write_whole
 from benchmarks.detection import families as known_families
 from benchmarks.detection.case import TOLD, Answer, Group, Question, answers
+from benchmarks.detection.cost import microseconds
 from benchmarks.detection.families import FAMILIES, FULL, SMALL, TABLES, Size
 from benchmarks.detection.figure import delays
 from benchmarks.detection.measures import regret
@@ -48,6 +49,7 @@ from core.errors import InvalidSettings
 
 FOLDER = Path("report/bench/drift")
 DATA = ("mnist", "fashion_mnist", "devanagari")
+COST_BATCHES = (1, 10, 100, 512)
 COMPARED = tuple(name for name in DETECTORS if name != "none")
 """Every rule that decides by itself."""
 
@@ -67,6 +69,7 @@ class Plan:
         trace: Whether every batch's statistics are kept.
         folder: Of all files.
         any_source: Whether results of other versions of the code are believed.
+        cost: Samples for which every detector is timed by itself; 0: not at all.
     """
 
     groups: tuple[Group, ...]
@@ -78,6 +81,7 @@ class Plan:
     trace: bool = False
     folder: Path = FOLDER
     any_source: bool = False
+    cost: int = 0
 
     def questions(self) -> list[Question]:
         """In the order in which they are asked."""
@@ -106,14 +110,14 @@ def whole(folder: Path = FOLDER) -> Plan:
     groups += [Group("null", "clouds", batch) for batch in (1, 10, 100, 512, MIXED)]
     groups += [Group("null", data, 100) for data in DATA]
     groups += [Group("table", data, 100) for data in TABLES]
-    return Plan(tuple(groups), folder=folder)
+    return Plan(tuple(groups), folder=folder, cost=20_000)
 
 
 def quick_plan(folder: Path, names: tuple[str, ...] = tuple(FAMILIES)) -> Plan:
     """One small data set, few streams, the default, the paper's rule and the oracle."""
     data = {"null": "clouds", "table": "clouds"}
     groups = tuple(Group(name, data.get(name, "digits"), 100) for name in names)
-    return Plan(groups, (*COMPARED[:2], TOLD), size=SMALL, folder=folder)
+    return Plan(groups, (*COMPARED[:2], TOLD), size=SMALL, folder=folder, cost=1000)
 
 
 def measure(quick: bool, say: Say, folder: Path = FOLDER) -> Measurement:
@@ -141,6 +145,7 @@ class Work:
         self._rows: list[Row] = []
         self._accuracies: dict[tuple[Group, str], dict[str, float]] = {}
         self._failures: dict[str, str] = {}
+        self._costs: dict[str, dict[str, float]] = {}
 
     def carry_out(self) -> Measurement:
         """Measure what is missing, and make tables of what there is."""
@@ -162,6 +167,8 @@ class Work:
             lines = [(f"{data}, {name}", f"{points:+.2f}") for data, name, points in regrets]
             title = "Boundary regret on D2-2-2-2-2a, points"
             tables = (*tables, Table(title, ("data, detector", "regret"), tuple(lines)))
+        if self.plan.cost:
+            tables = (*tables, self._cost())
         done = len(questions) - len(self._failures)
         floor = Floor("results", done, len(questions), "results")
         return Measurement(tables, self._values(), (floor,))
@@ -206,6 +213,27 @@ class Work:
                 found.append((group.data, detector, points))
         return found
 
+    def _cost(self) -> Table:
+        """Of every detector of ours by itself; measured each time, for it is soon done."""
+        plan, lines = self.plan, []
+        for name in plan.detectors:
+            if name not in COMPARED:
+                continue
+            taken = []
+            for batch in COST_BATCHES:
+                # KSWIN takes half a millisecond per sample: a tenth of the samples is enough.
+                n = max(batch, plan.cost // (10 if name == "kswin" else 1))
+                try:
+                    config = EngineConfig(**{**plan.settings, "detector": name})
+                except InvalidSettings as error:
+                    self._failures[f"cost of {name}"] = str(error)
+                    break
+                taken.append(microseconds(config, batch, n))
+            self._costs[name] = dict(zip(map(str, COST_BATCHES), taken, strict=False))
+            lines.append((name, *(f"{one:.2f}" for one in taken)))
+        title = "The detector alone, microseconds per sample"
+        return Table(title, ("batches of", *map(str, COST_BATCHES)), tuple(lines))
+
     def _values(self) -> dict[str, Any]:
         return {
             "folder": str(self.plan.folder),
@@ -214,6 +242,7 @@ class Work:
                 {"data": data, "detector": name, "points": points}
                 for data, name, points in self._regrets()
             ],
+            "microseconds_per_sample": self._costs,
             "failures": self._failures,
         }
 
@@ -262,6 +291,7 @@ def plan_of(arguments: Sequence[str]) -> Plan:
     parser.add_argument("--size", nargs="+", metavar="NAME=VALUE", help="fields of Size")
     parser.add_argument("--unlabelled", action="store_true", help="send no labels")
     parser.add_argument("--trace", action="store_true", help="keep every batch's statistics")
+    parser.add_argument("--cost", type=int, help="samples to time each detector by itself; 0: none")
     parser.add_argument("--quick", action="store_true", help="small, on digits; a minute")
     parser.add_argument("--folder", type=Path, help=f"default: {FOLDER}, or {FOLDER}-quick")
     parser.add_argument(
@@ -289,6 +319,7 @@ def plan_of(arguments: Sequence[str]) -> Plan:
         labelled=not chosen.unlabelled,
         trace=chosen.trace,
         any_source=chosen.any_source,
+        cost=plan.cost if chosen.cost is None else chosen.cost,
     )
 
 

@@ -255,7 +255,7 @@ def test_a_data_set_that_is_not_at_hand_is_left_out_and_said_so(
 ) -> None:
     monkeypatch.setattr(drift, "known_datasets", lambda: ("digits",))
     said: list[str] = []
-    plan = replace(quick_plan(tmp_path), groups=(Group("slt", "mnist", 100),))
+    plan = replace(quick_plan(tmp_path), groups=(Group("slt", "mnist", 100),), cost=0)
     measurement = Work(plan, said.append).carry_out()
     assert said == ["mnist is not at hand: left out"]
     assert measurement.tables == ()
@@ -269,6 +269,7 @@ def test_a_detector_that_fails_misses_the_floor_and_the_others_go_on(tmp_path: P
         detectors=("paper", "sequential"),
         settings=settings,
         size=replace(TINY, pairs=1),
+        cost=0,
     )
     measurement = Work(plan, lambda text: None).carry_out()
     assert not measurement.floors[0].met
@@ -304,6 +305,9 @@ def test_the_quick_size_compares_and_goes_on_where_it_was(
     assert found["pairs", "sequential"]["found"] == 3
     assert found["slt", TOLD]["accuracy"] > 0.8
     assert {one["detector"] for one in values["regret_points"]} == {"sequential", "paper"}
+    costs = values["microseconds_per_sample"]
+    assert set(costs) == {"sequential", "paper"}
+    assert all(0 < one["100"] < one["1"] for one in costs.values())
     folder = tmp_path / "drift-quick"
     assert "## null, clouds, batches of 100" in (folder / "drift.md").read_text()
     assert json.loads((folder / "drift.json").read_text())["rows"] == values["rows"]
