@@ -13,6 +13,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from benchmarks.detection.table import Row, grouped, title
 from clients.figures import (
@@ -96,5 +97,9 @@ def _panel(axes: Axes, rows: Sequence[Row], names: Sequence[str]) -> None:
     axes.set_xlim(left=-0.1)
     axes.set_yscale("log")
     axes.set_ylim(0.8, top * 1.4)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_locator(NullLocator())
     axes.set_xlabel("false alarms per 1,000 batches")
     axes.set_ylabel("median delay, batches")
