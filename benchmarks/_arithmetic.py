@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 
 
@@ -21,6 +22,8 @@ def as_in_the_trainer() -> Iterator[None]:
         >>> inside, bool(tiny * 1 == 0)
         (True, False)
     """
+    for kind in (np.float32, np.float64):
+        np.finfo(kind).smallest_subnormal  # noqa: B018  numpy warns if it first looks later
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)

@@ -23,6 +23,7 @@ from core.config import EngineConfig
 from core.density.registry import DENSITIES
 from core.drift.registry import make_detector
 from core.drift.sentinel import Sentinel
+from core.drift.shadows import Shadow
 from core.errors import InvalidCheckpoint, InvalidSettings
 from core.learners.registry import make_learner
 from core.model import Model
@@ -71,10 +72,16 @@ def load(
         config = EngineConfig.from_dict(json.loads(text.pop("config")))
         tree: dict[str, Any] = json.loads(text.pop("state"))
         learner, detector = tree.pop("learner"), tree.pop("detector")
+        beside = tree.pop("shadows", [])
         state = converter.structure({**tree, "learner": None, "detector": None}, EngineState)
         if learner is not None:
             learner = converter.structure(learner, make_learner(config).state_type)
-        detector = _detector(detector, config, on_cpu)
+        detector = _detector(detector, config, config.detector, on_cpu)
+        shadows = tuple(
+            Shadow(name, _detector(one["state"], config, name, on_cpu))
+            for one in beside
+            for name in [one["detector"]]
+        )
     except (
         AttributeError,
         KeyError,
@@ -90,15 +97,21 @@ def load(
         ) from error
     # Random states and the detector's counts live on the CPU, whatever the model's device.
     return (
-        replace(state, learner=learner, detector=detector, random=state.random.cpu()),
+        replace(
+            state,
+            learner=learner,
+            detector=detector,
+            shadows=shadows,
+            random=state.random.cpu(),
+        ),
         config,
         text,
     )
 
 
-def _detector(tree: Any, config: EngineConfig, converter: Converter) -> Any:
+def _detector(tree: Any, config: EngineConfig, name: str, converter: Converter) -> Any:
     """The detector's state; one that another release wrote begins anew, the model stays."""
-    detector = make_detector(config)
+    detector = make_detector(config, name)
     try:
         return converter.structure(tree, detector.state_type)
     except (AttributeError, KeyError, TypeError, ValueError, BaseValidationError):

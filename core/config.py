@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from core.errors import InvalidSettings
 
 PRESETS = ("mfa", "flat", "paper", "dcgmm")
-DETECTORS = ("sequential", "paper", "none")
+DETECTORS = ("sequential", "paper", "adwin", "page_hinkley", "kswin", "none")
 PACES = ("stream", "published")
 REPLAYS = ("auto", "analytic", "constant", "proportional")
 
@@ -29,9 +29,11 @@ class EngineConfig:
             at most half of the features are used.
         n_features: D, or None: the first batch fixes it.
         variance_floor: Smallest variance used to score (standardised units), above 0.
-        detector: Which rule looks for boundaries: "sequential", "paper" or "none".
-        ert: Expected run time between false alarms of the detector "sequential", in samples,
-            above 1.
+        detector: Which rule looks for boundaries: "sequential", "paper", River's "adwin",
+            "page_hinkley" or "kswin", which need that library, or "none".
+        shadow_detectors: Names of rules, separated by commas, that run beside it on the same
+            signals and decide nothing.
+        ert: Expected run time between false alarms, in samples, above 1.
         warm_up: Samples after every reset before the detector may speak.
         outlier_c: A sample is an outlier below mean - c * deviation of the log-likelihood.
         image: Shape of the images behind the features, of preset "dcgmm": "HEIGHT,WIDTH" or
@@ -55,6 +57,7 @@ class EngineConfig:
     n_features: int | None = None
     variance_floor: float = 0.05
     detector: str = "sequential"
+    shadow_detectors: str = ""
     ert: float = 1e7
     warm_up: int = 1000
     outlier_c: float = 2.0
@@ -79,6 +82,12 @@ class EngineConfig:
                 raise InvalidSettings(
                     f"{name} is {getattr(self, name)!r}, which does not exist. "
                     f"Choose one of {', '.join(allowed)}."
+                )
+        for name in self.shadows:
+            if name not in DETECTORS or name in ("none", self.detector):
+                raise InvalidSettings(
+                    f"shadow_detectors names {name!r}, which does not exist or decides already. "
+                    f"Choose among {', '.join(DETECTORS[:-1])}, without {self.detector}."
                 )
         if self.replay not in ("auto", *self._replays_of_preset()):
             raise InvalidSettings(
@@ -114,6 +123,12 @@ class EngineConfig:
     def _replays_of_preset(self) -> tuple[str, ...]:
         drawn = ("constant", "proportional")
         return drawn if self.preset in ("paper", "dcgmm") else ("analytic", *drawn)
+
+    @property
+    def shadows(self) -> tuple[str, ...]:
+        """Names in `shadow_detectors`, each once."""
+        names = (name.strip() for name in self.shadow_detectors.split(","))
+        return tuple(dict.fromkeys(name for name in names if name))
 
     @property
     def image_shape(self) -> tuple[int, int, int] | None:

@@ -25,9 +25,10 @@ from core.batch import UNLABELLED, Batch
 from core.config import EngineConfig
 from core.drift.detector import Detector, Level, Observation, Verdict
 from core.drift.recurrence import recurring
-from core.drift.registry import make_detector
+from core.drift.registry import make_detector, make_shadows
 from core.drift.sentinel import Sentinel
 from core.drift.sequential import INLIERS
+from core.drift.shadows import Said
 from core.errors import InvalidCheckpoint, InvalidLabels, InvalidRequest, ModelNotReady
 from core.events import (
     BatchLearned,
@@ -83,6 +84,7 @@ class Engine:
         self.device = torch.device(device)
         self.learner: Learner[Any] = make_learner(config)
         self.detector: Detector[Any] = make_detector(config)
+        self.shadows = make_shadows(config)
 
     # The stream ---------------------------------------------------------------------------
 
@@ -147,7 +149,7 @@ class Engine:
                     set_aside_batches=state.set_aside_batches,
                     set_aside_samples=state.set_aside_samples,
                 )
-                return state, [aside]
+                return state, [*judgement.alarms(begun), aside]
             if suspect:
                 # A suspicion must not hold up learning for ever: give it up, look again.
                 state = replace(state, detector=self.detector.dismiss(state.detector))
@@ -169,7 +171,7 @@ class Engine:
             components=self.learner.n_components(state.learner),
             classes=len(state.classes),
         )
-        return state, [*events, learned_event]
+        return state, [*judgement.alarms(begun), *events, learned_event]
 
     def settle(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """The stream is quiet: learn what is set aside as the current sub-task, and what waits.
@@ -252,6 +254,7 @@ class Engine:
             recent_starts=state.recent_starts,
             ert=state.ert,
             detector=self.detector.start(),
+            shadows=(),
             set_aside=(),
             version=version,
             last_version=last,
@@ -352,7 +355,8 @@ class Engine:
         assert state.standardiser is not None
         scores = self.learner.score(state.learner, state.standardiser.apply(batch.features))
         if scores is None:
-            return Judgement(None, None, state.detector, None, 0, None, Running())
+            beside = Said(state.shadows, {})
+            return Judgement(None, None, state.detector, None, 0, None, Running(), beside)
         seen = Observation(
             scores.log_likelihood - state.standardiser.log_volume,
             batch.features,
@@ -361,12 +365,13 @@ class Engine:
         )
         settled = self.learner.settled(state.learner)
         detector, verdict = self.detector.observe(state.detector, seen, settled)
+        beside = self.shadows.observe(state.shadows, seen, settled)
         likelihoods = seen.log_likelihoods.double()
         tamed = likelihoods.clamp(min=state.likelihood.lowest)
         tame = Running(len(batch), float(tamed.mean()), float(tamed.var(correction=0)))
         mean = float(likelihoods.mean())
         accuracy, guessed = self._accuracy(state, batch, scores)
-        return Judgement(scores, verdict, detector, accuracy, guessed, mean, tame)
+        return Judgement(scores, verdict, detector, accuracy, guessed, mean, tame, beside)
 
     def _sentinel(self, state: EngineState, samples: int) -> Sentinel:
         """The model as it stands, to watch the stream by."""
@@ -403,6 +408,7 @@ class Engine:
             state,
             detector=judgement.detector,
             armed=judgement.verdict.armed if judgement.verdict else False,
+            shadows=judgement.beside.shadows,
             prequential=prequential,
             likelihood=likelihood,
             stream_batches=state.stream_batches + 1,
@@ -622,6 +628,7 @@ class Engine:
         state = replace(
             state,
             detector=self.detector.start(),
+            shadows=(),
             past_likelihood=state.past_likelihood.pooled(state.likelihood),
             likelihood=Running(),
             set_aside=(),

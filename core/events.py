@@ -149,6 +149,19 @@ class OutlierBurst(Event):
 
 
 @dataclass(frozen=True)
+class ShadowAlarm(Event):
+    """A detector that runs beside the deciding one would have called this a boundary."""
+
+    kind: ClassVar[str] = "shadow_alarm"
+
+    detector: str
+    batch_index: int  # of the batch at which it spoke
+    sample_index: int
+    statistic: float
+    threshold: float
+
+
+@dataclass(frozen=True)
 class Replayed(Event):
     """What is known was replayed from the generator, the model frozen at a boundary."""
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from core.batch import UNLABELLED, Batch
 from core.drift.detector import Level, Verdict
-from core.events import Replayed
+from core.drift.shadows import Said
+from core.events import Event, Replayed, ShadowAlarm
 from core.learners.learner import Replay, Scores
 from core.running import Running
 from core.state import EngineState
@@ -32,6 +33,7 @@ class Judgement:
     guessed: int  # labelled samples behind `accuracy`
     likelihood_mean: float | None  # of this batch alone, nats in the sender's units
     tame: Running  # the same without freaks: what the running statistics learn from
+    beside: Said  # what the shadows say
 
     @property
     def level(self) -> Level:
@@ -60,8 +62,8 @@ class Judgement:
             "log_likelihood_mean": self.likelihood_mean,
             "statistic": verdict.statistic if verdict else 0.0,
             "threshold": verdict.threshold if verdict else 0.0,
-            "statistics": verdict.statistics if verdict else {},
-            "thresholds": verdict.thresholds if verdict else {},
+            "statistics": {**(verdict.statistics if verdict else {}), **self.beside.statistics},
+            "thresholds": {**(verdict.thresholds if verdict else {}), **self.beside.thresholds},
             "armed": verdict.armed if verdict else False,
             "prequential_accuracy": self.accuracy,
             "prequential_accuracy_mean": prequential.mean if prequential.weight else None,
@@ -70,6 +72,13 @@ class Judgement:
             "probe_samples": probe.samples if probe else 0,
             "probe_alarms": probe.alarms if probe else 0,
         }
+
+    def alarms(self, begun: Position) -> list[Event]:
+        """Of shadows, as events."""
+        return [
+            ShadowAlarm(name, begun.batch, begun.sample, verdict.statistic, verdict.threshold)
+            for name, verdict in self.beside.alarms.items()
+        ]
 
 
 def evidence_of(verdict: Verdict | None) -> dict[str, float]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, Label
+from core.drift.shadows import Shadow
 from core.held import Held
 from core.running import Running
 from core.standardiser import Standardiser
@@ -41,6 +42,7 @@ class EngineState:
         armed: Whether the detector could have spoken at the last batch.
         quarantined: Outliers of a burst that the last batch ended, for whoever keeps them.
         held: What earlier sub-tasks are remembered by, generated; see `core.held`.
+        shadows: What detectors remember that run beside the deciding one.
     """
 
     learner: Any
@@ -68,6 +70,7 @@ class EngineState:
     armed: bool = False
     quarantined: tuple[Batch, ...] = ()
     held: Held = field(default_factory=Held)  # a checkpoint of an earlier release has none
+    shadows: tuple[Shadow, ...] = ()
 
     @property
     def n_features(self) -> int | None:

@@ -148,8 +148,12 @@ class Settings(BaseSettings):
     variance_floor: float = Field(
         0.05, gt=0, le=1000, description="Smallest variance that scores, in standardised units."
     )
-    detector: Literal["sequential", "paper", "none"] = Field(
+    detector: Literal["sequential", "paper", "adwin", "page_hinkley", "kswin", "none"] = Field(
         "sequential", description="What finds boundaries; none leaves them to POST /drift/boundary."
+    )
+    shadow_detectors: str = Field(
+        "",
+        description="Detectors, separated by commas, that run beside it and decide nothing.",
     )
     ert: str = Field(
         "10000000",
@@ -436,6 +440,7 @@ class Settings(BaseSettings):
             n_features=self.n_features,
             variance_floor=self.variance_floor,
             detector=self.detector,
+            shadow_detectors=self.shadow_detectors,
             **({} if self.ert_seconds else {"ert": float(self.ert)}),
             outlier_c=self.outlier_c,
             image=self.image,

@@ -8,13 +8,24 @@ from core.config import EngineConfig
 from core.drift.detector import Detector
 from core.drift.never import NeverDetector
 from core.drift.paper import PaperDetector
+from core.drift.river import RIVER, RiverDetector
 from core.drift.sequential import SequentialDetector
+from core.drift.shadows import Shadows
 
 
-def make_detector(config: EngineConfig) -> Detector[Any]:
-    """The detector of `config.detector`."""
-    if config.detector == "paper":
+def make_detector(config: EngineConfig, name: str | None = None) -> Detector[Any]:
+    """The detector of `config.detector`, or another one with the same settings."""
+    name = name or config.detector
+    if name in RIVER:
+        ert = getattr(config, "ert", None) or RiverDetector.ert
+        return RiverDetector(name, ert=ert, warm_up=config.warm_up, seed=config.seed)
+    if name == "paper":
         return PaperDetector(warm_up=config.warm_up)
-    if config.detector == "none":
+    if name == "none":
         return NeverDetector()
     return SequentialDetector(ert=config.ert, warm_up=config.warm_up)
+
+
+def make_shadows(config: EngineConfig) -> Shadows:
+    """Those of `config.shadow_detectors`."""
+    return Shadows.of(config.shadows, lambda name: make_detector(config, name))

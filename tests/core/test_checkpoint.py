@@ -25,6 +25,14 @@ CONFIGS = {
     "mfa, no detector": EngineConfig(n_components=30, detector="none", window=2000),
     "flat": EngineConfig(preset="flat", n_components=6, warm_up=200, window=150, seed=3),
     "paper": EngineConfig(preset="paper", n_components=9, warm_up=200, detector="paper"),
+    "flat, shadows": EngineConfig(
+        preset="flat",
+        n_components=6,
+        warm_up=200,
+        window=150,
+        shadow_detectors="paper,adwin,page_hinkley,kswin",
+    ),
+    "flat, adwin": EngineConfig(preset="flat", n_components=6, warm_up=200, detector="adwin"),
     "flat, no detector": EngineConfig(preset="flat", n_components=3, detector="none"),
     "paper, sequential": EngineConfig(
         preset="paper", n_components=4, warm_up=200, replay="proportional"

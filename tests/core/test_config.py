@@ -24,6 +24,7 @@ def test_every_field_survives_json() -> None:
         n_features=3,
         variance_floor=0.5,
         detector="paper",
+        shadow_detectors="adwin,kswin",
         warm_up=7,
         outlier_c=1.0,
         image="7,9",
