@@ -24,7 +24,6 @@ from torch import Tensor
 from core.batch import UNLABELLED, Batch
 from core.config import EngineConfig
 from core.drift.detector import Detector, Level, Observation, Verdict
-from core.drift.recurrence import recurring
 from core.drift.registry import make_detector, make_shadows
 from core.drift.sentinel import Sentinel
 from core.drift.sequential import INLIERS
@@ -47,6 +46,7 @@ from core.held import SubTaskHeld
 from core.judgement import Judgement, Position, evidence_of, replayed
 from core.learners.learner import Learner, Scores
 from core.learners.registry import make_learner
+from core.recurrence import recurring
 from core.running import Running
 from core.snapshot import ModelInfo, Snapshot
 from core.standardiser import Standardiser

@@ -45,7 +45,14 @@ CORE_ROOMS = {
     "core.tensors": {"core.errors"},
     "core.standardiser": set[str](),
     "core.density": {"core.errors"},
-    "core.drift": {"core.running", "core.config", "core.errors"},
+    "core.drift": {
+        "core.running",
+        "core.config",
+        "core.errors",
+        "core.model",
+        "core.readout",
+        "core.standardiser",
+    },
     "core.readout": {"core.density"},
     "core.model": {"core.density", "core.readout"},
 }
