@@ -43,6 +43,9 @@ class EngineConfig:
             flat thousands of samples per owner whose components are merged.
         window: Most raw samples of the current sub-task held at a time.
         set_aside_limit: Most samples held while a change is suspected.
+        label_wait_samples: Samples of the stream that may pass before a sample that awaits its
+            label is learned without one.
+        awaiting_limit: Most samples that await their label at a time.
         max_classes: Most classes; labels that are unique by mistake must not fill the memory.
         seed: Of every random choice.
     """
@@ -62,6 +65,8 @@ class EngineConfig:
     replay_factor: float = 2.0
     window: int = 4096
     set_aside_limit: int = 4096
+    label_wait_samples: int = 10_000
+    awaiting_limit: int = 4096
     max_classes: int = 1000
     seed: int = 0
 
@@ -88,6 +93,8 @@ class EngineConfig:
             "warm_up",
             "window",
             "set_aside_limit",
+            "label_wait_samples",
+            "awaiting_limit",
             "max_classes",
         ):
             value = getattr(self, name)

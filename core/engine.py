@@ -13,13 +13,15 @@ Rules of this module:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from core.batch import UNLABELLED, Batch
+from core.awaiting import Awaiting
+from core.batch import UNLABELLED, Batch, Label, SampleId
 from core.config import EngineConfig
 from core.drift.detector import Detector, Level, Observation, Verdict
 from core.drift.registry import make_detector
@@ -36,12 +38,13 @@ from core.events import (
 )
 from core.held import SubTaskHeld
 from core.judgement import Judgement, Position, evidence_of, replayed
+from core.late_labels import LateLabels
 from core.learners.learner import Learner, Scores
 from core.learners.registry import make_learner
 from core.running import Running
 from core.snapshot import ModelInfo, Snapshot
 from core.standardiser import Standardiser
-from core.state import EngineState, distinct
+from core.state import EngineState, distinct, joined
 
 REMEMBERED_STARTS = 256
 """Batches whose place in the stream is remembered, to name the one at which a change began."""
@@ -72,6 +75,7 @@ class Engine:
         self.device = torch.device(device)
         self.learner: Learner[Any] = make_learner(config)
         self.detector: Detector[Any] = make_detector(config)
+        self.late = LateLabels(config, self.learner, self.device, self._learn, self._discover)
 
     # The stream ---------------------------------------------------------------------------
 
@@ -115,35 +119,47 @@ class Engine:
         # Checked as the model will see it: 1e300 is finite until it becomes a float32.
         batch = replace(batch, features=batch.features.to(self.device, torch.float32))
         batch.check(state.n_features or self.config.n_features)
-        self._check_classes(state, batch)
+        state, batch, claimed = self.late.claim(state, batch)
+        self._check_classes(state, state.new_labels(batch))
         if state.standardiser is None:
             state = self._first(state, batch)
 
         judgement = self._judge(state, batch)
         begun = Position(state.stream_batches, state.stream_samples)
         state = self._advance(state, len(batch), judgement)
+        state, rest = self.late.hold_back(state, batch, judgement.scores)
+        judged, awaiting = state.version, len(batch) - len(rest)
         events: list[Event]
         if judgement.level is Level.BOUNDARY:
-            state, events = self._cross(state, batch, begun, judgement.verdict)
+            state, events = self._cross(state, rest, begun, judgement.verdict)
         else:
             suspect = judgement.level is Level.WARNING
-            if suspect and state.set_aside_samples + len(batch) <= self.config.set_aside_limit:
-                state = replace(state, set_aside=(*state.set_aside, batch))
+            if suspect:
+                state = replace(state, awaiting=state.awaiting.suspecting(begun.sample))
+            suspects = state.set_aside_samples + state.awaiting.suspects + len(rest)
+            if suspect and suspects <= self.config.set_aside_limit:
+                state = replace(state, set_aside=joined(state.set_aside, rest))
+                state, overdue = self.late.overdue(state)
                 aside = BatchSetAside(
                     **judgement.report(state, batch, begun),
+                    awaiting=awaiting,
                     set_aside_batches=state.set_aside_batches,
                     set_aside_samples=state.set_aside_samples,
                 )
-                return state, [aside]
+                return state, [*claimed, *overdue, aside]
             if suspect:
                 # A suspicion must not hold up learning for ever: give it up, look again.
                 state = replace(state, detector=self.detector.dismiss(state.detector))
             state, events = self._release(state)
-            state, learned = self._learn(state, batch, None if events else judgement.scores)
+            known = state.version == judged and len(rest) == len(batch)
+            state, learned = self._learn(state, rest, judgement.scores if known else None)
             events += learned
+        state, overdue = self.late.overdue(state)
+        events = [*claimed, *events, *overdue]
         replays = [event for event in events if isinstance(event, Replayed)]
         learned_event = BatchLearned(
             **judgement.report(state, batch, begun),
+            awaiting=awaiting,
             replayed=sum(event.samples for event in replays if event.reason == "batch"),
             components=self.learner.n_components(state.learner),
             classes=len(state.classes),
@@ -153,6 +169,25 @@ class Engine:
     def settle(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """The stream is quiet: learn what is set aside as the current sub-task."""
         return self._release(state)
+
+    def label(
+        self, state: EngineState, ids: Sequence[SampleId], labels: Sequence[Label]
+    ) -> tuple[EngineState, list[Event]]:
+        """Labels for samples that came before without, or that have yet to come.
+
+        Arguments:
+            ids: Names of samples, N of them, in any order.
+            labels: The label of each.
+
+        Raises:
+            InvalidLabels: They would bring too many classes; the state given in is unchanged.
+        """
+        self._check_classes(state, labels)
+        return self.late.match(state, ids, labels)
+
+    def expire(self, state: EngineState, before: int) -> tuple[EngineState, list[Event]]:
+        """The wait of all samples that arrived before a place in the stream has been too long."""
+        return self.late.expire(state, before)
 
     def declare_boundary(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """A person says that a sub-task ends here. Nothing happens if none has begun."""
@@ -199,6 +234,7 @@ class Engine:
             recent_starts=state.recent_starts,
             detector=self.detector.start(),
             set_aside=(),
+            awaiting=state.awaiting.forgotten(self.config.awaiting_limit),
             version=version,
             last_version=last,
         )
@@ -207,11 +243,12 @@ class Engine:
     def without_raw(self, state: EngineState) -> EngineState:
         """The same model, version and position without any raw sample: fit to be kept for long.
 
-        What is set aside is left out, so that this is no state to recover a stream from.
+        What is set aside or waits is left out, so that this is no state to recover a stream from.
         """
+        state = replace(state, set_aside=(), awaiting=Awaiting())
         if state.learner is None:
-            return replace(state, set_aside=())
-        return replace(state, set_aside=(), learner=self.learner.without_raw(state.learner))
+            return state
+        return replace(state, learner=self.learner.without_raw(state.learner))
 
     # What is served -----------------------------------------------------------------------
 
@@ -259,16 +296,21 @@ class Engine:
             outlier_c=self.config.outlier_c,
             log_likelihood_mean=likelihood.mean,
             log_likelihood_deviation=likelihood.deviation,
+            awaiting=state.awaiting.raw_samples,
         )
         return Snapshot(info, model, state.standardiser)
 
     # Parts of a step ----------------------------------------------------------------------
 
-    def _check_classes(self, state: EngineState, batch: Batch) -> None:
-        """Raise `InvalidLabels` if the batch, with those set aside, names too many classes."""
+    def _check_classes(self, state: EngineState, labels: Iterable[Label]) -> None:
+        """Raise `InvalidLabels` if these labels, with those not learned yet, are too many."""
+        awaiting = state.awaiting
+        pending = (*state.set_aside, *awaiting.due)
         new = {
-            distinct(label) for one in (*state.set_aside, batch) for label in state.new_labels(one)
-        }
+            *map(distinct, labels),
+            *(distinct(one.label) for one in awaiting.early),
+            *(distinct(label) for one in pending for label in state.new_labels(one)),
+        } - set(map(distinct, state.classes))
         total = len(state.classes) + len(new)
         if total > self.config.max_classes:
             raise InvalidLabels(
@@ -347,6 +389,8 @@ class Engine:
         self, state: EngineState, batch: Batch, scores: Scores | None
     ) -> tuple[EngineState, list[Event]]:
         """Learn one batch as part of the current sub-task; the version grows by one."""
+        if not len(batch):
+            return state, []
         state, events = self._discover(state, batch)
         state, moved = self._follow_scale(state, batch.features)
         if moved:
@@ -367,13 +411,10 @@ class Engine:
             scores,
             generator,
         )
-        counts = torch.bincount(codes[codes != UNLABELLED], minlength=len(state.classes))
         state = replace(
             state,
             learner=learner,
-            class_counts=tuple(
-                old + new for old, new in zip(state.class_counts, counts.tolist(), strict=True)
-            ),
+            class_counts=state.counted(codes),
             batches_seen=state.batches_seen + 1,
             samples_seen=state.samples_seen + len(batch),
             version=state.last_version + 1,
@@ -428,12 +469,16 @@ class Engine:
         return replace(state, likelihood=replace(stand_in, weight=weight))
 
     def _release(self, state: EngineState) -> tuple[EngineState, list[Event]]:
-        """Learn the batches set aside as the current sub-task."""
-        if not state.set_aside:
+        """Learn the batches set aside, and what waits for that, as the current sub-task."""
+        awaiting = state.awaiting
+        if not state.set_aside and awaiting.suspect_since is None:
             return state, []
-        held = state.set_aside
-        n_samples = state.set_aside_samples
-        state = replace(state, set_aside=())
+        held = (*awaiting.due, *state.set_aside)
+        n_samples = sum(map(len, held))
+        decided = replace(awaiting, due=(), suspect_since=None)
+        state = replace(state, set_aside=(), awaiting=decided)
+        if not held:
+            return state, []
         events: list[Event] = []
         for batch in held:
             state, learned = self._learn(state, batch, None)
@@ -456,9 +501,10 @@ class Engine:
             verdict: Of the detector; None when a person declared it.
         """
         before, held, n_held = state.version, state.set_aside, state.set_aside_samples
-        change = verdict.change_samples if verdict else n_held
+        change = verdict.change_samples if verdict else n_held + state.awaiting.suspects
         start_sample = max(state.boundary_sample, state.stream_samples - change)
         start_batch = state.batch_at(start_sample)
+        state, left, late = self.late.leave(state, start_sample, begun)
 
         assert state.standardiser is not None
         past = state.held.crossed(
@@ -489,6 +535,7 @@ class Engine:
             version=state.last_version + 1,
             last_version=state.last_version + 1,
         )
+        state = self.late.left_behind(state, left)
         events: list[Event] = [replayed(state, replay) for replay in replays]
         for one in held if batch is None else (*held, batch):
             state, learned = self._learn(state, one, None)
@@ -507,4 +554,4 @@ class Engine:
             version_before=before,
             version_after=state.version,
         )
-        return state, [boundary, *events]
+        return state, [*late, boundary, *events]

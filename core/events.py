@@ -54,6 +54,7 @@ class BatchScored(Event):
     prequential_accuracy: float | None  # of this batch, 0 to 1; None without labels
     prequential_accuracy_mean: float | None  # running mean
     model_version: int  # after the batch
+    awaiting: int = field(default=0, kw_only=True)  # of its samples, those that await a label
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,39 @@ class ClassDiscovered(Event):
     label: int | str
     sub_task: int
     batch_index: int
+
+
+@dataclass(frozen=True)
+class LabelsMatched(Event):
+    """Labels came for samples that had awaited them, or cannot be matched with any."""
+
+    kind: ClassVar[str] = "labels_matched"
+
+    matched: int  # samples that have their label now
+    unmatched: dict[str, int]  # labels by reason: "duplicate", "late" or "unknown"
+    kept: int  # labels that came before their sample and wait for it
+    samples_learned: int  # of those matched, at once; the others when a suspicion is decided
+    prequential_accuracy: float | None  # of the classes named when the samples came, 0 to 1
+    prequential_accuracy_mean: float | None  # running mean
+    delay_samples_mean: float | None  # samples of the stream between a sample and its label
+    delay_samples_max: int | None
+    awaiting: int  # samples that still wait
+    sub_task: int
+    model_version: int
+
+
+@dataclass(frozen=True)
+class LabelsMissed(Event):
+    """The wait of some samples is over: they are learned without a label."""
+
+    kind: ClassVar[str] = "labels_missed"
+
+    samples: int
+    reason: str  # "samples", "time", "limit" or "boundary"
+    samples_learned: int  # at once; the others when a suspicion is decided
+    awaiting: int  # samples that still wait
+    sub_task: int
+    model_version: int
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,7 @@ class ModelInfo:
     outlier_c: float
     log_likelihood_mean: float
     log_likelihood_deviation: float
+    awaiting: int = 0  # raw samples held because they await their label
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; `classes` becomes a list of label and count."""

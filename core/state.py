@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from core.awaiting import Awaiting
 from core.batch import UNLABELLED, Batch, Label
 from core.held import Held
 from core.running import Running
@@ -36,6 +37,7 @@ class EngineState:
         version: Of the model as it stands; 0 means that nothing was learned.
         last_version: The largest version ever given; a rollback does not lower it.
         random: State of the generator.
+        awaiting: Samples that await their label; see `core.awaiting`.
         held: What earlier sub-tasks are remembered by, generated; see `core.held`.
     """
 
@@ -59,6 +61,7 @@ class EngineState:
     version: int
     last_version: int
     random: Tensor
+    awaiting: Awaiting = field(default_factory=Awaiting)
     held: Held = field(default_factory=Held)  # a checkpoint of an earlier release has none
 
     @property
@@ -85,6 +88,11 @@ class EngineState:
         # The code -1 picks the last entry, UNLABELLED.
         return torch.tensor([*table, UNLABELLED])[batch.codes.cpu()]
 
+    def counted(self, codes: Tensor) -> tuple[int, ...]:
+        """`class_counts` with the samples of these codes (N,), on the CPU."""
+        counts = torch.bincount(codes[codes != UNLABELLED], minlength=len(self.classes))
+        return tuple(old + new for old, new in zip(self.class_counts, counts.tolist(), strict=True))
+
     def new_labels(self, batch: Batch) -> list[Label]:
         """Labels that samples of the batch carry and no class has, in the vocabulary's order."""
         if batch.codes is None:
@@ -104,6 +112,11 @@ class EngineState:
         first = self.stream_batches - len(self.recent_starts)
         earlier = sum(start <= sample for start in self.recent_starts)
         return max(0, first + earlier - 1)
+
+
+def joined(batches: tuple[Batch, ...], batch: Batch) -> tuple[Batch, ...]:
+    """Batches and one more, unless it holds nothing."""
+    return (*batches, batch) if len(batch) else batches
 
 
 def distinct(label: Label) -> tuple[type, Label]:

@@ -137,6 +137,18 @@ class MfaLearner:
                     state = self._learned(state, due, generator)
         return state, replays
 
+    def stand_ins(self, state: MfaState, x: Tensor) -> Tensor | None:
+        scores, all_ = self.score(state, x), state.analysers
+        nobody = all_.owner == NO_CLASS
+        if scores is None or not bool(nobody.any()):
+            return None
+        return all_.means[nobody][scores.joint[:, nobody].argmax(-1)]
+
+    def vote(self, state: MfaState, x: Tensor, codes: Tensor, weights: Tensor) -> MfaState:
+        scores = self.score(state, x)
+        assert scores is not None
+        return self._voted(state, scores.joint, codes, weights[:, None])
+
     def begin_sub_task(
         self, state: MfaState, generator: torch.Generator
     ) -> tuple[MfaState, list[Replay]]:
@@ -192,8 +204,14 @@ class MfaLearner:
             return state
         scores = self.score(state, x) if scores is None else scores
         assert scores is not None
-        classes = torch.nn.functional.one_hot(codes[voting], state.n_classes).to(x.dtype)
-        votes = responsibilities(scores.joint[voting]).T @ classes
+        return self._voted(state, scores.joint[voting], codes[voting], 1.0)
+
+    def _voted(
+        self, state: MfaState, joint: Tensor, codes: Tensor, weights: Tensor | float
+    ) -> MfaState:
+        """Labels of M samples with log-joint values (M, K), on components without a class."""
+        classes = torch.nn.functional.one_hot(codes, state.n_classes).to(joint.dtype)
+        votes = (responsibilities(joint) * weights).T @ classes
         begin = 0
 
         def voted(bank: Bank) -> Bank:
