@@ -41,6 +41,17 @@ class Ingested:
     duplicate: bool = False  # it was there before; nothing was added
 
 
+@dataclass(frozen=True)
+class Labelled:
+    """Labels are durable in the stream."""
+
+    entry_id: str  # of the first, if they came twice
+    batch_id: str
+    labels: int
+    backlog: int  # entries accepted and not yet learned
+    duplicate: bool = False  # they were there before; nothing was added
+
+
 @dataclass(frozen=True, eq=False)
 class Classification:
     """The most probable class of each sample."""
@@ -130,6 +141,7 @@ class ModelInfo:
     parameters: int = 0
     bytes: int = 0
     set_aside: int = 0  # samples held apart while a change is suspected
+    awaiting: int = 0  # samples held because they await their label
     preset: str = ""
     detector: str = ""
     device: str | None = None
@@ -206,6 +218,21 @@ class Boundary:
     evidence: Mapping[str, float]
     version_before: int
     version_after: int
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Samples that the model finds unknown and that lie together: perhaps a new class."""
+
+    proposal: int  # its number, to name it by
+    samples: int
+    origin: str  # "unknown" samples among known ones, or a "boundary"
+    first_sample: int  # where the first and the last of them are in the stream
+    last_sample: int
+    prototype: tuple[float, ...]  # (D,) their mean
+    nearest: Mapping[str, Any]  # class and probability of the prototype
+    time: float | None = None  # when it was made, Unix seconds
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

@@ -139,6 +139,11 @@ class Awaiting:
         return self.samples + sum(map(len, self.due))
 
     @property
+    def oldest(self) -> int | None:
+        """Place in the stream of the first that waits, if any does."""
+        return min((part.arrived[0] for part in (*self.held, *self.behind)), default=None)
+
+    @property
     def suspects(self) -> int:
         """Samples held that belong to a suspected change."""
         since = self.suspect_since

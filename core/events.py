@@ -55,6 +55,7 @@ class BatchScored(Event):
     prequential_accuracy_mean: float | None  # running mean
     model_version: int  # after the batch
     awaiting: int = field(default=0, kw_only=True)  # of its samples, those that await a label
+    awaiting_samples: int = field(default=0, kw_only=True)  # that await one in all
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ class Judgement:
             "prequential_accuracy": self.accuracy,
             "prequential_accuracy_mean": prequential.mean if prequential.weight else None,
             "model_version": state.version,
+            "awaiting_samples": state.awaiting.samples,
         }
 
 

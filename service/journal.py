@@ -23,6 +23,8 @@ from core.events import (
     BoundaryDetected,
     EntryRejected,
     Event,
+    LabelsMatched,
+    LabelsMissed,
     ModelRestored,
     Replayed,
     SetAsideReleased,
@@ -40,6 +42,8 @@ class Totals:
     Arguments:
         samples_learned: Learned in all, those that a rollback dropped included.
         rejected: Entries refused, by reason.
+        labels_matched: Samples whose label came after them.
+        labels_unmatched: Labels that met no sample, by reason.
         latest: The latest batch's scores, by the names of `BatchScored`.
     """
 
@@ -50,6 +54,8 @@ class Totals:
     batches_since_boundary: int = 0
     samples_since_boundary: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
+    labels_matched: int = 0
+    labels_unmatched: dict[str, int] = field(default_factory=dict)
     latest: dict[str, Any] = field(default_factory=dict)
 
     def count(self, event: Event) -> None:
@@ -60,8 +66,16 @@ class Totals:
             self.samples_since_boundary += event.samples
         match event:
             case BatchLearned():
-                self.samples_learned += event.samples
+                self.samples_learned += event.samples - event.awaiting
                 self.batches_learned += 1
+            case LabelsMatched():
+                self.samples_learned += event.samples_learned
+                self.labels_matched += event.matched
+                for reason, count in event.unmatched.items():
+                    self.labels_unmatched[reason] = self.labels_unmatched.get(reason, 0) + count
+                self.latest["prequential_accuracy_mean"] = event.prequential_accuracy_mean
+            case LabelsMissed():
+                self.samples_learned += event.samples_learned
             case SetAsideReleased():
                 self.samples_learned += event.samples
                 self.batches_learned += event.batches
@@ -125,6 +139,8 @@ class Journal:
             boundaries=totals.boundaries,
             replayed=totals.replayed,
             rejected=totals.rejected,
+            labels_matched=totals.labels_matched,
+            labels_unmatched=totals.labels_unmatched,
         )
 
     def write(self, entry_id: str, events: Sequence[Event], first: int = 0) -> None:

@@ -18,6 +18,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Final
 
 from prometheus_client import (
@@ -41,6 +42,8 @@ from core.events import (
     ClassDiscovered,
     EntryRejected,
     Event,
+    LabelsMatched,
+    LabelsMissed,
     ModelPublished,
     ModelRestored,
     Replayed,
@@ -77,6 +80,11 @@ class TrainerMetrics:
         self.replay_samples = counter(
             "replay_samples", "Samples of earlier sub-tasks learned again by replay."
         )
+        self.labels_matched = counter("labels_matched", "Samples whose label came after them.")
+        self.labels_unmatched = counter(
+            "labels_unmatched", "Labels by id that met no sample.", ["reason"]
+        )
+        self.awaiting = gauge("awaiting_samples", "Samples that await their label.")
         self.redis_errors = counter("redis_errors", "Calls of Redis that failed, repeats included.")
 
         self.inlier_rate = gauge("inlier_rate", "Share of inliers in the last batch, 0 to 1.")
@@ -150,12 +158,17 @@ class TrainerMetrics:
         boundaries: int,
         replayed: int,
         rejected: Mapping[str, int],
+        labels_matched: int = 0,
+        labels_unmatched: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """Let the counters go on from what was counted before this process began."""
         self.samples_learned.inc(samples)
         self.batches_learned.inc(batches)
         self.boundaries.inc(boundaries)
         self.replay_samples.inc(replayed)
+        self.labels_matched.inc(labels_matched)
+        for reason, count in labels_unmatched.items():
+            self.labels_unmatched.labels(reason).inc(count)
         for reason, count in rejected.items():
             self.batches_rejected.labels(reason).inc(count)
 
@@ -174,9 +187,10 @@ class TrainerMetrics:
                 self.drift_armed.set(event.armed)
                 self.sub_task.set(event.sub_task)
                 self.model_version.set(event.model_version)
+                self.awaiting.set(event.awaiting_samples)
         match event:
             case BatchLearned():
-                self.samples_learned.inc(event.samples)
+                self.samples_learned.inc(event.samples - event.awaiting)
                 self.batches_learned.inc()
                 self.classes.set(event.classes)
                 self.components.set(event.components)
@@ -196,6 +210,18 @@ class TrainerMetrics:
                 self.set_aside_batches.set(0)
                 self.sub_task.set(event.sub_task)
                 self.model_version.set(event.version_after)
+            case LabelsMatched():
+                self.samples_learned.inc(event.samples_learned)
+                self.labels_matched.inc(event.matched)
+                for reason, count in event.unmatched.items():
+                    self.labels_unmatched.labels(reason).inc(count)
+                self.awaiting.set(event.awaiting)
+                self.model_version.set(event.model_version)
+                _set(self.prequential_accuracy, event.prequential_accuracy_mean)
+            case LabelsMissed():
+                self.samples_learned.inc(event.samples_learned)
+                self.awaiting.set(event.awaiting)
+                self.model_version.set(event.model_version)
             case Replayed():
                 self.replay_samples.inc(event.samples)
                 self.components.set(event.components_after)
@@ -211,6 +237,7 @@ class TrainerMetrics:
             case ModelRestored():
                 self.model_version.set(event.model_version)
                 self.set_aside_batches.set(0)
+                self.awaiting.set(0)
             case EntryRejected():
                 self.batches_rejected.labels(event.reason).inc()
 

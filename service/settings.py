@@ -176,6 +176,23 @@ class Settings(BaseSettings):
     set_aside_limit: int = Field(
         4096, ge=1, le=1_000_000, description="Samples kept apart, at most, while a change is open."
     )
+    label_wait_samples: int = Field(
+        10_000,
+        ge=1,
+        le=100_000_000,
+        description="Samples of the stream that may pass before a sample with an id is learned "
+        "without its label.",
+    )
+    label_wait_s: float = Field(
+        3600.0,
+        ge=0.05,
+        le=31_536_000,
+        description="Seconds that may pass before a sample with an id is learned without its "
+        "label.",
+    )
+    awaiting_limit: int = Field(
+        4096, ge=1, le=1_000_000, description="Samples that await their label at a time, at most."
+    )
     warm_up: int = Field(
         1000, ge=1, le=10_000_000, description="Samples of a sub-task before the detector is armed."
     )
@@ -374,6 +391,8 @@ class Settings(BaseSettings):
             replay_factor=self.replay_factor,
             window=self.window,
             set_aside_limit=self.set_aside_limit,
+            label_wait_samples=self.label_wait_samples,
+            awaiting_limit=self.awaiting_limit,
             max_classes=self.max_classes,
             warm_up=self.warm_up,
             seed=self.seed,

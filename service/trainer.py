@@ -42,13 +42,14 @@ from service.heart import Heart
 from service.journal import Journal, Totals, encode_status
 from service.keeper import Keeper, Progress
 from service.keys import Keys
+from service.label_wait import LabelWait
 from service.lease import DirectoryLock, Lease
 from service.logs import configure_logs
 from service.look_back import LookBack
 from service.metrics import TrainerMetrics
 from service.settings import MIB, Settings
 from service.snapshots import Publisher, SnapshotFiles
-from service.wire import Control, Limits, RawBatch, read_entry
+from service.wire import Control, Limits, RawBatch, RawLabels, read_entry
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +121,8 @@ class Trainer:
         self._error: str | None = None
         self._settling = False  # a settle entry was appended since the last batch
         self._learned_at = time.monotonic()
+        self._label_wait = LabelWait(settings.label_wait_s)
+        self._expiring: int | None = None  # place in the stream of the expire entry appended last
         self._house_at = NEVER
 
         self._reported: Position | None = None
@@ -287,11 +290,17 @@ class Trainer:
             self._state, events = self._engine.step(self._state, _batch(asked))
             self._settling = False
             return events
+        if isinstance(asked, RawLabels):
+            self._state, events = self._engine.label(self._state, asked.sample_ids, asked.labels)
+            self._settling = False  # what was labelled may have been set aside
+            return events
         match asked.kind:
             case "boundary":
                 self._state, events = self._engine.declare_boundary(self._state)
             case "settle":
                 self._state, events = self._engine.settle(self._state)
+            case "expire":
+                self._state, events = self._engine.expire(self._state, asked.samples or 0)
             case "rollback":
                 assert asked.version is not None
                 kept = self._keeper.find(asked.version)
@@ -316,6 +325,16 @@ class Trainer:
             self._settling = True  # once, until the next batch
             self._feed.append(Control("settle"))
 
+    def _end_waits(self) -> None:
+        """Let no sample await its label for longer than it may, by the clock."""
+        now, oldest = time.monotonic(), self._state.awaiting.oldest
+        self._label_wait.note(now, self._state.stream_samples)
+        before = self._label_wait.over(now)
+        if before is None or oldest is None or oldest >= before or before == self._expiring:
+            return
+        self._expiring = before  # once, until the entry is read
+        self._feed.append(Control("expire", samples=before))
+
     # Housekeeping ---------------------------------------------------------------
 
     def _keep_house(self, *, now: bool = False) -> None:
@@ -330,6 +349,8 @@ class Trainer:
             return
         self._house_at = moment
         self._let_go()
+        if not self._is_stopping():
+            self._end_waits()
         publish = self._is_time_to_publish()
         self._report_if_due(now or publish)
         if publish:
@@ -470,6 +491,7 @@ class Trainer:
                 "sub_task": state.sub_task,
                 "set_aside_batches": state.set_aside_batches,
                 "set_aside_samples": state.set_aside_samples,
+                "awaiting": state.awaiting.raw_samples,
                 "n_features": state.n_features,
                 "checkpoint_time": self._keeper.checkpoint_time,
                 "redis_errors": self._feed.redis_errors,
@@ -517,9 +539,8 @@ def _batch(raw: RawBatch) -> Batch:
     features = raw.to_float32()
     if not features.flags.writeable:  # a view of what Redis sent, which torch cannot share
         features = features.copy()
-    if raw.codes is None:
-        return Batch(torch.from_numpy(features))
-    return Batch(torch.from_numpy(features), torch.from_numpy(raw.codes.copy()), raw.vocabulary)
+    codes = None if raw.codes is None else torch.from_numpy(raw.codes.copy())
+    return Batch(torch.from_numpy(features), codes, raw.vocabulary, raw.sample_ids)
 
 
 def _reason(error: GMRError) -> str:

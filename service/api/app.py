@@ -32,6 +32,7 @@ from service.api.routes import (
     health,
     home,
     ingest,
+    labels,
     metrics,
     model,
     outliers,
@@ -48,6 +49,7 @@ from service.stream import Stream, StreamUnavailable
 
 ROUTERS: Final = (
     ingest.router,
+    labels.router,
     classify.router,
     outliers.router,
     sample.router,

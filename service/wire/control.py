@@ -12,9 +12,11 @@ class Control:
     """An entry that asks for something other than learning a batch.
 
     Arguments:
-        kind: `boundary` (declared by hand), `settle` (the stream is quiet), `rollback`
-            (to `version`) or `restore` (from `checkpoint`).
+        kind: `boundary` (declared by hand), `settle` (the stream is quiet), `expire`
+            (the wait for labels of samples before `samples` is over), `rollback` (to `version`)
+            or `restore` (from `checkpoint`).
         version: The kept model version to go back to.
+        samples: Samples of the stream before a place in it.
         checkpoint: A checkpoint's bytes.
 
     Example:
@@ -26,12 +28,15 @@ class Control:
     kind: ControlKind
     version: int | None = None
     checkpoint: bytes | None = field(default=None, repr=False)
+    samples: int | None = field(default=None, repr=False)
 
     def to_entry(self) -> dict[str, bytes | memoryview]:
         """The fields of a stream entry."""
         entry = begin(self.kind)
         if self.version is not None:
             entry["version"] = b"%d" % self.version
+        if self.samples is not None:
+            entry["samples"] = b"%d" % self.samples
         if self.checkpoint is not None:
             entry["x"] = self.checkpoint
             entry["crc"] = checksum(self.checkpoint)

@@ -57,8 +57,9 @@ async def events(
     ] = None,
 ) -> StreamingResponse:
     """Kinds: `batch_learned`, `batch_set_aside`, `set_aside_released`, `boundary`, `replay`,
-    `class_discovered`, `model_published`, `model_restored`, `entry_rejected`; and `missed`
-    where events were dropped before a client came back for them.
+    `class_discovered`, `labels_matched`, `labels_missed`, `class_proposed`, `proposal_closed`,
+    `model_published`, `model_restored`, `entry_rejected`; and `missed` where events were dropped
+    before a client came back for them.
     """
     parts = parts_of(request)
     start = last_event_id or after

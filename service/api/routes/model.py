@@ -84,6 +84,9 @@ class ModelState(BaseModel):
     detector: str = Field(description="What finds boundaries.")
     window: int = Field(description="Raw samples of the current sub-task held at the moment.")
     set_aside: int = Field(description="Raw samples held because they look like a change.")
+    awaiting: int = Field(
+        0, description="Raw samples held because they await their label (POST /labels)."
+    )
     held: list[SubTaskHeld] = Field(
         description="Live forgetting: how well past sub-tasks are still held, oldest first, by "
         "samples that the model drew when each ended."
@@ -242,5 +245,6 @@ def _nothing_learned(parts: Parts, n_features: int | None) -> dict[str, object]:
         "detector": settings.detector,
         "window": 0,
         "set_aside": 0,
+        "awaiting": 0,
         "held": [],
     }
