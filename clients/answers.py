@@ -142,6 +142,7 @@ class ModelInfo:
     bytes: int = 0
     set_aside: int = 0  # samples held apart while a change is suspected
     awaiting: int = 0  # samples held because they await their label
+    unknown: int = 0  # samples held because they may be a new class
     preset: str = ""
     detector: str = ""
     device: str | None = None
@@ -221,7 +222,7 @@ class Boundary:
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Proposal:
     """Samples that the model finds unknown and that lie together: perhaps a new class."""
 
@@ -230,9 +231,9 @@ class Proposal:
     origin: str  # "unknown" samples among known ones, or a "boundary"
     first_sample: int  # where the first and the last of them are in the stream
     last_sample: int
-    prototype: tuple[float, ...]  # (D,) their mean
-    nearest: Mapping[str, Any]  # class and probability of the prototype
-    time: float | None = None  # when it was made, Unix seconds
+    prototype: Floats  # (D,) mean of those that it was found by; empty where D is very large
+    nearest_classes: tuple[Label, ...]  # that the prototype looks like most
+    nearest_probabilities: tuple[float, ...]  # that the model gives each of them
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

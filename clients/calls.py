@@ -196,9 +196,7 @@ def proposals() -> Call[tuple[answers.Proposal, ...]]:
     """GET /drift/proposals."""
     return _get(
         "/drift/proposals",
-        lambda document: tuple(
-            answers.build(answers.Proposal, row) for row in replies.rows_of(document, "proposals")
-        ),
+        lambda document: tuple(map(replies.proposal, replies.rows_of(document, "proposals"))),
     )
 
 

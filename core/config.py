@@ -13,6 +13,9 @@ PACES = ("stream", "published")
 REPLAYS = ("auto", "analytic", "constant", "proportional")
 
 
+LEAST_PROPOSAL = 10
+"""Samples that a proposed class has at least: its prototype is their mean."""
+
 BUDGETS = {"mfa": 500, "flat": 100, "paper": 100, "dcgmm": 81}
 """Preset -> K where nothing else is asked for."""
 
@@ -46,6 +49,8 @@ class EngineConfig:
         label_wait_samples: Samples of the stream that may pass before a sample that awaits its
             label is learned without one.
         awaiting_limit: Most samples that await their label at a time.
+        proposal_samples: Unknown samples without a label that make a proposal of a new class
+            when they lie together, 10 or more; 0: none is made.
         max_classes: Most classes; labels that are unique by mistake must not fill the memory.
         seed: Of every random choice.
     """
@@ -67,6 +72,7 @@ class EngineConfig:
     set_aside_limit: int = 4096
     label_wait_samples: int = 10_000
     awaiting_limit: int = 4096
+    proposal_samples: int = 50
     max_classes: int = 1000
     seed: int = 0
 
@@ -103,6 +109,11 @@ class EngineConfig:
         if not 0 < self.variance_floor < math.inf:
             raise InvalidSettings(
                 f"variance_floor is {self.variance_floor}; it must be above 0 and finite."
+            )
+        if self.proposal_samples != 0 and self.proposal_samples < LEAST_PROPOSAL:
+            raise InvalidSettings(
+                f"proposal_samples is {self.proposal_samples}; it must be at least "
+                f"{LEAST_PROPOSAL}, so that a mean shows no single sample, or 0 for no proposals."
             )
         for name in ("outlier_c", "replay_factor", "n_factors", "sharpening"):
             if not 0 <= getattr(self, name) < math.inf:

@@ -41,6 +41,7 @@ from core.judgement import Judgement, Position, evidence_of, replayed
 from core.late_labels import LateLabels
 from core.learners.learner import Learner, Scores
 from core.learners.registry import make_learner
+from core.novelty import Novelty
 from core.running import Running
 from core.snapshot import ModelInfo, Snapshot
 from core.standardiser import Standardiser
@@ -76,6 +77,7 @@ class Engine:
         self.learner: Learner[Any] = make_learner(config)
         self.detector: Detector[Any] = make_detector(config)
         self.late = LateLabels(config, self.learner, self.device, self._learn, self._discover)
+        self.novelty = Novelty(config, self.late)
 
     # The stream ---------------------------------------------------------------------------
 
@@ -126,9 +128,11 @@ class Engine:
 
         judgement = self._judge(state, batch)
         begun = Position(state.stream_batches, state.stream_samples)
+        unknown = self.novelty.unknown(state, judgement.scores)
         state = self._advance(state, len(batch), judgement)
-        state, rest = self.late.hold_back(state, batch, judgement.scores)
+        state, rest, rows = self.late.hold_back(state, batch, judgement.scores)
         judged, awaiting = state.version, len(batch) - len(rest)
+        n_unknown = 0
         events: list[Event]
         if judgement.level is Level.BOUNDARY:
             state, events = self._cross(state, rest, begun, judgement.verdict)
@@ -151,15 +155,22 @@ class Engine:
                 # A suspicion must not hold up learning for ever: give it up, look again.
                 state = replace(state, detector=self.detector.dismiss(state.detector))
             state, events = self._release(state)
+            if unknown is not None:
+                places = begun.sample + rows
+                state, known_rest = self.novelty.hold_back(state, rest, places, unknown[rows])
+                n_unknown, rest = len(rest) - len(known_rest), known_rest
             known = state.version == judged and len(rest) == len(batch)
             state, learned = self._learn(state, rest, judgement.scores if known else None)
             events += learned
+            state, proposed = self.novelty.look(state)
+            events += proposed
         state, overdue = self.late.overdue(state)
         events = [*claimed, *events, *overdue]
         replays = [event for event in events if isinstance(event, Replayed)]
         learned_event = BatchLearned(
             **judgement.report(state, batch, begun),
             awaiting=awaiting,
+            unknown=n_unknown,
             replayed=sum(event.samples for event in replays if event.reason == "batch"),
             components=self.learner.n_components(state.learner),
             classes=len(state.classes),
@@ -184,6 +195,18 @@ class Engine:
         """
         self._check_classes(state, labels)
         return self.late.match(state, ids, labels)
+
+    def name(
+        self, state: EngineState, proposal: int, label: Label | None
+    ) -> tuple[EngineState, list[Event]]:
+        """Say what the samples of a proposed class are; None: no class of their own.
+
+        Raises:
+            InvalidRequest: No such proposal is open.
+            InvalidLabels: There would be too many classes. The state given in is unchanged.
+        """
+        self._check_classes(state, () if label is None else (label,))
+        return self.novelty.name(state, proposal, label)
 
     def expire(self, state: EngineState, before: int) -> tuple[EngineState, list[Event]]:
         """The wait of all samples that arrived before a place in the stream has been too long."""
@@ -235,6 +258,7 @@ class Engine:
             detector=self.detector.start(),
             set_aside=(),
             awaiting=state.awaiting.forgotten(self.config.awaiting_limit),
+            proposals=state.proposals.forgotten(),
             version=version,
             last_version=last,
         )
@@ -245,7 +269,8 @@ class Engine:
 
         What is set aside or waits is left out, so that this is no state to recover a stream from.
         """
-        state = replace(state, set_aside=(), awaiting=Awaiting())
+        gone = state.proposals.forgotten()
+        state = replace(state, set_aside=(), awaiting=Awaiting(), proposals=gone)
         if state.learner is None:
             return state
         return replace(state, learner=self.learner.without_raw(state.learner))
@@ -297,6 +322,7 @@ class Engine:
             log_likelihood_mean=likelihood.mean,
             log_likelihood_deviation=likelihood.deviation,
             awaiting=state.awaiting.raw_samples,
+            unknown=state.proposals.raw_samples,
         )
         return Snapshot(info, model, state.standardiser)
 
@@ -504,7 +530,10 @@ class Engine:
         change = verdict.change_samples if verdict else n_held + state.awaiting.suspects
         start_sample = max(state.boundary_sample, state.stream_samples - change)
         start_batch = state.batch_at(start_sample)
-        state, left, late = self.late.leave(state, start_sample, begun)
+        since = state.awaiting.suspect_since
+        first = min(start_sample, begun.sample if since is None else since)
+        state, left, late = self.late.leave(state, first)
+        state, fresh, of_proposals, unknown = self.novelty.leave(state, first)
 
         assert state.standardiser is not None
         past = state.held.crossed(
@@ -536,10 +565,14 @@ class Engine:
             last_version=state.last_version + 1,
         )
         state = self.late.left_behind(state, left)
-        events: list[Event] = [replayed(state, replay) for replay in replays]
-        for one in held if batch is None else (*held, batch):
+        state, closed = self.novelty.left_behind(state, of_proposals)
+        events: list[Event] = [*closed, *(replayed(state, replay) for replay in replays)]
+        beginning = held if batch is None else joined(held, batch)
+        for one in (*fresh, *beginning):
             state, learned = self._learn(state, one, None)
             events += learned
+        state, proposed = self.novelty.after_boundary(state, beginning)
+        events += proposed
         boundary = BoundaryDetected(
             boundary=state.sub_task,
             sub_task=state.sub_task,
@@ -554,4 +587,4 @@ class Engine:
             version_before=before,
             version_after=state.version,
         )
-        return state, [*late, boundary, *events]
+        return state, [*late, *unknown, boundary, *events]

@@ -55,6 +55,7 @@ class BatchScored(Event):
     prequential_accuracy_mean: float | None  # running mean
     model_version: int  # after the batch
     awaiting: int = field(default=0, kw_only=True)  # of its samples, those that await a label
+    unknown: int = field(default=0, kw_only=True)  # of its samples, those held back as unknown
     awaiting_samples: int = field(default=0, kw_only=True)  # that await one in all
 
 
@@ -165,6 +166,52 @@ class LabelsMissed(Event):
     reason: str  # "samples", "time", "limit" or "boundary"
     samples_learned: int  # at once; the others when a suspicion is decided
     awaiting: int  # samples that still wait
+    sub_task: int
+    model_version: int
+
+
+@dataclass(frozen=True)
+class ClassProposed(Event):
+    """Unknown samples without a label lie together: they may be a class."""
+
+    kind: ClassVar[str] = "class_proposed"
+
+    proposal: int  # 1 for the first
+    origin: str  # "unknown" samples among known ones, or a "boundary"
+    samples: int  # found so far
+    first_sample: int  # where the first and the last of them are in the stream
+    last_sample: int
+    prototype: list[float]  # their mean, D numbers; none where D is very large
+    nearest_classes: list[int | str]  # that the prototype looks like most
+    nearest_probabilities: list[float]  # that the model gives each
+    sub_task: int
+    model_version: int
+
+
+@dataclass(frozen=True)
+class ProposalClosed(Event):
+    """A proposed class was decided about."""
+
+    kind: ClassVar[str] = "proposal_closed"
+
+    proposal: int
+    label: int | str | None  # that it was named
+    reason: str  # "named", "dismissed", "limit" or "boundary"
+    samples: int
+    samples_learned: int  # at once; others were before, or are when a suspicion is decided
+    sub_task: int
+    model_version: int
+
+
+@dataclass(frozen=True)
+class UnknownsLearned(Event):
+    """Samples held back as unknown were learned without a label."""
+
+    kind: ClassVar[str] = "unknowns_learned"
+
+    samples: int
+    samples_learned: int  # at once; the others when a suspicion is decided
+    reason: str  # "limit" or "boundary"
     sub_task: int
     model_version: int
 

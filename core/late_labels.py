@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
 from core.awaiting import DUPLICATE, REASONS, UNKNOWN, Match, Rows
 from core.batch import UNLABELLED, Batch, Label, SampleId
 from core.config import EngineConfig
 from core.events import Event, LabelsMatched, LabelsMissed, SetAsideReleased
-from core.judgement import Position
 from core.learners.learner import Learner, Scores
 from core.state import EngineState, distinct, joined
 
@@ -62,8 +62,12 @@ class LateLabels:
             zip(ids, labels, strict=True), state.stream_samples, self.config.awaiting_limit
         )
         state, report = self._tested(replace(state, awaiting=awaiting), match)
-        state, learned, events = self._learn_late(state, match.rows, match.labels)
-        state, voted = self._vote(state, match.behind, match.behind_labels)
+        batch = Batch.of(match.rows.features, list(match.labels))
+        state, learned, events = self.learn_late(state, batch, match.rows.arrived)
+        voted: list[Event] = []
+        if len(match.behind):
+            stand_ins = Batch.of(match.behind.features, list(match.behind_labels))
+            state, voted = self.vote(state, stand_ins, torch.ones(len(stand_ins)))
         return state, [*events, *voted, self._matched(state, samples_learned=learned, **report)]
 
     def expire(self, state: EngineState, before: int) -> tuple[EngineState, list[Event]]:
@@ -91,13 +95,17 @@ class LateLabels:
 
     def hold_back(
         self, state: EngineState, batch: Batch, scores: Scores | None
-    ) -> tuple[EngineState, Batch]:
-        """Part with the samples that await their label; the rest is to be learned.
+    ) -> tuple[EngineState, Batch, Tensor]:
+        """Part with the samples that await their label.
 
         The class that the model of before names for each is remembered.
+
+        Returns:
+            The state, the rest, which is to be learned, and its rows in the batch.
         """
+        everything = torch.arange(len(batch))
         if batch.sample_ids is None:
-            return state, batch
+            return state, batch, everything
         taken = state.awaiting.waiting_ids()
         rows: list[int] = []
         for row, (id, label) in enumerate(zip(batch.sample_ids, batch.plain_labels, strict=True)):
@@ -105,7 +113,7 @@ class LateLabels:
                 taken.add(id)
                 rows.append(row)
         if not rows:
-            return state, replace(batch, sample_ids=None)
+            return state, replace(batch, sample_ids=None), everything
         guesses = [UNLABELLED] * len(batch)
         if scores is not None and state.classes:
             probabilities = self.learner.class_probabilities(state.learner, scores.joint)
@@ -121,50 +129,55 @@ class LateLabels:
         rest = torch.ones(len(batch), dtype=torch.bool)
         rest[index] = False
         state = replace(state, awaiting=state.awaiting.joined(waiting))
-        return state, batch.select(rest.nonzero()[:, 0])
+        left = rest.nonzero()[:, 0]
+        return state, batch.select(left), left
 
-    def _learn_late(
-        self, state: EngineState, rows: Rows, labels: Sequence[Label] | None
+    def learn_late(
+        self, state: EngineState, batch: Batch, arrived: Sequence[int]
     ) -> tuple[EngineState, int, list[Event]]:
-        """Learn samples whose wait is over, once nothing is suspected.
+        """Learn samples that were held back, once nothing is suspected.
 
         Arguments:
-            labels: Of each row; None learns them without.
+            batch: Of the current sub-task, N samples.
+            arrived: Samples of the stream before each.
 
         Returns:
             The state, how many samples were learned at once, and what happened.
         """
-        if not len(rows):
+        if not len(batch):
             return state, 0, []
-        batch = Batch.of(rows.features, None if labels is None else list(labels))
         since = state.awaiting.suspect_since
         if since is None:
             state, events = self.learn(state, batch, None)
             return state, len(batch), events
         # Nothing that the next batches are compared with may move meanwhile.
-        suspect = torch.tensor(rows.arrived) >= since
+        suspect = torch.tensor(arrived) >= since
         due = joined(state.awaiting.due, batch.select((~suspect).nonzero()[:, 0]))
         aside = joined(state.set_aside, batch.select(suspect.nonzero()[:, 0]))
         state = replace(state, awaiting=replace(state.awaiting, due=due), set_aside=aside)
         return state, 0, []
 
-    def _vote(
-        self, state: EngineState, rows: Rows, labels: Sequence[Label]
+    def vote(
+        self, state: EngineState, batch: Batch, weights: Tensor
     ) -> tuple[EngineState, list[Event]]:
-        """Let labels of samples that are no more fall on the components that learned them."""
-        if not len(rows):
-            return state, []
-        assert state.standardiser is not None
-        batch = Batch.of(rows.features, list(labels))
+        """Let labels of samples that are no more fall on the components that learned them.
+
+        Arguments:
+            batch: Means of the model's, all labelled, M of them.
+            weights: Whole numbers of samples that each stands for, with shape (M,).
+        """
         state, events = self.discover(state, batch)
+        standardiser = state.standardiser
+        assert standardiser is not None
         codes = state.codes_of(batch)
-        x = state.standardiser.apply(batch.features)  # type: ignore[union-attr]  # as above
-        weights = torch.ones(len(x), device=self.device)
-        learner = self.learner.vote(state.learner, x, codes.to(self.device), weights)
+        x = standardiser.apply(batch.features)
+        learner = self.learner.vote(
+            state.learner, x, codes.to(self.device), weights.to(self.device)
+        )
         voted = replace(
             state,
             learner=learner,
-            class_counts=state.counted(codes),
+            class_counts=state.counted(codes.repeat_interleave(weights.cpu().long())),
             version=state.last_version + 1,
             last_version=state.last_version + 1,
         )
@@ -237,7 +250,7 @@ class LateLabels:
         if not len(rows):
             return state, []
         state = replace(state, awaiting=awaiting)
-        state, learned, events = self._learn_late(state, rows, None)
+        state, learned, events = self.learn_late(state, Batch(rows.features), rows.arrived)
         return state, [*events, self._missed(state, rows, reason, learned)]
 
     def _missed(self, state: EngineState, rows: Rows, reason: str, learned: int) -> LabelsMissed:
@@ -245,21 +258,17 @@ class LateLabels:
             len(rows), reason, learned, state.awaiting.samples, state.sub_task, state.version
         )
 
-    def leave(
-        self, state: EngineState, start: int, begun: Position
-    ) -> tuple[EngineState, Rows, list[Event]]:
+    def leave(self, state: EngineState, first: int) -> tuple[EngineState, Rows, list[Event]]:
         """Learn what still waits from the sub-task that ends, without a label.
 
         Arguments:
-            start: Sample at which the next is estimated to begin.
-            begun: Where the batch begins that decided it.
+            first: Samples of the stream before the next sub-task.
 
         Returns:
             The state, the samples that were waiting, and what happened.
         """
         awaiting, events = state.awaiting, list[Event]()
-        since = begun.sample if awaiting.suspect_since is None else awaiting.suspect_since
-        rest, rows = awaiting.crossing(min(start, since))
+        rest, rows = awaiting.crossing(first)
         state = replace(state, awaiting=rest)
         for batch in awaiting.due:
             state, learned = self.learn(state, batch, None)

@@ -90,6 +90,7 @@ class ModelInfo:
     log_likelihood_mean: float
     log_likelihood_deviation: float
     awaiting: int = 0  # raw samples held because they await their label
+    unknown: int = 0  # raw samples without a label held because they are unknown
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; `classes` becomes a list of label and count."""

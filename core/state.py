@@ -11,6 +11,7 @@ from torch import Tensor
 from core.awaiting import Awaiting
 from core.batch import UNLABELLED, Batch, Label
 from core.held import Held
+from core.proposals import Proposals
 from core.running import Running
 from core.standardiser import Standardiser
 
@@ -38,6 +39,7 @@ class EngineState:
         last_version: The largest version ever given; a rollback does not lower it.
         random: State of the generator.
         awaiting: Samples that await their label; see `core.awaiting`.
+        proposals: Samples without a label that may be a new class; see `core.proposals`.
         held: What earlier sub-tasks are remembered by, generated; see `core.held`.
     """
 
@@ -62,6 +64,7 @@ class EngineState:
     last_version: int
     random: Tensor
     awaiting: Awaiting = field(default_factory=Awaiting)
+    proposals: Proposals = field(default_factory=Proposals)
     held: Held = field(default_factory=Held)  # a checkpoint of an earlier release has none
 
     @property

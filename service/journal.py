@@ -21,13 +21,16 @@ from core.events import (
     BatchScored,
     BatchSetAside,
     BoundaryDetected,
+    ClassProposed,
     EntryRejected,
     Event,
     LabelsMatched,
     LabelsMissed,
     ModelRestored,
+    ProposalClosed,
     Replayed,
     SetAsideReleased,
+    UnknownsLearned,
 )
 from service.feed import Entry, Feed
 from service.metrics import TrainerMetrics
@@ -44,6 +47,7 @@ class Totals:
         rejected: Entries refused, by reason.
         labels_matched: Samples whose label came after them.
         labels_unmatched: Labels that met no sample, by reason.
+        proposals: Classes proposed.
         latest: The latest batch's scores, by the names of `BatchScored`.
     """
 
@@ -56,6 +60,7 @@ class Totals:
     rejected: dict[str, int] = field(default_factory=dict)
     labels_matched: int = 0
     labels_unmatched: dict[str, int] = field(default_factory=dict)
+    proposals: int = 0
     latest: dict[str, Any] = field(default_factory=dict)
 
     def count(self, event: Event) -> None:
@@ -66,7 +71,7 @@ class Totals:
             self.samples_since_boundary += event.samples
         match event:
             case BatchLearned():
-                self.samples_learned += event.samples - event.awaiting
+                self.samples_learned += event.samples - event.awaiting - event.unknown
                 self.batches_learned += 1
             case LabelsMatched():
                 self.samples_learned += event.samples_learned
@@ -74,8 +79,10 @@ class Totals:
                 for reason, count in event.unmatched.items():
                     self.labels_unmatched[reason] = self.labels_unmatched.get(reason, 0) + count
                 self.latest["prequential_accuracy_mean"] = event.prequential_accuracy_mean
-            case LabelsMissed():
+            case LabelsMissed() | ProposalClosed() | UnknownsLearned():
                 self.samples_learned += event.samples_learned
+            case ClassProposed():
+                self.proposals += 1
             case SetAsideReleased():
                 self.samples_learned += event.samples
                 self.batches_learned += event.batches
@@ -141,6 +148,7 @@ class Journal:
             rejected=totals.rejected,
             labels_matched=totals.labels_matched,
             labels_unmatched=totals.labels_unmatched,
+            proposals=totals.proposals,
         )
 
     def write(self, entry_id: str, events: Sequence[Event], first: int = 0) -> None:

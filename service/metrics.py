@@ -40,14 +40,17 @@ from core.events import (
     BatchSetAside,
     BoundaryDetected,
     ClassDiscovered,
+    ClassProposed,
     EntryRejected,
     Event,
     LabelsMatched,
     LabelsMissed,
     ModelPublished,
     ModelRestored,
+    ProposalClosed,
     Replayed,
     SetAsideReleased,
+    UnknownsLearned,
 )
 
 # A second series per counter, with the time it was made, helps nobody here.
@@ -84,6 +87,7 @@ class TrainerMetrics:
         self.labels_unmatched = counter(
             "labels_unmatched", "Labels by id that met no sample.", ["reason"]
         )
+        self.proposals = counter("class_proposals", "New classes proposed.")
         self.awaiting = gauge("awaiting_samples", "Samples that await their label.")
         self.redis_errors = counter("redis_errors", "Calls of Redis that failed, repeats included.")
 
@@ -160,12 +164,14 @@ class TrainerMetrics:
         rejected: Mapping[str, int],
         labels_matched: int = 0,
         labels_unmatched: Mapping[str, int] = MappingProxyType({}),
+        proposals: int = 0,
     ) -> None:
         """Let the counters go on from what was counted before this process began."""
         self.samples_learned.inc(samples)
         self.batches_learned.inc(batches)
         self.boundaries.inc(boundaries)
         self.replay_samples.inc(replayed)
+        self.proposals.inc(proposals)
         self.labels_matched.inc(labels_matched)
         for reason, count in labels_unmatched.items():
             self.labels_unmatched.labels(reason).inc(count)
@@ -190,7 +196,7 @@ class TrainerMetrics:
                 self.awaiting.set(event.awaiting_samples)
         match event:
             case BatchLearned():
-                self.samples_learned.inc(event.samples - event.awaiting)
+                self.samples_learned.inc(event.samples - event.awaiting - event.unknown)
                 self.batches_learned.inc()
                 self.classes.set(event.classes)
                 self.components.set(event.components)
@@ -221,6 +227,11 @@ class TrainerMetrics:
             case LabelsMissed():
                 self.samples_learned.inc(event.samples_learned)
                 self.awaiting.set(event.awaiting)
+                self.model_version.set(event.model_version)
+            case ClassProposed():
+                self.proposals.inc()
+            case ProposalClosed() | UnknownsLearned():
+                self.samples_learned.inc(event.samples_learned)
                 self.model_version.set(event.model_version)
             case Replayed():
                 self.replay_samples.inc(event.samples)

@@ -193,6 +193,13 @@ class Settings(BaseSettings):
     awaiting_limit: int = Field(
         4096, ge=1, le=1_000_000, description="Samples that await their label at a time, at most."
     )
+    proposal_samples: int = Field(
+        50,
+        ge=0,
+        le=512,
+        description="Unknown samples without a label that are proposed as a new class when they "
+        "lie together, 10 or more; 0: never.",
+    )
     warm_up: int = Field(
         1000, ge=1, le=10_000_000, description="Samples of a sub-task before the detector is armed."
     )
@@ -393,6 +400,7 @@ class Settings(BaseSettings):
             set_aside_limit=self.set_aside_limit,
             label_wait_samples=self.label_wait_samples,
             awaiting_limit=self.awaiting_limit,
+            proposal_samples=self.proposal_samples,
             max_classes=self.max_classes,
             warm_up=self.warm_up,
             seed=self.seed,

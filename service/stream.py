@@ -314,6 +314,12 @@ class Stream:
         versions: list[dict[str, Any]] = [] if text is None else orjson.loads(text)
         return versions
 
+    async def proposals(self) -> list[dict[str, Any]]:
+        """The open proposals of new classes, oldest first."""
+        text = await self._call(lambda: self.client.get(self.keys.proposals))
+        proposals: list[dict[str, Any]] = [] if text is None else orjson.loads(text)
+        return proposals
+
     async def trainer_metrics(self) -> bytes | None:
         """The trainer's metrics, in Prometheus' text format."""
         text: bytes | None = await self._call(lambda: self.client.get(self.keys.trainer_metrics))

@@ -32,6 +32,7 @@ from core.engine import Engine
 from core.errors import GMRError, InvalidSettings, ModelNotReady
 from core.events import BoundaryDetected, Event, ModelPublished
 from core.held import summary
+from core.proposals import Proposal
 from core.snapshot import Snapshot
 from core.state import EngineState
 from service.checkpoints import Checkpoints
@@ -49,7 +50,7 @@ from service.look_back import LookBack
 from service.metrics import TrainerMetrics
 from service.settings import MIB, Settings
 from service.snapshots import Publisher, SnapshotFiles
-from service.wire import Control, Limits, RawBatch, RawLabels, read_entry
+from service.wire import Control, Limits, RawBatch, RawLabels, RawName, read_entry
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +124,7 @@ class Trainer:
         self._learned_at = time.monotonic()
         self._label_wait = LabelWait(settings.label_wait_s)
         self._expiring: int | None = None  # place in the stream of the expire entry appended last
+        self._proposals: tuple[Proposal, ...] | None = None  # as they were told last
         self._house_at = NEVER
 
         self._reported: Position | None = None
@@ -294,6 +296,10 @@ class Trainer:
             self._state, events = self._engine.label(self._state, asked.sample_ids, asked.labels)
             self._settling = False  # what was labelled may have been set aside
             return events
+        if isinstance(asked, RawName):
+            self._state, events = self._engine.name(self._state, asked.proposal, asked.label)
+            self._settling = False
+            return events
         match asked.kind:
             case "boundary":
                 self._state, events = self._engine.declare_boundary(self._state)
@@ -352,6 +358,7 @@ class Trainer:
         if not self._is_stopping():
             self._end_waits()
         publish = self._is_time_to_publish()
+        self._report_proposals()
         self._report_if_due(now or publish)
         if publish:
             self._publish()
@@ -472,6 +479,14 @@ class Trainer:
 
     def _report_versions(self) -> None:
         self._feed.put(self._feed.keys.versions, orjson.dumps(self._keeper.versions()))
+
+    def _report_proposals(self) -> None:
+        """Say which proposals are open, where that has changed."""
+        proposals = self._state.proposals.open
+        if proposals != self._proposals:
+            self._proposals = proposals
+            rows = [proposal.to_dict() for proposal in proposals]
+            self._feed.put(self._feed.keys.proposals, orjson.dumps(rows))
 
     def _status(self) -> dict[str, object]:
         state = self._state
