@@ -58,8 +58,8 @@ async def events(
 ) -> StreamingResponse:
     """Kinds: `batch_learned`, `batch_set_aside`, `set_aside_released`, `boundary`, `replay`,
     `class_discovered`, `labels_matched`, `labels_missed`, `class_proposed`, `proposal_closed`,
-    `unknowns_learned`, `model_published`, `model_restored`, `entry_rejected`; and `missed` where events were dropped
-    before a client came back for them.
+    `unknowns_learned`, `model_published`, `model_restored`, `entry_rejected`; and `missed` where
+    events were dropped before a client came back for them.
     """
     parts = parts_of(request)
     start = last_event_id or after
