@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import httpx2
 import numpy as np
 import pytest
 
+from clients.client import AsyncGMRClient, GMRClient
 from service.settings import Settings
 from service.wire import RawBatch
 from tests.service.api.stack import (
@@ -159,3 +161,37 @@ def test_a_class_is_proposed_listed_and_named(settings: Callable[..., Settings])
         client.post("/labels", json={"proposal": 1, "label": "again"})
         learned(client)
         assert 'reason="invalid_request"' in client.get("/metrics").text
+
+
+async def later_labels(url: str) -> None:
+    async with AsyncGMRClient(url) as client:
+        await client.ingest(samples(2, seed=5), sample_ids=["x", "y"])
+        assert (await client.label(["y"], ["cat"])).labels == 1
+        assert (await client.wait_until_learned()).awaiting == 1
+        assert await client.proposals() == ()
+        assert (await client.name_proposal(4, None)).labels == 1
+
+
+def test_the_client_has_methods_for_it(settings: Callable[..., Settings]) -> None:
+    quiet = settings(detector="none", settle_after_s=3600, proposal_samples=20, warm_up=10_000)
+    with training(quiet), serving(quiet) as http:
+        teach(http, batches=12)
+        url = str(http.base_url).rstrip("/")
+        with GMRClient(url) as client:
+            client.ingest(samples(10, seed=77), sample_ids=IDS)
+            assert client.wait_until_learned().awaiting == 10
+            answer = client.label(IDS, labels(10), batch_id="named")
+            assert (answer.labels, answer.batch_id, answer.duplicate) == (10, "named", False)
+            assert client.label(IDS, labels(10), batch_id="named").duplicate
+            assert client.wait_until_learned().awaiting == 0
+            x = np.random.default_rng(5).normal(0.5, 0.03, (40, N_FEATURES))
+            x += np.where(np.arange(N_FEATURES) % 2, 0.4, -0.4)
+            client.ingest(x.astype("f4"))
+            assert client.wait_until_learned().unknown == 40
+            [proposal] = wait_until(client.proposals)
+            assert (proposal.proposal, proposal.samples, proposal.origin) == (1, 40, "unknown")
+            assert proposal.prototype.shape == (N_FEATURES,)
+            assert set(proposal.nearest_classes) == {3, "cat"}
+            client.name_proposal(1, "stripes")
+            assert "stripes" in client.wait_until_learned().labels
+        asyncio.run(later_labels(url))
