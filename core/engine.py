@@ -533,6 +533,8 @@ class Engine:
         since = state.awaiting.suspect_since
         first = min(start_sample, begun.sample if since is None else since)
         state, left, late = self.late.leave(state, first)
+        beginning = held if batch is None else joined(held, batch)
+        strange = self.novelty.strange(state, beginning)
         state, fresh, of_proposals, unknown = self.novelty.leave(state, first)
 
         assert state.standardiser is not None
@@ -567,11 +569,10 @@ class Engine:
         state = self.late.left_behind(state, left)
         state, closed = self.novelty.left_behind(state, of_proposals)
         events: list[Event] = [*closed, *(replayed(state, replay) for replay in replays)]
-        beginning = held if batch is None else joined(held, batch)
         for one in (*fresh, *beginning):
             state, learned = self._learn(state, one, None)
             events += learned
-        state, proposed = self.novelty.after_boundary(state, beginning)
+        state, proposed = self.novelty.after_boundary(state, beginning, strange)
         events += proposed
         boundary = BoundaryDetected(
             boundary=state.sub_task,

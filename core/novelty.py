@@ -27,8 +27,14 @@ from core.state import EngineState
 UNKNOWN_DEVIATIONS = 2.326
 """Deviations below the mean log-likelihood that one in a hundred samples of a normal law passes."""
 
+LEAST_UNKNOWN = 0.1
+"""Share of a boundary's group that is unknown at least: ten times that of a known class."""
+
 READY_SAMPLES = 500
-"""Samples of the sub-task behind the statistics of its log-likelihood before any is unknown."""
+"""Samples behind the statistics of the log-likelihood, below which nothing is unknown."""
+
+MOST_OF_STREAM = 0.3
+"""Share of unknown samples from which on the stream as a whole is new, and must be learned."""
 
 DRAWS_PER_CLASS = 32
 MOST_DRAWN_CLASSES = 32
@@ -71,8 +77,7 @@ class Novelty:
             scores: Of the batch.
         """
         known = state.past_likelihood.pooled(state.likelihood)
-        # A sub-task that has just begun is unknown as a whole, and must be learned.
-        ready = state.likelihood.weight >= READY_SAMPLES and len(state.classes) > 0
+        ready = known.weight >= READY_SAMPLES and len(state.classes) > 0
         if not self.config.proposal_samples or not ready or scores is None:
             return None
         assert state.standardiser is not None
@@ -88,14 +93,17 @@ class Novelty:
             places: Samples of the stream before each, with shape (N,), int64.
             unknown: With shape (N,), bool.
         """
-        if unknown is None or not bool(unknown.any()):
+        if unknown is None or not len(batch):
             return state, batch
+        share = float(unknown.double().mean())
+        proposals = replace(state.proposals, rate=state.proposals.rate.updated(len(batch), share))
+        state = replace(state, proposals=proposals)
         if batch.codes is not None:
             unknown = unknown & (batch.codes.cpu() == UNLABELLED)
         rows = unknown.nonzero()[:, 0].tolist()
-        if not rows:
+        if not rows or proposals.rate.mean > MOST_OF_STREAM:
             return state, batch
-        proposals, held = state.proposals, list[int]()
+        held = list[int]()
         features = batch.features[torch.tensor(rows, device=batch.features.device)]
         found = Unknowns(tuple(places[rows].tolist()), features)
         homes = self._homes(state, found.features)
@@ -170,7 +178,8 @@ class Novelty:
             The state, samples that belong to the next one, those of each proposal, and what
             happened.
         """
-        proposals = state.proposals
+        proposals = replace(state.proposals, rate=Running())
+        state = replace(state, proposals=proposals)
         if not proposals.raw_samples:
             return state, [], {}, []
         parts = [one.unknowns for one in proposals.open if len(one.unknowns)]
@@ -210,29 +219,53 @@ class Novelty:
                 events.append(self._closed(state, one, None, "boundary", 0))
         return replace(state, proposals=replace(state.proposals, open=tuple(kept))), events
 
+    def strange(self, state: EngineState, batches: Sequence[Batch]) -> Tensor | None:
+        """Which unlabelled samples a new sub-task begins with are unknown, with shape (N,), bool.
+
+        Arguments:
+            state: Of before the boundary.
+            batches: That the sub-task begins with.
+        """
+        if not self.config.proposal_samples or not state.classes or not batches:
+            return None
+        assert state.standardiser is not None
+        x = torch.cat([_unlabelled(batch) for batch in batches])
+        learner = self.late.learner
+        scores = learner.score(state.learner, state.standardiser.apply(x)) if len(x) else None
+        if scores is None:
+            return None
+        known = state.past_likelihood.pooled(state.likelihood)
+        return is_unknown(scores.log_likelihood - state.standardiser.log_volume, known)
+
     def after_boundary(
-        self, state: EngineState, batches: Sequence[Batch]
+        self, state: EngineState, batches: Sequence[Batch], strange: Tensor | None
     ) -> tuple[EngineState, list[Event]]:
         """Propose what a new sub-task began with, where that had no labels.
 
+        A group of which hardly more is unknown than of any known class is none: old classes
+        may come again, too.
+
         Arguments:
             batches: Just learned, the last samples of the stream.
+            strange: From before the boundary.
         """
         events = list[Event]()
-        if not self.config.proposal_samples or not state.classes or not batches:
+        if strange is None:
             return state, events
-        features = torch.cat([_unlabelled(batch) for batch in batches])
+        features = torch.cat([_unlabelled(batch) for batch in batches])[:MOST_UNKNOWN]
+        strange = strange[:MOST_UNKNOWN]
         begin = state.stream_samples - sum(map(len, batches))
-        for _ in range(MOST_AT_ONCE):
-            rows = self._group(state, features[:MOST_UNKNOWN])
+        while len(events) < MOST_AT_ONCE:
+            rows = self._group(state, features)
             if rows is None:
                 break
             stay = torch.ones(len(features), dtype=torch.bool)
             stay[rows] = False
             group = Unknowns((begin, state.stream_samples - 1), features[~stay])
-            features = features[stay]
-            state, made = self._propose(state, "boundary", group)
-            events += made
+            if float(strange[~stay].double().mean()) >= LEAST_UNKNOWN:
+                state, made = self._propose(state, "boundary", group)
+                events += made
+            features, strange = features[stay], strange[stay]
         return state, events
 
     # Machinery ----------------------------------------------------------------------------

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from core.batch import Label
+from core.running import Running
 
 MOST_UNKNOWN = 512
 """Unknown samples held, beside those of proposals; and in one proposal."""
@@ -138,12 +139,14 @@ class Proposals:
         open: Proposals that nobody has decided about, oldest first.
         made: Proposals ever made.
         unseen: Unknown samples that have come since the last look for a class.
+        rate: Share of the stream's samples that are unknown, since the last boundary.
     """
 
     unknown: Unknowns = field(default_factory=Unknowns.none)
     open: tuple[Proposal, ...] = ()
     made: int = 0
     unseen: int = 0
+    rate: Running = field(default_factory=Running)
 
     @property
     def raw_samples(self) -> int:

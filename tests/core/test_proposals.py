@@ -198,14 +198,21 @@ def test_only_so_many_are_open_and_only_so_many_unknown(monkeypatch: pytest.Monk
     assert [event.reason for event in closed] == ["limit"] * (len(proposed) - MOST_OPEN)
     assert [event.proposal for event in closed] == list(range(1, len(closed) + 1))
     generator = torch.Generator().manual_seed(0)
-    for _ in range(4):
-        strange = torch.rand(50, N_FEATURES, generator=generator).round()
-        state, events = engine.step(state, Batch(strange))
+    for index in range(12):
+        strange = torch.rand(12, N_FEATURES, generator=generator).round()
+        state, events = engine.step(state, Batch(torch.cat([blob(0, 60, 400 + index), strange])))
         happened += events
         assert len(state.proposals.unknown) <= 60
     assert {event.reason for event in of(UnknownsLearned, happened)} == {"limit"}
     assert state.samples_seen + state.proposals.raw_samples == state.stream_samples
     assert engine.snapshot(state).info.unknown == state.proposals.raw_samples
+
+
+def test_a_stream_that_is_new_as_a_whole_is_learned() -> None:
+    engine = engine_of()
+    state, events = engine.step(taught(engine), Batch(blob(NEW, 600, 3)))
+    assert of(BatchLearned, events)[0].unknown == 0
+    assert state.samples_seen == state.stream_samples
 
 
 def test_too_many_classes_by_name_are_refused() -> None:
