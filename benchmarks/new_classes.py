@@ -1,7 +1,7 @@
 """Is a class that comes without labels proposed, how soon, how purely, and is anything else?
 
-Drives the engine directly, with its default settings. 4,000 labelled training images of nine
-classes are streamed once in batches of 100, then 3,000 without labels. Of these 20 % are of the
+Drives the engine directly, with its default settings. 3,000 labelled training images of nine
+classes are streamed once in batches of 100, then 2,000 without labels. Of these 20 % are of the
 tenth class, or none (*none*), or 10 % are images of classes with their pixels in an order of each
 image's own (*outliers*, of as many kinds as there are images). Purity is the share of the new
 class among the samples of the first proposal that has any of it; *other* counts proposals
@@ -28,8 +28,8 @@ from core.events import ClassProposed
 from core.state import EngineState
 
 BATCH = 100
-TAUGHT = 4000
-LATER = 3000
+TAUGHT = 3000
+LATER = 2000
 SHARE = 0.2
 OUTLIERS = 0.1
 

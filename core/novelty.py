@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, Label
-from core.config import EngineConfig
+from core.config import LEAST_PROPOSAL, EngineConfig
 from core.errors import InvalidRequest
 from core.events import ClassProposed, Event, ProposalClosed, UnknownsLearned
 from core.late_labels import LateLabels
@@ -26,9 +26,6 @@ from core.state import EngineState
 
 UNKNOWN_DEVIATIONS = 2.326
 """Deviations below the mean log-likelihood that one in a hundred samples of a normal law passes."""
-
-LEAST_UNKNOWN = 0.1
-"""Share of a boundary's group that is unknown at least: ten times that of a known class."""
 
 READY_SAMPLES = 500
 """Samples behind the statistics of the log-likelihood, below which nothing is unknown."""
@@ -134,7 +131,7 @@ class Novelty:
         if least and len(proposals.unknown) >= least and proposals.unseen * LOOKS >= least:
             proposals = replace(proposals, unseen=0)
             state = replace(state, proposals=proposals)
-            rows = self._group(state, proposals.unknown.features)
+            rows = self._group(state, proposals.unknown.features, least)
             if rows is not None:
                 mine = set(rows)
                 rest = [row for row in range(len(proposals.unknown)) if row not in mine]
@@ -242,30 +239,32 @@ class Novelty:
     ) -> tuple[EngineState, list[Event]]:
         """Propose what a new sub-task began with, where that had no labels.
 
-        A group of which hardly more is unknown than of any known class is none: old classes
-        may come again, too.
+        Few unknown samples are enough, because the boundary says already that something is new;
+        what lies among them belongs to them, though the model took it for typical.
 
         Arguments:
             batches: Just learned, the last samples of the stream.
             strange: From before the boundary.
         """
         events = list[Event]()
-        if strange is None:
+        if strange is None or not bool(strange.any()):
             return state, events
+        assert state.standardiser is not None
         features = torch.cat([_unlabelled(batch) for batch in batches])[:MOST_UNKNOWN]
         strange = strange[:MOST_UNKNOWN]
         begin = state.stream_samples - sum(map(len, batches))
         while len(events) < MOST_AT_ONCE:
-            rows = self._group(state, features)
+            rows = self._group(state, features[strange], LEAST_PROPOSAL)
             if rows is None:
                 break
-            stay = torch.ones(len(features), dtype=torch.bool)
-            stay[rows] = False
-            group = Unknowns((begin, state.stream_samples - 1), features[~stay])
-            if float(strange[~stay].double().mean()) >= LEAST_UNKNOWN:
-                state, made = self._propose(state, "boundary", group)
-                events += made
-            features, strange = features[stay], strange[stay]
+            x = state.standardiser.apply(features).double()
+            centre = x[strange][rows].mean(0)
+            away = (x - centre).square().sum(1)
+            members = away <= away[strange][rows].max()
+            group = Unknowns((begin, state.stream_samples - 1), features[members])
+            state, made = self._propose(state, "boundary", group)
+            events += made
+            features, strange = features[~members], strange[~members]
         return state, events
 
     # Machinery ----------------------------------------------------------------------------
@@ -371,8 +370,7 @@ class Novelty:
             )
         ]
 
-    def _group(self, state: EngineState, features: Tensor) -> list[int] | None:
-        least = self.config.proposal_samples
+    def _group(self, state: EngineState, features: Tensor, least: int) -> list[int] | None:
         if len(features) < least:
             return None
         assert state.standardiser is not None
