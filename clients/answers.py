@@ -41,6 +41,17 @@ class Ingested:
     duplicate: bool = False  # it was there before; nothing was added
 
 
+@dataclass(frozen=True)
+class Labelled:
+    """Labels are durable in the stream."""
+
+    entry_id: str  # of the first, if they came twice
+    batch_id: str
+    labels: int
+    backlog: int  # entries accepted and not yet learned
+    duplicate: bool = False  # they were there before; nothing was added
+
+
 @dataclass(frozen=True, eq=False)
 class Classification:
     """The most probable class of each sample."""
@@ -131,6 +142,8 @@ class ModelInfo:
     bytes: int = 0
     set_aside: int = 0  # samples held apart while a change is suspected
     waiting: int = 0  # samples learned that the model takes in once the stream is quiet
+    awaiting: int = 0  # samples held because they await their label
+    unknown: int = 0  # samples held because they may be a new class
     preset: str = ""
     detector: str = ""
     device: str | None = None
@@ -286,6 +299,21 @@ class Outlier:
     time: float  # Unix seconds
     features: tuple[float, ...]
     label: Label | None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """Samples that the model finds unknown and that lie together: perhaps a new class."""
+
+    proposal: int  # its number, to name it by
+    samples: int
+    origin: str  # "unknown" samples among known ones, or a "boundary"
+    first_sample: int  # where the first and the last of them are in the stream
+    last_sample: int
+    prototype: Floats  # (D,) mean of those that it was found by; empty where D is very large
+    nearest_classes: tuple[Label, ...]  # that the prototype looks like most
+    nearest_probabilities: tuple[float, ...]  # that the model gives each of them
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from clients import answers, replies
 from clients.errors import UnexpectedAnswer
 from clients.replies import Reply
-from service.wire import MEDIA_TYPE, RawBatch, new_batch_id
+from service.wire import MEDIA_TYPE, RawBatch, RawLabels, RawName, new_batch_id
 
 T = TypeVar("T")
 
@@ -85,10 +85,13 @@ class Call(Generic[T]):
 
 
 def ingest(
-    features: ArrayLike, labels: Sequence[Any] | NDArray[Any] | None, batch_id: str | None
+    features: ArrayLike,
+    labels: Sequence[Any] | NDArray[Any] | None,
+    batch_id: str | None,
+    sample_ids: Sequence[Any] | NDArray[Any] | None = None,
 ) -> Call[answers.Ingested]:
     """POST /ingest."""
-    batch = RawBatch.of(features, labels, batch_id or new_batch_id())
+    batch = RawBatch.of(features, labels, batch_id or new_batch_id(), sample_ids)
     return Call(
         "POST",
         "/ingest",
@@ -96,6 +99,22 @@ def ingest(
         headers={"content-type": MEDIA_TYPE, "accept": JSON},
         body=batch.to_safetensors(),
     )
+
+
+def label(
+    sample_ids: Sequence[Any] | NDArray[Any],
+    labels: Sequence[Any] | NDArray[Any],
+    batch_id: str | None,
+) -> Call[answers.Labelled]:
+    """POST /labels, for samples."""
+    return _labels(RawLabels.of(sample_ids, labels, batch_id or new_batch_id()))
+
+
+def name_proposal(
+    proposal: int, label: answers.Label | None, batch_id: str | None
+) -> Call[answers.Labelled]:
+    """POST /labels, for a proposed class."""
+    return _labels(RawName.of(proposal, label, batch_id or new_batch_id()))
 
 
 def classify(features: ArrayLike) -> Call[answers.Classification]:
@@ -202,6 +221,14 @@ def quarantine(last: int) -> Call[tuple[answers.Outlier, ...]]:
     )
 
 
+def proposals() -> Call[tuple[answers.Proposal, ...]]:
+    """GET /drift/proposals."""
+    return _get(
+        "/drift/proposals",
+        lambda document: tuple(map(replies.proposal, replies.rows_of(document, "proposals"))),
+    )
+
+
 def declare_boundary() -> Call[str]:
     """POST /drift/boundary. Not repeatable: it would declare a second one."""
     return Call(
@@ -277,6 +304,16 @@ def ready() -> Call[answers.Readiness]:
 
 
 # Requests ---------------------------------------------------------------------
+
+
+def _labels(request: RawLabels | RawName) -> Call[answers.Labelled]:
+    return Call(
+        "POST",
+        "/labels",
+        lambda reply: answers.build(answers.Labelled, replies.json(reply)),
+        headers={"content-type": JSON, "accept": JSON},
+        body=request.to_json(),
+    )
 
 
 def _ask_about(

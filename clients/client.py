@@ -33,10 +33,12 @@ from clients.answers import (
     HistoryPoint,
     Ingested,
     Label,
+    Labelled,
     ModelInfo,
     ModelVersion,
     Outlier,
     OutlierScores,
+    Proposal,
     Readiness,
     Restored,
     Samples,
@@ -56,6 +58,8 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 T = TypeVar("T")
 
 Labels = Sequence[Label | None] | NDArray[Any]
+
+SampleIds = Sequence[int | str | None] | NDArray[Any]
 
 _CONNECT_S = 5.0
 # The service sends a comment well within this time when there is no event.
@@ -112,7 +116,12 @@ class GMRClient:
     # Samples
 
     def ingest(
-        self, features: ArrayLike, labels: Labels | None = None, *, batch_id: str | None = None
+        self,
+        features: ArrayLike,
+        labels: Labels | None = None,
+        *,
+        batch_id: str | None = None,
+        sample_ids: SampleIds | None = None,
     ) -> Ingested:
         """Put a batch into the stream; when this returns, it is durable.
 
@@ -124,8 +133,36 @@ class GMRClient:
                 travel as they are, anything else as float32.
             labels: One integer, string or None per sample.
             batch_id: Name it yourself to make sending it again safe across restarts.
+            sample_ids: One integer, string or None per sample, each once. A sample with an id
+                and no label waits for its label (see `label`) before it is learned.
         """
-        return self.send(calls.ingest(features, labels, batch_id))
+        return self.send(calls.ingest(features, labels, batch_id, sample_ids))
+
+    def label(
+        self, sample_ids: SampleIds, labels: Labels, *, batch_id: str | None = None
+    ) -> Labelled:
+        """Send labels for samples that were, or will be, ingested with these ids.
+
+        In any order; the event `labels_matched` tells what became of them.
+
+        Arguments:
+            sample_ids: N ids, each once.
+            labels: The label of each, an integer or a string.
+            batch_id: Name the request yourself to make sending it again safe across restarts.
+        """
+        return self.send(calls.label(sample_ids, labels, batch_id))
+
+    def name_proposal(
+        self, proposal: int, label: Label | None, *, batch_id: str | None = None
+    ) -> Labelled:
+        """Say what the samples of a proposed class are; see `proposals`.
+
+        Arguments:
+            proposal: Its number.
+            label: A class, new or known; None dismisses it: they are learned without a label.
+            batch_id: As for `label`.
+        """
+        return self.send(calls.name_proposal(proposal, label, batch_id))
 
     def classify(self, features: ArrayLike) -> Classification:
         """The most probable class of each sample.
@@ -232,6 +269,10 @@ class GMRClient:
     def quarantine(self, last: int = 25) -> tuple[Outlier, ...]:
         """The newest outliers of bursts, oldest first: neither learned nor lost."""
         return self.send(calls.quarantine(last))
+
+    def proposals(self) -> tuple[Proposal, ...]:
+        """Proposed classes that nobody has named or dismissed yet, oldest first."""
+        return self.send(calls.proposals())
 
     def declare_boundary(self) -> str:
         """Say that a sub-task ends here; returns the id of the entry."""
@@ -399,10 +440,27 @@ class AsyncGMRClient:
         await self.close()
 
     async def ingest(
-        self, features: ArrayLike, labels: Labels | None = None, *, batch_id: str | None = None
+        self,
+        features: ArrayLike,
+        labels: Labels | None = None,
+        *,
+        batch_id: str | None = None,
+        sample_ids: SampleIds | None = None,
     ) -> Ingested:
         """See `GMRClient.ingest`."""
-        return await self.send(calls.ingest(features, labels, batch_id))
+        return await self.send(calls.ingest(features, labels, batch_id, sample_ids))
+
+    async def label(
+        self, sample_ids: SampleIds, labels: Labels, *, batch_id: str | None = None
+    ) -> Labelled:
+        """See `GMRClient.label`."""
+        return await self.send(calls.label(sample_ids, labels, batch_id))
+
+    async def name_proposal(
+        self, proposal: int, label: Label | None, *, batch_id: str | None = None
+    ) -> Labelled:
+        """See `GMRClient.name_proposal`."""
+        return await self.send(calls.name_proposal(proposal, label, batch_id))
 
     async def classify(self, features: ArrayLike) -> Classification:
         """See `GMRClient.classify`."""
@@ -460,6 +518,10 @@ class AsyncGMRClient:
     async def quarantine(self, last: int = 25) -> tuple[Outlier, ...]:
         """See `GMRClient.quarantine`."""
         return await self.send(calls.quarantine(last))
+
+    async def proposals(self) -> tuple[Proposal, ...]:
+        """See `GMRClient.proposals`."""
+        return await self.send(calls.proposals())
 
     async def declare_boundary(self) -> str:
         """See `GMRClient.declare_boundary`."""

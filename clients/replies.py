@@ -248,6 +248,17 @@ def _explanation(document: Mapping[str, Any]) -> answers.Explanation:
     )
 
 
+def proposal(document: Any) -> answers.Proposal:
+    """One row of GET /drift/proposals."""
+    return answers.build(
+        answers.Proposal,
+        document,
+        prototype=np.asarray(field_of(document, "prototype"), dtype=np.float32),
+        nearest_classes=tuple(field_of(document, "nearest_classes")),
+        nearest_probabilities=tuple(field_of(document, "nearest_probabilities")),
+    )
+
+
 def readiness(reply: Reply) -> answers.Readiness:
     """The answer of GET /health/ready, whichever it is."""
     if reply.status < 400:

@@ -7,6 +7,7 @@ integers; the engine maps codes to its classes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,9 @@ from core.errors import InvalidLabels, NonFiniteFeature, ShapeMismatch
 
 Label = int | str
 """What a sender may call a class. Integers and strings never compare equal."""
+
+SampleId = int | str
+"""What a sender may call a sample, to send its label later."""
 
 UNLABELLED = -1
 """The code of a sample without a label."""
@@ -30,6 +34,8 @@ class Batch:
         codes: Index into `vocabulary` per sample, with shape (N,), int64, or
             `UNLABELLED`; None when no sample is labelled.
         vocabulary: The labels that occur, without repeats.
+        sample_ids: Per sample the sender's name for it, or None; None when none has one. A
+            sample with a name and no label waits for its label before it is learned.
 
     Example:
         >>> batch = Batch.of(torch.zeros(3, 2), ["cat", None, "dog"])
@@ -40,29 +46,41 @@ class Batch:
     features: Tensor
     codes: Tensor | None = None
     vocabulary: tuple[Label, ...] = ()
+    sample_ids: tuple[SampleId | None, ...] | None = None
 
     def __len__(self) -> int:
         return self.features.shape[0]
 
     @classmethod
-    def of(cls, features: Tensor, labels: list[Label | None] | Tensor | None = None) -> Batch:
+    def of(
+        cls,
+        features: Tensor,
+        labels: list[Label | None] | Tensor | None = None,
+        sample_ids: Sequence[SampleId | None] | None = None,
+    ) -> Batch:
         """A batch from samples (N, D) and plain labels, in order of first appearance."""
+        ids = None if sample_ids is None else tuple(sample_ids)
         if labels is None:
-            return cls(features)
+            return cls(features, sample_ids=ids)
         plain = labels.tolist() if isinstance(labels, Tensor) else list(labels)
         vocabulary = tuple(dict.fromkeys(label for label in plain if label is not None))
         index = {label: code for code, label in enumerate(vocabulary)}
         codes = [UNLABELLED if label is None else index[label] for label in plain]
-        return cls(features, torch.tensor(codes, dtype=torch.int64), vocabulary)
+        return cls(features, torch.tensor(codes, dtype=torch.int64), vocabulary, ids)
 
-    def rows(self, mask: Tensor) -> Batch | None:
-        """The samples that a mask, with shape (N,), picks; None where it picks none."""
-        if not bool(mask.any()):
-            return None
-        if bool(mask.all()):
-            return self
-        codes = None if self.codes is None else self.codes[mask.to(self.codes.device)]
-        return Batch(self.features[mask.to(self.features.device)], codes, self.vocabulary)
+    @property
+    def plain_labels(self) -> list[Label | None]:
+        """The label of each sample, None where it has none."""
+        if self.codes is None:
+            return [None] * len(self)
+        # The code -1 picks the last entry.
+        return [(*self.vocabulary, None)[code] for code in self.codes.tolist()]
+
+    def select(self, rows: Tensor) -> Batch:
+        """Some of the samples, by index (M,); without their names."""
+        features = self.features[rows.to(self.features.device)]
+        codes = None if self.codes is None else self.codes[rows.to(self.codes.device)]
+        return Batch(features, codes, self.vocabulary)
 
     def check(self, n_features: int | None) -> None:
         """Raise the `InvalidBatch` that applies, if any.
@@ -87,6 +105,13 @@ class Batch:
                 row, column = wrong[0].tolist()
                 value = float(self.features[row, column])
                 raise NonFiniteFeature.at(row=row, column=column, value=value)
+        if self.sample_ids is not None and len(self.sample_ids) != n:
+            raise InvalidLabels(
+                f"{n} samples came with {len(self.sample_ids)} sample ids; expected one per "
+                f"sample. Send null for a sample that will get no label.",
+                samples=n,
+                sample_ids=len(self.sample_ids),
+            )
         if self.codes is not None:
             self._check_codes(self.codes, n)
 

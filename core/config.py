@@ -13,6 +13,9 @@ PACES = ("stream", "published")
 REPLAYS = ("auto", "analytic", "constant", "proportional")
 
 
+LEAST_PROPOSAL = 10
+"""Samples that a proposed class has at least: its prototype is their mean."""
+
 BUDGETS = {"mfa": 500, "flat": 100, "paper": 100, "dcgmm": 81}
 """Preset -> K where nothing else is asked for."""
 
@@ -47,6 +50,11 @@ class EngineConfig:
             flat thousands of samples per owner whose components are merged.
         window: Most raw samples of the current sub-task held at a time.
         set_aside_limit: Most samples held while a change is suspected.
+        label_wait_samples: Samples of the stream that may pass before a sample that awaits its
+            label is learned without one.
+        awaiting_limit: Most samples that await their label at a time.
+        proposal_samples: Unknown samples without a label that make a proposal of a new class
+            when they lie together, 10 or more; 0: none is made.
         max_classes: Most classes; labels that are unique by mistake must not fill the memory.
         seed: Of every random choice.
     """
@@ -68,6 +76,9 @@ class EngineConfig:
     replay_factor: float = 2.0
     window: int = 4096
     set_aside_limit: int = 4096
+    label_wait_samples: int = 10_000
+    awaiting_limit: int = 4096
+    proposal_samples: int = 50
     max_classes: int = 1000
     seed: int = 0
 
@@ -100,6 +111,8 @@ class EngineConfig:
             "warm_up",
             "window",
             "set_aside_limit",
+            "label_wait_samples",
+            "awaiting_limit",
             "max_classes",
         ):
             value = getattr(self, name)
@@ -111,6 +124,11 @@ class EngineConfig:
             )
         if not 1 < self.ert < math.inf:
             raise InvalidSettings(f"ert is {self.ert}; it must be above 1 sample and finite.")
+        if self.proposal_samples != 0 and self.proposal_samples < LEAST_PROPOSAL:
+            raise InvalidSettings(
+                f"proposal_samples is {self.proposal_samples}; it must be at least "
+                f"{LEAST_PROPOSAL}, so that a mean shows no single sample, or 0 for no proposals."
+            )
         for name in ("outlier_c", "replay_factor", "n_factors", "sharpening"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InvalidSettings(

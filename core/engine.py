@@ -14,14 +14,15 @@ Rules of this module:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from core.batch import UNLABELLED, Batch
+from core.awaiting import Awaiting
+from core.batch import UNLABELLED, Batch, Label, SampleId
 from core.config import EngineConfig
 from core.drift.detector import Detector, Level, Observation, Verdict
 from core.drift.registry import make_detector, make_shadows
@@ -44,13 +45,15 @@ from core.events import (
 from core.explanation import explain
 from core.held import SubTaskHeld
 from core.judgement import Judgement, Position, evidence_of, replayed
+from core.late_labels import LateLabels
 from core.learners.learner import Learner, Scores
 from core.learners.registry import make_learner
+from core.novelty import Novelty
 from core.recurrence import recurring
 from core.running import Running
 from core.snapshot import ModelInfo, Snapshot
 from core.standardiser import Standardiser
-from core.state import EngineState, distinct
+from core.state import EngineState, distinct, joined
 
 REMEMBERED_STARTS = 256
 """Batches whose place in the stream is remembered, to name the one at which a change began."""
@@ -85,6 +88,8 @@ class Engine:
         self.learner: Learner[Any] = make_learner(config)
         self.detector: Detector[Any] = make_detector(config)
         self.shadows = make_shadows(config)
+        self.late = LateLabels(config, self.learner, self.device, self._learn, self._discover)
+        self.novelty = Novelty(config, self.late)
 
     # The stream ---------------------------------------------------------------------------
 
@@ -128,46 +133,64 @@ class Engine:
         # Checked as the model will see it: 1e300 is finite until it becomes a float32.
         batch = replace(batch, features=batch.features.to(self.device, torch.float32))
         batch.check(state.n_features or self.config.n_features)
-        self._check_classes(state, batch)
+        state, batch, claimed = self.late.claim(state, batch)
+        self._check_classes(state, state.new_labels(batch))
         if state.standardiser is None:
             state = self._first(state, batch)
 
         state = replace(state, quarantined=())
         judgement = self._judge(state, batch)
-        learned_samples = len(batch)
         begun = Position(state.stream_batches, state.stream_samples)
+        unknown = self.novelty.unknown(state, judgement.scores)
         state = self._advance(state, len(batch), judgement)
+        state, rest, rows = self.late.hold_back(state, batch, judgement.scores)
+        judged, awaiting = state.version, len(batch) - len(rest)
+        n_unknown = n_outliers = 0
         events: list[Event]
         if judgement.level is Level.BOUNDARY:
-            state, events = self._cross(state, batch, begun, judgement.verdict)
+            state, events = self._cross(state, rest, begun, judgement.verdict)
         else:
             suspect = judgement.level is Level.WARNING
-            if suspect and state.set_aside_samples + len(batch) <= self.config.set_aside_limit:
-                state = replace(state, set_aside=(*state.set_aside, batch))
+            if suspect:
+                state = replace(state, awaiting=state.awaiting.suspecting(begun.sample))
+            suspects = state.set_aside_samples + state.awaiting.suspects + len(rest)
+            if suspect and suspects <= self.config.set_aside_limit:
+                state = replace(state, set_aside=joined(state.set_aside, rest))
+                state, overdue = self.late.overdue(state)
                 aside = BatchSetAside(
                     **judgement.report(state, batch, begun),
+                    awaiting=awaiting,
                     set_aside_batches=state.set_aside_batches,
                     set_aside_samples=state.set_aside_samples,
                 )
-                return state, [*judgement.alarms(begun), aside]
+                return state, [*claimed, *judgement.alarms(begun), *overdue, aside]
             if suspect:
                 # A suspicion must not hold up learning for ever: give it up, look again.
                 state = replace(state, detector=self.detector.dismiss(state.detector))
-            remaining: Batch | None = batch
             if judgement.verdict and judgement.verdict.burst:
-                state, remaining, events = self._part_burst(state, batch, begun, judgement.verdict)
-                learned_samples = len(remaining) if remaining else 0
+                state, typical, events = self._part_burst(state, rest, begun, judgement.verdict)
+                n_outliers = len(rest) - int(typical.sum())
+                rest, rows = rest.select(typical.nonzero()[:, 0]), rows[typical]
             else:
                 state, events = self._release(state)
-            if remaining is not None:
-                known = judgement.scores if remaining is batch and not events else None
-                state, learned = self._learn(state, remaining, known)
-                events += learned
+            if unknown is not None:
+                places = begun.sample + rows
+                state, known_rest = self.novelty.hold_back(state, rest, places, unknown[rows])
+                n_unknown, rest = len(rest) - len(known_rest), known_rest
+            known = state.version == judged and len(rest) == len(batch)
+            state, learned = self._learn(state, rest, judgement.scores if known else None)
+            events += learned
+            state, proposed = self.novelty.look(state)
+            events += proposed
+        state, overdue = self.late.overdue(state)
+        events = [*claimed, *events, *overdue]
         replays = [event for event in events if isinstance(event, Replayed)]
         learned_event = BatchLearned(
             **judgement.report(state, batch, begun),
+            awaiting=awaiting,
+            unknown=n_unknown,
             replayed=sum(event.samples for event in replays if event.reason == "batch"),
-            quarantined=len(batch) - learned_samples,
+            quarantined=n_outliers,
             components=self.learner.n_components(state.learner),
             classes=len(state.classes),
         )
@@ -196,6 +219,37 @@ class Engine:
     def is_settled(self, state: EngineState) -> bool:
         """Whether `settle` would change nothing."""
         return not state.set_aside and not self._waiting(state)
+
+    def label(
+        self, state: EngineState, ids: Sequence[SampleId], labels: Sequence[Label]
+    ) -> tuple[EngineState, list[Event]]:
+        """Labels for samples that came before without, or that have yet to come.
+
+        Arguments:
+            ids: Names of samples, N of them, in any order.
+            labels: The label of each.
+
+        Raises:
+            InvalidLabels: They would bring too many classes; the state given in is unchanged.
+        """
+        self._check_classes(state, labels)
+        return self.late.match(state, ids, labels)
+
+    def name(
+        self, state: EngineState, proposal: int, label: Label | None
+    ) -> tuple[EngineState, list[Event]]:
+        """Say what the samples of a proposed class are; None: no class of their own.
+
+        Raises:
+            InvalidRequest: No such proposal is open.
+            InvalidLabels: There would be too many classes. The state given in is unchanged.
+        """
+        self._check_classes(state, () if label is None else (label,))
+        return self.novelty.name(state, proposal, label)
+
+    def expire(self, state: EngineState, before: int) -> tuple[EngineState, list[Event]]:
+        """The wait of all samples that arrived before a place in the stream has been too long."""
+        return self.late.expire(state, before)
 
     def declare_boundary(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """A person says that a sub-task ends here. Nothing happens if none has begun."""
@@ -256,6 +310,8 @@ class Engine:
             detector=self.detector.start(),
             shadows=(),
             set_aside=(),
+            awaiting=state.awaiting.forgotten(self.config.awaiting_limit),
+            proposals=state.proposals.forgotten(),
             version=version,
             last_version=last,
         )
@@ -264,11 +320,13 @@ class Engine:
     def without_raw(self, state: EngineState) -> EngineState:
         """The same model, version and position without any raw sample: fit to be kept for long.
 
-        What is set aside is left out, so that this is no state to recover a stream from.
+        What is set aside or waits is left out, so that this is no state to recover a stream from.
         """
+        gone = state.proposals.forgotten()
+        state = replace(state, set_aside=(), awaiting=Awaiting(), proposals=gone)
         if state.learner is None:
-            return replace(state, set_aside=())
-        return replace(state, set_aside=(), learner=self.learner.without_raw(state.learner))
+            return state
+        return replace(state, learner=self.learner.without_raw(state.learner))
 
     # What is served -----------------------------------------------------------------------
 
@@ -317,6 +375,8 @@ class Engine:
             outlier_c=self.config.outlier_c,
             log_likelihood_mean=likelihood.mean,
             log_likelihood_deviation=likelihood.deviation,
+            awaiting=state.awaiting.raw_samples,
+            unknown=state.proposals.raw_samples,
         )
         return Snapshot(info, model, state.standardiser)
 
@@ -326,11 +386,15 @@ class Engine:
         """Samples that count as learned, but wait in a window for more or for a quiet stream."""
         return 0 if state.learner is None else self.learner.waiting(state.learner)
 
-    def _check_classes(self, state: EngineState, batch: Batch) -> None:
-        """Raise `InvalidLabels` if the batch, with those set aside, names too many classes."""
+    def _check_classes(self, state: EngineState, labels: Iterable[Label]) -> None:
+        """Raise `InvalidLabels` if these labels, with those not learned yet, are too many."""
+        awaiting = state.awaiting
+        pending = (*state.set_aside, *awaiting.due)
         new = {
-            distinct(label) for one in (*state.set_aside, batch) for label in state.new_labels(one)
-        }
+            *map(distinct, labels),
+            *(distinct(one.label) for one in awaiting.early),
+            *(distinct(label) for one in pending for label in state.new_labels(one)),
+        } - set(map(distinct, state.classes))
         total = len(state.classes) + len(new)
         if total > self.config.max_classes:
             raise InvalidLabels(
@@ -420,6 +484,8 @@ class Engine:
         self, state: EngineState, batch: Batch, scores: Scores | None
     ) -> tuple[EngineState, list[Event]]:
         """Learn one batch as part of the current sub-task; the version grows by one."""
+        if not len(batch):
+            return state, []
         state, events = self._discover(state, batch)
         state, moved = self._follow_scale(state, batch.features)
         if moved:
@@ -440,13 +506,10 @@ class Engine:
             scores,
             generator,
         )
-        counts = torch.bincount(codes[codes != UNLABELLED], minlength=len(state.classes))
         state = replace(
             state,
             learner=learner,
-            class_counts=tuple(
-                old + new for old, new in zip(state.class_counts, counts.tolist(), strict=True)
-            ),
+            class_counts=state.counted(codes),
             batches_seen=state.batches_seen + 1,
             samples_seen=state.samples_seen + len(batch),
             version=state.last_version + 1,
@@ -501,12 +564,16 @@ class Engine:
         return replace(state, likelihood=replace(stand_in, weight=weight))
 
     def _release(self, state: EngineState) -> tuple[EngineState, list[Event]]:
-        """Learn the batches set aside as the current sub-task."""
-        if not state.set_aside:
+        """Learn the batches set aside, and what waits for that, as the current sub-task."""
+        awaiting = state.awaiting
+        if not state.set_aside and awaiting.suspect_since is None:
             return state, []
-        held = state.set_aside
-        n_samples = state.set_aside_samples
-        state = replace(state, set_aside=())
+        held = (*awaiting.due, *state.set_aside)
+        n_samples = sum(map(len, held))
+        decided = replace(awaiting, due=(), suspect_since=None)
+        state = replace(state, set_aside=(), awaiting=decided)
+        if not held:
+            return state, []
         events: list[Event] = []
         for batch in held:
             state, learned = self._learn(state, batch, None)
@@ -515,25 +582,26 @@ class Engine:
         return state, [*events, released]
 
     def _part_burst(
-        self, state: EngineState, batch: Batch, begun: Position, verdict: Verdict
-    ) -> tuple[EngineState, Batch | None, list[Event]]:
+        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict
+    ) -> tuple[EngineState, Tensor, list[Event]]:
         """An alarm went away: keep the outliers apart, and learn what was set aside with them.
 
+        Arguments:
+            rest: Of the batch by which it had gone away, what is to be learned.
+
         Returns:
-            The state, what remains of the batch, still to be learned, and the events.
+            The state, which samples of the rest are no outliers, (N,) bool, and the events.
         """
         held = state.set_aside
-        typical = [self.detector.typical(state.detector, one.features) for one in (*held, batch)]
-        pairs = list(zip((*held, batch), typical, strict=True))
-        apart = [one.rows(~mask) for one, mask in pairs]
-        kept = [one.rows(mask) for one, mask in pairs]
-        quarantined = tuple(one for one in apart if one is not None)
+        kept, outliers = self._parted(state, held)
+        typical = self._typical(state, rest)
+        quarantined = joined(outliers, rest.select((~typical).nonzero()[:, 0]))
         state = replace(state, set_aside=(), quarantined=quarantined)
         events: list[Event] = []
-        for one in kept[:-1]:
-            if one is not None:
-                state, learned = self._learn(state, one, None)
-                events += learned
+        for one in kept:
+            state, learned = self._learn(state, one, None)
+            events += learned
+        state, released = self._release(state)
         start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
         burst = OutlierBurst(
             sub_task=state.sub_task,
@@ -542,38 +610,48 @@ class Engine:
             estimated_start_batch=state.batch_at(start),
             estimated_start_sample=start,
             samples=sum(map(len, quarantined)),
-            released=sum(len(one) for one in kept[:-1] if one is not None),
+            released=sum(map(len, kept)),
             set_aside_batches=len(held),
             detector=self.detector.name,
             signal=verdict.signal,
             evidence=evidence_of(verdict),
             model_version=state.version,
         )
-        return state, kept[-1], [*events, burst]
+        return state, typical, [*events, *released, burst]
 
     def _part_mixture(
-        self, state: EngineState, batches: Sequence[Batch], verdict: Verdict
+        self, state: EngineState, batches: tuple[Batch, ...], verdict: Verdict
     ) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
         """What still is of the old sub-task, and what begins the new one, both in order.
 
-        They are parted where both come together for a while, as in a gradual change; a new
-        label is always new.
+        They are parted where both come together for a while, as in a gradual change.
         """
-        masks = []
+        old, new = self._parted(state, batches)
+        share = sum(map(len, old)) / max(1, sum(map(len, batches)))
+        mixed = verdict.signal == INLIERS and MIXED[0] <= share <= MIXED[1]
+        return (old, new) if mixed else ((), batches)
+
+    def _parted(
+        self, state: EngineState, batches: tuple[Batch, ...]
+    ) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
+        """Samples that look like those before a change, and those that do not, in order."""
+        old: tuple[Batch, ...] = ()
+        new: tuple[Batch, ...] = ()
         for one in batches:
-            mask = self.detector.typical(state.detector, one.features)
-            new = torch.tensor([label in state.new_labels(one) for label in one.vocabulary])
-            if one.codes is not None and bool(new.any()):
-                known = one.codes.cpu() != UNLABELLED
-                mask = mask & ~(known & new[one.codes.cpu().clamp_min(0)])
-            masks.append(mask)
-        share = float(torch.cat(masks).double().mean())
-        if verdict.signal != INLIERS or not MIXED[0] <= share <= MIXED[1]:
-            return (), tuple(batches)
-        pairs = list(zip(batches, masks, strict=True))
-        old = (one.rows(mask) for one, mask in pairs)
-        begun = (one.rows(~mask) for one, mask in pairs)
-        return tuple(filter(None, old)), tuple(filter(None, begun))
+            typical = self._typical(state, one)
+            old = joined(old, one.select(typical.nonzero()[:, 0]))
+            new = joined(new, one.select((~typical).nonzero()[:, 0]))
+        return old, new
+
+    def _typical(self, state: EngineState, batch: Batch) -> Tensor:
+        """Which samples look like those before a change, (N,) bool; a new label is always new."""
+        if not len(batch):
+            return torch.zeros(0, dtype=torch.bool)
+        typical = self.detector.typical(state.detector, batch.features)
+        if batch.codes is None:
+            return typical
+        unheard = (batch.codes.cpu() != UNLABELLED) & (state.codes_of(batch) == UNLABELLED)
+        return typical & ~unheard
 
     def _recurring(self, state: EngineState, batches: Sequence[Batch]) -> int | None:
         """The earlier sub-task that these batches belong to, if any."""
@@ -607,21 +685,26 @@ class Engine:
             verdict: Of the detector; None when a person declared it.
         """
         before, held, n_held = state.version, state.set_aside, state.set_aside_samples
-        change = verdict.change_samples if verdict else n_held
+        change = verdict.change_samples if verdict else n_held + state.awaiting.suspects
         start_sample = max(state.boundary_sample, state.stream_samples - change)
         start_batch = state.batch_at(start_sample)
-        coming = held if batch is None else (*held, batch)
-        events: list[Event] = []
+        since = state.awaiting.suspect_since
+        first = min(start_sample, begun.sample if since is None else since)
+        state, left, events = self.late.leave(state, first)
+        beginning = held if batch is None else joined(held, batch)
         mixed: tuple[Batch, ...] = ()
         if verdict is not None:
-            mixed, coming = self._part_mixture(state, coming, verdict)
+            mixed, beginning = self._part_mixture(state, beginning, verdict)
         for one in mixed:
             state, learned = self._learn(state, one, None)
             events += learned
+        strange = self.novelty.strange(state, beginning)
+        state, fresh, of_proposals, unknown = self.novelty.leave(state, first)
+        events += unknown
         model = self.learner.model(state.learner)
-        explanation = explain(model, state, coming, verdict, self.config.outlier_c)
+        explanation = explain(model, state, beginning, verdict, self.config.outlier_c)
         state = self._remembered(state)
-        recurrence = self._recurring(state, coming) if verdict else None
+        recurrence = self._recurring(state, beginning) if verdict else None
         if recurrence is None:
             state, replays = self._consolidated(state)
             events += replays
@@ -638,9 +721,14 @@ class Engine:
             boundary_batch=start_batch,
             boundary_sample=start_sample,
         )
-        for one in coming:
+        state = self.late.left_behind(state, left)
+        state, closed = self.novelty.left_behind(state, of_proposals)
+        events += closed
+        for one in (*fresh, *beginning):
             state, learned = self._learn(state, one, None)
             events += learned
+        state, proposed = self.novelty.after_boundary(state, beginning, strange)
+        events += proposed
         boundary = BoundaryDetected(
             boundary=state.sub_task,
             sub_task=state.sub_task,

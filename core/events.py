@@ -57,6 +57,9 @@ class BatchScored(Event):
     probe_ert: float  # asked of the detector's probe, in samples; 0 where it has none
     probe_samples: int  # of this batch that the probe counts
     probe_alarms: int  # of the probe in this batch
+    awaiting: int = field(default=0, kw_only=True)  # of its samples, those that await a label
+    unknown: int = field(default=0, kw_only=True)  # of its samples, those held back as unknown
+    awaiting_samples: int = field(default=0, kw_only=True)  # that await one in all
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,85 @@ class ClassDiscovered(Event):
     label: int | str
     sub_task: int
     batch_index: int
+
+
+@dataclass(frozen=True)
+class LabelsMatched(Event):
+    """Labels came for samples that had awaited them, or cannot be matched with any."""
+
+    kind: ClassVar[str] = "labels_matched"
+
+    matched: int  # samples that have their label now
+    unmatched: dict[str, int]  # labels by reason: "duplicate", "late" or "unknown"
+    kept: int  # labels that came before their sample and wait for it
+    samples_learned: int  # of those matched, at once; the others when a suspicion is decided
+    prequential_accuracy: float | None  # of the classes named when the samples came, 0 to 1
+    prequential_accuracy_mean: float | None  # running mean
+    delay_samples_mean: float | None  # samples of the stream between a sample and its label
+    delay_samples_max: int | None
+    awaiting: int  # samples that still wait
+    sub_task: int
+    model_version: int
+
+
+@dataclass(frozen=True)
+class LabelsMissed(Event):
+    """The wait of some samples is over: they are learned without a label."""
+
+    kind: ClassVar[str] = "labels_missed"
+
+    samples: int
+    reason: str  # "samples", "time", "limit" or "boundary"
+    samples_learned: int  # at once; the others when a suspicion is decided
+    awaiting: int  # samples that still wait
+    sub_task: int
+    model_version: int
+
+
+@dataclass(frozen=True)
+class ClassProposed(Event):
+    """Unknown samples without a label lie together: they may be a class."""
+
+    kind: ClassVar[str] = "class_proposed"
+
+    proposal: int  # 1 for the first
+    origin: str  # "unknown" samples among known ones, or a "boundary"
+    samples: int  # found so far
+    first_sample: int  # where the first and the last of them are in the stream
+    last_sample: int
+    prototype: list[float]  # their mean, D numbers; none where D is very large
+    nearest_classes: list[int | str]  # that the prototype looks like most
+    nearest_probabilities: list[float]  # that the model gives each
+    sub_task: int
+    model_version: int
+
+
+@dataclass(frozen=True)
+class ProposalClosed(Event):
+    """A proposed class was decided about."""
+
+    kind: ClassVar[str] = "proposal_closed"
+
+    proposal: int
+    label: int | str | None  # that it was named
+    reason: str  # "named", "dismissed", "limit" or "boundary"
+    samples: int
+    samples_learned: int  # at once; others were before, or are when a suspicion is decided
+    sub_task: int
+    model_version: int
+
+
+@dataclass(frozen=True)
+class UnknownsLearned(Event):
+    """Samples held back as unknown were learned without a label."""
+
+    kind: ClassVar[str] = "unknowns_learned"
+
+    samples: int
+    samples_learned: int  # at once; the others when a suspicion is decided
+    reason: str  # "limit" or "boundary"
+    sub_task: int
+    model_version: int
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,7 @@ class Judgement:
             "probe_ert": probe.ert if probe else 0.0,
             "probe_samples": probe.samples if probe else 0,
             "probe_alarms": probe.alarms if probe else 0,
+            "awaiting_samples": state.awaiting.samples,
         }
 
     def alarms(self, begun: Position) -> list[Event]:

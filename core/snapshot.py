@@ -90,6 +90,8 @@ class ModelInfo:
     log_likelihood_mean: float
     log_likelihood_deviation: float
     waiting: int = 0  # of `window`, those that the model takes in once the stream is quiet
+    awaiting: int = 0  # raw samples held because they await their label
+    unknown: int = 0  # raw samples without a label held because they are unknown
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; `classes` becomes a list of label and count."""

@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from core.awaiting import Awaiting
 from core.batch import UNLABELLED, Batch, Label
 from core.drift.shadows import Shadow
 from core.held import Held
+from core.proposals import Proposals
 from core.running import Running
 from core.standardiser import Standardiser
 
@@ -41,6 +43,8 @@ class EngineState:
         recurrence: The earlier sub-task that the current one is again; None for a new one.
         armed: Whether the detector could have spoken at the last batch.
         quarantined: Outliers of a burst that the last batch ended, for whoever keeps them.
+        awaiting: Samples that await their label; see `core.awaiting`.
+        proposals: Samples without a label that may be a new class; see `core.proposals`.
         held: What earlier sub-tasks are remembered by, generated; see `core.held`.
         shadows: What detectors remember that run beside the deciding one.
     """
@@ -69,6 +73,8 @@ class EngineState:
     recurrence: int | None = None
     armed: bool = False
     quarantined: tuple[Batch, ...] = ()
+    awaiting: Awaiting = field(default_factory=Awaiting)
+    proposals: Proposals = field(default_factory=Proposals)
     held: Held = field(default_factory=Held)  # a checkpoint of an earlier release has none
     shadows: tuple[Shadow, ...] = ()
 
@@ -103,6 +109,11 @@ class EngineState:
         # The code -1 picks the last entry, UNLABELLED.
         return torch.tensor([*table, UNLABELLED])[batch.codes.cpu()]
 
+    def counted(self, codes: Tensor) -> tuple[int, ...]:
+        """`class_counts` with the samples of these codes (N,), on the CPU."""
+        counts = torch.bincount(codes[codes != UNLABELLED], minlength=len(self.classes))
+        return tuple(old + new for old, new in zip(self.class_counts, counts.tolist(), strict=True))
+
     def new_labels(self, batch: Batch) -> list[Label]:
         """Labels that samples of the batch carry and no class has, in the vocabulary's order."""
         if batch.codes is None:
@@ -122,6 +133,11 @@ class EngineState:
         first = self.stream_batches - len(self.recent_starts)
         earlier = sum(start <= sample for start in self.recent_starts)
         return max(0, first + earlier - 1)
+
+
+def joined(batches: tuple[Batch, ...], batch: Batch) -> tuple[Batch, ...]:
+    """Batches and one more, unless it holds nothing."""
+    return (*batches, batch) if len(batch) else batches
 
 
 def distinct(label: Label) -> tuple[type, Label]:

@@ -23,12 +23,17 @@ from core.events import (
     BatchScored,
     BatchSetAside,
     BoundaryDetected,
+    ClassProposed,
     EntryRejected,
     Event,
+    LabelsMatched,
+    LabelsMissed,
     ModelRestored,
     OutlierBurst,
+    ProposalClosed,
     Replayed,
     SetAsideReleased,
+    UnknownsLearned,
 )
 from core.explanation import HEAVY
 from service.feed import LAST_REPORT, Entry, Feed
@@ -46,6 +51,9 @@ class Totals:
         bursts: Of outliers.
         probe_ert: Asked of the detector's probe, in samples; with what it counted so far.
         rejected: Entries refused, by reason.
+        labels_matched: Samples whose label came after them.
+        labels_unmatched: Labels that met no sample, by reason.
+        proposals: Classes proposed.
         latest: The latest batch's scores, by the names of `BatchScored`.
         entries: Ids of the entries that the last batches came with, as many as the engine
             remembers starts of, so that the start of a change has a name in the stream.
@@ -63,6 +71,9 @@ class Totals:
     probe_samples: int = 0
     probe_alarms: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
+    labels_matched: int = 0
+    labels_unmatched: dict[str, int] = field(default_factory=dict)
+    proposals: int = 0
     latest: dict[str, Any] = field(default_factory=dict)
     entries: list[str] = field(default_factory=list)
     entries_end: int = 0
@@ -87,7 +98,9 @@ class Totals:
             self.samples_since_boundary += event.samples
         match event:
             case BatchLearned():
-                self.samples_learned += event.samples - event.quarantined
+                self.samples_learned += (
+                    event.samples - event.quarantined - event.awaiting - event.unknown
+                )
                 self.batches_learned += 1
                 self.probe_samples += event.probe_samples
                 self.probe_alarms += event.probe_alarms
@@ -96,6 +109,16 @@ class Totals:
                 self.samples_learned += event.released
                 self.batches_learned += event.set_aside_batches
                 self.bursts += 1
+            case LabelsMatched():
+                self.samples_learned += event.samples_learned
+                self.labels_matched += event.matched
+                for reason, count in event.unmatched.items():
+                    self.labels_unmatched[reason] = self.labels_unmatched.get(reason, 0) + count
+                self.latest["prequential_accuracy_mean"] = event.prequential_accuracy_mean
+            case LabelsMissed() | ProposalClosed() | UnknownsLearned():
+                self.samples_learned += event.samples_learned
+            case ClassProposed():
+                self.proposals += 1
             case SetAsideReleased():
                 self.samples_learned += event.samples
                 self.batches_learned += event.batches
@@ -179,6 +202,9 @@ class Journal:
             boundaries=totals.boundaries,
             replayed=totals.replayed,
             rejected=totals.rejected,
+            labels_matched=totals.labels_matched,
+            labels_unmatched=totals.labels_unmatched,
+            proposals=totals.proposals,
         )
 
     def write(self, entry_id: str, events: Sequence[Event], first: int = 0) -> None:

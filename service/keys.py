@@ -56,6 +56,11 @@ class Keys:
         return self._key("published")
 
     @property
+    def proposals(self) -> str:
+        """The open proposals of new classes."""
+        return self._key("proposals")
+
+    @property
     def snapshot(self) -> str:
         """The latest snapshot's bytes, where snapshots travel through Redis."""
         return self._key("snapshot")

@@ -19,6 +19,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Final
 
 from prometheus_client import (
@@ -40,13 +41,18 @@ from core.events import (
     BatchSetAside,
     BoundaryDetected,
     ClassDiscovered,
+    ClassProposed,
     EntryRejected,
     Event,
+    LabelsMatched,
+    LabelsMissed,
     ModelPublished,
     ModelRestored,
     OutlierBurst,
+    ProposalClosed,
     Replayed,
     SetAsideReleased,
+    UnknownsLearned,
     WindowsSettled,
 )
 
@@ -94,6 +100,12 @@ class TrainerMetrics:
         self.webhook_deliveries = counter(
             "webhook_deliveries", "Attempts to tell the webhook of an event.", ["outcome"]
         )
+        self.labels_matched = counter("labels_matched", "Samples whose label came after them.")
+        self.labels_unmatched = counter(
+            "labels_unmatched", "Labels by id that met no sample.", ["reason"]
+        )
+        self.proposals = counter("class_proposals", "New classes proposed.")
+        self.awaiting = gauge("awaiting_samples", "Samples that await their label.")
         self.redis_errors = counter("redis_errors", "Calls of Redis that failed, repeats included.")
 
         self.inlier_rate = gauge("inlier_rate", "Share of inliers in the last batch, 0 to 1.")
@@ -167,12 +179,19 @@ class TrainerMetrics:
         boundaries: int,
         replayed: int,
         rejected: Mapping[str, int],
+        labels_matched: int = 0,
+        labels_unmatched: Mapping[str, int] = MappingProxyType({}),
+        proposals: int = 0,
     ) -> None:
         """Let the counters go on from what was counted before this process began."""
         self.samples_learned.inc(samples)
         self.batches_learned.inc(batches)
         self.boundaries.inc(boundaries)
         self.replay_samples.inc(replayed)
+        self.proposals.inc(proposals)
+        self.labels_matched.inc(labels_matched)
+        for reason, count in labels_unmatched.items():
+            self.labels_unmatched.labels(reason).inc(count)
         for reason, count in rejected.items():
             self.batches_rejected.labels(reason).inc(count)
 
@@ -191,9 +210,12 @@ class TrainerMetrics:
                 self.drift_armed.set(event.armed)
                 self.sub_task.set(event.sub_task)
                 self.model_version.set(event.model_version)
+                self.awaiting.set(event.awaiting_samples)
         match event:
             case BatchLearned():
-                self.samples_learned.inc(event.samples - event.quarantined)
+                self.samples_learned.inc(
+                    event.samples - event.quarantined - event.awaiting - event.unknown
+                )
                 self.batches_learned.inc()
                 self.classes.set(event.classes)
                 self.components.set(event.components)
@@ -223,6 +245,23 @@ class TrainerMetrics:
                 self.set_aside_batches.set(0)
                 self.sub_task.set(event.sub_task)
                 self.model_version.set(event.version_after)
+            case LabelsMatched():
+                self.samples_learned.inc(event.samples_learned)
+                self.labels_matched.inc(event.matched)
+                for reason, count in event.unmatched.items():
+                    self.labels_unmatched.labels(reason).inc(count)
+                self.awaiting.set(event.awaiting)
+                self.model_version.set(event.model_version)
+                _set(self.prequential_accuracy, event.prequential_accuracy_mean)
+            case LabelsMissed():
+                self.samples_learned.inc(event.samples_learned)
+                self.awaiting.set(event.awaiting)
+                self.model_version.set(event.model_version)
+            case ClassProposed():
+                self.proposals.inc()
+            case ProposalClosed() | UnknownsLearned():
+                self.samples_learned.inc(event.samples_learned)
+                self.model_version.set(event.model_version)
             case Replayed():
                 self.replay_samples.inc(event.samples)
                 self.components.set(event.components_after)
@@ -238,6 +277,7 @@ class TrainerMetrics:
             case ModelRestored():
                 self.model_version.set(event.model_version)
                 self.set_aside_batches.set(0)
+                self.awaiting.set(0)
             case EntryRejected():
                 self.batches_rejected.labels(event.reason).inc()
 

@@ -198,6 +198,30 @@ class Settings(BaseSettings):
     set_aside_limit: int = Field(
         4096, ge=1, le=1_000_000, description="Samples kept apart, at most, while a change is open."
     )
+    label_wait_samples: int = Field(
+        10_000,
+        ge=1,
+        le=100_000_000,
+        description="Samples of the stream that may pass before a sample with an id is learned "
+        "without its label.",
+    )
+    label_wait_s: float = Field(
+        3600.0,
+        ge=0.05,
+        le=31_536_000,
+        description="Seconds that may pass before a sample with an id is learned without its "
+        "label.",
+    )
+    awaiting_limit: int = Field(
+        4096, ge=1, le=1_000_000, description="Samples that await their label at a time, at most."
+    )
+    proposal_samples: int = Field(
+        50,
+        ge=0,
+        le=512,
+        description="Unknown samples without a label that are proposed as a new class when they "
+        "lie together, 10 or more; 0: never.",
+    )
     warm_up: int = Field(
         1000, ge=1, le=10_000_000, description="Samples of a sub-task before the detector is armed."
     )
@@ -450,6 +474,9 @@ class Settings(BaseSettings):
             replay_factor=self.replay_factor,
             window=self.window,
             set_aside_limit=self.set_aside_limit,
+            label_wait_samples=self.label_wait_samples,
+            awaiting_limit=self.awaiting_limit,
+            proposal_samples=self.proposal_samples,
             max_classes=self.max_classes,
             warm_up=self.warm_up,
             seed=self.seed,

@@ -25,7 +25,7 @@ import orjson
 
 from core.errors import InvalidCheckpoint
 from core.held import SubTaskHeld
-from core.snapshot import Snapshot
+from core.snapshot import ModelInfo, Snapshot
 from service.checkpoints import write_atomically
 from service.feed import Feed, Position
 from service.stream import Notice, Stream, StreamUnavailable
@@ -58,7 +58,7 @@ class Publisher:
         self._feed = feed
         self._files = files
         self._location = NOWHERE
-        self._version = 0
+        self._info: ModelInfo | None = None
         self._held: tuple[SubTaskHeld, ...] = ()
         self._edition = 0
 
@@ -70,8 +70,8 @@ class Publisher:
     ) -> None:
         """Hand a snapshot to the readers, or only its new position if they have it.
 
-        How well a version holds the past may be asked anew while the version stays; that
-        makes another edition of it.
+        How well a version holds the past may be asked anew while the version stays, and samples
+        may be held back that it has not learned; that makes another edition of it.
 
         Arguments:
             snapshot: None while there is no model.
@@ -81,13 +81,14 @@ class Publisher:
         Raises:
             OSError: The file cannot be written.
         """
-        data, version, location = None, self._version, self._location
-        edition = self._edition
+        data, location = None, self._location
+        version = 0 if self._info is None else self._info.model_version
+        edition, info = self._edition, self._info
         if snapshot is not None and (
-            location == NOWHERE or (snapshot.version, held) != (version, self._held)
+            location == NOWHERE or (snapshot.info, held) != (info, self._held)
         ):
             edition = edition + 1 if snapshot.version == version else 0
-            version = snapshot.version
+            version, info = snapshot.version, snapshot.info
             said = {"last_entry_id": position.last_entry_id, HELD: orjson.dumps(held).decode()}
             data = snapshot.to_bytes(said)
             location = IN_REDIS + _suffix(edition)
@@ -95,7 +96,7 @@ class Publisher:
                 location = self._files.write(data, version, position.entries_applied, edition)
                 data = None
         self._feed.publish(position, version, location, data)
-        self._version, self._location = version, location
+        self._info, self._location = info, location
         self._held, self._edition = held, edition
 
 

@@ -37,7 +37,7 @@ from service.connection import (
 )
 from service.keys import Keys
 from service.settings import Settings
-from service.wire import Control, RawBatch, new_batch_id
+from service.wire import Control, RawBatch, RawLabels, RawName, new_batch_id
 
 __all__ = [
     "Appended",
@@ -236,6 +236,23 @@ class Stream:
         fields: dict[str, bytes | memoryview] = {**batch.to_entry(), "id": batch_id.encode()}
         return await self._send(batch_id, len(batch), fields, d=d, most=most)
 
+    async def append_labels(
+        self, labels: RawLabels | RawName, *, entries_applied: int | None = None
+    ) -> Appended:
+        """Put labels for samples of before, or to come, into the stream.
+
+        Arguments:
+            labels: With or without a batch id; without one they get a fresh one.
+            entries_applied: As for `append`.
+
+        Raises:
+            BatchConflict, BacklogFull, StreamUnavailable: As for `append`.
+        """
+        batch_id = labels.batch_id or new_batch_id()
+        most = None if entries_applied is None else entries_applied + self._max_backlog
+        fields: dict[str, bytes | memoryview] = {**labels.to_entry(), "id": batch_id.encode()}
+        return await self._send(batch_id, len(labels), fields, d=None, most=most)
+
     async def append_control(self, control: Control) -> Appended:
         """Put anything else that changes the model into the stream.
 
@@ -296,6 +313,12 @@ class Stream:
         text = await self._call(lambda: self.client.get(self.keys.versions))
         versions: list[dict[str, Any]] = [] if text is None else orjson.loads(text)
         return versions
+
+    async def proposals(self) -> list[dict[str, Any]]:
+        """The open proposals of new classes, oldest first."""
+        text = await self._call(lambda: self.client.get(self.keys.proposals))
+        proposals: list[dict[str, Any]] = [] if text is None else orjson.loads(text)
+        return proposals
 
     async def trainer_metrics(self) -> bytes | None:
         """The trainer's metrics, in Prometheus' text format."""

@@ -33,6 +33,7 @@ from core.engine import Engine
 from core.errors import GMRError, InvalidSettings, ModelNotReady
 from core.events import BoundaryDetected, Event, ModelPublished
 from core.held import summary
+from core.proposals import Proposal
 from core.snapshot import Snapshot
 from core.state import EngineState
 from service.aim import Aim
@@ -44,6 +45,7 @@ from service.heart import Heart
 from service.journal import Journal, Totals, encode_status
 from service.keeper import Keeper, Progress
 from service.keys import Keys
+from service.label_wait import LabelWait
 from service.lease import DirectoryLock, Lease
 from service.logs import configure_logs
 from service.look_back import LookBack
@@ -53,7 +55,7 @@ from service.snapshots import Publisher, SnapshotFiles
 from service.webhook.courier import Courier
 from service.webhook.receiver import Receiver
 from service.webhook.signature import key_of
-from service.wire import Control, Limits, RawBatch, read_entry
+from service.wire import Control, Limits, RawBatch, RawLabels, RawName, read_entry
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +128,9 @@ class Trainer:
         self._error: str | None = None
         self._settling = False  # an entry to settle was appended since the last batch
         self._learned_at = time.monotonic()
+        self._label_wait = LabelWait(settings.label_wait_s)
+        self._expiring: int | None = None  # place in the stream of the expire entry appended last
+        self._proposals: tuple[Proposal, ...] | None = None  # as they were told last
         self._house_at = NEVER
         self._aim = None
         if settings.ert_seconds is not None:
@@ -310,6 +315,14 @@ class Trainer:
             self._state, events = self._engine.step(self._state, _batch(asked))
             self._settling = False
             return events
+        if isinstance(asked, RawLabels):
+            self._state, events = self._engine.label(self._state, asked.sample_ids, asked.labels)
+            self._settling = False  # what was labelled may have been set aside
+            return events
+        if isinstance(asked, RawName):
+            self._state, events = self._engine.name(self._state, asked.proposal, asked.label)
+            self._settling = False
+            return events
         match asked.kind:
             case "boundary":
                 self._state, events = self._engine.declare_boundary(self._state)
@@ -318,6 +331,8 @@ class Trainer:
             case "aim":
                 self._aimed = None
                 self._state, events = self._engine.aim(self._state, asked.samples or 0)
+            case "expire":
+                self._state, events = self._engine.expire(self._state, asked.samples or 0)
             case "rollback":
                 assert asked.version is not None
                 kept = self._keeper.find(asked.version)
@@ -356,6 +371,16 @@ class Trainer:
             self._aimed = wanted
             self._feed.append(Control("aim", samples=wanted))
 
+    def _end_waits(self) -> None:
+        """Let no sample await its label for longer than it may, by the clock."""
+        now, oldest = time.monotonic(), self._state.awaiting.oldest
+        self._label_wait.note(now, self._state.stream_samples)
+        before = self._label_wait.over(now)
+        if before is None or oldest is None or oldest >= before or before == self._expiring:
+            return
+        self._expiring = before  # once, until the entry is read
+        self._feed.append(Control("expire", samples=before))
+
     # Housekeeping ---------------------------------------------------------------
 
     def _keep_house(self, *, now: bool = False) -> None:
@@ -370,7 +395,10 @@ class Trainer:
             return
         self._house_at = moment
         self._let_go()
+        if not self._is_stopping():
+            self._end_waits()
         publish = self._is_time_to_publish()
+        self._report_proposals()
         self._report_if_due(now or publish)
         if publish:
             self._publish()
@@ -492,6 +520,14 @@ class Trainer:
     def _report_versions(self) -> None:
         self._feed.put(self._feed.keys.versions, orjson.dumps(self._keeper.versions()))
 
+    def _report_proposals(self) -> None:
+        """Say which proposals are open, where that has changed."""
+        proposals = self._state.proposals.open
+        if proposals != self._proposals:
+            self._proposals = proposals
+            rows = [proposal.to_dict() for proposal in proposals]
+            self._feed.put(self._feed.keys.proposals, orjson.dumps(rows))
+
     def _status(self) -> dict[str, object]:
         state = self._state
         ert = state.ert or self._engine.config.ert
@@ -517,6 +553,7 @@ class Trainer:
                 "sub_task": state.sub_task,
                 "set_aside_batches": state.set_aside_batches,
                 "set_aside_samples": state.set_aside_samples,
+                "awaiting": state.awaiting.raw_samples,
                 "n_features": state.n_features,
                 "checkpoint_time": self._keeper.checkpoint_time,
                 "redis_errors": self._feed.redis_errors,
@@ -564,9 +601,8 @@ def _batch(raw: RawBatch) -> Batch:
     features = raw.to_float32()
     if not features.flags.writeable:  # a view of what Redis sent, which torch cannot share
         features = features.copy()
-    if raw.codes is None:
-        return Batch(torch.from_numpy(features))
-    return Batch(torch.from_numpy(features), torch.from_numpy(raw.codes.copy()), raw.vocabulary)
+    codes = None if raw.codes is None else torch.from_numpy(raw.codes.copy())
+    return Batch(torch.from_numpy(features), codes, raw.vocabulary, raw.sample_ids)
 
 
 def _reason(error: GMRError) -> str:

@@ -80,6 +80,7 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
 # What a family without a single series cannot tell.
 LABELS = {
     "gmr_batches_rejected_total": ["reason"],
+    "gmr_labels_unmatched_total": ["reason"],
     "gmr_drift_statistic": ["detector"],
     "gmr_drift_threshold": ["detector"],
     "gmr_webhook_deliveries_total": ["outcome"],

@@ -8,16 +8,46 @@ from __future__ import annotations
 
 import time
 from statistics import median
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from benchmarks._arithmetic import as_in_the_trainer
 from core.config import EngineConfig
+from core.density.density import Scored
 from core.drift.detector import Level, Observation
 from core.drift.registry import make_detector
+from core.drift.sentinel import Sentinel
+from core.drift.sequential import SequentialDetector
+from core.model import Model
+from core.readout import PosteriorReadout
+from core.standardiser import Standardiser
 
 COMPONENTS = 500
+
+CLASSES = 10
 REPEATS = 5
+
+
+class Scripted:
+    """A density that says what it is told: samples are log-likelihood and component."""
+
+    kind = "scripted"
+    n_components = COMPONENTS
+
+    def score(self, x: Tensor) -> Scored:
+        joint = torch.full((len(x), COMPONENTS), -1e9)
+        joint[torch.arange(len(x)), x[:, 1].long()] = 0
+        return Scored(joint, x[:, 0])
+
+
+def _sentinel(samples: int) -> Sentinel:
+    classes = torch.nn.functional.one_hot(torch.arange(COMPONENTS) % CLASSES, CLASSES).float()
+    zeros, ones = torch.zeros(2), torch.ones(2)
+    units = Standardiser(True, 0, 0, zeros.double(), zeros.double(), zeros, ones)
+    density: Any = Scripted()
+    return Sentinel(Model(density, PosteriorReadout(classes, 1.0)), units, samples)
 
 
 @as_in_the_trainer()
@@ -36,15 +66,18 @@ def microseconds(config: EngineConfig, batch: int, samples: int) -> float:
     for _ in range(REPEATS + 1):
         seconds, seen = 0.0, 0
         while seen < samples:
-            observation = Observation(
-                100 + 10 * torch.randn(batch, generator=generator),
-                torch.randint(COMPONENTS, (batch,), generator=generator),
-                COMPONENTS,
-                0,
-            )
+            scores = 100 + 10 * torch.randn(batch, generator=generator)
+            winners = torch.randint(COMPONENTS, (batch,), generator=generator)
+            x = torch.stack([scores, winners.float()], 1)
+            observation = Observation(scores, x, _sentinel)
             begun = time.thread_time()
             state, verdict = detector.observe(state, observation, True)
             seconds += time.thread_time() - begun
+            if isinstance(detector, SequentialDetector) and verdict.armed:
+                sentinel = _sentinel(0)
+                begun = time.thread_time()
+                sentinel.sees(x)
+                seconds -= time.thread_time() - begun
             seen += batch
             if verdict.level is Level.BOUNDARY:
                 state = detector.start()

@@ -81,6 +81,24 @@ class Learner(Protocol[S]):
         """
         ...
 
+    def stand_ins(self, state: S, x: Tensor) -> Tensor | None:
+        """What a label may fall on when samples (N, D) themselves are no more, with shape (N, D).
+
+        The mean of the component without a class that is nearest to each; None where the
+        family or the model has no such components.
+        """
+        ...
+
+    def vote(self, state: S, x: Tensor, codes: Tensor, weights: Tensor) -> S:
+        """Let labels fall on components that were learned without any.
+
+        Arguments:
+            x: From `stand_ins`, with shape (N, D).
+            codes: Class per row, with shape (N,), int64, below C.
+            weights: Labelled samples that each stands for, with shape (N,), above 0.
+        """
+        ...
+
     def begin_sub_task(self, state: S, generator: torch.Generator) -> tuple[S, list[Replay]]:
         """A boundary: what was learned becomes the generator, raw samples are let go."""
         ...

@@ -257,6 +257,12 @@ class PaperLearner:
             state = self._step(state, x[rows], codes[rows], None)
         return state, replays
 
+    def stand_ins(self, state: PaperState, x: Tensor) -> Tensor | None:
+        return None  # classes are in the read-out, which learns from samples only
+
+    def vote(self, state: PaperState, x: Tensor, codes: Tensor, weights: Tensor) -> PaperState:
+        return state
+
     def begin_sub_task(
         self, state: PaperState, generator: torch.Generator
     ) -> tuple[PaperState, list[Replay]]:

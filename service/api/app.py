@@ -33,6 +33,7 @@ from service.api.routes import (
     health,
     home,
     ingest,
+    labels,
     metrics,
     model,
     outliers,
@@ -49,6 +50,7 @@ from service.stream import Stream, StreamUnavailable
 
 ROUTERS: Final = (
     ingest.router,
+    labels.router,
     classify.router,
     outliers.router,
     sample.router,

@@ -13,6 +13,7 @@ from fastapi.openapi.utils import get_openapi
 
 from service.api.negotiation import JSON, SAFETENSORS
 from service.api.problems import FRAMEWORK, PROBLEM_JSON, PROBLEMS
+from service.wire import MAX_SAMPLE_ID_LENGTH
 
 PROBLEM_SCHEMA: Final = "Problem"
 
@@ -30,6 +31,19 @@ FEATURES: Final[dict[str, Any]] = {
     "description": "N rows of D finite numbers.",
     "minItems": 1,
     "items": {"type": "array", "minItems": 1, "items": {"type": "number"}},
+}
+LABEL: Final[dict[str, Any]] = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+SAMPLE_ID: Final[dict[str, Any]] = {
+    "anyOf": [
+        {"type": "integer"},
+        {"type": "string", "minLength": 1, "maxLength": MAX_SAMPLE_ID_LENGTH},
+    ]
+}
+SAMPLE_IDS: Final[dict[str, Any]] = {
+    "type": "array",
+    "description": "One integer, string or null per row, each once. A sample with an id and no "
+    "label waits for its label, which POST /labels brings, before it is learned.",
+    "items": {"anyOf": [*SAMPLE_ID["anyOf"], {"type": "null"}]},
 }
 LABELS: Final[dict[str, Any]] = {
     "type": "array",
@@ -57,7 +71,8 @@ def samples_body(
         **BINARY["schema"],
         "description": "Tensors `features` (N, D) of float32, float16 or uint8 (k means k/255) and "
         "optionally `labels` (N,) of integers. Other fields are metadata strings; with "
-        "`vocabulary`, a JSON list, labels are positions in it, -1 for none.",
+        "`vocabulary`, a JSON list, labels are positions in it, -1 for none. Ids of samples are a "
+        "tensor `sample_ids` (N,) of integers, or metadata `sample_ids`, a JSON list.",
     }
     content = {
         JSON: {"schema": schema, "example": example},

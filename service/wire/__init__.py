@@ -27,9 +27,11 @@ from service.wire.features import FEATURE_TYPES
 from service.wire.fields import CONTROL_KINDS, VERSION, Fields, Kind
 from service.wire.json_body import parse_json
 from service.wire.labels import MAX_LABEL_LENGTH, UNLABELLED, Label
+from service.wire.later_labels import RawLabels, RawName, parse_labels
 from service.wire.limits import NO_LIMITS, Limits
 from service.wire.packing import MAX_HEADER_BYTES, MEDIA_TYPE, TENSOR_TYPES, pack, unpack
 from service.wire.safetensors_body import parse_safetensors
+from service.wire.sample_ids import MAX_SAMPLE_ID_LENGTH, SampleId
 
 __all__ = [
     "CONTROL_KINDS",
@@ -37,6 +39,7 @@ __all__ = [
     "MAX_HEADER_BYTES",
     "MAX_ID_LENGTH",
     "MAX_LABEL_LENGTH",
+    "MAX_SAMPLE_ID_LENGTH",
     "MEDIA_TYPE",
     "NO_LIMITS",
     "TENSOR_TYPES",
@@ -49,9 +52,13 @@ __all__ = [
     "Label",
     "Limits",
     "RawBatch",
+    "RawLabels",
+    "RawName",
+    "SampleId",
     "new_batch_id",
     "pack",
     "parse_json",
+    "parse_labels",
     "parse_safetensors",
     "read_entry",
     "unpack",

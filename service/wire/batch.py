@@ -27,6 +27,7 @@ from service.wire.fields import (
 from service.wire.labels import Label, Labels, encode_labels, read_labels, wrong_number_of_labels
 from service.wire.limits import NO_LIMITS, Limits
 from service.wire.packing import pack
+from service.wire.sample_ids import SampleId, SampleIds, check_sample_ids, read_sample_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,7 @@ class RawBatch:
         vocabulary: The labels that occur, without repeats, in order of first appearance.
         batch_id: The sender's name for the batch, by which a repeat is recognised.
         fields: What else the body held and the caller allowed.
+        sample_ids: The sender's name for each sample, or None; None when no sample has one.
 
     Example:
         >>> batch = RawBatch.of([[0.0, 1.0], [2.0, 3.0]], ["cat", None])
@@ -57,6 +59,7 @@ class RawBatch:
     vocabulary: tuple[Label, ...] = ()
     batch_id: str | None = None
     fields: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    sample_ids: SampleIds | None = None
 
     def __len__(self) -> int:
         return int(self.features.shape[0])
@@ -77,6 +80,7 @@ class RawBatch:
         features: npt.ArrayLike,
         labels: Sequence[Label | None] | Array | None = None,
         batch_id: str | None = None,
+        sample_ids: Sequence[SampleId | None] | Array | None = None,
     ) -> RawBatch:
         """A checked batch from arrays in memory, for programs that send.
 
@@ -85,13 +89,15 @@ class RawBatch:
                 anything else becomes float32.
             labels: One integer, string or None per sample.
             batch_id: At most 200 characters.
+            sample_ids: One integer, string or None per sample; for labels that come later.
 
         Raises:
             InvalidBatch: As if the batch had been received.
         """
         array = check_features(as_features(features), NO_LIMITS)
         coded = Labels() if labels is None else encode_labels(labels, len(array))
-        return cls(array, *coded, check_id(batch_id))
+        ids = check_sample_ids(sample_ids, len(array))
+        return cls(array, *coded, check_id(batch_id), sample_ids=ids)
 
     def to_float32(self) -> npt.NDArray[np.float32]:
         """The features as float32, with shape (N, D); read-only where nothing was converted."""
@@ -109,21 +115,30 @@ class RawBatch:
         if self.codes is not None:
             tensors["labels"] = self.codes
             text["vocabulary"] = orjson.dumps(self.vocabulary).decode()
+        if self.sample_ids is not None:
+            if all(type(id) is int for id in self.sample_ids):
+                tensors["sample_ids"] = np.array(self.sample_ids, dtype=np.int64)
+            else:
+                text["sample_ids"] = orjson.dumps(self.sample_ids).decode()
         return pack(tensors, text)
 
     def to_entry(self) -> dict[str, bytes | memoryview]:
         """The fields of a stream entry. The arrays are not copied."""
-        x, y, labels = buffer(self.features), memoryview(b""), b""
+        x, y, labels, ids = buffer(self.features), memoryview(b""), b"", b""
         if self.codes is not None:
             y, labels = buffer(self.codes), orjson.dumps(self.vocabulary)
+        if self.sample_ids is not None:
+            ids = orjson.dumps(self.sample_ids)
         entry = begin("batch")
         entry["x"] = x
         entry["dtype"] = f"{self.features.dtype.kind}{self.features.itemsize}".encode()
         entry["shape"] = b"%d,%d" % self.features.shape
-        entry["crc"] = checksum(x, y, labels)
+        entry["crc"] = checksum(x, y, labels, ids)
         if self.codes is not None:
             entry["y"] = y
             entry["labels"] = labels
+        if ids:
+            entry["ids"] = ids
         if self.batch_id is not None:
             entry["id"] = self.batch_id.encode()
         return entry
@@ -153,7 +168,7 @@ class RawBatch:
                 shape=[n, d],
                 bytes=len(x),
             )
-        check_checksum(fields, x, y or b"", labels)
+        check_checksum(fields, x, y or b"", labels, fields.get("ids", b""))
         features = check_features(np.frombuffer(x, dtype).reshape(n, d), limits)
 
         coded = Labels()
@@ -161,4 +176,5 @@ class RawBatch:
             if len(y) != 8 * n:
                 raise wrong_number_of_labels(n, len(y) // 8)
             coded = read_labels(np.frombuffer(y, "<i8"), labels)
-        return cls(features, *coded, check_id(text_of(fields, "id")))
+        ids = read_sample_ids(fields["ids"], n) if "ids" in fields else None
+        return cls(features, *coded, check_id(text_of(fields, "id")), sample_ids=ids)

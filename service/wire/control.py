@@ -13,9 +13,10 @@ class Control:
 
     Arguments:
         kind: `boundary` (declared by hand), `settle` (the stream is quiet), `aim` (at a run
-            time of `samples` between false alarms), `rollback` (to `version`) or `restore`
-            (from `checkpoint`).
+            time of `samples` between false alarms), `expire` (the wait for labels of samples
+            before `samples` is over), `rollback` (to `version`) or `restore` (from `checkpoint`).
         version: The kept model version to go back to.
+        samples: Samples of the stream before a place in it.
         checkpoint: A checkpoint's bytes.
         samples: At least 2.
 
@@ -28,7 +29,7 @@ class Control:
     kind: ControlKind
     version: int | None = None
     checkpoint: bytes | None = field(default=None, repr=False)
-    samples: int | None = None
+    samples: int | None = field(default=None, repr=False)
 
     def to_entry(self) -> dict[str, bytes | memoryview]:
         """The fields of a stream entry."""

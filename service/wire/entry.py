@@ -12,10 +12,13 @@ from service.wire.fields import (
     kind_of,
     number_of,
 )
+from service.wire.later_labels import RawLabels, RawName
 from service.wire.limits import NO_LIMITS, Limits
 
 
-def read_entry(entry: Fields, limits: Limits = NO_LIMITS) -> RawBatch | Control:
+def read_entry(
+    entry: Fields, limits: Limits = NO_LIMITS
+) -> RawBatch | RawLabels | RawName | Control:
     """What an entry of the input stream asks for.
 
     Arguments:
@@ -30,6 +33,12 @@ def read_entry(entry: Fields, limits: Limits = NO_LIMITS) -> RawBatch | Control:
     kind = kind_of(fields)
     if kind == "batch":
         return RawBatch.from_entry(fields, limits)
+    if kind == "labels":
+        return RawLabels.from_entry(fields, limits)
+    if kind == "name":
+        return RawName.from_entry(fields)
+    if kind == "expire":
+        return Control("expire", samples=number_of(fields, "samples"))
     if kind == "rollback":
         return Control("rollback", version=number_of(fields, "version"))
     if kind == "aim":

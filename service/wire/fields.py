@@ -3,16 +3,21 @@
 | field | content |
 |---|---|
 | `v` | `1`, the version of this table |
-| `kind` | `batch`, `boundary`, `settle`, `rollback` or `restore` |
+| `kind` | `batch`, `labels`, `name`, `boundary`, `settle`, `expire`, `rollback` or `restore` |
 | `x` | batch: features, row by row, as raw bytes; restore: a checkpoint |
 | `dtype` | batch: `f4`, `f2` or `u1` |
 | `shape` | batch: `N,D` |
 | `y` | batch, optional: N codes, int64 |
-| `labels` | batch, with `y`: JSON list of the labels that the codes index |
+| `labels` | batch, with `y`: JSON list of the labels that the codes index; labels: JSON list |
+|  | of labels; name: JSON list with the one label, or null |
+| `ids` | batch, optional: JSON list of N sample ids or nulls; labels: of the samples meant |
+| `proposal` | name: number of a proposed class |
 | `id` | optional: batch id |
-| `crc` | optional: crc32 over `x`, `y` and `labels`, in decimal |
+| `crc` | optional: crc32 over `x`, `y`, `labels`, `ids` (batch), `ids`, `labels` (labels) or |
+|  | `proposal`, `labels` (name), in decimal |
 | `t` | optional: when it was sent, Unix milliseconds |
 | `version` | rollback: the model version to go back to |
+| `samples` | expire: samples of the stream before which the wait for labels is over |
 """
 
 from __future__ import annotations
@@ -29,8 +34,8 @@ Fields = Mapping[bytes, Any] | Mapping[str, Any]
 
 VERSION: Final = b"1"
 
-ControlKind = Literal["boundary", "settle", "aim", "rollback", "restore"]
-Kind = Literal["batch"] | ControlKind
+ControlKind = Literal["boundary", "settle", "aim", "expire", "rollback", "restore"]
+Kind = Literal["batch", "labels", "name"] | ControlKind
 CONTROL_KINDS: Final[tuple[ControlKind, ...]] = get_args(ControlKind)
 
 
@@ -60,10 +65,11 @@ def check_version(fields: Mapping[str, bytes]) -> None:
 def kind_of(fields: Mapping[str, bytes]) -> Kind:
     """What the entry asks for."""
     kind = fields.get("kind", b"").decode("ascii", "replace")
-    if kind == "batch" or kind in CONTROL_KINDS:
+    if kind in ("batch", "labels", "name") or kind in CONTROL_KINDS:
         return kind  # type: ignore[return-value]  # just checked
     raise InvalidBatch(
-        f"The entry's kind is {kind[:40]!r}; expected batch, {', '.join(CONTROL_KINDS)}."
+        f"The entry's kind is {kind[:40]!r}; expected batch, labels, name, "
+        f"{', '.join(CONTROL_KINDS)}."
     )
 
 

@@ -1,7 +1,7 @@
 """A batch as a JSON body.
 
-`{"features": [[...], ...], "labels": [...], "batch_id": "..."}`, where a label is an
-integer, a string or null.
+`{"features": [[...], ...], "labels": [...], "sample_ids": [...], "batch_id": "..."}`, where a
+label, like an id, is an integer, a string or null.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from service.wire.features import check_features
 from service.wire.json_type import json_type
 from service.wire.labels import Labels, encode_labels
 from service.wire.limits import Limits
+from service.wire.sample_ids import check_sample_ids
 from service.wire.unknown import refuse_unknown
 
 
@@ -51,7 +52,7 @@ def parse_json(
         raise InvalidBatch(
             f"The body is a JSON {json_type(document)}; expected an object with a field `features`."
         )
-    refuse_unknown("field", document, {"features", "labels", "batch_id", *allowed})
+    refuse_unknown("field", document, {"features", "labels", "sample_ids", "batch_id", *allowed})
 
     features = _parse_rows(document.get("features"), limits)
     labels = document.get("labels")
@@ -65,6 +66,7 @@ def parse_json(
         *(Labels() if labels is None else encode_labels(labels, len(features))),
         check_id(document.get("batch_id")),
         {name: document[name] for name in allowed if name in document},
+        check_sample_ids(document.get("sample_ids"), len(features)),
     )
 
 

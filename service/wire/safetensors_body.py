@@ -2,14 +2,15 @@
 
 Tensor `features` (N, D), optional tensor `labels` (N,) of integers, and text metadata
 `batch_id`, `vocabulary`. Without a vocabulary the integers are the labels themselves;
-with one, a JSON list, they are codes that index it.
+with one, a JSON list, they are codes that index it. Ids of samples are a tensor `sample_ids` (N,)
+of integers, or metadata `sample_ids`, a JSON list.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from core.errors import InvalidLabels, ShapeMismatch
+from core.errors import InvalidBatch, InvalidLabels, ShapeMismatch
 from service.wire.arrays import Array
 from service.wire.batch import RawBatch
 from service.wire.batch_id import check_id
@@ -17,6 +18,7 @@ from service.wire.features import check_features
 from service.wire.labels import Labels, encode_labels, read_labels, wrong_number_of_labels
 from service.wire.limits import Limits
 from service.wire.packing import unpack
+from service.wire.sample_ids import SampleIds, check_sample_ids, read_sample_ids
 from service.wire.unknown import refuse_unknown
 
 
@@ -35,7 +37,7 @@ def parse_safetensors(
         ShapeMismatch, NonFiniteFeature, InvalidLabels, InvalidBatch: As for JSON.
     """
     tensors, metadata = unpack(body)
-    refuse_unknown("tensor", tensors, {"features", "labels"})
+    refuse_unknown("tensor", tensors, {"features", "labels", "sample_ids"})
     if "features" not in tensors:
         raise ShapeMismatch("The body holds no tensor `features`; expected one, (N, D).")
     features = check_features(tensors["features"], limits)
@@ -44,7 +46,19 @@ def parse_safetensors(
         *_read_labels(tensors.get("labels"), metadata.get("vocabulary"), len(features)),
         check_id(metadata.get("batch_id")),
         {name: metadata[name] for name in allowed if name in metadata},
+        _read_ids(tensors.get("sample_ids"), metadata.get("sample_ids"), len(features)),
     )
+
+
+def _read_ids(ids: Array | None, text: str | None, n: int) -> SampleIds | None:
+    if ids is None:
+        return None if text is None else read_sample_ids(text, n)
+    if ids.dtype.kind not in "iu" or ids.ndim != 1:
+        raise InvalidBatch(
+            f"The tensor `sample_ids` is {ids.dtype} with shape {ids.shape}; expected integers "
+            f"with shape (N,). Send strings as metadata `sample_ids`, a JSON list."
+        )
+    return check_sample_ids(ids, n)
 
 
 def _read_labels(labels: Array | None, vocabulary: str | None, n: int) -> Labels:

@@ -32,8 +32,8 @@ from clients.errors import (
     UnexpectedAnswer,
     WaitTimeout,
 )
-from core.errors import GMRError, InvalidLabels, NonFiniteFeature
-from service.wire import Limits, pack, parse_safetensors, unpack
+from core.errors import GMRError, InvalidBatch, InvalidLabels, InvalidRequest, NonFiniteFeature
+from service.wire import Limits, pack, parse_labels, parse_safetensors, unpack
 from tests.clients.scripted import ScriptedServer, answer, events, problem
 
 X = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -74,6 +74,30 @@ def test_labels_of_any_kind_reach_the_service_as_they_are() -> None:
         assert batch.codes is not None
         received = [batch.vocabulary[code] if code >= 0 else None for code in batch.codes.tolist()]
         assert received == list(labels)
+
+
+def test_ids_of_samples_reach_the_service_as_they_are() -> None:
+    for ids in ([1, 2, 3], ["a", None, 7], np.array([3, 4, 5])):
+        call = calls.ingest(X, None, None, ids)
+        assert call.body is not None
+        assert parse_safetensors(call.body, Limits(10, 10)).sample_ids == tuple(ids)
+
+
+def test_labels_that_come_later_carry_an_id_and_may_be_sent_again() -> None:
+    for call in (
+        calls.label(np.array([1, 2]), np.array([3, 4]), None),
+        calls.name_proposal(7, None, None),
+    ):
+        assert call.body is not None
+        request = parse_labels(call.body, Limits(10, 10))
+        assert request.batch_id
+        assert call.repeatable
+    with pytest.raises(InvalidLabels, match="Position 1 has no label"):
+        calls.label([1, 2], ["a", None], None)
+    with pytest.raises(InvalidBatch, match="names a second"):
+        calls.label([1, 1], ["a", "b"], None)
+    with pytest.raises(InvalidRequest, match="expected the number of an open proposal"):
+        calls.name_proposal(-1, "a", None)
 
 
 def test_every_batch_has_an_id_before_it_is_sent() -> None:

@@ -6,13 +6,17 @@ one seed is one stream, however it is cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from core.drift.detector import Detector, Level, Observation, Verdict
+from tests.core.scripted_density import sentinel
 
 EVEN = (0.25, 0.25, 0.25, 0.25)
 
@@ -23,30 +27,55 @@ class Stretch:
 
     Arguments:
         samples: How many.
-        mean: Of the log-likelihood, whose deviation is 1.
+        mean: Of the log-likelihood.
+        deviation: Of the log-likelihood.
         shares: How often each component wins; adds up to one.
     """
 
     samples: int
     mean: float = 0.0
+    deviation: float = 1.0
     shares: tuple[float, ...] = EVEN
 
 
-def observations(
-    stretches: Iterable[Stretch], batch: int, seed: int = 0, partition: int = 0
-) -> Iterator[Observation]:
-    """The stretches one after the other, in batches (the last may be short)."""
+def features(stretches: Iterable[Stretch], seed: int = 0) -> Tensor:
+    """The stretches one after the other: [log-likelihood, component], with shape (N, 2)."""
     generator = torch.Generator().manual_seed(seed)
-    scores, winners = [], []
+    parts = []
     for stretch in stretches:
-        scores.append(torch.randn(stretch.samples, generator=generator) + stretch.mean)
+        noise = torch.randn(stretch.samples, generator=generator)
         shares = torch.tensor(stretch.shares)
         picks = torch.multinomial(shares, stretch.samples, replacement=True, generator=generator)
-        winners.append(picks)
-        n_components = len(stretch.shares)
-    cut = zip(torch.cat(scores).split(batch), torch.cat(winners).split(batch), strict=True)
-    for log_likelihoods, components in cut:
-        yield Observation(log_likelihoods, components, n_components, partition)
+        parts.append(torch.stack([noise * stretch.deviation + stretch.mean, picks.float()], 1))
+    return torch.cat(parts)
+
+
+def cut(
+    x: Tensor, sizes: int | Sequence[int], n_components: int, classes: list[int] | None = None
+) -> Iterator[Observation]:
+    """Samples in batches of the given sizes, over and over (the last may be short)."""
+    begin = 0
+    for size in cycle([sizes] if isinstance(sizes, int) else sizes):
+        if begin >= len(x):
+            return
+        rows = x[begin : begin + size]
+        begin += size
+        yield seen(rows, n_components, classes)
+
+
+def seen(rows: Tensor, n_components: int = 1, classes: list[int] | None = None) -> Observation:
+    """One batch: [log-likelihood, component], with shape (N, 2)."""
+    factory = partial(sentinel, n_components, classes=classes)
+    return Observation(rows[:, 0], rows, factory)
+
+
+def observations(
+    stretches: Iterable[Stretch], batch: int | Sequence[int], seed: int = 0
+) -> Iterator[Observation]:
+    """The stretches one after the other, in batches (the last may be short)."""
+    stretches = list(stretches)
+    n_components = max(len(stretch.shares) for stretch in stretches)
+    return cut(features(stretches, seed), batch, n_components)
 
 
 def verdicts(
@@ -54,8 +83,8 @@ def verdicts(
 ) -> list[Verdict]:
     """What the detector says of every batch, starting anew after a boundary as the engine does."""
     state, said = detector.start(), []
-    for seen in stream:
-        state, verdict = detector.observe(state, seen, settled)
+    for batch in stream:
+        state, verdict = detector.observe(state, batch, settled)
         said.append(verdict)
         if verdict.level is Level.BOUNDARY:
             state = detector.start()

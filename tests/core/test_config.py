@@ -34,6 +34,9 @@ def test_every_field_survives_json() -> None:
         replay_factor=0.5,
         window=9,
         set_aside_limit=11,
+        label_wait_samples=17,
+        awaiting_limit=19,
+        proposal_samples=23,
         max_classes=13,
         seed=2**40,
     )
@@ -84,13 +87,29 @@ def test_names_that_do_not_exist_are_refused_with_those_that_do(
 
 
 @pytest.mark.parametrize(
-    "name", ["n_components", "n_features", "warm_up", "window", "set_aside_limit"]
+    "name",
+    [
+        "n_components",
+        "n_features",
+        "warm_up",
+        "window",
+        "set_aside_limit",
+        "label_wait_samples",
+        "awaiting_limit",
+    ],
 )
 @pytest.mark.parametrize("value", [0, -1])
 def test_counts_start_at_one(name: str, value: int) -> None:
     with pytest.raises(InvalidSettings, match=f"{name} is {value}; it must be at least 1"):
         EngineConfig(**{name: value})
     EngineConfig(**{name: 1})
+
+
+@pytest.mark.parametrize("value", [-1, 1, 9])
+def test_a_proposal_needs_samples_whose_mean_shows_none_of_them(value: int) -> None:
+    with pytest.raises(InvalidSettings, match=f"proposal_samples is {value}; .* at least 10"):
+        EngineConfig(proposal_samples=value)
+    assert not EngineConfig(proposal_samples=0).proposal_samples
 
 
 @pytest.mark.parametrize("value", [0.0, -0.05, math.nan, math.inf])

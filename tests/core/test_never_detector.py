@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from core.drift.detector import Level
 from core.drift.never import NeverDetector
@@ -31,3 +32,4 @@ def test_what_it_says_is_complete_enough_to_be_reported() -> None:
     assert verdict.change_samples == 10
     assert DETECTOR.name == "none"
     assert DETECTOR.dismiss(DETECTOR.start()) == DETECTOR.start()
+    assert DETECTOR.typical(DETECTOR.start(), torch.zeros(3, 2)).tolist() == [True] * 3

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from core.drift.detector import Level, Observation
+from core.drift.detector import Level
 from core.drift.paper import SIGNAL, PaperDetector, PaperState
-from tests.core.signals import Stretch, boundaries, observations, verdicts
+from tests.core.signals import Stretch, boundaries, observations, seen, verdicts
 
 DETECTOR = PaperDetector()
 
@@ -77,23 +77,20 @@ def test_a_smaller_c_and_a_larger_drop_are_other_rules() -> None:
 def test_statistics_are_a_plain_average_at_first_and_move_by_a_hundredth_later() -> None:
     state = DETECTOR.start()
     stream = list(observations([Stretch(5000)], 100))
-    for seen in stream:
-        state, _ = DETECTOR.observe(state, seen, True)
-    scores = torch.cat([seen.log_likelihoods for seen in stream]).double()
+    for batch in stream:
+        state, _ = DETECTOR.observe(state, batch, True)
+    scores = torch.cat([batch.log_likelihoods for batch in stream]).double()
     assert (state.samples, state.batches) == (5000, 50)
     assert state.mean == pytest.approx(float(scores.mean()), abs=1e-9)
     assert state.variance == pytest.approx(float(scores.var(correction=0)), abs=1e-9)
     late = PaperState(samples=10**6, batches=10**4, mean=0.0, variance=1.0, inlier_rate=0.84)
-    moved, _ = DETECTOR.observe(
-        late, Observation(torch.ones(50), torch.zeros(50, dtype=torch.int64), 1, 0), True
-    )
+    moved, _ = DETECTOR.observe(late, seen(torch.tensor([[1.0, 0.0]] * 50)), True)
     assert moved.mean == pytest.approx(0.01)
 
 
 def test_the_batch_that_is_a_boundary_moves_no_statistic() -> None:
     state = PaperState(samples=5000, batches=50, mean=0.0, variance=1.0, inlier_rate=0.84)
-    seen = Observation(torch.full((50,), -9.0), torch.zeros(50, dtype=torch.int64), 1, 0)
-    after, verdict = DETECTOR.observe(state, seen, True)
+    after, verdict = DETECTOR.observe(state, seen(torch.tensor([[-9.0, 0.0]] * 50)), True)
     assert verdict.level is Level.BOUNDARY
     assert after == state
     assert verdict.statistics == {SIGNAL: 0.84}
@@ -105,3 +102,7 @@ def test_the_batch_that_is_a_boundary_moves_no_statistic() -> None:
 def test_there_is_nothing_to_dismiss() -> None:
     state = PaperState(samples=5)
     assert DETECTOR.dismiss(state) is state
+
+
+def test_it_cannot_tell_old_samples_from_new_and_takes_all_for_what_was_there() -> None:
+    assert DETECTOR.typical(PaperState(samples=5), torch.full((4, 2), -99.0)).tolist() == [True] * 4

@@ -18,7 +18,7 @@ from core.state import EngineState
 from service.settings import Settings
 from service.stream import Appended, Stream
 from service.trainer import Trainer
-from service.wire import Control, RawBatch
+from service.wire import Control, RawBatch, RawLabels, RawName
 
 D = 6
 STEP_S = 0.01
@@ -44,7 +44,7 @@ def learned_directly(settings: Settings, batches: Sequence[RawBatch]) -> EngineS
     for raw in batches:
         codes = None if raw.codes is None else torch.from_numpy(raw.codes.copy())
         features = torch.from_numpy(raw.to_float32().copy())
-        state, _ = engine.step(state, Batch(features, codes, raw.vocabulary))
+        state, _ = engine.step(state, Batch(features, codes, raw.vocabulary, raw.sample_ids))
     return state
 
 
@@ -76,19 +76,22 @@ def training(settings: Settings) -> Iterator[Trainer]:
         raise failures[0]
 
 
-def send(settings: Settings, *requests: RawBatch | Control) -> list[Appended]:
+def send(settings: Settings, *requests: RawBatch | RawLabels | RawName | Control) -> list[Appended]:
     """Append to the stream what the API would append."""
 
     async def append() -> list[Appended]:
         async with Stream.open(settings) as stream:
-            return [
-                await (
-                    stream.append(one) if isinstance(one, RawBatch) else stream.append_control(one)
-                )
-                for one in requests
-            ]
+            return [await _append(stream, one) for one in requests]
 
     return asyncio.run(append())
+
+
+async def _append(stream: Stream, one: RawBatch | RawLabels | RawName | Control) -> Appended:
+    if isinstance(one, RawBatch):
+        return await stream.append(one)
+    if isinstance(one, Control):
+        return await stream.append_control(one)
+    return await stream.append_labels(one)
 
 
 def ask(settings: Settings, question: Callable[[Stream], Any]) -> Any:

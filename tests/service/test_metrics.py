@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,12 +14,17 @@ from core.events import (
     BatchSetAside,
     BoundaryDetected,
     ClassDiscovered,
+    ClassProposed,
     EntryRejected,
     Event,
+    LabelsMatched,
+    LabelsMissed,
     ModelPublished,
     ModelRestored,
+    ProposalClosed,
     Replayed,
     SetAsideReleased,
+    UnknownsLearned,
 )
 from core.held import SubTaskHeld, summary
 from service.metrics import ApiMetrics, TrainerMetrics
@@ -173,6 +179,33 @@ def test_other_events_change_their_metrics() -> None:
     assert {name: values[name] for name in expected} == expected
 
 
+def test_samples_that_are_held_back_count_as_learned_when_they_are() -> None:
+    waiting = replace(LEARNED, awaiting=30, unknown=10, awaiting_samples=30)
+    values = observed(waiting)
+    assert values["gmr_samples_learned_total"] == 60
+    assert values["gmr_awaiting_samples"] == 30
+    unmatched = {"duplicate": 2, "late": 0, "unknown": 1}
+    values = observed(
+        waiting,
+        LabelsMatched(20, unmatched, 4, 20, 0.5, 0.625, 310.0, 400, 10, 2, 12),
+        LabelsMissed(10, "time", 10, 0, 2, 13),
+        ClassProposed(1, "unknown", 60, 3, 99, [0.5], [7], [1.0], 2, 13),
+        ProposalClosed(1, "x", "named", 60, 8, 2, 14),
+        UnknownsLearned(2, 2, "limit", 2, 15),
+    )
+    expected = {
+        "gmr_samples_learned_total": 100,
+        "gmr_awaiting_samples": 0,
+        "gmr_labels_matched_total": 20,
+        "gmr_labels_unmatched_total{reason=duplicate}": 2,
+        "gmr_labels_unmatched_total{reason=unknown}": 1,
+        "gmr_prequential_accuracy": 0.625,
+        "gmr_class_proposals_total": 1,
+        "gmr_model_version": 15,
+    }
+    assert {name: values[name] for name in expected} == expected
+
+
 def test_how_well_the_past_is_held_is_shown_until_there_is_none_any_more() -> None:
     metrics = TrainerMetrics()
     certain = (0.75, 0.5, 0.875, 0.625)  # accuracy and probability, each then and now
@@ -209,6 +242,16 @@ def test_what_is_not_known_yet_is_no_zero() -> None:
 def test_counters_go_on_after_a_restart() -> None:
     metrics = TrainerMetrics()
     metrics.resume(samples=1000, batches=10, boundaries=2, replayed=70, rejected={"x": 3})
+    metrics.resume(
+        samples=0,
+        batches=0,
+        boundaries=0,
+        replayed=0,
+        rejected={},
+        labels_matched=5,
+        labels_unmatched={"late": 6},
+        proposals=7,
+    )
     metrics.observe(LEARNED)
     metrics.observe(EntryRejected("1-0", "x", "..."))
     values = read(metrics.text())
@@ -217,6 +260,9 @@ def test_counters_go_on_after_a_restart() -> None:
     assert values["gmr_boundaries_total"] == 2
     assert values["gmr_replay_samples_total"] == 70
     assert values["gmr_batches_rejected_total{reason=x}"] == 4
+    assert values["gmr_labels_matched_total"] == 5
+    assert values["gmr_labels_unmatched_total{reason=late}"] == 6
+    assert values["gmr_class_proposals_total"] == 7
 
 
 def test_what_both_processes_count_is_added_up() -> None:

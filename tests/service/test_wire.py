@@ -23,8 +23,11 @@ from service.wire import (
     Control,
     Limits,
     RawBatch,
+    RawLabels,
+    RawName,
     pack,
     parse_json,
+    parse_labels,
     parse_safetensors,
     read_entry,
     unpack,
@@ -35,6 +38,19 @@ LIMITS = Limits(max_samples=100, max_features=50)
 labels = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.text(max_size=20))
 
 
+names = st.one_of(st.integers(-(2**63), 2**63 - 1), st.text(min_size=1, max_size=20))
+
+
+@st.composite
+def sample_ids(draw: st.DrawFn, n: int) -> list[int | str | None]:
+    """Names of n samples, each once, some left out; or integers alone."""
+    kinds = draw(st.sampled_from([names, st.integers(0, 10**6)]))
+    ids: list[int | str | None] = list(draw(st.lists(kinds, min_size=n, max_size=n, unique=True)))
+    for row in draw(st.sets(st.integers(0, n - 1))) if kinds is names else ():
+        ids[row] = None
+    return ids
+
+
 @st.composite
 def batches(draw: st.DrawFn) -> RawBatch:
     dtype = draw(st.sampled_from(["<f4", "<f2", "u1"]))
@@ -43,7 +59,8 @@ def batches(draw: st.DrawFn) -> RawBatch:
     features = draw(hnp.arrays(dtype, shape, elements=finite))
     some = draw(st.none() | st.lists(labels, min_size=shape[0], max_size=shape[0]))
     name = draw(st.none() | st.from_regex(r"[A-Za-z0-9_.-]{1,40}", fullmatch=True))
-    return RawBatch.of(features, some, name)
+    ids = draw(st.none() | sample_ids(shape[0]))
+    return RawBatch.of(features, some, name, ids)
 
 
 def same(a: RawBatch, b: RawBatch) -> bool:
@@ -57,6 +74,7 @@ def same(a: RawBatch, b: RawBatch) -> bool:
         and codes
         and [(type(x), x) for x in a.vocabulary] == [(type(x), x) for x in b.vocabulary]
         and a.batch_id == b.batch_id
+        and a.sample_ids == b.sample_ids
     )
 
 
@@ -503,3 +521,69 @@ def test_an_entry_by_hand_needs_no_more_than_the_documented_fields() -> None:
 def test_a_program_cannot_make_a_wrong_batch_either(features: Any) -> None:
     with pytest.raises(ShapeMismatch):
         RawBatch.of(features)
+
+
+# Labels that come later -----------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(names, names), min_size=1, max_size=20, unique_by=lambda pair: pair[0]))
+def test_labels_survive_body_and_entry(pairs: list[tuple[int | str, int | str]]) -> None:
+    ids, told = zip(*pairs, strict=True)
+    request = RawLabels.of(list(ids), np.array(told) if type(told[0]) is int else list(told), "n")
+    if any(type(label) is not type(told[0]) for label in told):
+        request = RawLabels.of(list(ids), list(told), "n")
+    assert request.sample_ids == ids
+    assert parse_labels(request.to_json(), LIMITS) == request
+    assert read_entry(request.to_entry(), LIMITS) == request
+
+
+@pytest.mark.parametrize("label", ["x", 7, None])
+def test_a_name_survives_body_and_entry(label: int | str | None) -> None:
+    request = RawName.of(3, label, "n")
+    assert parse_labels(request.to_json(), LIMITS) == request
+    assert read_entry(request.to_entry()) == request
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ids": b'["b"]'}, "checksum"),
+        ({"ids": b"{", "crc": b"0"}, "checksum"),
+        ({"labels": b"[2]"}, "checksum"),
+    ],
+)
+def test_damaged_labels_are_refused(changes: dict[str, bytes], message: str) -> None:
+    entry = {**RawLabels.of(["a"], [1]).to_entry(), **changes}
+    with pytest.raises(InvalidBatch, match=message):
+        read_entry(entry)
+    without = {name: value for name, value in entry.items() if name != "crc"}
+    if changes.get("ids") == b"{":
+        with pytest.raises(InvalidBatch, match="no JSON"):
+            read_entry(without)
+
+
+def test_more_labels_than_a_request_may_hold_are_refused() -> None:
+    request = RawLabels.of(list(range(101)), [1] * 101)
+    with pytest.raises(InvalidBatch, match="101 samples; at most 100"):
+        parse_labels(request.to_json(), LIMITS)
+    with pytest.raises(InvalidBatch, match="101 samples; at most 100"):
+        read_entry(request.to_entry(), LIMITS)
+
+
+def test_ids_of_samples_may_be_a_tensor_or_text() -> None:
+    features = np.ones((2, 1), "f4")
+    tensors = {"features": features, "sample_ids": np.array([5, 6], "u2")}
+    assert parse_safetensors(pack(tensors), LIMITS).sample_ids == (5, 6)
+    text = pack({"features": features}, {"sample_ids": '["a", null]'})
+    assert parse_safetensors(text, LIMITS).sample_ids == ("a", None)
+    for wrong in (np.array([5.0, 6.0]), np.array([[5, 6]]), np.array([5])):
+        with pytest.raises(InvalidBatch, match="sample"):
+            parse_safetensors(pack({"features": features, "sample_ids": wrong}), LIMITS)
+    with pytest.raises(InvalidBatch, match="no JSON"):
+        parse_safetensors(pack({"features": features}, {"sample_ids": "a,b"}), LIMITS)
+
+
+def test_the_second_of_two_samples_with_one_name_is_pointed_at() -> None:
+    with pytest.raises(InvalidBatch, match="position 3 names a second") as caught:
+        RawBatch.of(np.ones((4, 1)), sample_ids=["a", None, "b", "a"])
+    assert caught.value.context["position"] == 3

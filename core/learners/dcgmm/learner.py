@@ -190,6 +190,12 @@ class DcgmmLearner:
         order = torch.randperm(len(x), generator=generator).to(x.device)
         return self._climb(state, x[order], codes[order]), replays
 
+    def stand_ins(self, state: DcgmmState, x: Tensor) -> Tensor | None:
+        return None  # classes are in the read-out, which learns from samples only
+
+    def vote(self, state: DcgmmState, x: Tensor, codes: Tensor, weights: Tensor) -> DcgmmState:
+        return state
+
     def begin_sub_task(
         self, state: DcgmmState, generator: torch.Generator
     ) -> tuple[DcgmmState, list[Replay]]:

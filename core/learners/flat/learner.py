@@ -9,7 +9,7 @@ from torch import Tensor
 
 from core.config import EngineConfig
 from core.density.components import NO_CLASS, Components
-from core.density.diagonal import Moments, log_joint, log_sum_exp
+from core.density.diagonal import Moments, log_joint, log_sum_exp, responsibilities
 from core.density.diagonal_density import DiagonalDensity
 from core.learners.budget import Budget
 from core.learners.flat.room import Room
@@ -127,6 +127,21 @@ class FlatLearner:
         if bool(stepping.any()):
             state = self.em.stepped(state, x[stepping], codes[stepping], None)
         return state, replays
+
+    def stand_ins(self, state: FlatState, x: Tensor) -> Tensor | None:
+        scores, nobody = self.score(state, x), state.components.owner == NO_CLASS
+        if scores is None or not bool(nobody.any()):
+            return None
+        return state.components.means[nobody][scores.joint[:, nobody].argmax(-1)]
+
+    def vote(self, state: FlatState, x: Tensor, codes: Tensor, weights: Tensor) -> FlatState:
+        scores = self.score(state, x)
+        assert scores is not None
+        components = state.components
+        classes = torch.nn.functional.one_hot(codes, state.n_classes).to(x.dtype)
+        votes = (responsibilities(scores.joint) * weights[:, None]).T @ classes
+        votes = components.votes + votes * (components.owner == NO_CLASS)[:, None]
+        return state.with_values(replace(components, votes=votes))
 
     def begin_sub_task(
         self, state: FlatState, generator: torch.Generator

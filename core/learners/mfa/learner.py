@@ -139,6 +139,16 @@ class MfaLearner:
                     state = self._learned(state, due, generator)
         return state, replays
 
+    def stand_ins(self, state: MfaState, x: Tensor) -> Tensor | None:
+        scores, all_ = self.score(state, x), state.analysers
+        nobody = all_.owner == NO_CLASS
+        if scores is None or not bool(nobody.any()):
+            return None
+        return all_.means[nobody][scores.joint[:, nobody].argmax(-1)]
+
+    def vote(self, state: MfaState, x: Tensor, codes: Tensor, weights: Tensor) -> MfaState:
+        return self._cast(state, x, codes, weights[:, None], None)
+
     def begin_sub_task(
         self, state: MfaState, generator: torch.Generator
     ) -> tuple[MfaState, list[Replay]]:
@@ -200,12 +210,23 @@ class MfaLearner:
         voting = (codes != NO_CLASS) & (state.owners_of(codes) == codes)
         if not any(NO_CLASS in bank.owners for bank in state.banks) or not bool(voting.any()):
             return state
-        voted = self._voted(state, x, codes, voting, scores)
+        joint = None if scores is None else scores.joint[voting]
+        return self._cast(state, x[voting], codes[voting], 1.0, joint)
+
+    def _cast(
+        self,
+        state: MfaState,
+        x: Tensor,
+        codes: Tensor,
+        weights: Tensor | float,
+        joint: Tensor | None,
+    ) -> MfaState:
+        """With votes on the components that are shown, and on those that learning goes on from."""
+        voted = self._voted(state, x, codes, weights, joint)
         if all(group.base is None for group in state.groups):
             return voted
-        # Learning goes on from components that are not shown now: they are voted on as well.
         behind = tuple(group.unsettled for group in state.groups)
-        behind = self._voted(replace(state, groups=behind), x, codes, voting, None).groups
+        behind = self._voted(replace(state, groups=behind), x, codes, weights, None).groups
         groups = tuple(
             group if group.base is None else replace(group, base=other.bank)
             for group, other in zip(voted.groups, behind, strict=True)
@@ -213,13 +234,20 @@ class MfaLearner:
         return replace(voted, groups=groups)
 
     def _voted(
-        self, state: MfaState, x: Tensor, codes: Tensor, voting: Tensor, scores: Scores | None
+        self,
+        state: MfaState,
+        x: Tensor,
+        codes: Tensor,
+        weights: Tensor | float,
+        joint: Tensor | None,
     ) -> MfaState:
-        """With votes for the components of unlabelled samples on which the labelled ones fall."""
-        scores = self.score(state, x) if scores is None else scores
-        assert scores is not None
-        classes = torch.nn.functional.one_hot(codes[voting], state.n_classes).to(x.dtype)
-        votes = responsibilities(scores.joint[voting]).T @ classes
+        """Labels of M samples (M, D), with log-joint values (M, K), on components without a class."""
+        if joint is None:
+            scores = self.score(state, x)
+            assert scores is not None
+            joint = scores.joint
+        classes = torch.nn.functional.one_hot(codes, state.n_classes).to(joint.dtype)
+        votes = (responsibilities(joint) * weights).T @ classes
         begin = 0
 
         def voted(bank: Bank) -> Bank:

@@ -106,6 +106,31 @@ class Boundaries(BaseModel):
     boundaries: list[Boundary]
 
 
+class Proposal(Report):
+    """Samples without a label that are unknown and lie together: perhaps a class."""
+
+    proposal: int = Field(description="Its number; name it by POST /labels.", examples=[1])
+    origin: str = Field(
+        description="`unknown` samples among known ones, or what a sub-task began with at a "
+        "`boundary`."
+    )
+    samples: int = Field(description="That it stands for by now.")
+    first_sample: int = Field(description="Where the first of them is in the stream, from 0.")
+    last_sample: int = Field(description="Where the last of them is.")
+    prototype: list[float] = Field(
+        description="Mean of the samples that it was found by, D numbers; empty where D is over "
+        "4,096."
+    )
+    nearest_classes: list[int | str] = Field(description="That the prototype looks like most.")
+    nearest_probabilities: list[float] = Field(description="That the model gives each of them.")
+
+
+class Proposals(BaseModel):
+    """Proposals that nobody has decided about, oldest first."""
+
+    proposals: list[Proposal]
+
+
 class HistoryRow(Report):
     """One batch of the stream, tested before it was learned."""
 
@@ -191,6 +216,20 @@ async def boundaries(
     """Oldest first."""
     records = await parts_of(request).stream.boundaries(_start(since))
     return answers.json({"boundaries": [_row(record) for record in records]})
+
+
+@router.get(
+    "/proposals",
+    operation_id="proposals",
+    summary="Classes that may be new",
+    response_model=Proposals,
+    responses=problems(503),
+)
+async def proposals(request: Request) -> Response:
+    """Unlabelled samples that the model finds unknown and that keep coming together. `POST /labels`
+    with `proposal` and `label` names one; its samples are learned with that name.
+    """
+    return answers.json({"proposals": await parts_of(request).stream.proposals()})
 
 
 @router.get(

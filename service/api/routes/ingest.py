@@ -7,20 +7,22 @@ from dataclasses import replace
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from core.errors import GMRError, InvalidBatch
+from core.errors import GMRError
 from service.api import answers
 from service.api.bodies import read_batch
-from service.api.openapi import LABELS, problems, samples_body
+from service.api.naming import ID, ID_PARAMETERS, ID_SCHEMA, one_name
+from service.api.openapi import LABELS, SAMPLE_IDS, problems, samples_body
 from service.api.parts import parts_of
 from service.api.problems import problem_of
-from service.wire import MAX_ID_LENGTH, RawBatch
 
 router = APIRouter(tags=["stream"])
 
-ID = "batch_id"
-ID_HEADER = "Idempotency-Key"
-ID_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_ID_LENGTH}
-EXAMPLE = {"features": [[0.0, 0.5], [1.0, 0.25]], "labels": [7, None], "batch_id": "a-1"}
+EXAMPLE = {
+    "features": [[0.0, 0.5], [1.0, 0.25]],
+    "labels": [7, None],
+    "sample_ids": [None, "s-1"],
+    "batch_id": "a-1",
+}
 
 
 class Ingested(BaseModel):
@@ -44,18 +46,8 @@ class Ingested(BaseModel):
         200: {"model": Ingested, "description": "The batch was accepted before; nothing added."},
         **problems(403, 409, 413, 415, 422, 429, 503),
     },
-    openapi_extra=samples_body(EXAMPLE, {"labels": LABELS, ID: ID_SCHEMA})
-    | {
-        "parameters": [
-            {
-                "name": name,
-                "in": place,
-                "description": "The same as `batch_id` in the body.",
-                "schema": ID_SCHEMA,
-            }
-            for name, place in ((ID, "query"), (ID_HEADER, "header"))
-        ]
-    },
+    openapi_extra=samples_body(EXAMPLE, {"labels": LABELS, "sample_ids": SAMPLE_IDS, ID: ID_SCHEMA})
+    | {"parameters": ID_PARAMETERS},
 )
 async def ingest(request: Request) -> Response:
     """Accepts N samples of D features, with or without labels. The first batch fixes D.
@@ -66,7 +58,8 @@ async def ingest(request: Request) -> Response:
     # Of the model served now; the append compares it with what was accepted, in one script.
     applied = parts.entries_applied
     try:
-        batch = _named(await read_batch(request, parts.settings), request)
+        batch = await read_batch(request, parts.settings)
+        batch = replace(batch, batch_id=one_name(batch.batch_id, request))
         appended = await parts.stream.append(batch, entries_applied=applied)
     except GMRError as error:
         # As the trainer names its reasons.
@@ -84,24 +77,3 @@ async def ingest(request: Request) -> Response:
         },
         status=200 if appended.duplicate else 202,
     )
-
-
-def _named(batch: RawBatch, request: Request) -> RawBatch:
-    """The batch under the one id that body, query and header agree on."""
-    # Not declared as parameters: resolving those takes a good part of the time of a request.
-    names = (batch.batch_id, request.query_params.get(ID), request.headers.get(ID_HEADER))
-    given = {name for name in names if name is not None}
-    if len(given) > 1:
-        raise InvalidBatch(
-            f"The batch has {len(given)} different ids: body, query and the header "
-            f"Idempotency-Key disagree. Expected one id. Name it in one place."
-        )
-    if batch.batch_id is not None or not given:
-        return batch
-    (name,) = given
-    if not 0 < len(name) <= MAX_ID_LENGTH or not name.isprintable():
-        raise InvalidBatch(
-            f"The batch id has {len(name)} characters; expected 1 to {MAX_ID_LENGTH} that can be "
-            f"printed. Send a UUID, for example."
-        )
-    return replace(batch, batch_id=name)

@@ -87,6 +87,12 @@ class ModelState(BaseModel):
         description="Of `window`, samples that the model takes in once the stream is quiet."
     )
     set_aside: int = Field(description="Raw samples held because they look like a change.")
+    awaiting: int = Field(
+        0, description="Raw samples held because they await their label (POST /labels)."
+    )
+    unknown: int = Field(
+        0, description="Raw samples without a label held because they may be a new class."
+    )
     held: list[SubTaskHeld] = Field(
         description="Live forgetting: how well past sub-tasks are still held, oldest first, by "
         "samples that the model drew when each ended."
@@ -246,5 +252,7 @@ def _nothing_learned(parts: Parts, n_features: int | None) -> dict[str, object]:
         "window": 0,
         "waiting": 0,
         "set_aside": 0,
+        "awaiting": 0,
+        "unknown": 0,
         "held": [],
     }

@@ -16,8 +16,10 @@ QUICK = settings(
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(width=32) | st.text(max_size=8)
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4), max_leaves=12)
-FIELDS = st.sampled_from(["features", "labels", "batch_id", "c", "vocabulary", "x"])
-ROUTES = st.sampled_from(["/classify", "/outliers", "/ingest", "/model/rollback"])
+FIELDS = st.sampled_from(
+    ["features", "labels", "batch_id", "c", "vocabulary", "x", "sample_ids", "proposal", "label"]
+)
+ROUTES = st.sampled_from(["/classify", "/outliers", "/ingest", "/labels", "/model/rollback"])
 
 
 def assert_polite(response: httpx2.Response) -> None:

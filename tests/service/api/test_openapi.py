@@ -18,12 +18,15 @@ COMMITTED = Path(__file__).parents[3] / "docs" / "openapi.json"
 
 OPERATIONS = {
     "ingest": "post /ingest",
+    "label": "post /labels",
     "classify": "post /classify",
     "outliers": "post /outliers",
     "sample": "get /sample",
     "drift": "get /drift",
     "boundaries": "get /drift/boundaries",
     "boundary": "get /drift/boundaries/{id}",
+    "quarantine": "get /drift/quarantine",
+    "proposals": "get /drift/proposals",
     "history": "get /drift/history",
     "declare_boundary": "post /drift/boundary",
     "events": "get /events",
@@ -87,6 +90,13 @@ def test_every_body_has_a_schema_for_each_of_its_forms(document: dict[str, Any])
         Draft202012Validator(schema).validate(content["application/json"]["example"])
 
 
+def test_labels_have_a_schema_that_their_examples_fit(document: dict[str, Any]) -> None:
+    content = operations(document)["label"]["requestBody"]["content"]["application/json"]
+    Draft202012Validator.check_schema(content["schema"])
+    for example in content["examples"].values():
+        Draft202012Validator(content["schema"]).validate(example["value"])
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -96,6 +106,7 @@ def test_every_body_has_a_schema_for_each_of_its_forms(document: dict[str, Any])
         ("drift", {}),
         ("boundaries", {}),
         ("history", {}),
+        ("proposals", {}),
         ("model", {}),
         ("model_versions", {}),
         ("live", {}),

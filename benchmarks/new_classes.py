@@ -1,0 +1,177 @@
+"""Is a class that comes without labels proposed, how soon, how purely, and is anything else?
+
+Drives the engine directly, with its default settings. 3,000 labelled training images of nine
+classes are streamed once in batches of 100, then 2,000 without labels. Of these 20 % are of the
+tenth class, or none (*none*), or 10 % are images of classes with their pixels in an order of each
+image's own (*outliers*, of as many kinds as there are images). Purity is the share of the new
+class among the samples of the first proposal that has any of it; *other* counts proposals
+without a majority of it. The test set is not touched. Settings were chosen on MNIST.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks._arithmetic import as_in_the_trainer
+from clients.bench import Measurement, Say, Table
+from clients.datasets import Dataset, load_dataset
+from core.batch import Batch
+from core.config import EngineConfig
+from core.engine import Engine
+from core.events import ClassProposed
+from core.state import EngineState
+
+BATCH = 100
+TAUGHT = 3000
+LATER = 2000
+SHARE = 0.2
+OUTLIERS = 0.1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one stream gave."""
+
+    found: bool
+    samples: int | None  # of the stream, unlabelled, until the class was proposed
+    purity: float | None  # 0 to 1
+    other: int  # proposals of something else
+    unknown: float  # share of the new class's samples that were found unknown
+
+
+@as_in_the_trainer()
+def measure(quick: bool, say: Say) -> Measurement:
+    """Every class of every data set as the new one."""
+    names, seeds, classes = (("digits",), 1, 1) if quick else (("mnist", "fashion_mnist"), 1, 10)
+    rows: list[tuple[str, ...]] = []
+    values: dict[str, Any] = {}
+    for name in names:
+        data = load_dataset(name)
+        per_class: dict[int, list[Outcome]] = {}
+        nothing: dict[str, list[int]] = {"none": [], "outliers": []}
+        for new in range(classes):
+            for seed in range(seeds):
+                stream = _Stream(data, new, seed)
+                per_class.setdefault(new, []).append(stream.with_new_class())
+                nothing["none"].append(stream.without(0.0))
+                nothing["outliers"].append(stream.without(OUTLIERS))
+            say(f"{name}, class {new}: {per_class[new]}")
+            rows.append((f"{name} {new}", *_cells(per_class[new])))
+        for kind, proposals in nothing.items():
+            rows.append((f"{name} {kind}", "", "", "", str(sum(proposals)), ""))
+        found = [outcome for runs in per_class.values() for outcome in runs]
+        values[name] = {
+            "classes": {new: [vars(run) for run in runs] for new, runs in per_class.items()},
+            **nothing,
+            "found": sum(outcome.found for outcome in found),
+            "streams": len(found),
+        }
+    columns = ("new class", "found", "after samples", "purity", "other", "found unknown")
+    return Measurement((Table("new classes", columns, tuple(rows)),), values)
+
+
+class _Stream:
+    """A model that knows all classes but one, and what may come then."""
+
+    def __init__(self, data: Dataset, new: int, seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        order = generator.permutation(len(data.train_x))
+        labels = data.train_y[order]
+        n = min(TAUGHT, int((labels != new).sum()) // 3)
+        known, mine = order[labels != new], order[labels == new]
+        self.images, self.labels, self.new = data.train_x, data.train_y, new
+        self.later, self.mine, self.generator = known[n:], mine, generator
+        self.n = min(LATER, n)
+        self.engine = Engine(EngineConfig(seed=seed))
+        self.state = self.engine.start()
+        for begin in range(0, n, BATCH):
+            rows = known[begin : begin + BATCH]
+            batch = Batch.of(self._features(rows), torch.from_numpy(data.train_y[rows]))
+            self.state, _ = self.engine.step(self.state, batch)
+
+    def with_new_class(self) -> Outcome:
+        """A fifth of what comes is of the new class."""
+        share = int(BATCH * SHARE)
+        fresh = self.mine[np.arange(share * (self.n // BATCH)) % len(self.mine)]
+        rows = [
+            np.concatenate([self._known(index)[share:], fresh[index * share : (index + 1) * share]])
+            for index in range(self.n // BATCH)
+        ]
+        purity, samples, other = None, None, 0
+        state, seen = self.state, np.concatenate(rows)
+        begin = state.stream_samples
+        for index, chosen in enumerate(rows):
+            state, events = self.engine.step(state, Batch(self._features(chosen)))
+            for event in events:
+                if not isinstance(event, ClassProposed):
+                    continue
+                pure = self._purity(state, event, seen, begin)
+                if pure < 0.5:
+                    other += 1
+                elif purity is None:
+                    purity, samples = pure, (index + 1) * BATCH
+        return Outcome(purity is not None, samples, purity, other, self._unknown())
+
+    def without(self, outliers: float) -> int:
+        """Proposals where nothing new comes, but perhaps outliers."""
+        state, n_proposed = self.state, 0
+        for index in range(self.n // BATCH):
+            x = self._features(self._known(index))
+            for row in range(int(BATCH * outliers)):
+                x[row] = x[row][torch.from_numpy(self.generator.permutation(x.shape[1]))]
+            state, events = self.engine.step(state, Batch(x))
+            n_proposed += sum(isinstance(event, ClassProposed) for event in events)
+        return n_proposed
+
+    def _purity(
+        self, state: EngineState, event: ClassProposed, seen: NDArray[np.int64], begin: int
+    ) -> float:
+        """Share of the new class in a proposal that was just made."""
+        proposal = state.proposals.find(event.proposal)
+        assert proposal is not None
+        if len(proposal.unknowns):
+            places = np.array(proposal.unknowns.arrived) - begin
+            return float((self.labels[seen[places]] == self.new).mean())
+        # Of a boundary: its samples are learned already, so the nearest of the stream stand in.
+        rows = seen[event.first_sample - begin : event.last_sample - begin + 1]
+        away = (self._features(rows) - proposal.prototype).square().sum(1)
+        nearest = away.argsort()[: event.samples].numpy()
+        return float((self.labels[rows[nearest]] == self.new).mean())
+
+    def _unknown(self) -> float:
+        scores = self.engine.learner.score(
+            self.state.learner, self._standardised(self._features(self.mine[:1000]))
+        )
+        unknown = self.engine.novelty.unknown(self.state, scores)
+        return float("nan") if unknown is None else float(unknown.double().mean())
+
+    def _standardised(self, x: torch.Tensor) -> torch.Tensor:
+        assert self.state.standardiser is not None
+        return self.state.standardiser.apply(x)
+
+    def _known(self, index: int) -> NDArray[np.int64]:
+        chosen: NDArray[np.int64] = self.later[index * BATCH : (index + 1) * BATCH]
+        return chosen
+
+    def _features(self, rows: NDArray[np.int64]) -> torch.Tensor:
+        x = self.images[rows].reshape(len(rows), -1)
+        scale = 255 if x.dtype == np.uint8 else 1
+        return torch.from_numpy(x.astype("f4") / scale)
+
+
+def _cells(runs: list[Outcome]) -> tuple[str, ...]:
+    after = [run.samples for run in runs if run.samples is not None]
+    purity = [run.purity for run in runs if run.purity is not None]
+    return (
+        f"{sum(run.found for run in runs)} of {len(runs)}",
+        f"{statistics.median(after):.0f}" if after else "",
+        f"{statistics.mean(purity):.2f}" if purity else "",
+        str(sum(run.other for run in runs)),
+        f"{statistics.mean(run.unknown for run in runs):.2f}",
+    )

@@ -1,0 +1,118 @@
+"""POST /labels: labels for samples that were sent without, and names for proposed classes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from core.errors import GMRError
+from service.api import answers
+from service.api.bodies import media_type, read_body
+from service.api.naming import ID, ID_PARAMETERS, ID_SCHEMA, one_name
+from service.api.negotiation import JSON
+from service.api.openapi import LABEL, SAMPLE_ID, problems
+from service.api.parts import parts_of
+from service.api.problems import problem_of
+from service.wire import Limits, parse_labels
+
+router = APIRouter(tags=["stream"])
+
+BY_ID: Final[dict[str, Any]] = {
+    "type": "object",
+    "title": "LabelsOfSamples",
+    "required": ["sample_ids", "labels"],
+    "additionalProperties": False,
+    "properties": {
+        "sample_ids": {
+            "type": "array",
+            "description": "Samples by the ids that they were or will be sent with, each once.",
+            "minItems": 1,
+            "items": SAMPLE_ID,
+        },
+        "labels": {"type": "array", "description": "The label of each.", "items": LABEL},
+        ID: ID_SCHEMA,
+    },
+}
+BY_PROPOSAL: Final[dict[str, Any]] = {
+    "type": "object",
+    "title": "NameOfAProposal",
+    "required": ["proposal", "label"],
+    "additionalProperties": False,
+    "properties": {
+        "proposal": {"type": "integer", "description": "One of GET /drift/proposals."},
+        "label": {
+            "anyOf": [*LABEL["anyOf"], {"type": "null"}],
+            "description": "What its samples are; null learns them without a label.",
+        },
+        ID: ID_SCHEMA,
+    },
+}
+EXAMPLES: Final = {
+    "labels": {
+        "summary": "Labels for samples",
+        "value": {"sample_ids": ["s-1", "s-2"], "labels": ["a", "b"], "batch_id": "l-1"},
+    },
+    "proposal": {
+        "summary": "A name for a proposed class",
+        "value": {"proposal": 1, "label": "c"},
+    },
+}
+
+
+class Labelled(BaseModel):
+    """What became of labels."""
+
+    entry_id: str = Field(description="Of the entry in the stream; of the first for a duplicate.")
+    batch_id: str = Field(description="The sender's, or one made for this request.")
+    labels: int = Field(description="Labels of the request.")
+    backlog: int = Field(description="Entries accepted and not yet learned, this one included.")
+    duplicate: bool = Field(description="Whether it was there before; nothing was added then.")
+
+
+@router.post(
+    "/labels",
+    operation_id="label",
+    summary="Send labels for samples that came without",
+    status_code=202,
+    response_model=Labelled,
+    responses={
+        202: {"description": "The labels are durable in the stream and will be matched."},
+        200: {"model": Labelled, "description": "They were accepted before; nothing added."},
+        **problems(403, 409, 413, 415, 422, 429, 503),
+    },
+    openapi_extra={
+        "parameters": ID_PARAMETERS,
+        "requestBody": {
+            "required": True,
+            "content": {JSON: {"schema": {"anyOf": [BY_ID, BY_PROPOSAL]}, "examples": EXAMPLES}},
+        },
+    },
+)
+async def label(request: Request) -> Response:
+    """Takes its place in the stream. Samples and labels find each other by id, whichever comes
+    first; the event `labels_matched` tells what became of them.
+    """
+    parts = parts_of(request)
+    settings, applied = parts.settings, parts.entries_applied
+    try:
+        media_type(request, (JSON,))
+        body = await read_body(request, settings.max_body_bytes)
+        labels = parse_labels(body, Limits(settings.max_samples, settings.max_features))
+        labels = replace(labels, batch_id=one_name(labels.batch_id, request))
+        appended = await parts.stream.append_labels(labels, entries_applied=applied)
+    except GMRError as error:
+        parts.metrics.rejected(problem_of(error).name.replace("-", "_"))
+        raise
+    return answers.json(
+        {
+            "entry_id": appended.entry_id,
+            "batch_id": appended.batch_id,
+            "labels": len(labels),
+            "backlog": max(0, appended.accepted - applied),
+            "duplicate": appended.duplicate,
+        },
+        status=200 if appended.duplicate else 202,
+    )

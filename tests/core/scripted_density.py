@@ -1,0 +1,90 @@
+"""A density that says what it was told to: samples carry their own score.
+
+A sample is [log-likelihood, component], so that the whole way from features to a sighting is
+the real one (`core.drift.sentinel`) while a test writes down what the model says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from core.density.density import Fact, Scored
+from core.density.feature_terms import FeatureTerms
+from core.drift.sentinel import Sentinel
+from core.model import Model
+from core.readout import PosteriorReadout
+from core.standardiser import Standardiser
+
+N_FEATURES = 2
+
+
+@dataclass(frozen=True)
+class ScriptedDensity:
+    """Gives back the columns of its samples; satisfies `core.density.density.Density`.
+
+    Arguments:
+        n_components: K; a sample's second feature is one of 0 to K - 1.
+    """
+
+    kind: ClassVar[str] = "scripted"
+
+    n_components: int
+
+    @property
+    def log_weights(self) -> Tensor:
+        return torch.full((self.n_components,), 1 / self.n_components).log()
+
+    @property
+    def n_features(self) -> int:
+        return N_FEATURES
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def score(self, x: Tensor) -> Scored:
+        components = torch.nn.functional.one_hot(x[:, 1].long(), self.n_components)
+        return Scored(x[:, :1] + components.to(x).clamp_min(1e-30).log(), x[:, 0])
+
+    def feature_terms(self, x: Tensor) -> FeatureTerms:
+        """All of the log-likelihood comes from the first feature."""
+        terms = torch.stack([x[:, 0], torch.zeros_like(x[:, 1])], 1)
+        still = torch.zeros_like(x)
+        return FeatureTerms(x[:, 1].long(), terms, still, still, still[:, 0])
+
+    def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
+        scores = torch.randn(len(components), generator=generator) * noise
+        return torch.stack([scores, components.cpu().float()], 1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def facts(self) -> dict[str, Fact]:
+        return {"n_components": self.n_components}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Fact]) -> Self:
+        return cls(int(facts["n_components"]))  # type: ignore[arg-type]
+
+
+def identity(n_features: int = N_FEATURES) -> Standardiser:
+    """A standardiser that leaves features as they are."""
+    return Standardiser.of(torch.tensor([[0.0] * n_features, [1.0] * n_features]))
+
+
+def sentinel(n_components: int, taken_at: int = 0, classes: list[int] | None = None) -> Sentinel:
+    """A sentinel that gives back the columns of its samples.
+
+    Arguments:
+        taken_at: Samples of the sub-task when it was taken.
+        classes: That each component stands for; None where there are no labels.
+    """
+    labels = torch.tensor(classes or [0] * n_components)
+    shares = torch.nn.functional.one_hot(labels).float()
+    readout = PosteriorReadout(shares if classes else shares[:, :0], temperature=1.0)
+    return Sentinel(Model(ScriptedDensity(n_components), readout), identity(), taken_at)
