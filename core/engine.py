@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Batch
+from core.calibration import Calibration, chosen
 from core.config import EngineConfig
 from core.drift.detector import Detector, Level, Observation, Verdict
 from core.drift.registry import make_detector
@@ -260,7 +261,13 @@ class Engine:
             log_likelihood_mean=likelihood.mean,
             log_likelihood_deviation=likelihood.deviation,
         )
-        return Snapshot(info, model, state.standardiser)
+        return Snapshot(
+            info,
+            model,
+            state.standardiser,
+            state.calibration.typicality(),
+            self.config.outlier_false_positive_rate,
+        )
 
     # Parts of a step ----------------------------------------------------------------------
 
@@ -328,20 +335,31 @@ class Engine:
         prequential = state.prequential
         if judgement.accuracy is not None:
             prequential = prequential.updated(judgement.guessed, judgement.accuracy)
-        likelihood = state.likelihood
+        likelihood, calibration = state.likelihood, state.calibration
         known = state.stream_samples - state.boundary_sample >= UNREADY_SAMPLES
         if judgement.level is Level.NORMAL and judgement.scores is not None and known:
             seen = judgement.tame
             likelihood = likelihood.updated(n, seen.mean, seen.variance)
+            calibration = self._calibrated(state, judgement.scores)
         return replace(
             state,
             detector=judgement.detector,
             prequential=prequential,
             likelihood=likelihood,
+            calibration=calibration,
             stream_batches=state.stream_batches + 1,
             stream_samples=state.stream_samples + n,
             recent_starts=(*state.recent_starts, state.stream_samples)[-REMEMBERED_STARTS:],
         )
+
+    def _calibrated(self, state: EngineState, scores: Scores) -> Calibration:
+        """With traits of some of a batch's samples, which the model has not learned yet."""
+        assert state.standardiser is not None
+        rows = chosen(len(scores.x)).to(scores.x.device)
+        likelihoods = scores.log_likelihood[rows] - state.standardiser.log_volume
+        some = Scores(scores.x[rows], None, scores.joint[rows], likelihoods)
+        traits = self.learner.traits(state.learner, some)
+        return state.calibration.observed(traits, len(scores.x))
 
     def _learn(
         self, state: EngineState, batch: Batch, scores: Scores | None
@@ -476,6 +494,7 @@ class Engine:
         state = replace(
             state,
             held=past,
+            calibration=state.calibration.crossed(),
             learner=learner,
             random=generator.get_state(),
             detector=self.detector.start(),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, Label
+from core.calibration import Calibration
 from core.held import Held
 from core.running import Running
 from core.standardiser import Standardiser
@@ -36,6 +37,7 @@ class EngineState:
         version: Of the model as it stands; 0 means that nothing was learned.
         last_version: The largest version ever given; a rollback does not lower it.
         random: State of the generator.
+        calibration: Scores of held-out inliers, for p-values; see `core.calibration`.
         held: What earlier sub-tasks are remembered by, generated; see `core.held`.
     """
 
@@ -60,6 +62,7 @@ class EngineState:
     last_version: int
     random: Tensor
     held: Held = field(default_factory=Held)  # a checkpoint of an earlier release has none
+    calibration: Calibration = field(default_factory=Calibration)  # likewise
 
     @property
     def n_features(self) -> int | None:

@@ -19,6 +19,7 @@ from core.density.diagonal import (
     natural_form,
     sample,
 )
+from core.density.traits import diagonal_heights, diagonal_traits
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +63,9 @@ class DiagonalDensity:
     def score(self, x: Tensor) -> Scored:
         joint = log_joint(self.form, x)
         return Scored(joint, log_sum_exp(joint))
+
+    def traits(self, x: Tensor, scored: Scored) -> Tensor:
+        return diagonal_traits(self.log_weights, diagonal_heights(self.form), x, *scored)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
         # All that a diagonal component varies by is noise of single features.

@@ -13,6 +13,7 @@ from torch import Tensor
 from core.density.density import Fact, Scored
 from core.density.diagonal import log_sum_exp
 from core.density.factors import FactorMixture, WhitenedForm, log_joint, sample, whitened_form
+from core.density.traits import Analyser, factor_heights, factor_traits
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,15 @@ class FactorDensity:
     def score(self, x: Tensor) -> Scored:
         joint = log_joint(self.form, x)
         return Scored(joint, log_sum_exp(joint))
+
+    @cached_property
+    def analyser(self) -> Analyser:
+        """All components, as `traits` looks at them."""
+        log_weights, means, loadings, _ = self.mixture
+        return Analyser(self.form, log_weights, means, loadings, factor_heights(self.form))
+
+    def traits(self, x: Tensor, scored: Scored) -> Tensor:
+        return factor_traits([self.analyser], x, *scored)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
         return sample(self.mixture, components.to(self.device), generator, noise)

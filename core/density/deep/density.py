@@ -15,6 +15,7 @@ from core.density.deep.layer import score_stack
 from core.density.deep.sharpening import climb
 from core.density.density import Fact, Scored
 from core.density.diagonal import Mixture, NaturalForm, natural_form
+from core.density.traits import size
 
 SHARPENING_RATE = 0.002
 """Of a step of sharpening: the published 0.2 is of the mean over a batch of 100 images."""
@@ -90,6 +91,10 @@ class DeepDensity:
     def score(self, x: Tensor) -> Scored:
         joint, likelihood = score_stack(self.stack, x)
         return Scored(joint, likelihood - self.volume)
+
+    def traits(self, x: Tensor, scored: Scored) -> Tensor:
+        # Components of the last layer are of posteriors, not of images: they have no closeness.
+        return torch.stack([scored.log_likelihood, size(x)], 1)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
         components = components.to(self.device)

@@ -155,6 +155,10 @@ class DcgmmLearner:
         joint, likelihood = score_stack(stack, x)
         return Scores(x, None, joint, likelihood - state.volume)
 
+    def traits(self, state: DcgmmState, scores: Scores) -> Tensor:
+        scored = Scored(scores.joint, scores.log_likelihood)
+        return self._density(state).traits(scores.x, scored)
+
     def class_probabilities(self, state: DcgmmState, joint: Tensor) -> Tensor:
         return self._readout(state).class_probabilities(joint)
 

@@ -14,6 +14,7 @@ from core.density.components import NO_CLASS
 from core.density.diagonal import log_sum_exp, responsibilities
 from core.density.factor_density import FactorDensity
 from core.density.factors import log_joint, n_factors_of
+from core.density.traits import factor_traits
 from core.learners.budget import Budget
 from core.learners.learner import Replay, Scores
 from core.learners.mfa.room import Room
@@ -89,6 +90,10 @@ class MfaLearner:
         parts = [log_joint(bank.form, x, squared) for bank in state.banks]
         joint = torch.cat(parts, 1) - math.log(state.mass_of(None))
         return Scores(x, squared, joint, log_sum_exp(joint))
+
+    def traits(self, state: MfaState, scores: Scores) -> Tensor:
+        parts = [bank.analyser for bank in state.banks]
+        return factor_traits(parts, scores.x, scores.joint, scores.log_likelihood)
 
     def class_probabilities(self, state: MfaState, joint: Tensor) -> Tensor:
         return _readout(state.votes, state.n_features).class_probabilities(joint)
