@@ -8,9 +8,10 @@ before they were learned, each with a weight. A sample is strange in one of two 
   rows' mean is large. This is two-sided: a sample may be too simple (an image without ink).
 
 Both are turned into logs of tail probabilities among the rows; the smaller, the second counted
-as `CAUTION` times larger, is the sample's *typicality*. Its rank among the rows' own typicalities is the p-value (split conformal
-prediction: Vovk et al. 2005; weighted: Tibshirani et al. 2019). So a share of about a of
-inliers has a p-value of a or less, whatever the model, and p-values of different models compare.
+as `CAUTION` times larger, is the sample's *typicality*. Its rank among the rows' own is the
+p-value (split conformal prediction: Vovk et al. 2005; weighted: Tibshirani et al. 2019). So a
+share of about a of inliers has a p-value of a or less, whatever the model, and p-values of
+different models compare.
 
 Beyond the rows' lowest twentieth a tail is taken to fall exponentially (peaks over a threshold),
 so that typicality ranks samples that are stranger than any row. P-values do not go below

@@ -13,6 +13,7 @@ from core.density.deep.density import DeepDensity
 from core.density.deep.folding import Folding
 from core.density.deep.layer import image_log_likelihood, score_stack
 from core.density.deep.layout import image_of, layout
+from core.density.density import Scored
 from core.density.diagonal import natural_form
 from core.density.gradient import Parameters
 from core.errors import InvalidSettings, ShapeMismatch
@@ -156,8 +157,7 @@ class DcgmmLearner:
         return Scores(x, None, joint, likelihood - state.volume)
 
     def traits(self, state: DcgmmState, scores: Scores) -> Tensor:
-        scored = Scored(scores.joint, scores.log_likelihood)
-        return self._density(state).traits(scores.x, scored)
+        return self._density(state).traits(scores.x, Scored(scores.joint, scores.log_likelihood))
 
     def class_probabilities(self, state: DcgmmState, joint: Tensor) -> Tensor:
         return self._readout(state).class_probabilities(joint)

@@ -37,7 +37,8 @@ def test_c_may_come_in_the_body_as_a_parameter_or_as_metadata(taught: httpx2.Cli
     response = taught.post("/outliers", content=content, headers=headers)
     arrays, metadata = unpack(response.content)
     assert float(metadata["threshold"]) == wanted
-    assert set(arrays) == {"log_likelihoods", "inliers"}
+    assert set(arrays) == {"log_likelihoods", "inliers", "p_values", "typicality"}
+    assert metadata["score"] == "log_likelihood"
 
 
 @pytest.mark.parametrize(
