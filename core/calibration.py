@@ -6,11 +6,17 @@ ones of the current sub-task, because the model goes on learning and its scores 
 fewer of each earlier sub-task. No sample is kept, and nothing is drawn: the same stream gives
 the same rows.
 
+The model moves on, and earlier sub-tasks' samples look different to it: at the least, what comes
+later takes its share of the mixture. So each sub-task that ends leaves traits of a few samples
+that the model itself drew then (`core.held`); what has happened to theirs since, on average, is
+taken to have happened to the rows.
+
 Throughout: S traits, `core.density.traits`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -33,6 +39,12 @@ FEWEST = 400
 PAST = 2048
 """Rows of all earlier sub-tasks together, at most."""
 
+DRAWN = 64
+"""Drawn samples that a sub-task leaves, at most ..."""
+
+DRAWN_IN_ALL = 256
+"""... and of all sub-tasks that are looked at for a snapshot."""
+
 MOST_GROUPS = 64
 """Sub-tasks that are told apart; the oldest two become one where there are more."""
 
@@ -45,11 +57,16 @@ class Group:
         rows: Traits, with shape (n, S), oldest first.
         samples: Inliers that they stand for.
         seen: Rows that there have been, those let go included.
+        sub_task: Whose they are.
+        drawn: Traits of samples drawn when it ended, at that moment, with shape (m, S); none
+            while it goes on.
     """
 
     rows: Tensor
     samples: int
     seen: int
+    sub_task: int
+    drawn: Tensor
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -59,6 +76,17 @@ class Group:
         if len(self) <= most:
             return self
         return replace(self, rows=self.rows[_spread(len(self), most)])
+
+    def moved(self, now: Tensor) -> Group:
+        """As its samples look by now.
+
+        Arguments:
+            now: Traits of the first samples that were drawn, with shape (at most m, S).
+        """
+        if not len(now):
+            return self
+        shift = now.float().cpu().mean(0) - self.drawn[: len(now)].mean(0)
+        return replace(self, rows=self.rows + shift)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +101,13 @@ class Calibration:
     past: tuple[Group, ...] = ()
     current: tuple[Group, ...] = ()
 
-    def observed(self, rows: Tensor, samples: int) -> Calibration:
+    def observed(self, rows: Tensor, samples: int, sub_task: int) -> Calibration:
         """With rows of a batch of inliers.
 
         Arguments:
             rows: Traits of some of its samples, with shape (n, S).
             samples: That they stand for.
+            sub_task: The current one.
         """
         rows = rows.float().cpu()
         seen = len(rows)
@@ -89,17 +118,25 @@ class Calibration:
                 old.seen + seen,
             )
         newest = min(RECENT, max(FEWEST, seen // NEWEST))
-        return replace(self, current=(Group(rows[-newest:].clone(), samples, seen),))
+        return replace(
+            self, current=(Group(rows[-newest:].clone(), samples, seen, sub_task, rows[:0]),)
+        )
 
-    def crossed(self) -> Calibration:
-        """A sub-task has ended."""
-        groups = (*self.past, *self.current)
+    def crossed(self, drawn: Tensor) -> Calibration:
+        """A sub-task has ended.
+
+        Arguments:
+            drawn: Traits of samples drawn from the model as it stands, for the sub-task, with
+                shape (m, S); none will do.
+        """
+        ended = (replace(group, drawn=drawn[:DRAWN].float().cpu()) for group in self.current)
+        groups = (*self.past, *ended)
         if len(groups) > MOST_GROUPS:
             first, second, *others = groups
-            joined = Group(
-                torch.cat([first.rows, second.rows]),
-                first.samples + second.samples,
-                first.seen + second.seen,
+            joined = replace(
+                second,
+                rows=torch.cat([first.rows, second.rows]),
+                samples=first.samples + second.samples,
             )
             groups = (joined, *others)
         if not groups:
@@ -107,9 +144,23 @@ class Calibration:
         most = PAST // len(groups)
         return Calibration(tuple(group.thinned(most) for group in groups))
 
-    def typicality(self) -> Typicality:
-        """What follows from it: every sub-task counts by its samples."""
-        groups = (*self.past, *self.current)
+    @property
+    def wanted(self) -> dict[int, int]:
+        """Sub-task -> how many of its drawn samples to look at again, the first ones."""
+        each = max(1, DRAWN_IN_ALL // max(1, len(self.past)))
+        return {group.sub_task: min(each, len(group.drawn)) for group in self.past}
+
+    def typicality(self, now: Mapping[int, Tensor]) -> Typicality:
+        """What follows from it: every sub-task counts by its samples.
+
+        Arguments:
+            now: Sub-task -> traits of its first drawn samples, as they are by now.
+        """
+        past = (
+            group.moved(now[group.sub_task]) if group.sub_task in now else group
+            for group in self.past
+        )
+        groups = (*past, *self.current)
         if not groups:
             return Typicality.none()
         weights = [

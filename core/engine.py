@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Batch
-from core.calibration import Calibration, chosen
+from core.calibration import DRAWN, Calibration, chosen
 from core.config import EngineConfig
 from core.drift.detector import Detector, Level, Observation, Verdict
 from core.drift.registry import make_detector
@@ -35,7 +35,7 @@ from core.events import (
     Replayed,
     SetAsideReleased,
 )
-from core.held import SubTaskHeld
+from core.held import Held, SubTaskHeld
 from core.judgement import Judgement, Position, evidence_of, replayed
 from core.learners.learner import Learner, Scores
 from core.learners.registry import make_learner
@@ -43,6 +43,7 @@ from core.running import Running
 from core.snapshot import ModelInfo, Snapshot
 from core.standardiser import Standardiser
 from core.state import EngineState, distinct
+from core.typicality import Typicality
 
 REMEMBERED_STARTS = 256
 """Batches whose place in the stream is remembered, to name the one at which a change began."""
@@ -265,7 +266,7 @@ class Engine:
             info,
             model,
             state.standardiser,
-            state.calibration.typicality(),
+            self._usual(state),
             self.config.outlier_false_positive_rate,
         )
 
@@ -354,12 +355,44 @@ class Engine:
 
     def _calibrated(self, state: EngineState, scores: Scores) -> Calibration:
         """With traits of some of a batch's samples, which the model has not learned yet."""
-        assert state.standardiser is not None
         rows = chosen(len(scores.x)).to(scores.x.device)
-        likelihoods = scores.log_likelihood[rows] - state.standardiser.log_volume
-        some = Scores(scores.x[rows], None, scores.joint[rows], likelihoods)
-        traits = self.learner.traits(state.learner, some)
-        return state.calibration.observed(traits, len(scores.x))
+        some = Scores(scores.x[rows], None, scores.joint[rows], scores.log_likelihood[rows])
+        traits = self._traits(state, some)
+        return state.calibration.observed(traits, len(scores.x), state.sub_task)
+
+    def _ended(self, state: EngineState, past: Held) -> Calibration:
+        """The calibration at the end of a sub-task, given the samples that were drawn of it."""
+        drawn = torch.zeros(0, 1)
+        if past.sets and past.sets[-1].sub_task == state.sub_task:
+            drawn = self._traits_of(state, past.sets[-1].first(DRAWN).features)
+        return state.calibration.crossed(drawn)
+
+    def _usual(self, state: EngineState) -> Typicality:
+        """What p-values rest on, as the model stands."""
+        sets = {one.sub_task: one for one in state.held.sets}
+        wanted = {
+            sub_task: sets[sub_task].first(n).features
+            for sub_task, n in state.calibration.wanted.items()
+            if n and sub_task in sets
+        }
+        if not wanted:
+            return state.calibration.typicality({})
+        traits = self._traits_of(state, torch.cat([x.float() for x in wanted.values()]))
+        parts = torch.split(traits, [len(x) for x in wanted.values()])
+        return state.calibration.typicality(dict(zip(wanted, parts, strict=True)))
+
+    def _traits_of(self, state: EngineState, features: Tensor) -> Tensor:
+        """Traits of samples in the sender's units, with shape (n, S)."""
+        assert state.standardiser is not None
+        x = state.standardiser.apply(features.to(self.device, torch.float32))
+        scores = self.learner.score(state.learner, x)
+        return torch.zeros(0, 1) if scores is None else self._traits(state, scores)
+
+    def _traits(self, state: EngineState, scores: Scores) -> Tensor:
+        """Traits with the log-likelihood in the sender's units, with shape (n, S)."""
+        assert state.standardiser is not None
+        likelihood = scores.log_likelihood - state.standardiser.log_volume
+        return self.learner.traits(state.learner, scores._replace(log_likelihood=likelihood))
 
     def _learn(
         self, state: EngineState, batch: Batch, scores: Scores | None
@@ -494,7 +527,7 @@ class Engine:
         state = replace(
             state,
             held=past,
-            calibration=state.calibration.crossed(),
+            calibration=self._ended(state, past),
             learner=learner,
             random=generator.get_state(),
             detector=self.detector.start(),

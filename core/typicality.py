@@ -45,7 +45,7 @@ CAUTION = 4.0
 one that is far from everything: in tables, most that are found that way are inliers."""
 
 TAIL = 0.05
-"""Share of the rows from whose lowest the exponential tail is taken."""
+"""Share of the rows below whose highest the exponential tail begins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class Tail:
         log_shares: Log of the share of inliers at or below each, with shape (n,).
         edge: Where the exponential tail begins.
         log_edge: The log share there.
-        scale: Mean distance below the edge; positive.
+        scale: Distance below the edge over which the share falls by the factor e; positive.
     """
 
     values: Tensor
@@ -74,10 +74,12 @@ class Tail:
         shares = weights.cumsum(0).clamp(max=1.0)
         at = int(torch.searchsorted(shares, TAIL).clamp(max=len(values) - 1))
         edge = values[at]
-        beyond = weights[:at]
-        depth = (beyond * (edge - values[:at])).sum() / beyond.sum().clamp_min(1e-12)
-        least = 1e-9 * (values[-1] - values[0]) + torch.finfo(torch.float32).tiny
-        scale = float(depth.clamp_min(least))
+        # By the median of what lies beyond, which a single freak does not move.
+        middle = int(torch.searchsorted(shares, float(shares[at]) / 2))
+        least = (
+            1e-9 * float(values[-1] - values[len(values) // 2]) + torch.finfo(torch.float32).tiny
+        )
+        scale = max(float(edge - values[middle]) / math.log(2), least)
         return cls(values, shares.log(), float(edge), float(shares[at].log()), scale)
 
     def log_share(self, values: Tensor) -> Tensor:
