@@ -87,11 +87,11 @@ def measure(quick: bool, say: Say) -> Measurement:
             key = task.kind, task.name
             scores, achieved = _ranked(task, seed)
             rates.setdefault(key, []).append(achieved)
-            for method, values in scores.items():
+            for method, ranked in scores.items():
                 found.setdefault(key, {}).setdefault(method, []).append(
                     {
-                        "auroc": float(roc_auc_score(task.outlier, values)),
-                        "average_precision": float(average_precision_score(task.outlier, values)),
+                        "auroc": float(roc_auc_score(task.outlier, ranked)),
+                        "average_precision": float(average_precision_score(task.outlier, ranked)),
                     }
                 )
             areas = {method: runs[-1]["auroc"] for method, runs in found[key].items()}
@@ -237,7 +237,8 @@ def _pictures(name: str, part: str) -> Array:
     path = _archive(name)
     assert path is not None
     with np.load(path) as data:
-        return (data[f"{part}_x"] / np.float32(255)).astype(np.float32)
+        pictures: Array = (data[f"{part}_x"] / np.float32(255)).astype(np.float32)
+        return pictures
 
 
 def _flat(images: NDArray[Any]) -> Array:
