@@ -57,12 +57,14 @@ class Classification:
     """The most probable class of each sample."""
 
     model_version: int
-    labels: Labels  # (N,)
-    codes: NDArray[np.int64]  # (N,) position of the label in `classes`
+    labels: Labels  # (N,) None where the sample is unknown
+    codes: NDArray[np.int64]  # (N,) position of the label in `classes`; -1 where unknown
     probabilities: Floats  # (N, C) in the order of `classes`
     classes: tuple[Label, ...]
     log_likelihoods: Floats  # (N,)
     inliers: NDArray[np.bool_]  # (N,)
+    p_values: Floats  # (N,) share of inliers that are at least as strange
+    unknown: NDArray[np.bool_]  # (N,) p-value at or below `unknown_rate`
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +73,12 @@ class OutlierScores:
 
     model_version: int
     log_likelihoods: Floats  # (N,)
-    inliers: NDArray[np.bool_]  # (N,) at or above the threshold
-    threshold: float
+    inliers: NDArray[np.bool_]  # (N,) by `score` and `threshold`
+    threshold: float  # of the log-likelihood, in nats, or the asked false-positive rate
+    p_values: Floats  # (N,) share of inliers that are at least as strange
+    typicality: Floats  # (N,) what the p-values rank; goes on falling beyond their least
+    score: str  # what decides on inliers: "log_likelihood" or "p_value"
+    calibration: int  # held-out scores behind the p-values; 0: a Gaussian's stand in
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,14 +117,17 @@ def name_proposal(
     return _labels(RawName.of(proposal, label, batch_id or new_batch_id()))
 
 
-def classify(features: ArrayLike) -> Call[answers.Classification]:
+def classify(features: ArrayLike, unknown_rate: float | None) -> Call[answers.Classification]:
     """POST /classify."""
-    return _ask_about("/classify", features, replies.classification)
+    query = _numbers(unknown_rate=unknown_rate)
+    return _ask_about("/classify", features, replies.classification, query)
 
 
-def outliers(features: ArrayLike, c: float | None) -> Call[answers.OutlierScores]:
+def outliers(
+    features: ArrayLike, c: float | None, false_positive_rate: float | None
+) -> Call[answers.OutlierScores]:
     """POST /outliers."""
-    query = () if c is None else (("c", repr(float(c))),)
+    query = _numbers(c=c, false_positive_rate=false_positive_rate)
     return _ask_about("/outliers", features, replies.outlier_scores, query)
 
 
@@ -314,6 +317,11 @@ def _labels(request: RawLabels | RawName) -> Call[answers.Labelled]:
         headers={"content-type": JSON, "accept": JSON},
         body=request.to_json(),
     )
+
+
+def _numbers(**given: float | None) -> tuple[tuple[str, str], ...]:
+    """Those parameters that are there, as text that loses nothing."""
+    return tuple((name, repr(float(value))) for name, value in given.items() if value is not None)
 
 
 def _ask_about(

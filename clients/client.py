@@ -164,26 +164,36 @@ class GMRClient:
         """
         return self.send(calls.name_proposal(proposal, label, batch_id))
 
-    def classify(self, features: ArrayLike) -> Classification:
+    def classify(self, features: ArrayLike, *, unknown_rate: float | None = None) -> Classification:
         """The most probable class of each sample.
 
         Arguments:
             features: Samples, with shape (N, D).
+            unknown_rate: Share of inliers, above 0 and below 1, that may be called unknown;
+                without it nothing is.
 
         Raises:
             NotLearnedYet: no class is known.
         """
-        return self.send(calls.classify(features))
+        return self.send(calls.classify(features, unknown_rate))
 
-    def outliers(self, features: ArrayLike, c: float | None = None) -> OutlierScores:
+    def outliers(
+        self,
+        features: ArrayLike,
+        c: float | None = None,
+        *,
+        false_positive_rate: float | None = None,
+    ) -> OutlierScores:
         """How typical each sample is of what has been learned.
 
         Arguments:
             features: Samples, with shape (N, D).
-            c: Standard deviations below the running mean at which outliers begin; the
-                service's own without it.
+            c: Standard deviations of the log-likelihood below its running mean at which
+                outliers begin.
+            false_positive_rate: Instead of `c`, share of inliers, above 0 and below 1, that
+                may be called outliers, by their p-values. With neither: the service's own.
         """
-        return self.send(calls.outliers(features, c))
+        return self.send(calls.outliers(features, c, false_positive_rate))
 
     def sample(
         self,
@@ -462,13 +472,21 @@ class AsyncGMRClient:
         """See `GMRClient.name_proposal`."""
         return await self.send(calls.name_proposal(proposal, label, batch_id))
 
-    async def classify(self, features: ArrayLike) -> Classification:
+    async def classify(
+        self, features: ArrayLike, *, unknown_rate: float | None = None
+    ) -> Classification:
         """See `GMRClient.classify`."""
-        return await self.send(calls.classify(features))
+        return await self.send(calls.classify(features, unknown_rate))
 
-    async def outliers(self, features: ArrayLike, c: float | None = None) -> OutlierScores:
+    async def outliers(
+        self,
+        features: ArrayLike,
+        c: float | None = None,
+        *,
+        false_positive_rate: float | None = None,
+    ) -> OutlierScores:
         """See `GMRClient.outliers`."""
-        return await self.send(calls.outliers(features, c))
+        return await self.send(calls.outliers(features, c, false_positive_rate))
 
     async def sample(
         self,

@@ -156,16 +156,25 @@ def classification(reply: Reply) -> answers.Classification:
         fields = json(reply)
         classes = tuple(field_of(fields, "classes"))
         position = {label: code for code, label in enumerate(classes)}
-        codes = np.array([position[label] for label in field_of(fields, "labels")], dtype=np.int64)
+        codes = np.array(
+            [-1 if label is None else position[label] for label in field_of(fields, "labels")],
+            dtype=np.int64,
+        )
         version = field_of(fields, "model_version")
+    labels = answers.label_array(classes)[codes]
+    if bool((codes < 0).any()):
+        labels = labels.astype(object)
+        labels[codes < 0] = None
     return answers.Classification(
         model_version=version,
-        labels=answers.label_array(classes)[codes],
+        labels=labels,
         codes=codes,
         probabilities=np.asarray(field_of(fields, "probabilities"), dtype=np.float32),
         classes=classes,
         log_likelihoods=np.asarray(field_of(fields, "log_likelihoods")),
         inliers=np.asarray(field_of(fields, "inliers"), dtype=bool),
+        p_values=np.asarray(field_of(fields, "p_values")),
+        unknown=np.asarray(field_of(fields, "unknown"), dtype=bool),
     )
 
 
@@ -181,6 +190,10 @@ def outlier_scores(reply: Reply) -> answers.OutlierScores:
         log_likelihoods=np.asarray(field_of(fields, "log_likelihoods")),
         inliers=np.asarray(field_of(fields, "inliers"), dtype=bool),
         threshold=float(field_of(fields, "threshold")),
+        p_values=np.asarray(field_of(fields, "p_values")),
+        typicality=np.asarray(field_of(fields, "typicality")),
+        score=str(field_of(fields, "score")),
+        calibration=int(field_of(fields, "calibration")),
     )
 
 

@@ -39,6 +39,8 @@ class EngineConfig:
         ert: Expected run time between false alarms, in samples, above 1.
         warm_up: Samples after every reset before the detector may speak.
         outlier_c: A sample is an outlier below mean - c * deviation of the log-likelihood.
+        outlier_false_positive_rate: Share of inliers, above 0 and below 1, that may be called
+            outliers, by their p-values; None: `outlier_c` decides.
         image: Shape of the images behind the features, of preset "dcgmm": "HEIGHT,WIDTH" or
             "HEIGHT,WIDTH,CHANNELS"; None takes a square with one channel.
         sharpening: Steps of sharpening of every image that preset "dcgmm" draws for a reader.
@@ -69,6 +71,7 @@ class EngineConfig:
     ert: float = 1e7
     warm_up: int = 1000
     outlier_c: float = 2.0
+    outlier_false_positive_rate: float | None = None
     image: str | None = None
     sharpening: int = 0
     pace: str = "stream"
@@ -134,7 +137,11 @@ class EngineConfig:
                 raise InvalidSettings(
                     f"{name} is {getattr(self, name)}; it must be at least 0 and finite."
                 )
-
+        rate = self.outlier_false_positive_rate
+        if rate is not None and not 0 < rate < 1:
+            raise InvalidSettings(
+                f"outlier_false_positive_rate is {rate}; it must be above 0 and below 1."
+            )
         if self.image is not None:
             _shape(self.image)
 

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from core.awaiting import Awaiting
 from core.batch import UNLABELLED, Batch, Label, SampleId
+from core.calibration import DRAWN, Calibration, chosen
 from core.config import EngineConfig
 from core.drift.detector import Detector, Level, Observation, Verdict
 from core.drift.registry import make_detector, make_shadows
@@ -43,7 +44,7 @@ from core.events import (
     WindowsSettled,
 )
 from core.explanation import explain
-from core.held import SubTaskHeld
+from core.held import Held, SubTaskHeld
 from core.judgement import Judgement, Position, evidence_of, replayed
 from core.late_labels import LateLabels
 from core.learners.learner import Learner, Scores
@@ -54,6 +55,7 @@ from core.running import Running
 from core.snapshot import ModelInfo, Snapshot
 from core.standardiser import Standardiser
 from core.state import EngineState, distinct, joined
+from core.typicality import Typicality
 
 REMEMBERED_STARTS = 256
 """Batches whose place in the stream is remembered, to name the one at which a change began."""
@@ -378,7 +380,13 @@ class Engine:
             awaiting=state.awaiting.raw_samples,
             unknown=state.proposals.raw_samples,
         )
-        return Snapshot(info, model, state.standardiser)
+        return Snapshot(
+            info,
+            model,
+            state.standardiser,
+            self._usual(state),
+            self.config.outlier_false_positive_rate,
+        )
 
     # Parts of a step ----------------------------------------------------------------------
 
@@ -463,11 +471,12 @@ class Engine:
         prequential = state.prequential
         if judgement.accuracy is not None:
             prequential = prequential.updated(judgement.guessed, judgement.accuracy)
-        likelihood = state.likelihood
+        likelihood, calibration = state.likelihood, state.calibration
         known = state.stream_samples - state.boundary_sample >= UNREADY_SAMPLES
         if judgement.level is Level.NORMAL and judgement.scores is not None and known:
             seen = judgement.tame
             likelihood = likelihood.updated(n, seen.mean, seen.variance)
+            calibration = self._calibrated(state, judgement.scores)
         return replace(
             state,
             detector=judgement.detector,
@@ -475,10 +484,52 @@ class Engine:
             shadows=judgement.beside.shadows,
             prequential=prequential,
             likelihood=likelihood,
+            calibration=calibration,
             stream_batches=state.stream_batches + 1,
             stream_samples=state.stream_samples + n,
             recent_starts=(*state.recent_starts, state.stream_samples)[-REMEMBERED_STARTS:],
         )
+
+    def _calibrated(self, state: EngineState, scores: Scores) -> Calibration:
+        """With traits of some of a batch's samples, which the model has not learned yet."""
+        rows = chosen(len(scores.x)).to(scores.x.device)
+        some = Scores(scores.x[rows], None, scores.joint[rows], scores.log_likelihood[rows])
+        traits = self._traits(state, some)
+        return state.calibration.observed(traits, len(scores.x), state.sub_task)
+
+    def _ended(self, state: EngineState, past: Held) -> Calibration:
+        """The calibration at the end of a sub-task, given the samples that were drawn of it."""
+        drawn = torch.zeros(0, 1)
+        if past.sets and past.sets[-1].sub_task == state.sub_task:
+            drawn = self._traits_of(state, past.sets[-1].first(DRAWN).features)
+        return state.calibration.crossed(drawn)
+
+    def _usual(self, state: EngineState) -> Typicality:
+        """What p-values rest on, as the model stands."""
+        sets = {one.sub_task: one for one in state.held.sets}
+        wanted = {
+            sub_task: sets[sub_task].first(n).features
+            for sub_task, n in state.calibration.wanted.items()
+            if n and sub_task in sets
+        }
+        if not wanted:
+            return state.calibration.typicality({})
+        traits = self._traits_of(state, torch.cat([x.float() for x in wanted.values()]))
+        parts = torch.split(traits, [len(x) for x in wanted.values()])
+        return state.calibration.typicality(dict(zip(wanted, parts, strict=True)))
+
+    def _traits_of(self, state: EngineState, features: Tensor) -> Tensor:
+        """Traits of samples in the sender's units, with shape (n, S)."""
+        assert state.standardiser is not None
+        x = state.standardiser.apply(features.to(self.device, torch.float32))
+        scores = self.learner.score(state.learner, x)
+        return torch.zeros(0, 1) if scores is None else self._traits(state, scores)
+
+    def _traits(self, state: EngineState, scores: Scores) -> Tensor:
+        """Traits with the log-likelihood in the sender's units, with shape (n, S)."""
+        assert state.standardiser is not None
+        likelihood = scores.log_likelihood - state.standardiser.log_volume
+        return self.learner.traits(state.learner, scores._replace(log_likelihood=likelihood))
 
     def _learn(
         self, state: EngineState, batch: Batch, scores: Scores | None
@@ -752,7 +803,7 @@ class Engine:
     def _remembered(self, state: EngineState) -> EngineState:
         """A sub-task has ended: draw what it will be remembered by, unless that is there."""
         if state.recurrence is not None:
-            return state
+            return replace(state, calibration=state.calibration.crossed(torch.zeros(0, 1)))
         assert state.standardiser is not None
         past = state.held.crossed(
             self.learner.model(state.learner),
@@ -764,7 +815,7 @@ class Engine:
             seed=self.config.seed,
             level=state.likelihood,
         )
-        return replace(state, held=past)
+        return replace(state, held=past, calibration=self._ended(state, past))
 
     def _consolidated(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """What is known becomes the generator; the version grows by one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -25,8 +25,13 @@ from core.readout import LinearReadout, PosteriorReadout
 from core.sampling import MAX_DRAWS, draw
 from core.standardiser import Standardiser
 from core.tensors import pack, unpack
+from core.typicality import Typicality
 
 FORMAT = "gmr-snapshot-2"
+
+LOG_LIKELIHOOD = "log_likelihood"
+P_VALUE = "p_value"
+"""What decides whether a sample is an outlier."""
 
 LEAST_CONFIDENCE = 0.9
 """A sample drawn for a class is drawn again while the model itself is less sure of it ..."""
@@ -34,6 +39,9 @@ LEAST_CONFIDENCE = 0.9
 FEATURES_PER_DOUBT = 20
 """... at a temperature of D over this, so that components of other classes are heard as well:
 plain Bayes is sure of nearly every draw (docs/method.md)."""
+
+LEAST_DEVIATION = 1e-6
+"""Nats: log-likelihoods that do not vary are taken to vary by this."""
 
 PATIENT_DRAWS = 8 * MAX_DRAWS
 """Draws of a sample whose least class probability the caller named."""
@@ -45,7 +53,9 @@ class Classification(NamedTuple):
     codes: Tensor  # (N,) int64, index into the snapshot's classes
     probabilities: Tensor  # (N, C) rows sum to one
     log_likelihoods: Tensor  # (N,)
-    inliers: Tensor  # (N,) bool, with the service's c
+    inliers: Tensor  # (N,) bool, by the service's own rule
+    p_values: Tensor  # (N,) float64, share of inliers at least as strange
+    unknown: Tensor  # (N,) bool, stranger than the asked rate allows; all False where none was
 
 
 class OutlierScores(NamedTuple):
@@ -53,7 +63,11 @@ class OutlierScores(NamedTuple):
 
     log_likelihoods: Tensor  # (N,)
     inliers: Tensor  # (N,) bool
-    threshold: float  # nats; a sample below it is an outlier
+    threshold: float  # of what `score` names; a sample below it is an outlier
+    p_values: Tensor  # (N,) float64, share of inliers at least as strange, above 0, at most 1
+    typicality: Tensor  # (N,) float64, what the p-values rank: log of a tail probability
+    score: str  # LOG_LIKELIHOOD or P_VALUE
+    calibration: int  # scores behind the p-values; 0: they are a Gaussian's, see `_strangeness`
 
 
 class Samples(NamedTuple):
@@ -112,11 +126,15 @@ class Snapshot:
         info: Facts about it.
         model: In standardised units.
         standardiser: From the sender's units to those.
+        usual: What p-values rest on; nothing in snapshots of earlier releases.
+        false_positive_rate: By which samples are outliers; None: by `outlier_c`.
     """
 
     info: ModelInfo
     model: Model
     standardiser: Standardiser
+    usual: Typicality = field(default_factory=Typicality.none)
+    false_positive_rate: float | None = None
 
     @property
     def version(self) -> int:
@@ -128,48 +146,101 @@ class Snapshot:
         """Labels in order of discovery; codes index these."""
         return self.info.classes
 
-    def _score(self, x: Tensor) -> Scored:
+    def _prepared(self, x: Tensor) -> Tensor:
         # Checked as the model will see it: 1e300 is finite until it becomes a float32.
         x = x.to(self.model.density.device, torch.float32)
         Batch(x).check(self.info.features)
-        joint, likelihood = self.model.density.score(self.standardiser.apply(x))
+        return self.standardiser.apply(x)
+
+    def _score(self, x: Tensor) -> Scored:
+        joint, likelihood = self.model.density.score(x)
         return Scored(joint, likelihood - self.standardiser.log_volume)
+
+    def _strangeness(self, x: Tensor, scored: Scored) -> tuple[Tensor, Tensor]:
+        """Typicality and p-value of each sample, with shape (N,), float64.
+
+        While too few scores are known, the log-likelihood is taken for Gaussian.
+        """
+        if len(self.usual):
+            typicality = self.usual.typicality(self.model.density.traits(x, scored))
+            return typicality, self.usual.p_values(typicality)
+        mean, deviation = self.info.log_likelihood_mean, self.info.log_likelihood_deviation
+        apart = (scored.log_likelihood.double().cpu() - mean) / max(deviation, LEAST_DEVIATION)
+        typicality = torch.special.log_ndtr(apart)
+        return typicality, typicality.exp().clamp_min(torch.finfo(torch.float64).tiny)
 
     def threshold(self, c: float | None = None) -> float:
         """Log-likelihood below which a sample is an outlier: mean - c * deviation (the paper)."""
         deviations = self.info.outlier_c if c is None else c
         return self.info.log_likelihood_mean - deviations * self.info.log_likelihood_deviation
 
-    def classify(self, x: Tensor) -> Classification:
+    def classify(self, x: Tensor, unknown_rate: float | None = None) -> Classification:
         """Name the most probable class of each sample.
 
         Arguments:
             x: Samples, with shape (N, D), in the sender's units.
+            unknown_rate: Share of inliers, above 0 and below 1, that may be called unknown.
+                None: nothing is.
 
         Raises:
             ShapeMismatch, NonFiniteFeature: The samples cannot be used.
             ModelNotReady: No label was ever seen.
+            InvalidRequest: The rate is none.
         """
-        joint, likelihoods = self._score(x)
+        _check_rate("unknown_rate", unknown_rate)
+        x = self._prepared(x)
+        scored = self._score(x)
+        joint, likelihoods = scored
         if not self.classes:
             raise ModelNotReady(
                 "The model has seen samples but no label, so it knows no class to name. "
                 "Send labelled samples to POST /ingest first; POST /outliers works already."
             )
         probabilities = self.model.readout.class_probabilities(joint)
-        inliers = likelihoods >= self.threshold()
-        return Classification(probabilities.argmax(-1), probabilities, likelihoods, inliers)
+        _, p_values = self._strangeness(x, scored)
+        rate = self.false_positive_rate
+        inliers = likelihoods >= self.threshold() if rate is None else p_values > rate
+        unknown = p_values <= (0.0 if unknown_rate is None else unknown_rate)
+        codes = probabilities.argmax(-1)
+        return Classification(codes, probabilities, likelihoods, inliers, p_values, unknown)
 
-    def outliers(self, x: Tensor, c: float | None = None) -> OutlierScores:
+    def outliers(
+        self, x: Tensor, c: float | None = None, false_positive_rate: float | None = None
+    ) -> OutlierScores:
         """Say how typical each sample is of all that was learned.
 
         Arguments:
             x: Samples, with shape (N, D), in the sender's units.
-            c: Deviations below the mean; larger finds fewer outliers. None: the configured one.
+            c: Deviations below the mean of the log-likelihood at which outliers begin; larger
+                finds fewer.
+            false_positive_rate: Share of inliers, above 0 and below 1, that may be called
+                outliers, by their p-values. With neither: as configured.
+
+        Raises:
+            ShapeMismatch, NonFiniteFeature: The samples cannot be used.
+            InvalidRequest: The rate is none, or `c` was given as well.
         """
-        likelihoods = self._score(x).log_likelihood
-        threshold = self.threshold(c)
-        return OutlierScores(likelihoods, likelihoods >= threshold, threshold)
+        if c is not None and false_positive_rate is not None:
+            raise InvalidRequest(
+                "Both c and false_positive_rate were given, and each says by itself where "
+                "outliers begin. Leave one of them out.",
+                c=c,
+                false_positive_rate=false_positive_rate,
+            )
+        _check_rate("false_positive_rate", false_positive_rate)
+        rate = self.false_positive_rate if c is None else None
+        rate = rate if false_positive_rate is None else false_positive_rate
+        x = self._prepared(x)
+        scored = self._score(x)
+        typicality, p_values = self._strangeness(x, scored)
+        if rate is None:
+            score, threshold = LOG_LIKELIHOOD, self.threshold(c)
+            inliers = scored.log_likelihood >= threshold
+        else:
+            score, threshold, inliers = P_VALUE, rate, p_values > rate
+        return OutlierScores(
+            scored.log_likelihood, inliers, threshold, p_values, typicality, score, len(self.usual)
+        )
 
     def sample(
         self,
@@ -254,7 +325,10 @@ class Snapshot:
             "info": asdict(self.info),
             "identity": self.standardiser.identity,
             "density": {"kind": density.kind, **density.facts()},
+            "false_positive_rate": self.false_positive_rate,
         }
+        # Readers of earlier releases leave these aside.
+        tensors["usual_rows"], tensors["usual_weights"] = self.usual.rows, self.usual.weights
         if isinstance(readout, PosteriorReadout):
             tensors["component_classes"] = readout.component_classes
             facts["temperature"] = readout.temperature
@@ -293,9 +367,25 @@ class Snapshot:
             zeros = torch.zeros(len(shift), dtype=torch.float64, device=shift.device)
             standardiser = Standardiser(facts["identity"], 0, 0, zeros, zeros, shift, scale)
             info = ModelInfo(**values)
+            usual = Typicality.none()
+            if "usual_rows" in tensors:
+                rows, weights = tensors["usual_rows"], tensors["usual_weights"]
+                usual = Typicality(rows.cpu(), weights.cpu())
+            rate = facts.get("false_positive_rate")
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidCheckpoint(
                 f"The snapshot lacks or garbles {error}; it was written by another release. "
                 f"Let the trainer publish a new one."
             ) from error
-        return cls(info, Model(density, readout), standardiser), metadata
+        return cls(info, Model(density, readout), standardiser, usual, rate), metadata
+
+
+def _check_rate(name: str, rate: float | None) -> None:
+    """Raise `InvalidRequest` for a rate that is no share."""
+    if rate is not None and not 0 < rate < 1:
+        raise InvalidRequest(
+            f"`{name}` is {rate}; it must be above 0 and below 1. Choose 0.01 to call about one "
+            f"in a hundred usual samples strange.",
+            parameter=name,
+            got=rate,
+        )

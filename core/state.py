@@ -10,6 +10,7 @@ from torch import Tensor
 
 from core.awaiting import Awaiting
 from core.batch import UNLABELLED, Batch, Label
+from core.calibration import Calibration
 from core.drift.shadows import Shadow
 from core.held import Held
 from core.proposals import Proposals
@@ -45,6 +46,7 @@ class EngineState:
         quarantined: Outliers of a burst that the last batch ended, for whoever keeps them.
         awaiting: Samples that await their label; see `core.awaiting`.
         proposals: Samples without a label that may be a new class; see `core.proposals`.
+        calibration: Scores of held-out inliers, for p-values; see `core.calibration`.
         held: What earlier sub-tasks are remembered by, generated; see `core.held`.
         shadows: What detectors remember that run beside the deciding one.
     """
@@ -77,6 +79,7 @@ class EngineState:
     proposals: Proposals = field(default_factory=Proposals)
     held: Held = field(default_factory=Held)  # a checkpoint of an earlier release has none
     shadows: tuple[Shadow, ...] = ()
+    calibration: Calibration = field(default_factory=Calibration)  # likewise
 
     @property
     def n_features(self) -> int | None:

@@ -167,6 +167,13 @@ class Settings(BaseSettings):
         le=100,
         description="A sample is an outlier below the running mean minus c deviations.",
     )
+    outlier_false_positive_rate: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Share of inliers that may be called outliers, by their p-values; unset: "
+        "outlier_c decides.",
+    )
     image: str | None = Field(
         None,
         pattern=r"^\s*\d+\s*(,\s*\d+\s*){1,2}$",
@@ -467,6 +474,7 @@ class Settings(BaseSettings):
             shadow_detectors=self.shadow_detectors,
             **({} if self.ert_seconds else {"ert": float(self.ert)}),
             outlier_c=self.outlier_c,
+            outlier_false_positive_rate=self.outlier_false_positive_rate,
             image=self.image,
             sharpening=self.sharpening,
             pace=self.pace,

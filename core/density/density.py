@@ -61,6 +61,14 @@ class Density(Protocol):
         """What each feature adds to the log-likelihood of samples, with shape (N, D)."""
         ...
 
+    def traits(self, x: Tensor, scored: Scored) -> Tensor:
+        """In which ways samples (N, D) fit, with shape (N, S): `core.density.traits`.
+
+        Arguments:
+            scored: What `score` said of them, the log-likelihood in whichever units.
+        """
+        ...
+
     def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
         """Draw one sample from each of the named components, with shape (N, D).
 

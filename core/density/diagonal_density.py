@@ -20,6 +20,7 @@ from core.density.diagonal import (
     sample,
 )
 from core.density.feature_terms import FeatureTerms, diagonal_terms
+from core.density.traits import diagonal_heights, diagonal_traits
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +71,9 @@ class DiagonalDensity:
         terms, expected = diagonal_terms(self.mixture, self.deviations, components, x)
         rest = self.log_weights[components] + (likelihood - largest)
         return FeatureTerms(components, terms, expected, self.mixture.means[components], rest)
+
+    def traits(self, x: Tensor, scored: Scored) -> Tensor:
+        return diagonal_traits(self.log_weights, diagonal_heights(self.form), x, *scored)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
         # All that a diagonal component varies by is noise of single features.

@@ -14,6 +14,7 @@ from core.density.density import Fact, Scored
 from core.density.diagonal import log_sum_exp
 from core.density.factors import FactorMixture, WhitenedForm, log_joint, sample, whitened_form
 from core.density.feature_terms import FeatureTerms, factor_terms
+from core.density.traits import Analyser, factor_heights, factor_traits
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +62,15 @@ class FactorDensity:
         terms, expected, factors = factor_terms(self.mixture, self.form, self.floor, components, x)
         rest = self.log_weights[components] + factors + (likelihood - largest)
         return FeatureTerms(components, terms, expected, self.mixture.means[components], rest)
+
+    @cached_property
+    def analyser(self) -> Analyser:
+        """All components, as `traits` looks at them."""
+        log_weights, means, loadings, _ = self.mixture
+        return Analyser(self.form, log_weights, means, loadings, factor_heights(self.form))
+
+    def traits(self, x: Tensor, scored: Scored) -> Tensor:
+        return factor_traits([self.analyser], x, *scored)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
         return sample(self.mixture, components.to(self.device), generator, noise)

@@ -59,6 +59,10 @@ class Learner(Protocol[S]):
         """Score samples (N, D); None before anything was learned."""
         ...
 
+    def traits(self, state: S, scores: Scores) -> Tensor:
+        """In which ways scored samples fit, with shape (N, S): `core.density.traits`."""
+        ...
+
     def class_probabilities(self, state: S, joint: Tensor) -> Tensor:
         """Class probabilities (N, C) from log-joint values (N, K)."""
         ...

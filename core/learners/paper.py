@@ -24,9 +24,10 @@ from torch import Tensor
 
 from core.config import EngineConfig
 from core.density.annealing import Annealing, Schedule, grid_side, neighbourhood
-from core.density.diagonal import log_joint, log_sum_exp
+from core.density.diagonal import log_joint, log_sum_exp, natural_form
 from core.density.diagonal_density import DiagonalDensity
 from core.density.gradient import Parameters, Rates, ascend, gradient, winners
+from core.density.traits import diagonal_heights, diagonal_traits
 from core.errors import InvalidSettings
 from core.learners.classifier import descend, grown
 from core.learners.learner import Replay, Scores
@@ -217,6 +218,11 @@ class PaperLearner:
         x_squared = x.square()
         joint = log_joint(state.parameters.mixture, x, x_squared)
         return Scores(x, x_squared, joint, log_sum_exp(joint))
+
+    def traits(self, state: PaperState, scores: Scores) -> Tensor:
+        mixture = state.parameters.mixture
+        weights, heights = mixture.log_weights, diagonal_heights(natural_form(mixture))
+        return diagonal_traits(weights, heights, scores.x, scores.joint, scores.log_likelihood)
 
     def class_probabilities(self, state: PaperState, joint: Tensor) -> Tensor:
         return self._readout(state).class_probabilities(joint)

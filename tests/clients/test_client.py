@@ -155,20 +155,24 @@ def test_headers_of_ones_own_are_sent_along() -> None:
 # Answers
 
 
-def classification(binary: bool, classes: list[Any]) -> dict[str, Any]:
+def classification(binary: bool, classes: list[Any], unknown: bool = False) -> dict[str, Any]:
     arrays = {
         "labels": np.array([1, 0, 1]),
         "probabilities": np.array([[0.25, 0.75]] * 3, dtype=np.float32),
         "log_likelihoods": np.array([-1.0, -2.0, -3.0], dtype=np.float32),
         "inliers": np.array([True, False, True]),
+        "p_values": np.array([0.5, 0.001, 1.0]),
+        "unknown": np.array([False, unknown, False]),
     }
+    if unknown:
+        arrays["labels"][1] = -1
     if binary:
         import orjson
 
         text = {"vocabulary": orjson.dumps(classes).decode(), "model_version": "4"}
         return {"content": pack(arrays, text), "headers": {"content-type": BINARY}}
     document = {name: array.tolist() for name, array in arrays.items()}
-    document["labels"] = [classes[1], classes[0], classes[1]]
+    document["labels"] = [classes[1], None if unknown else classes[0], classes[1]]
     return {"json": {"model_version": 4, "classes": classes, **document}}
 
 
@@ -187,6 +191,18 @@ def test_a_classification_reads_the_same_from_json_and_from_bytes(
     assert found.probabilities.shape == (3, 2)
     assert found.log_likelihoods.tolist() == [-1, -2, -3]
     assert found.inliers.tolist() == [True, False, True]
+    assert found.p_values.tolist() == [0.5, 0.001, 1.0]
+    assert found.unknown.tolist() == [False] * 3
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("classes", [[7, 3], ["cat", "dog"], ["7", 7]])
+def test_an_unknown_sample_has_no_label(binary: bool, classes: list[Any]) -> None:
+    with replying(200, **classification(binary, classes, unknown=True)) as client:
+        found = client.classify(X, unknown_rate=0.01)
+    assert found.labels.tolist() == [classes[1], None, classes[1]]
+    assert found.codes.tolist() == [1, -1, 1]
+    assert found.unknown.tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("binary", [True, False])

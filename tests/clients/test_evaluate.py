@@ -113,6 +113,8 @@ def answered(classes: tuple[object, ...], probabilities: list[list[float]]) -> C
         classes=classes,  # type: ignore[arg-type]
         log_likelihoods=np.zeros(len(codes)),
         inliers=np.ones(len(codes), dtype=bool),
+        p_values=np.ones(len(codes)),
+        unknown=np.zeros(len(codes), dtype=bool),
     )
 
 

@@ -90,6 +90,13 @@ def test_what_was_never_seen_is_an_outlier(client: GMRClient, digits: Dataset) -
     assert strange.inliers.mean() < 0.1
     assert (usual.inliers == (usual.log_likelihoods >= usual.threshold)).all()
     assert client.outliers(digits.test_x, c=0.5).threshold > usual.threshold
+    rated = client.outliers(digits.test_x, false_positive_rate=0.25)
+    assert (rated.score, rated.threshold) == ("p_value", 0.25)
+    assert (rated.inliers == (rated.p_values > 0.25)).all()
+    assert rated.calibration > 0
+    odd = client.classify(255 - digits.test_x, unknown_rate=0.01)
+    assert odd.unknown.mean() > 0.9
+    assert [label is None for label in odd.labels] == (odd.codes == -1).tolist()
 
 
 def test_samples_are_drawn_of_the_classes_asked_for(client: GMRClient) -> None:

@@ -27,6 +27,7 @@ def test_every_field_survives_json() -> None:
         shadow_detectors="adwin,kswin",
         warm_up=7,
         outlier_c=1.0,
+        outlier_false_positive_rate=0.1,
         image="7,9",
         sharpening=5,
         pace="published",

@@ -25,9 +25,9 @@ from core.errors import (
 )
 from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
-from core.snapshot import LEAST_CONFIDENCE, ModelInfo, Snapshot
+from core.snapshot import FORMAT, LEAST_CONFIDENCE, ModelInfo, Snapshot
 from core.standardiser import Standardiser
-from core.tensors import pack
+from core.tensors import pack, unpack
 from tests.core.states import play
 from tests.core.streams import N_FEATURES, batches, blob, centre
 
@@ -409,3 +409,72 @@ def test_a_batch_can_be_scored_while_a_newer_model_is_learned() -> None:
     before = served.classify(x).probabilities
     play(engine, state, [Batch.of(blob(0, 300, 9), [1] * 300), "boundary", *batches([2], 5)])
     assert torch.equal(served.classify(x).probabilities, before)
+
+
+# P-values ---------------------------------------------------------------------------------
+
+
+def test_p_values_fall_back_on_a_gaussian_until_enough_is_known() -> None:
+    snapshot = by_hand(PosteriorReadout(torch.eye(2), 1.0), (0, 1))
+    answer = snapshot.outliers(torch.zeros(1, 1))
+    expected = 0.5 * (1 + math.erf((float(answer.log_likelihoods) + 2.0) / 0.5 / math.sqrt(2)))
+    assert answer.calibration == 0
+    assert float(answer.p_values) == pytest.approx(expected)
+
+
+def test_a_false_positive_rate_decides_by_p_values(snapshot: Snapshot) -> None:
+    x = torch.cat([blob(0, 300, seed=60), torch.rand(50, N_FEATURES)])
+    by_rate = snapshot.outliers(x, false_positive_rate=0.1)
+    assert (by_rate.score, by_rate.threshold) == ("p_value", 0.1)
+    assert torch.equal(by_rate.inliers, by_rate.p_values > 0.1)
+    by_c = snapshot.outliers(x, c=2.0)
+    assert by_c.score == "log_likelihood"
+    assert torch.equal(by_c.inliers, by_c.log_likelihoods >= by_c.threshold)
+    assert torch.equal(by_c.p_values, by_rate.p_values)
+
+
+def test_a_rate_and_a_c_at_once_are_refused(snapshot: Snapshot) -> None:
+    with pytest.raises(InvalidRequest, match="Both c and false_positive_rate"):
+        snapshot.outliers(blob(0, 1, seed=1), c=1.0, false_positive_rate=0.1)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0, -0.1, math.nan])
+def test_a_rate_that_is_no_share_is_refused(snapshot: Snapshot, rate: float) -> None:
+    with pytest.raises(InvalidRequest, match="above 0 and below 1"):
+        snapshot.outliers(blob(0, 1, seed=1), false_positive_rate=rate)
+    with pytest.raises(InvalidRequest, match="above 0 and below 1"):
+        snapshot.classify(blob(0, 1, seed=1), unknown_rate=rate)
+
+
+def test_the_configured_rate_decides_where_nothing_is_asked() -> None:
+    snapshot = trained([0, 1], outlier_false_positive_rate=0.2)
+    x = blob(0, 200, seed=70)
+    assert snapshot.outliers(x).threshold == 0.2
+    assert snapshot.outliers(x, c=2.0).score == "log_likelihood"
+    assert torch.equal(snapshot.classify(x).inliers, snapshot.outliers(x).inliers)
+
+
+def test_unknown_samples_are_those_with_low_p_values(snapshot: Snapshot) -> None:
+    x = torch.cat([blob(1, 200, seed=80), blob(7, 200, seed=80)])
+    answer = snapshot.classify(x, unknown_rate=0.05)
+    assert torch.equal(answer.unknown, answer.p_values <= 0.05)
+    assert float(answer.unknown[:200].double().mean()) < 0.15
+    assert bool(answer.unknown[200:].all())
+    assert not bool(snapshot.classify(x).unknown.any())
+    assert torch.equal(snapshot.classify(x).codes, answer.codes)
+
+
+def test_p_values_survive_the_way_to_a_reader_and_old_snapshots_still_load() -> None:
+    snapshot = trained([0, 1], outlier_false_positive_rate=0.2)
+    x = torch.cat([blob(0, 50, seed=4), torch.rand(20, N_FEATURES)])
+    data = snapshot.to_bytes({})
+    again, _ = Snapshot.from_bytes(data)
+    assert torch.equal(again.outliers(x).p_values, snapshot.outliers(x).p_values)
+    assert again.false_positive_rate == 0.2
+
+    tensors, metadata = unpack(FORMAT, data)
+    facts = json.loads(metadata["snapshot"])
+    del facts["false_positive_rate"], tensors["usual_rows"], tensors["usual_weights"]
+    old, _ = Snapshot.from_bytes(pack(FORMAT, tensors, {"snapshot": json.dumps(facts)}))
+    assert old.outliers(x).calibration == 0
+    assert old.outliers(x).score == "log_likelihood"

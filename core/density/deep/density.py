@@ -16,6 +16,7 @@ from core.density.deep.sharpening import climb
 from core.density.density import Fact, Scored
 from core.density.diagonal import Mixture, NaturalForm, natural_form
 from core.density.feature_terms import FeatureTerms, diagonal_terms
+from core.density.traits import size
 
 SHARPENING_RATE = 0.002
 """Of a step of sharpening: the published 0.2 is of the mean over a batch of 100 images."""
@@ -112,6 +113,10 @@ class DeepDensity:
             folding.assemble(first.mixture.means[winners]),
             rest + upper - self.volume,
         )
+
+    def traits(self, x: Tensor, scored: Scored) -> Tensor:
+        # Components of the last layer are of posteriors, not of images: they have no closeness.
+        return torch.stack([scored.log_likelihood, size(x)], 1)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
         components = components.to(self.device)

@@ -13,6 +13,7 @@ from core.density.deep.density import DeepDensity
 from core.density.deep.folding import Folding
 from core.density.deep.layer import image_log_likelihood, score_stack
 from core.density.deep.layout import image_of, layout
+from core.density.density import Scored
 from core.density.diagonal import natural_form
 from core.density.gradient import Parameters
 from core.errors import InvalidSettings, ShapeMismatch
@@ -154,6 +155,9 @@ class DcgmmLearner:
         stack = [(layer.folding, natural_form(layer.parameters.mixture)) for layer in state.layers]
         joint, likelihood = score_stack(stack, x)
         return Scores(x, None, joint, likelihood - state.volume)
+
+    def traits(self, state: DcgmmState, scores: Scores) -> Tensor:
+        return self._density(state).traits(scores.x, Scored(scores.joint, scores.log_likelihood))
 
     def class_probabilities(self, state: DcgmmState, joint: Tensor) -> Tensor:
         return self._readout(state).class_probabilities(joint)

@@ -11,6 +11,7 @@ from core.config import EngineConfig
 from core.density.components import NO_CLASS, Components
 from core.density.diagonal import Moments, log_joint, log_sum_exp, responsibilities
 from core.density.diagonal_density import DiagonalDensity
+from core.density.traits import diagonal_heights, diagonal_traits
 from core.learners.budget import Budget
 from core.learners.flat.room import Room
 from core.learners.flat.state import LEAST_MASS, FlatState, Group, votes_of
@@ -75,6 +76,11 @@ class FlatLearner:
         squared = x.square()
         joint = log_joint(state.mixing.form, x, squared)
         return Scores(x, squared, joint, log_sum_exp(joint))
+
+    def traits(self, state: FlatState, scores: Scores) -> Tensor:
+        mass, heights = state.components.mass, diagonal_heights(state.mixing.form)
+        weights = (mass / mass.sum()).log()
+        return diagonal_traits(weights, heights, scores.x, scores.joint, scores.log_likelihood)
 
     def class_probabilities(self, state: FlatState, joint: Tensor) -> Tensor:
         return _readout(state.mixing.component_classes, state.n_features).class_probabilities(joint)

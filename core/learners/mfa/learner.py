@@ -14,6 +14,7 @@ from core.density.components import NO_CLASS
 from core.density.diagonal import log_sum_exp, responsibilities
 from core.density.factor_density import FactorDensity
 from core.density.factors import log_joint, n_factors_of
+from core.density.traits import factor_traits
 from core.learners.budget import Budget
 from core.learners.learner import Replay, Scores
 from core.learners.mfa.room import Room
@@ -91,6 +92,10 @@ class MfaLearner:
         parts = [log_joint(bank.form, x, squared) for bank in state.banks]
         joint = torch.cat(parts, 1) - math.log(state.mass_of(None))
         return Scores(x, squared, joint, log_sum_exp(joint))
+
+    def traits(self, state: MfaState, scores: Scores) -> Tensor:
+        parts = [bank.analyser for bank in state.banks]
+        return factor_traits(parts, scores.x, scores.joint, scores.log_likelihood)
 
     def class_probabilities(self, state: MfaState, joint: Tensor) -> Tensor:
         return _readout(state.votes, state.n_features).class_probabilities(joint)
@@ -241,7 +246,7 @@ class MfaLearner:
         weights: Tensor | float,
         joint: Tensor | None,
     ) -> MfaState:
-        """Labels of M samples (M, D), with log-joint values (M, K), on components without a class."""
+        """With votes of M samples, (M, D), for the components without a class."""
         if joint is None:
             scores = self.score(state, x)
             assert scores is not None

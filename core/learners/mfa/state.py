@@ -12,6 +12,7 @@ from torch import Tensor
 from core.density.analysers import Analysers
 from core.density.components import NO_CLASS
 from core.density.factors import FactorMoments, WhitenedForm, whitened_form
+from core.density.traits import Analyser, factor_heights
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,12 @@ class Bank:
         """For scoring; weights are masses, so that banks can be scored side by side."""
         mixture = self.analysers.mixture(total=1.0)
         return whitened_form(mixture._replace(noise=mixture.noise.clamp_min(self.floor)))
+
+    @cached_property
+    def analyser(self) -> Analyser:
+        """For the traits of samples."""
+        mine, heights = self.analysers, factor_heights(self.form)
+        return Analyser(self.form, mine.mass.log(), mine.means, mine.loadings, heights)
 
     @cached_property
     def mass(self) -> float:
@@ -43,8 +50,8 @@ class Bank:
     def with_votes(self, votes: Tensor) -> Bank:
         """The same components with other votes; what is computed for scoring, being dear, stays."""
         changed = Bank(replace(self.analysers, votes=votes), self.floor)
-        if "form" in self.__dict__:
-            changed.__dict__["form"] = self.form
+        for name in {"form", "analyser"} & self.__dict__.keys():
+            changed.__dict__[name] = self.__dict__[name]
         return changed
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import orjson
 import torch
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from core.batch import UNLABELLED
 from service.api import answers
 from service.api.bodies import read_batch, to_tensor
 from service.api.negotiation import JSON, SAFETENSORS, choose
 from service.api.openapi import forms, problems, samples_body
 from service.api.parts import parts_of, snapshot_of
+from service.api.rates import RATE, rate_of
 
 router = APIRouter(tags=["model"])
 
@@ -20,11 +24,19 @@ class Classified(BaseModel):
     """Classes of N samples, out of C."""
 
     model_version: int = Field(description="Of the model that answered.")
-    labels: list[int | str] = Field(description="Most probable class of each sample.")
+    labels: list[int | str | None] = Field(
+        description="Most probable class of each sample; null where it is unknown."
+    )
     probabilities: list[list[float]] = Field(description="N rows in the order of `classes`.")
     classes: list[int | str] = Field(description="Every class known, in order of discovery.")
     log_likelihoods: list[float] = Field(description="In nats, one per sample.")
     inliers: list[bool] = Field(description="Whether the model finds the sample typical.")
+    p_values: list[float] = Field(
+        description="Share of inliers that are at least as strange, above 0 and at most 1."
+    )
+    unknown: list[bool] = Field(
+        description="Whether the p-value is at or below `unknown_rate`: probably of no class known."
+    )
 
 
 @router.post(
@@ -36,25 +48,43 @@ class Classified(BaseModel):
         200: {"content": forms(SAFETENSORS)},
         **problems(403, 406, 409, 413, 415, 422),
     },
-    openapi_extra=samples_body({"features": [[0.0, 0.5], [1.0, 0.25]]}),
+    openapi_extra=samples_body(
+        {"features": [[0.0, 0.5], [1.0, 0.25]], "unknown_rate": 0.01},
+        {
+            "unknown_rate": RATE
+            | {
+                "description": "Share of inliers, above 0 and below 1, that may be called unknown; "
+                "without it nothing is."
+            }
+        },
+    ),
 )
-async def classify(request: Request) -> Response:
+async def classify(
+    request: Request,
+    unknown_rate: Annotated[
+        float | None, Query(description="The same as `unknown_rate` in the body.")
+    ] = None,
+) -> Response:
     """As safetensors the answer holds the same arrays; `labels` are then positions in the
-    metadata `vocabulary`, which is also the order of the columns of `probabilities`."""
+    metadata `vocabulary`, which is also the order of the columns of `probabilities`; -1 where
+    a sample is unknown."""
     parts = parts_of(request)
     form = choose(request.headers.get("accept"), (JSON, SAFETENSORS))
-    batch = await read_batch(request, parts.settings)
+    batch = await read_batch(request, parts.settings, allowed=("unknown_rate",))
+    rate = rate_of("unknown_rate", batch.fields.get("unknown_rate", unknown_rate))
     snapshot = snapshot_of(parts)
     x = to_tensor(batch)
     result = await parts.workers.run(
-        lambda: snapshot.classify(x), len(batch) * snapshot.info.parameters
+        lambda: snapshot.classify(x, rate), len(batch) * snapshot.info.parameters
     )
 
-    codes = answers.numpy(result.codes)
+    codes = answers.numpy(result.codes.cpu().masked_fill(result.unknown, UNLABELLED))
     arrays = {
         "probabilities": answers.numpy(result.probabilities.to(torch.float32)),
         "log_likelihoods": answers.numpy(result.log_likelihoods),
         "inliers": answers.numpy(result.inliers),
+        "p_values": answers.numpy(result.p_values),
+        "unknown": answers.numpy(result.unknown),
     }
     version = snapshot.version
     if form == SAFETENSORS:
@@ -62,7 +92,7 @@ async def classify(request: Request) -> Response:
         return answers.safetensors({"labels": codes, **arrays}, metadata, version=version)
     document = {
         "model_version": version,
-        "labels": [snapshot.classes[code] for code in codes.tolist()],
+        "labels": [None if code < 0 else snapshot.classes[code] for code in codes.tolist()],
         "classes": snapshot.classes,
         **arrays,
     }

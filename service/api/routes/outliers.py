@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
@@ -15,6 +15,7 @@ from service.api.errors import OutOfRange
 from service.api.negotiation import JSON, SAFETENSORS, choose
 from service.api.openapi import forms, problems, samples_body
 from service.api.parts import parts_of, snapshot_of
+from service.api.rates import RATE, rate_of
 
 router = APIRouter(tags=["model"])
 
@@ -26,8 +27,24 @@ class Scored(BaseModel):
 
     model_version: int = Field(description="Of the model that answered.")
     log_likelihoods: list[float] = Field(description="In nats, one per sample; lower is stranger.")
-    inliers: list[bool] = Field(description="Whether it is at or above the threshold.")
-    threshold: float = Field(description="In nats: running mean minus c standard deviations.")
+    inliers: list[bool] = Field(description="Whether its score is not below the threshold.")
+    threshold: float = Field(
+        description="Of `score`. Of the log-likelihood: running mean minus c standard deviations. "
+        "Of p-values: the asked false-positive rate, at or below which a sample is an outlier."
+    )
+    score: Literal["log_likelihood", "p_value"] = Field(description="What decides on inliers.")
+    p_values: list[float] = Field(
+        description="Share of inliers that are at least as strange, above 0 and at most 1: "
+        "comparable across versions and models."
+    )
+    typicality: list[float] = Field(
+        description="What p-values rank: log of a tail probability; goes on falling where p-values "
+        "have reached their least."
+    )
+    calibration: int = Field(
+        description="Held-out scores behind the p-values. 0: too few so far, and p-values are "
+        "those of a Gaussian log-likelihood."
+    )
 
 
 @router.post(
@@ -48,34 +65,56 @@ class Scored(BaseModel):
                 "maximum": LARGEST_C,
                 "description": "Standard deviations below the mean at which an outlier begins; "
                 "the service's own without it.",
-            }
+            },
+            "false_positive_rate": RATE
+            | {
+                "description": "Instead of `c`: share of inliers, above 0 and below 1, that may be "
+                "called outliers."
+            },
         },
     ),
 )
 async def outliers(
     request: Request,
     c: Annotated[float | None, Query(description="The same as `c` in the body.")] = None,
+    false_positive_rate: Annotated[
+        float | None, Query(description="The same as `false_positive_rate` in the body.")
+    ] = None,
 ) -> Response:
     """Works as soon as anything was learned; labels are not needed."""
     parts = parts_of(request)
     form = choose(request.headers.get("accept"), (JSON, SAFETENSORS))
-    batch = await read_batch(request, parts.settings, allowed=("c",))
+    batch = await read_batch(request, parts.settings, allowed=("c", "false_positive_rate"))
     deviations = _deviations(batch.fields.get("c", c))
+    wanted = batch.fields.get("false_positive_rate", false_positive_rate)
+    rate = rate_of("false_positive_rate", wanted)
     snapshot = snapshot_of(parts)
     x = to_tensor(batch)
     scores = await parts.workers.run(
-        lambda: snapshot.outliers(x, deviations), len(batch) * snapshot.info.parameters
+        lambda: snapshot.outliers(x, deviations, rate), len(batch) * snapshot.info.parameters
     )
 
     arrays = {
         "log_likelihoods": answers.numpy(scores.log_likelihoods),
         "inliers": answers.numpy(scores.inliers),
+        "p_values": answers.numpy(scores.p_values),
+        "typicality": answers.numpy(scores.typicality),
     }
     version = snapshot.version
     if form == SAFETENSORS:
-        metadata = {"threshold": repr(scores.threshold)}
+        metadata = {
+            "threshold": repr(scores.threshold),
+            "score": scores.score,
+            "calibration": str(scores.calibration),
+        }
         return answers.safetensors(arrays, metadata, version=version)
-    document = {"model_version": version, "threshold": scores.threshold, **arrays}
+    document = {
+        "model_version": version,
+        "threshold": scores.threshold,
+        "score": scores.score,
+        "calibration": scores.calibration,
+        **arrays,
+    }
     return answers.json(document, version=version)
 
 

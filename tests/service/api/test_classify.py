@@ -100,3 +100,30 @@ def test_without_labels_there_are_outliers_but_no_classes(settings) -> None:
         problem(client.post("/classify", json=body), 409, "model-not-ready")
         assert client.post("/outliers", json=body).status_code == 200
         assert client.get("/sample?n=3").json()["labels"] == [None] * 3
+
+
+def test_strange_samples_may_be_called_unknown(taught: httpx2.Client) -> None:
+    strange = np.random.default_rng(0).random((4, N_FEATURES)).astype(np.float32)
+    x = np.concatenate([samples(4, seed=9), strange])
+    plain = taught.post("/classify", json={"features": x.tolist()}).json()
+    assert plain["unknown"] == [False] * 8
+    assert None not in plain["labels"]
+
+    body = {"features": x.tolist(), "unknown_rate": 0.001}
+    answer = taught.post("/classify", json=body).json()
+    assert answer["unknown"] == [p <= 0.001 for p in answer["p_values"]]
+    assert answer["unknown"][4:] == [True] * 4
+    expected = [
+        None if unknown else label
+        for label, unknown in zip(plain["labels"], answer["unknown"], strict=True)
+    ]
+    assert answer["labels"] == expected
+    assert answer["probabilities"] == plain["probabilities"]
+    again = taught.post("/classify?unknown_rate=0.001", json={"features": x.tolist()}).json()
+    assert again == answer
+
+    content = RawBatch.of(x).to_safetensors({"unknown_rate": "0.001"})
+    headers = {"Content-Type": SAFETENSORS, "Accept": SAFETENSORS}
+    arrays, _ = unpack(taught.post("/classify", content=content, headers=headers).content)
+    assert arrays["unknown"].tolist() == answer["unknown"]
+    assert ((arrays["labels"] == -1) == arrays["unknown"]).all()

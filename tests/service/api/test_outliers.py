@@ -37,7 +37,8 @@ def test_c_may_come_in_the_body_as_a_parameter_or_as_metadata(taught: httpx2.Cli
     response = taught.post("/outliers", content=content, headers=headers)
     arrays, metadata = unpack(response.content)
     assert float(metadata["threshold"]) == wanted
-    assert set(arrays) == {"log_likelihoods", "inliers"}
+    assert set(arrays) == {"log_likelihoods", "inliers", "p_values", "typicality"}
+    assert metadata["score"] == "log_likelihood"
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,35 @@ def test_very_strange_samples_have_finite_or_no_scores(taught: httpx2.Client) ->
     assert answer["inliers"] == [False]
     # JSON knows neither NaN nor infinity: where a score is neither, it is null.
     assert answer["log_likelihoods"][0] is None or answer["log_likelihoods"][0] < -1e6
+
+
+def test_a_false_positive_rate_may_come_in_the_body_as_a_parameter_or_as_metadata(
+    taught: httpx2.Client,
+) -> None:
+    answer = taught.post("/outliers", json={**BODY, "false_positive_rate": 0.1}).json()
+    assert (answer["score"], answer["threshold"]) == ("p_value", 0.1)
+    p_values = np.array(answer["p_values"])
+    assert answer["inliers"] == (p_values > 0.1).tolist()
+    assert np.all((p_values > 0) & (p_values <= 1))
+    assert len(answer["typicality"]) == len(p_values)
+    again = taught.post("/outliers?false_positive_rate=0.1", json=BODY).json()
+    assert again == answer
+
+    content = RawBatch.of(samples(2)).to_safetensors({"false_positive_rate": "0.1"})
+    headers = {"Content-Type": SAFETENSORS, "Accept": SAFETENSORS}
+    arrays, metadata = unpack(taught.post("/outliers", content=content, headers=headers).content)
+    assert (metadata["score"], float(metadata["threshold"])) == ("p_value", 0.1)
+    assert int(metadata["calibration"]) == answer["calibration"]
+    assert set(arrays) == {"log_likelihoods", "inliers", "p_values", "typicality"}
+
+
+@pytest.mark.parametrize("rate", [0, 1, 1.5, "x", True])
+def test_a_rate_that_makes_no_sense_is_refused(taught: httpx2.Client, rate: object) -> None:
+    for path, name in (("/outliers", "false_positive_rate"), ("/classify", "unknown_rate")):
+        problem(taught.post(path, json={**BODY, name: rate}), 422, "invalid-request")
+
+
+def test_a_rate_and_a_c_at_once_are_refused(taught: httpx2.Client) -> None:
+    body = {**BODY, "c": 1, "false_positive_rate": 0.1}
+    document = problem(taught.post("/outliers", json=body), 422, "invalid-request")
+    assert "Leave one of them out" in document["detail"]

@@ -1,0 +1,113 @@
+"""In which ways a sample fits a mixture: a few numbers, from the forward pass that scored it.
+
+A density alone is a poor judge of what is strange. In many dimensions simple inputs have high
+density (Nalisnick et al. 2019), and a dense cluster of outliers that was learned has a higher
+one than the inliers. So a sample is described by several *traits*, each of which has its usual
+range among inliers (as in density of states estimation, Morningstar et al. 2021); what is usual
+is the business of `core.typicality`.
+
+The first trait is the one of which less is stranger, whatever the others say:
+
+    closeness = log sum_k pi_k exp(-M_k(x) / (2 t)),    M_k the squared Mahalanobis distance
+
+the log density with every component's peak at the height of its weight, so that a tight
+component gives no higher marks than a wide one; t, the softness, lets several have a say, so
+that a small component far from all others gives lower marks than one among many.
+
+Throughout: N samples, D features, K components, L factors, S traits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from core.density.diagonal import LOG_2PI, NaturalForm, log_sum_exp
+from core.density.factors import WhitenedForm
+
+SOFTNESS = 4.0
+"""t: chosen on held-out training data of MNIST and on made-up tables (docs/method.md)."""
+
+
+class Analyser(NamedTuple):
+    """Some of a mixture's factor analysers, as they are looked at here."""
+
+    form: WhitenedForm
+    log_weights: Tensor  # (K,) up to a constant
+    means: Tensor  # (K, D)
+    loadings: Tensor  # (K, D, L)
+    heights: Tensor  # (K,) of `factor_heights`
+
+
+def diagonal_heights(form: NaturalForm) -> Tensor:
+    """Log density of each diagonal component at its mean, without its weight, with shape (K,)."""
+    precision = -2 * form.quadratic
+    return 0.5 * (precision.log().sum(-1) - precision.shape[1] * LOG_2PI)
+
+
+def factor_heights(form: WhitenedForm) -> Tensor:
+    """Log density of each factor analyser at its mean, without its weight, with shape (K,)."""
+    precision = -2 * form.quadratic
+    d = precision.shape[1]
+    # log |Sigma| = log |psi| + 2 log |C|, and `spread` is C^-1.
+    factors = form.spread.diagonal(dim1=1, dim2=2).log().sum(-1)
+    return factors + 0.5 * (precision.log().sum(-1) - d * LOG_2PI)
+
+
+def diagonal_traits(
+    log_weights: Tensor, heights: Tensor, x: Tensor, joint: Tensor, log_likelihood: Tensor
+) -> Tensor:
+    """Closeness, log-likelihood and size of each sample, with shape (N, 3).
+
+    Arguments:
+        log_weights: With shape (K,); their exponentials sum to one.
+        heights: Log density of each component at its mean, without its weight, with shape (K,).
+        x: Samples, with shape (N, D).
+        joint: Of `Density.score`, with shape (N, K).
+        log_likelihood: With shape (N,), in whichever units.
+    """
+    half_distances = log_weights + heights - joint  # M / 2
+    closeness = log_sum_exp(log_weights - half_distances / SOFTNESS)
+    return torch.stack([closeness, log_likelihood, size(x)], 1)
+
+
+def factor_traits(
+    parts: Sequence[Analyser], x: Tensor, joint: Tensor, log_likelihood: Tensor
+) -> Tensor:
+    """Those of `diagonal_traits`, then two of the likeliest component, with shape (N, 5).
+
+    They are the squared length of E[z | x], how far the factors must stretch for the sample,
+    and the log of the squared length of what they leave unexplained.
+
+    Arguments:
+        parts: All components, in the order of the columns of `joint`.
+    """
+    heights = torch.cat([part.heights for part in parts])
+    log_weights = torch.cat([part.log_weights for part in parts]).log_softmax(0)
+    stretch, rest = x.new_zeros(len(x)), x.new_zeros(len(x))
+    winners = joint.argmax(-1)
+    order = winners.argsort(stable=True)
+    counts = winners.bincount(minlength=joint.shape[1]).tolist()
+    places = [(part, one) for part in parts for one in range(part.form.n_components)]
+    groups = [(place, n) for place, n in zip(places, counts, strict=True) if n]
+    for ((part, one), _), rows in zip(
+        groups, torch.split(order, [n for _, n in groups]), strict=True
+    ):
+        form, samples = part.form, x[rows]
+        n_factors = form.n_factors
+        begin = slice(one * n_factors, (one + 1) * n_factors)
+        u = torch.addmm(form.whitened_mean[begin], samples, form.whitener[begin].T, beta=-1)
+        latent = u @ form.spread[one]  # E[z] = C^-T u
+        outside = samples - part.means[one] - latent @ part.loadings[one].T
+        stretch[rows] = latent.square().sum(-1)
+        rest[rows] = outside.square().sum(-1)
+    common = diagonal_traits(log_weights, heights, x, joint, log_likelihood)
+    return torch.cat([common, stretch[:, None], rest.log1p()[:, None]], 1)
+
+
+def size(x: Tensor) -> Tensor:
+    """Log of one plus the squared length of each sample, with shape (N,)."""
+    return x.square().sum(-1).log1p()
