@@ -73,15 +73,15 @@ class Book:
         return logs - logs.logsumexp(0)
 
     @cached_property
-    def signals(self) -> dict[str, Tensor]:
-        """Name of a signal -> `log_weights` of its bets, minus infinity elsewhere."""
-        names = [bet.signal for bet in self._all]
-        return {
-            name: self.log_weights.masked_fill(
-                torch.tensor([other != name for other in names]), -math.inf
-            )
-            for name in dict.fromkeys(names)
-        }
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals that are betted on."""
+        return tuple(dict.fromkeys(bet.signal for bet in self._all))
+
+    @cached_property
+    def weights_of_signals(self) -> Tensor:
+        """`log_weights` of the bets of each signal, minus infinity elsewhere: (signals, J)."""
+        others = [[bet.signal != name for bet in self._all] for name in self.signals]
+        return self.log_weights.masked_fill(torch.tensor(others), -math.inf)
 
     @cached_property
     def _rank_terms(self) -> tuple[Tensor, Tensor, Tensor]:

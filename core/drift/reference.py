@@ -17,7 +17,6 @@ Throughout: N samples, K components, J bets, M cells of all divisions together.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -36,6 +35,9 @@ MEMORIES = (50.0, 400.0)
 """Samples after which what the last samples preferred has faded to a third: for what comes at
 once, and for what trickles in."""
 AT_ONCE, TRICKLING = range(2)
+
+_FADING = torch.tensor([[length] for length in MEMORIES], dtype=torch.float64)
+_EDGES = torch.tensor(EDGES, dtype=torch.float64)
 
 PRIOR = 20.0
 """Samples that the long-run shares count as among the last ones."""
@@ -91,6 +93,8 @@ class Reference:
         recent: The last samples per memory and cell, faded, with shape (memories, M).
         drift: Logarithm of what every bet gains without a change, with shape (J,).
         pace: Samples over which a bet's gains hang together, with shape (J,), at least 1.
+        spread: Samples that smoothing adds to each cell's division, with shape (M,).
+        summary: Of `scores`.
     """
 
     scores: Tensor
@@ -99,6 +103,8 @@ class Reference:
     recent: Tensor
     drift: Tensor
     pace: Tensor
+    spread: Tensor
+    summary: Summary
 
     @classmethod
     def of(cls, sentinel: Sentinel, seen: Sighting, book: Book) -> Reference:
@@ -108,11 +114,14 @@ class Reference:
         none = torch.zeros(width, dtype=torch.float64)
         recent = torch.zeros(len(MEMORIES), width, dtype=torch.float64)
         still = torch.zeros(len(book), dtype=torch.float64)
-        empty = cls(scores, scores[:0], none, recent, still, torch.ones_like(still))
+        calm, ones = Summary.of(scores), torch.ones_like(still)
+        empty = cls(scores, scores[:0], none, recent, still, ones, none + SMOOTHING, calm)
+        empty = replace(empty, spread=empty._spread(sentinel))
         filled, gains = empty._gains(sentinel, seen, book)
         # The very first samples are betted on with next to no knowledge.
         drift, pace = _dependence(gains[:, len(seen) // 4 :])
-        return replace(filled, waiting=scores[:0], drift=drift, pace=pace)
+        spread = filled._spread(sentinel)
+        return replace(filled, waiting=scores[:0], drift=drift, pace=pace, spread=spread)
 
     def __len__(self) -> int:
         return len(self.scores) + len(self.waiting)
@@ -122,11 +131,6 @@ class Reference:
         """Independent samples that it is worth."""
         return len(self) / float(self.pace.mean())
 
-    @cached_property
-    def summary(self) -> Summary:
-        """Of the sorted scores."""
-        return Summary.of(self.scores)
-
     def weighed(self, sentinel: Sentinel, seen: Sighting, book: Book) -> tuple[Reference, Tensor]:
         """Bet on samples, then count them among the earlier ones.
 
@@ -134,11 +138,13 @@ class Reference:
             The reference with them, and logarithms of the e-values, with shape (J, N).
         """
         after, gains = self._gains(sentinel, seen, book)
-        return after._sorted(), (gains - self.drift[:, None]) / self.pace[:, None]
+        return after._sorted(sentinel), (gains - self.drift[:, None]) / self.pace[:, None]
 
     def with_scores_of(self, earlier: Reference) -> Reference:
         """The same with the log-likelihoods that were known earlier."""
-        return replace(self, scores=earlier.scores, waiting=earlier.waiting)
+        return replace(
+            self, scores=earlier.scores, waiting=earlier.waiting, summary=earlier.summary
+        )
 
     def ranks(self, log_likelihoods: Tensor) -> tuple[Tensor, Tensor]:
         """Share of the ranks below samples, and with their equals, with shape (N,) each."""
@@ -150,36 +156,42 @@ class Reference:
     def _gains(self, sentinel: Sentinel, seen: Sighting, book: Book) -> tuple[Reference, Tensor]:
         low, high = self.ranks(seen.log_likelihoods)
         cells = _cells(sentinel, seen, (low + high) / 2)
-        fading = torch.tensor([[length] for length in MEMORIES], dtype=torch.float64)
-        counts, recent, shares = self.counts, self.recent, self._shares(sentinel)
+        n_components = sentinel.model.n_components
+        counts, recent = self.counts, self.recent
+        shares = (counts + SMOOTHING) / (counts[:n_components].sum() + self.spread)
         parts = []
         for block in torch.split(cells, BLOCK, 1):
-            n = recent[:, : sentinel.model.n_components].sum(1)[:, None, None]
+            n = recent[:, :n_components].sum(1)[:, None, None]
             usual = shares[block]
             last = (recent[:, block] + PRIOR * usual) / (n + PRIOR)
             parts.append(book.on_cells(last, usual))
             added = torch.bincount(block.flatten(), minlength=len(counts))
             counts = counts + added
-            recent = recent * torch.exp(-block.shape[1] / fading) + added
+            recent = recent * torch.exp(-block.shape[1] / _FADING) + added
         payoffs = torch.cat([book.on_ranks(low, high), torch.cat(parts, 1)])
         waiting = torch.cat([self.waiting, seen.log_likelihoods])
         return replace(self, waiting=waiting, counts=counts, recent=recent), payoffs.log()
 
-    def _shares(self, sentinel: Sentinel) -> Tensor:
-        """Of every cell in its division, in the long run, with shape (M,)."""
+    def _spread(self, sentinel: Sentinel) -> Tensor:
+        """Samples that smoothing adds to the division of each cell, with shape (M,)."""
         widths = _widths(sentinel)
         parts = torch.split(self.counts, list(widths))
         used = [min(len(part), int(part.count_nonzero()) + SPARE_CELLS) for part in parts]
-        spread = torch.tensor(used).repeat_interleave(torch.tensor(widths))
-        shares: Tensor = (self.counts + SMOOTHING) / (parts[0].sum() + SMOOTHING * spread)
-        return shares
+        spread = SMOOTHING * torch.tensor(used, dtype=torch.float64)
+        return spread.repeat_interleave(torch.tensor(widths))
 
-    def _sorted(self) -> Reference:
+    def _sorted(self, sentinel: Sentinel) -> Reference:
         """With what waits sorted in, once that is worth the effort."""
         if len(self.waiting) * 16 < len(self.scores):
             return self
         scores = torch.cat([self.scores, self.waiting]).sort().values
-        return replace(self, scores=scores, waiting=self.waiting[:0].clone())
+        return replace(
+            self,
+            scores=scores,
+            waiting=self.waiting[:0].clone(),
+            spread=self._spread(sentinel),
+            summary=Summary.of(scores),
+        )
 
 
 def _widths(sentinel: Sentinel) -> tuple[int, int, int]:
@@ -189,7 +201,7 @@ def _widths(sentinel: Sentinel) -> tuple[int, int, int]:
 
 def _cells(sentinel: Sentinel, seen: Sighting, ranks: Tensor) -> Tensor:
     """Cell of every sample in each division, with shape (3, N), int64."""
-    heights = torch.bucketize(ranks, torch.tensor(EDGES, dtype=ranks.dtype))
+    heights = torch.bucketize(ranks, _EDGES)
     n_components, n_classes, _ = _widths(sentinel)
     by_class = n_components + sentinel.classes[seen.components] * HEIGHTS + heights
     return torch.stack([seen.components, by_class, n_components + n_classes + heights])

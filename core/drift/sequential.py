@@ -305,7 +305,7 @@ class SequentialDetector:
         scores: Tensor,
         threshold: float,
     ) -> Verdict:
-        totals = state.evidence.totals + torch.stack([*self.book.signals.values()])
+        totals = state.evidence.totals + self.book.weights_of_signals
         sums = map(_softplus, totals.logsumexp(1).tolist())
         statistics = dict(zip(self.book.signals, sums, strict=True))
         loudest = max(statistics, key=lambda name: statistics[name])
