@@ -14,7 +14,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -53,18 +55,20 @@ class Evidence:
             The evidence, and log R of all bets together after each sample, with shape (N,).
         """
         n = gains.shape[1]
-        sums = gains.cumsum(1)
         totals, together = shiryaev_roberts(self.totals, gains, log_weights)
-        path = torch.cat([self.heights[:, None], self.heights[:, None] + sums], 1)
-        lowest, place = path.min(1)
+        heights = self.heights.numpy()[:, None]
+        path = np.concatenate([heights, heights + gains.numpy().cumsum(1)], 1)
+        place = path.argmin(1)
+        lowest = path[_rows(place), place]
         fell = lowest <= 0
-        spans = torch.where(fell, n - place.double(), self.spans + n)
-        lowest = lowest.clamp_max(0.0)
+        spans = np.where(fell, n - place, self.spans.numpy() + n)
+        lowest = np.minimum(lowest, 0.0)
         # What was reached before the lowest point belongs to another change.
-        since = torch.arange(n + 1) >= place[:, None]
-        reached = torch.where(since | ~fell[:, None], path, -math.inf).amax(1) - lowest
-        tops = torch.where(fell, reached, torch.maximum(self.tops, reached))
-        return Evidence(totals, path[:, -1] - lowest, spans, tops), together
+        before = fell[:, None] & (np.arange(n + 1) < place[:, None])
+        reached = np.where(before, -np.inf, path).max(1) - lowest
+        tops = np.where(fell, reached, np.maximum(self.tops.numpy(), reached))
+        after = map(torch.from_numpy, (path[:, -1] - lowest, spans, tops))
+        return Evidence(totals, *after), together
 
 
 def shiryaev_roberts(totals: Tensor, gains: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,8 +83,15 @@ def shiryaev_roberts(totals: Tensor, gains: Tensor, log_weights: Tensor) -> tupl
         log R of every bet after the last sample, with shape (J,), and of all bets
         together after each, with shape (N,).
     """
-    sums = gains.cumsum(1)
+    values = gains.numpy()
+    sums = values.cumsum(1)
     # R_n = exp(S_n) (R_0 + sum over i of exp(-S_{i-1})), S the sums of the gains.
-    before = (gains - sums).logcumsumexp(1)
-    paths = sums + torch.logaddexp(totals[:, None], before)
-    return paths[:, -1], torch.logsumexp(paths + log_weights[:, None], 0)
+    before = np.logaddexp.accumulate(values - sums, 1)
+    paths = sums + np.logaddexp(totals.numpy()[:, None], before)
+    weighed = paths + log_weights.numpy()[:, None]
+    together = np.logaddexp.reduce(weighed, 0)
+    return torch.from_numpy(paths[:, -1].copy()), torch.from_numpy(together)
+
+
+def _rows(places: NDArray[np.intp]) -> NDArray[np.intp]:
+    return np.arange(len(places))

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from core.drift.bets import Book
+from core.drift.bets import Array, Book
 from core.drift.sentinel import Sentinel, Sighting
 
 BY_COMPONENT, BY_CLASS, BY_HEIGHT = range(3)
@@ -36,8 +37,7 @@ MEMORIES = (50.0, 400.0)
 once, and for what trickles in."""
 AT_ONCE, TRICKLING = range(2)
 
-_FADING = torch.tensor([[length] for length in MEMORIES], dtype=torch.float64)
-_EDGES = torch.tensor(EDGES, dtype=torch.float64)
+FADING = np.array(MEMORIES)[:, None]
 
 PRIOR = 20.0
 """Samples that the long-run shares count as among the last ones."""
@@ -146,31 +146,34 @@ class Reference:
             self, scores=earlier.scores, waiting=earlier.waiting, summary=earlier.summary
         )
 
-    def ranks(self, log_likelihoods: Tensor) -> tuple[Tensor, Tensor]:
+    def ranks(self, log_likelihoods: Tensor) -> tuple[Array, Array]:
         """Share of the ranks below samples, and with their equals, with shape (N,) each."""
-        n = len(self.scores) + 1
-        low = torch.searchsorted(self.scores, log_likelihoods)
-        high = torch.searchsorted(self.scores, log_likelihoods, right=True) + 1
-        return low.double() / n, high.double() / n
+        n, known, scores = len(self.scores) + 1, self.scores.numpy(), log_likelihoods.numpy()
+        low = np.searchsorted(known, scores)
+        high = np.searchsorted(known, scores, side="right") + 1
+        return low / n, high / n
 
     def _gains(self, sentinel: Sentinel, seen: Sighting, book: Book) -> tuple[Reference, Tensor]:
         low, high = self.ranks(seen.log_likelihoods)
         cells = _cells(sentinel, seen, (low + high) / 2)
         n_components = sentinel.model.n_components
-        counts, recent = self.counts, self.recent
-        shares = (counts + SMOOTHING) / (counts[:n_components].sum() + self.spread)
+        counts, recent = self.counts.numpy(), self.recent.numpy()
+        shares = (counts + SMOOTHING) / (counts[:n_components].sum() + self.spread.numpy())
         parts = []
-        for block in torch.split(cells, BLOCK, 1):
+        for begin in range(0, len(seen), BLOCK):
+            block = cells[:, begin : begin + BLOCK]
             n = recent[:, :n_components].sum(1)[:, None, None]
             usual = shares[block]
             last = (recent[:, block] + PRIOR * usual) / (n + PRIOR)
             parts.append(book.on_cells(last, usual))
-            added = torch.bincount(block.flatten(), minlength=len(counts))
+            added = np.bincount(block.ravel(), minlength=len(counts))
             counts = counts + added
-            recent = recent * torch.exp(-block.shape[1] / _FADING) + added
-        payoffs = torch.cat([book.on_ranks(low, high), torch.cat(parts, 1)])
+            recent = recent * np.exp(-block.shape[1] / FADING) + added
+        payoffs = np.concatenate([book.on_ranks(low, high), np.concatenate(parts, 1)])
         waiting = torch.cat([self.waiting, seen.log_likelihoods])
-        return replace(self, waiting=waiting, counts=counts, recent=recent), payoffs.log()
+        known = torch.from_numpy(counts), torch.from_numpy(recent)
+        after = replace(self, waiting=waiting, counts=known[0], recent=known[1])
+        return after, torch.from_numpy(np.log(payoffs))
 
     def _spread(self, sentinel: Sentinel) -> Tensor:
         """Samples that smoothing adds to the division of each cell, with shape (M,)."""
@@ -199,12 +202,13 @@ def _widths(sentinel: Sentinel) -> tuple[int, int, int]:
     return sentinel.model.n_components, sentinel.n_classes * HEIGHTS, HEIGHTS
 
 
-def _cells(sentinel: Sentinel, seen: Sighting, ranks: Tensor) -> Tensor:
+def _cells(sentinel: Sentinel, seen: Sighting, ranks: Array) -> Array:
     """Cell of every sample in each division, with shape (3, N), int64."""
-    heights = torch.bucketize(ranks, _EDGES)
+    heights = np.searchsorted(EDGES, ranks)
     n_components, n_classes, _ = _widths(sentinel)
-    by_class = n_components + sentinel.classes[seen.components] * HEIGHTS + heights
-    return torch.stack([seen.components, by_class, n_components + n_classes + heights])
+    winners = seen.components.numpy()
+    by_class = n_components + sentinel.classes.numpy()[winners] * HEIGHTS + heights
+    return np.stack([winners, by_class, n_components + n_classes + heights])
 
 
 def _dependence(gains: Tensor) -> tuple[Tensor, Tensor]:
