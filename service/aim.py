@@ -16,6 +16,7 @@ SETTLED_S: Final = 30.0
 """Seconds that the rate is watched before it is believed."""
 
 FEWEST_SAMPLES: Final = 2.0
+MOST_SAMPLES: Final = 1e16
 
 
 class Aim:
@@ -49,7 +50,8 @@ class Aim:
         passed = moment - self._began
         if passed < SETTLED_S or samples <= self._samples:
             return None
-        wanted = max(FEWEST_SAMPLES, self._seconds * (samples - self._samples) / passed)
+        wanted = self._seconds * (samples - self._samples) / passed
+        wanted = min(max(FEWEST_SAMPLES, wanted), MOST_SAMPLES)
         if ert is not None and ert / MUCH <= wanted <= ert * MUCH:
             return None
         return round(wanted)

@@ -48,7 +48,9 @@ class Totals:
 
     Arguments:
         samples_learned: Learned in all, those that a rollback dropped included.
+        recurrences: Boundaries at which an earlier sub-task came back.
         bursts: Of outliers.
+        quarantined: Outliers of those, neither learned nor lost.
         probe_ert: Asked of the detector's probe, in samples; with what it counted so far.
         rejected: Entries refused, by reason.
         labels_matched: Samples whose label came after them.
@@ -66,7 +68,9 @@ class Totals:
     replayed: int = 0
     batches_since_boundary: int = 0
     samples_since_boundary: int = 0
+    recurrences: int = 0
     bursts: int = 0
+    quarantined: int = 0
     probe_ert: float = 0.0
     probe_samples: int = 0
     probe_alarms: int = 0
@@ -109,6 +113,7 @@ class Totals:
                 self.samples_learned += event.released
                 self.batches_learned += event.set_aside_batches
                 self.bursts += 1
+                self.quarantined += event.samples
             case LabelsMatched():
                 self.samples_learned += event.samples_learned
                 self.labels_matched += event.matched
@@ -126,6 +131,7 @@ class Totals:
                 self.samples_learned += event.set_aside_samples
                 self.batches_learned += event.set_aside_batches
                 self.boundaries += 1
+                self.recurrences += event.recurrence_of is not None
                 # The batches set aside are the first of the new sub-task; the one that
                 # decided it is counted by its own event, which comes later.
                 self.batches_since_boundary = event.set_aside_batches
@@ -205,6 +211,9 @@ class Journal:
             labels_matched=totals.labels_matched,
             labels_unmatched=totals.labels_unmatched,
             proposals=totals.proposals,
+            recurrences=totals.recurrences,
+            bursts=totals.bursts,
+            quarantined=totals.quarantined,
         )
 
     def write(self, entry_id: str, events: Sequence[Event], first: int = 0) -> None:

@@ -167,6 +167,7 @@ class TrainerMetrics:
             self.inlier_rate_mean,
             self.log_likelihood_mean,
             self.prequential_accuracy,
+            self.ert_achieved,
             *self.held.values(),
         ):
             unknown.set(math.nan)  # zero would be an alarm
@@ -182,6 +183,9 @@ class TrainerMetrics:
         labels_matched: int = 0,
         labels_unmatched: Mapping[str, int] = MappingProxyType({}),
         proposals: int = 0,
+        recurrences: int = 0,
+        bursts: int = 0,
+        quarantined: int = 0,
     ) -> None:
         """Let the counters go on from what was counted before this process began."""
         self.samples_learned.inc(samples)
@@ -189,6 +193,9 @@ class TrainerMetrics:
         self.boundaries.inc(boundaries)
         self.replay_samples.inc(replayed)
         self.proposals.inc(proposals)
+        self.recurrences.inc(recurrences)
+        self.outlier_bursts.inc(bursts)
+        self.outliers_quarantined.inc(quarantined)
         self.labels_matched.inc(labels_matched)
         for reason, count in labels_unmatched.items():
             self.labels_unmatched.labels(reason).inc(count)

@@ -58,7 +58,7 @@ MIB: Final = 1024 * 1024
 
 ERT_UNITS: Final[Mapping[str, float]] = {"min": 60.0, "s": 1.0, "h": 3600.0, "d": 86400.0}
 
-ERT_PATTERN: Final = r"^([2-9]|[1-9]\d{1,17}|[1-9]\d{0,2}e\d{1,2}|\d{1,9}(\.\d{1,3})?(s|min|h|d))$"
+ERT_PATTERN: Final = r"^([2-9]|[1-9]\d{1,17}|[1-9]\d?e(1[0-6]|\d)|\d{1,9}(\.\d{1,3})?(s|min|h|d))$"
 
 
 class Row(NamedTuple):
@@ -331,6 +331,13 @@ class Settings(BaseSettings):
             raise ValueError(f"expected an address that begins with one of {_schemes()}")
         return value
 
+    @field_validator("ert")
+    @classmethod
+    def _some_time(cls, value: str) -> str:
+        if not re.search("[1-9]", value):
+            raise ValueError("expected a time above zero, like 12h or 30d")
+        return value
+
     @field_validator("webhook_url")
     @classmethod
     def _web_address(cls, value: SecretStr | None) -> SecretStr | None:
@@ -472,7 +479,7 @@ class Settings(BaseSettings):
             variance_floor=self.variance_floor,
             detector=self.detector,
             shadow_detectors=self.shadow_detectors,
-            **({} if self.ert_seconds else {"ert": float(self.ert)}),
+            **({} if self.ert_seconds is not None else {"ert": float(self.ert)}),
             outlier_c=self.outlier_c,
             outlier_false_positive_rate=self.outlier_false_positive_rate,
             image=self.image,

@@ -16,9 +16,8 @@ class Control:
             time of `samples` between false alarms), `expire` (the wait for labels of samples
             before `samples` is over), `rollback` (to `version`) or `restore` (from `checkpoint`).
         version: The kept model version to go back to.
-        samples: Samples of the stream before a place in it.
         checkpoint: A checkpoint's bytes.
-        samples: At least 2.
+        samples: Of `aim`, at least 2; of `expire`, those of the stream before a place in it.
 
     Example:
         >>> from service.wire import read_entry

@@ -202,7 +202,8 @@ def test_an_evaluation_of_a_running_service(service: LocalService):
 
     # Everything was sent, once per epoch, and the service agrees.
     n = 8 * len(slt.rows(digits.train_y))
-    assert sum(run.history.samples) == witness.samples == run.model["samples_seen"] == n
+    assert sum(run.history.samples) == witness.samples == n
+    assert run.model["samples_seen"] + run.model["unknown"] == n
     assert 0.4 < sum(run.history.labelled) / n < 0.6
     assert evaluation.data.train_samples == n // 8
     assert run.model["backlog"] == run.model["set_aside"] == run.model["waiting"] == 0
@@ -257,13 +258,14 @@ def test_a_service_that_has_learned_before_is_refused(service: LocalService):
 
 def test_a_service_that_has_learned_before_can_be_allowed(service: LocalService):
     with GMRClient(service.url) as client:
-        before = client.model().samples_seen
+        model = client.model()
+        before = model.samples_seen + model.unknown
     plan = Plan("digits", slt="6,7", url=service.url, limit=200, allow_warm=True)
     evaluation, _ = evaluate(plan, Silent(), "gmr evaluate")
     (run,) = evaluation.runs
     assert evaluation.protocol.service["warm"] is (before > 0)
     assert sum(run.history.samples) == 200
-    assert run.model["samples_seen"] == before + 200
+    assert run.model["samples_seen"] + run.model["unknown"] == before + 200
     # Positions are of what this run sent, and the earlier stream's boundaries are not its own.
     assert all(found.batch <= 2 for found in run.found)
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import orjson
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from core.batch import UNLABELLED, Batch
 from core.engine import REMEMBERED_STARTS
 from core.events import (
     BoundaryDetected,
@@ -15,10 +20,12 @@ from core.events import (
     Replayed,
     SetAsideReleased,
 )
+from service import feed as feed_module
 from service.feed import Feed, Position
 from service.journal import Journal, Totals, encode_status
+from service.keys import QUARANTINE_LENGTH
 from service.metrics import TrainerMetrics
-from tests.service.test_metrics import BOUNDARY, LEARNED, SET_ASIDE
+from tests.service.test_metrics import BOUNDARY, BURST, LEARNED, SET_ASIDE
 
 
 def total(*events: Event) -> Totals:
@@ -42,6 +49,86 @@ def test_a_sub_task_begins_with_the_batches_that_were_set_aside_for_it() -> None
     assert totals.boundaries == 1
     totals = total(LEARNED, ModelRestored(3, 9, "rollback"))
     assert (totals.batches_since_boundary, totals.latest) == (0, {})
+
+
+def test_outliers_of_a_burst_are_counted_but_not_as_learned() -> None:
+    totals = total(SET_ASIDE, SET_ASIDE, BURST, replace(LEARNED, quarantined=10))
+    assert (totals.samples_learned, totals.batches_learned) == (170 + 90, 3)
+    assert (totals.bursts, totals.quarantined, totals.boundaries) == (1, 30, 0)
+    assert total(BOUNDARY, replace(BOUNDARY, recurrence_of=1)).recurrences == 1
+    assert Totals.from_json(totals.to_json()) == totals
+
+
+@given(
+    ert=st.floats(2, 1e9),
+    probe=st.floats(2, 1e4),
+    batches=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 1000)), min_size=1),
+)
+def test_the_run_time_is_kept_as_the_probe_keeps_its_own(
+    ert: float, probe: float, batches: list[tuple[int, int]]
+) -> None:
+    totals = Totals()
+    for alarms, samples in batches:
+        seen = {"probe_ert": probe, "probe_samples": samples, "probe_alarms": alarms}
+        totals.count(replace(LEARNED, **seen))
+        totals.count(replace(LEARNED, probe_ert=0.0, probe_samples=0, probe_alarms=0))
+    alarms, samples = (sum(column) for column in zip(*batches, strict=True))
+    if not alarms:
+        assert totals.achieved(ert) is None
+    else:
+        assert totals.achieved(ert) == pytest.approx(samples / alarms * (ert / probe))
+    # As often as asked is what was asked.
+    if alarms * probe == samples:
+        assert totals.achieved(ert) == pytest.approx(ert)
+
+
+def test_before_the_probe_has_spoken_nothing_is_known_of_the_run_time() -> None:
+    assert Totals().achieved(1e7) is None
+    assert Totals(probe_ert=1000.0, probe_samples=10**6).achieved(1e7) is None
+    assert Totals(probe_ert=1000.0, probe_samples=50_000, probe_alarms=100).achieved(1e7) == 5e6
+
+
+def outliers(n: int, first: int = 0) -> Batch:
+    codes = torch.tensor([0, UNLABELLED] * n)[:n]
+    places = torch.arange(first, first + n, dtype=torch.float32)
+    return Batch(places[:, None].expand(n, 2), codes, ("a",))
+
+
+def quarantined(feed: Feed) -> list[dict[str, object]]:
+    feed.flush()
+    rows = feed.client.xrange(feed.keys.quarantine)
+    return [orjson.loads(fields[b"data"]) for _, fields in rows]
+
+
+def test_outliers_are_kept_as_they_were_sent(feed: Feed) -> None:
+    feed.open(Position())
+    journal = Journal(feed, Totals(), TrainerMetrics())
+    journal.quarantine("5-0", [outliers(2), replace(outliers(1, 2), codes=None)])
+    journal.quarantine("6-0", [outliers(1, 3)])
+    # What is told twice, after a restart, is kept once.
+    journal.quarantine("6-0", [outliers(1, 3)])
+    kept = quarantined(feed)
+    assert [row["features"] for row in kept] == [[0, 0], [1, 1], [2, 2], [3, 3]]
+    assert [row["label"] for row in kept] == ["a", None, None, "a"]
+    assert [row["entry_id"] for row in kept] == ["5-0", "5-0", "5-0", "6-0"]
+
+
+def test_only_the_newest_outliers_are_kept(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed.open(Position())
+    journal = Journal(feed, Totals(), TrainerMetrics())
+    for entry in range(1, 4):
+        journal.quarantine(f"{entry}-0", [outliers(1000, 1000 * entry)])
+    kept = quarantined(feed)
+    # Redis lets them go in bundles of a hundred.
+    assert QUARANTINE_LENGTH <= len(kept) <= QUARANTINE_LENGTH + 100
+    assert kept[-1]["features"] == [3999, 3999]
+    # However large they are.
+    row = len(orjson.dumps(kept[-1]))
+    monkeypatch.setattr(feed_module, "QUARANTINE_BYTES", 300 * row)
+    journal.quarantine("4-0", [outliers(1, 4000)])
+    kept = quarantined(feed)
+    assert 290 <= len(kept) <= 400
+    assert kept[-1]["features"] == [4000, 4000]
 
 
 def test_totals_come_through_a_checkpoint_unchanged() -> None:

@@ -21,6 +21,7 @@ from core.events import (
     LabelsMissed,
     ModelPublished,
     ModelRestored,
+    OutlierBurst,
     ProposalClosed,
     Replayed,
     SetAsideReleased,
@@ -72,6 +73,9 @@ SCORED = {
     "prequential_accuracy": 0.7,
     "prequential_accuracy_mean": 0.75,
     "model_version": 9,
+    "probe_ert": 1000.0,
+    "probe_samples": 100,
+    "probe_alarms": 0,
 }
 LEARNED = BatchLearned(**SCORED, replayed=0, components=50, classes=6)
 SET_ASIDE = BatchSetAside(**SCORED, set_aside_batches=2, set_aside_samples=200)
@@ -83,11 +87,28 @@ BOUNDARY = BoundaryDetected(
     estimated_start_batch=4,
     estimated_start_sample=400,
     detector="sequential",
+    signal="inliers",
     evidence={},
     set_aside_batches=2,
     set_aside_samples=200,
     version_before=9,
     version_after=12,
+    recurrence_of=None,
+    mixed_samples=0,
+)
+BURST = OutlierBurst(
+    sub_task=2,
+    batch_index=6,
+    sample_index=600,
+    estimated_start_batch=4,
+    estimated_start_sample=450,
+    samples=30,
+    released=170,
+    set_aside_batches=2,
+    detector="sequential",
+    signal="inliers",
+    evidence={},
+    model_version=10,
 )
 
 
@@ -179,6 +200,34 @@ def test_other_events_change_their_metrics() -> None:
     assert {name: values[name] for name in expected} == expected
 
 
+def test_outliers_of_a_burst_are_counted_and_not_as_learned() -> None:
+    values = observed(SET_ASIDE, BURST, replace(LEARNED, quarantined=10))
+    expected = {
+        "gmr_outlier_bursts_total": 1,
+        "gmr_outliers_quarantined_total": 30,
+        "gmr_samples_learned_total": 170 + 90,
+        "gmr_batches_learned_total": 3,
+        "gmr_set_aside_batches": 0,
+        "gmr_boundaries_total": 0,
+    }
+    assert {name: values[name] for name in expected} == expected
+
+
+def test_a_sub_task_that_returns_is_counted_as_such() -> None:
+    values = observed(BOUNDARY, replace(BOUNDARY, recurrence_of=0))
+    assert (values["gmr_boundaries_total"], values["gmr_recurrences_total"]) == (2, 1)
+
+
+def test_the_run_time_that_is_kept_is_shown_beside_the_one_asked_for() -> None:
+    metrics = TrainerMetrics()
+    for achieved in (8e6, None):
+        metrics.show_ert(1e7, achieved)
+        values = read(metrics.text())
+        assert values["gmr_drift_ert_samples"] == 1e7
+        kept = values["gmr_drift_ert_achieved_samples"]
+        assert math.isnan(kept) if achieved is None else kept == achieved
+
+
 def test_samples_that_are_held_back_count_as_learned_when_they_are() -> None:
     waiting = replace(LEARNED, awaiting=30, unknown=10, awaiting_samples=30)
     values = observed(waiting)
@@ -236,6 +285,7 @@ def test_what_is_not_known_yet_is_no_zero() -> None:
     values = observed()
     assert math.isnan(values["gmr_held_accuracy_mean"])
     assert math.isnan(values["gmr_inlier_rate"])
+    assert math.isnan(values["gmr_drift_ert_achieved_samples"])
     assert math.isnan(values["gmr_prequential_accuracy"])
 
 
@@ -251,12 +301,19 @@ def test_counters_go_on_after_a_restart() -> None:
         labels_matched=5,
         labels_unmatched={"late": 6},
         proposals=7,
+        recurrences=8,
+        bursts=9,
+        quarantined=100,
     )
     metrics.observe(LEARNED)
     metrics.observe(EntryRejected("1-0", "x", "..."))
+    metrics.observe(BURST)
     values = read(metrics.text())
-    assert values["gmr_samples_learned_total"] == 1100
-    assert values["gmr_batches_learned_total"] == 11
+    assert values["gmr_samples_learned_total"] == 1270
+    assert values["gmr_batches_learned_total"] == 13
+    assert values["gmr_recurrences_total"] == 8
+    assert values["gmr_outlier_bursts_total"] == 10
+    assert values["gmr_outliers_quarantined_total"] == 130
     assert values["gmr_boundaries_total"] == 2
     assert values["gmr_replay_samples_total"] == 70
     assert values["gmr_batches_rejected_total{reason=x}"] == 4

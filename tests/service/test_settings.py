@@ -97,6 +97,9 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("publish_interval_s", -1, "greater than or equal to 0"),
         ("redis_url", "http://x", "redis://"),
         ("redis_url", "redis://", "redis://"),
+        *(("ert", value, "ert means") for value in ("012", "1e7h", "-5h", "h", "12 h", "1w", "1e17", "1e999")),
+        *(("ert", value, "above zero") for value in ("0s", "0.00h")),
+        ("ert", "1", "ert means"),
         ("webhook_url", "ftp://x", "http:// or https://"),
         ("webhook_url", "https://", "http:// or https://"),
         ("webhook_secret", "hunter2", "openssl rand"),
@@ -110,6 +113,27 @@ def test_a_value_out_of_range_is_refused_with_its_source(
         Settings.load({name: value})
     assert f"(from flag --{name.replace('_', '-')})" in str(caught.value)
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "samples", "seconds"),
+    [
+        ("2", 2.0, None),
+        ("5000000", 5e6, None),
+        ("1e8", 1e8, None),
+        ("30s", 1e7, 30.0),
+        ("90min", 1e7, 5400.0),
+        ("12h", 1e7, 43_200.0),
+        ("0.5d", 1e7, 43_200.0),
+    ],
+)
+def test_a_run_time_is_asked_for_in_samples_or_as_a_time(
+    text: str, samples: float, seconds: float | None
+) -> None:
+    settings = Settings.load({"ert": text})
+    assert settings.ert_seconds == seconds
+    # A time becomes samples once their rate is known; until then the default holds.
+    assert settings.engine_config().ert == samples
 
 
 def test_choices_that_do_not_go_together_are_refused_at_once() -> None:

@@ -147,6 +147,8 @@ def test_our_files_and_those_of_the_library_are_read_by_both(
     [
         Control("boundary"),
         Control("settle"),
+        Control("aim", samples=2),
+        Control("aim", samples=10**18 - 1),
         Control("rollback", version=12),
         Control("rollback", version=0),
         Control("restore", checkpoint=b"\x00\xffbytes"),

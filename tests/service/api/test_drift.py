@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from service.api.routes.drift import Boundaries, Boundary, DriftState, History
+from service.api.routes.drift import Boundaries, Boundary, DriftState, History, Quarantine
 from service.settings import Settings
 from service.wire import RawBatch
 from tests.service.api.stack import (
@@ -57,6 +57,11 @@ def test_the_state_of_the_detector_is_reported(drifted: httpx2.Client) -> None:
     assert state["batches_since_boundary"] == 0
     assert 0 <= state["inlier_rate_mean"] <= 1
     assert set(state["statistics"]) == set(state["thresholds"]) != set()
+    assert (state["phase"], state["armed"]) == ("learning", False)
+    assert (state["recurrence_of"], state["bursts"]) == (None, 0)
+    assert state["ert"] == 1e7
+    assert state["probe_samples"] > 0
+    assert (state["ert_achieved"] is None) == (state["probe_alarms"] == 0)
 
 
 def test_every_boundary_is_listed_with_its_evidence(drifted: httpx2.Client) -> None:
@@ -69,6 +74,8 @@ def test_every_boundary_is_listed_with_its_evidence(drifted: httpx2.Client) -> N
     assert found["estimated_start_batch"] <= found["batch_index"]
     assert found["version_after"] > found["version_before"]
     assert found["evidence"]
+    assert found["signal"] in {"inliers", "likelihood", "occupancy"}
+    assert (found["recurrence_of"], found["mixed_samples"]) == (None, 0)
     assert by_hand["detector"] == "declared"
     assert by_hand["entry_id"] == declared[0]
 
@@ -179,12 +186,61 @@ def test_the_history_has_an_end(drifted: httpx2.Client, last: int) -> None:
     assert document["high"] == 10_000
 
 
+OUTLIERS = range(40, 55)  # rows of the one batch that has some
+
+
+@pytest.fixture(scope="module")
+def burst(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
+    """A service that has seen a burst of outliers, and then what it knows."""
+    settings = make_settings(redis_url, tmp_path_factory.mktemp("burst"))
+    with training(settings), serving(settings) as client:
+        teach(client, batches=CHANGE)
+        rows = samples(100, seed=CHANGE)
+        rows[OUTLIERS] = 1 - rows[OUTLIERS] / 4
+        send(client, RawBatch.of(rows, labels(100)))
+        for seed in range(CHANGE + 1, CHANGE + 4):
+            send(client, RawBatch.of(samples(100, seed=seed), labels(100)))
+        learned(client)
+        yield client
+
+
+def test_outliers_of_a_burst_are_neither_learned_nor_lost(burst: httpx2.Client) -> None:
+    wait_until(lambda: burst.get("/drift").json()["phase"] == "armed")
+    state = burst.get("/drift").json()
+    assert (state["bursts"], state["boundaries"]) == (1, 0)
+    answer = burst.get("/drift/quarantine?last=1000").json()
+    Quarantine.model_validate(answer)
+    kept = np.array([row["features"] for row in answer["outliers"]], dtype=np.float32)
+    wanted = 1 - samples(100, seed=CHANGE)[OUTLIERS] / 4
+    # All of them as they were sent, and next to nothing of what is usual.
+    assert (np.abs(kept[:, None] - wanted[None]).max(2).min(0) == 0).all()
+    assert len(kept) <= len(OUTLIERS) + 8
+    named = [row["label"] for row in answer["outliers"] if min(row["features"]) > 0.7]
+    assert named == [labels(100)[row] for row in OUTLIERS]
+    # Every sample is accounted for.
+    model = learned(burst)
+    assert model["samples_seen"] + len(kept) == (CHANGE + 4) * 100
+    assert model["set_aside"] == 0
+    text = burst.get("/metrics").text
+    assert "gmr_outlier_bursts_total 1.0" in text
+    assert f"gmr_outliers_quarantined_total {len(kept)}.0" in text
+
+
+def test_the_quarantine_can_be_cut_to_the_newest(burst: httpx2.Client) -> None:
+    rows = burst.get("/drift/quarantine?last=1000").json()["outliers"]
+    assert burst.get("/drift/quarantine?last=3").json()["outliers"] == rows[-3:]
+    for last in (0, 1001):
+        document = problem(burst.get(f"/drift/quarantine?last={last}"), 422, "out-of-range")
+        assert document["high"] == 1000
+
+
 def test_without_a_trainer_there_is_no_state(blank: httpx2.Client) -> None:
     response = blank.get("/drift")
     problem(response, 503, "unavailable")
     assert "Retry-After" in response.headers
     assert blank.get("/drift/boundaries").json() == {"boundaries": []}
     assert blank.get("/drift/history").json() == {"history": []}
+    assert blank.get("/drift/quarantine").json() == {"outliers": []}
 
 
 def test_before_the_first_batch_the_state_is_empty(
