@@ -29,11 +29,13 @@ class ScriptedDensity:
 
     Arguments:
         n_components: K; a sample's second feature is one of 0 to K - 1.
+        shift: Added to every log-likelihood, to tell one version from another.
     """
 
     kind: ClassVar[str] = "scripted"
 
     n_components: int
+    shift: float = 0.0
 
     @property
     def log_weights(self) -> Tensor:
@@ -49,13 +51,14 @@ class ScriptedDensity:
 
     def score(self, x: Tensor) -> Scored:
         components = torch.nn.functional.one_hot(x[:, 1].long(), self.n_components)
-        return Scored(x[:, :1] + components.to(x).clamp_min(1e-30).log(), x[:, 0])
+        likelihood = x[:, 0] + self.shift
+        return Scored(likelihood[:, None] + components.to(x).clamp_min(1e-30).log(), likelihood)
 
     def feature_terms(self, x: Tensor) -> FeatureTerms:
         """All of the log-likelihood comes from the first feature."""
         terms = torch.stack([x[:, 0], torch.zeros_like(x[:, 1])], 1)
         still = torch.zeros_like(x)
-        return FeatureTerms(x[:, 1].long(), terms, still, still, still[:, 0])
+        return FeatureTerms(x[:, 1].long(), terms, still, still, still[:, 0] + self.shift)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
         scores = torch.randn(len(components), generator=generator) * noise
@@ -65,11 +68,11 @@ class ScriptedDensity:
         return {}
 
     def facts(self) -> dict[str, Fact]:
-        return {"n_components": self.n_components}
+        return {"n_components": self.n_components, "shift": self.shift}
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Fact]) -> Self:
-        return cls(int(facts["n_components"]))  # type: ignore[arg-type]
+        return cls(int(facts["n_components"]), float(facts["shift"]))  # type: ignore[arg-type]
 
 
 def identity(n_features: int = N_FEATURES) -> Standardiser:
@@ -77,14 +80,17 @@ def identity(n_features: int = N_FEATURES) -> Standardiser:
     return Standardiser.of(torch.tensor([[0.0] * n_features, [1.0] * n_features]))
 
 
-def sentinel(n_components: int, taken_at: int = 0, classes: list[int] | None = None) -> Sentinel:
+def sentinel(
+    n_components: int, taken_at: int = 0, classes: list[int] | None = None, shift: float = 0.0
+) -> Sentinel:
     """A sentinel that gives back the columns of its samples.
 
     Arguments:
         taken_at: Samples of the sub-task when it was taken.
         classes: That each component stands for; None where there are no labels.
+        shift: Of its log-likelihoods.
     """
     labels = torch.tensor(classes or [0] * n_components)
     shares = torch.nn.functional.one_hot(labels).float()
     readout = PosteriorReadout(shares if classes else shares[:, :0], temperature=1.0)
-    return Sentinel(Model(ScriptedDensity(n_components), readout), identity(), taken_at)
+    return Sentinel(Model(ScriptedDensity(n_components, shift), readout), identity(), taken_at)

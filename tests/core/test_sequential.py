@@ -1,94 +1,202 @@
-"""Tests for the core.drift.sequential module: when exactly it speaks, on seeded streams."""
+"""Tests for the core.drift.sequential module: when it speaks, on seeded streams of scores."""
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
+from torch import Tensor
 
-from core.drift.detector import Level, Observation
-from core.drift.occupancy import OccupancyState
-from core.drift.sequential import INLIERS, OCCUPANCY, SequentialDetector, SequentialState
-from core.running import Running
-from tests.core.signals import EVEN, Stretch, boundaries, observations, verdicts
+from core.drift.detector import Level, Observation, Verdict
+from core.drift.sentinel import Sentinel
+from core.drift.sequential import (
+    BOOK,
+    CONFIRMED_THIN,
+    FUSED,
+    INLIERS,
+    LIKELIHOOD,
+    LONGEST_WATCH,
+    OCCUPANCY,
+    SequentialDetector,
+    SequentialState,
+)
+from tests.core.scripted_density import sentinel
+from tests.core.signals import (
+    EVEN,
+    Stretch,
+    boundaries,
+    cut,
+    features,
+    observations,
+    seen,
+    verdicts,
+)
 from tests.core.states import assert_identical
 
 DETECTOR = SequentialDetector()
+QUICK = SequentialDetector(warm_up=400)
+"""For batches of one sample, which take a step each."""
+
 SHIFTED = (0.1, 0.2, 0.3, 0.4)
+FAR = -8.0
+"""Log-likelihood of an outlier."""
 
 
-def levels(stretches: list[Stretch], batch: int, seed: int = 0) -> list[Level]:
-    return [verdict.level for verdict in verdicts(DETECTOR, observations(stretches, batch, seed))]
+def of(level: Level, said: Sequence[Verdict]) -> list[int]:
+    """Indices of the batches at which that is said."""
+    return [index for index, verdict in enumerate(said) if verdict.level is level]
+
+
+def bursts(said: Sequence[Verdict]) -> list[int]:
+    return [index for index, verdict in enumerate(said) if verdict.burst]
+
+
+def watched(
+    stream: Iterable[Observation], detector: SequentialDetector = DETECTOR
+) -> SequentialState:
+    """The state after a stream."""
+    state = detector.start()
+    for batch in stream:
+        state, _ = detector.observe(state, batch, True)
+    return state
+
+
+def spoiled(x: Tensor, share: float, begin: int, end: int | None = None) -> Tensor:
+    """The same with outliers strewn evenly among the samples from `begin` to `end`."""
+    every = round(1 / share)
+    x = x.clone()
+    x[begin:end:every, 0] = FAR
+    return x
 
 
 # What is found, and when ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("batch", "expected"), [(1, [3042]), (10, [304]), (100, [30]), (500, [6]), (1000, [3])]
-)
-def test_an_abrupt_drop_is_found_within_fifty_samples_or_in_its_first_batch(
-    batch: int, expected: list[int]
-) -> None:
+@pytest.mark.parametrize("batch", [10, 100, 500])
+def test_an_abrupt_drop_is_found_in_its_first_batch_or_once_it_has_lasted(batch: int) -> None:
     stream = [Stretch(3000), Stretch(1000, mean=-3)]
-    assert boundaries(DETECTOR, observations(stream, batch)) == expected
+    (found,) = boundaries(DETECTOR, observations(stream, batch))
+    assert found == {10: 301, 100: 30, 500: 6}[batch]
 
 
-@pytest.mark.parametrize(("batch", "expected"), [(1, [3211]), (10, [321]), (100, [32])])
-def test_a_small_drop_that_no_single_batch_shows_accumulates(
-    batch: int, expected: list[int]
+def test_an_abrupt_drop_is_found_one_sample_after_the_other() -> None:
+    stream = [Stretch(800), Stretch(60, mean=-3)]
+    said = verdicts(QUICK, observations(stream, 1))
+    assert of(Level.BOUNDARY, said) == [819]
+    # Samples that look like a change are set aside from the third or fourth on.
+    assert of(Level.WARNING, said)[0] in range(801, 806)
+
+
+@pytest.mark.parametrize("batch", [50, 100, 500])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_small_drop_that_no_single_batch_shows_accumulates(batch: int, seed: int) -> None:
+    """Half a deviation: a fifth of the samples too few are inliers."""
+    stream = [Stretch(3000), Stretch(3000, mean=-0.5)]
+    found = boundaries(DETECTOR, observations(stream, batch, seed))
+    assert found
+    assert 3000 <= found[0] * batch <= 4500
+
+
+@pytest.mark.parametrize("batch", [50, 100, 500])
+def test_a_drop_by_a_deviation_is_found_within_two_hundred_samples_or_two_batches(
+    batch: int,
 ) -> None:
-    stream = [Stretch(3000), Stretch(1000, mean=-0.5)]
-    assert boundaries(DETECTOR, observations(stream, batch)) == expected
+    stream = [Stretch(3000), Stretch(2000, mean=-1)]
+    found = boundaries(DETECTOR, observations(stream, batch))
+    assert 3000 <= found[0] * batch <= 3200 + batch
 
 
-@pytest.mark.parametrize(
-    ("batch", "expected"), [(1, [3399]), (10, [339]), (100, [33]), (1000, [3])]
-)
-def test_other_components_winning_with_the_same_likelihood_is_a_change(
-    batch: int, expected: list[int]
-) -> None:
+@pytest.mark.parametrize("batch", [10, 100, 1000])
+def test_other_components_winning_with_the_same_likelihood_is_a_change(batch: int) -> None:
     stream = [Stretch(3000), Stretch(2000, shares=SHIFTED)]
     said = verdicts(DETECTOR, observations(stream, batch, seed=1))
-    found = [index for index, verdict in enumerate(said) if verdict.level is Level.BOUNDARY]
-    assert found == expected
-    assert said[found[0]].speaker == OCCUPANCY
+    found = of(Level.BOUNDARY, said)
+    assert 3000 <= found[0] * batch <= 3600
+    assert (said[found[0]].speaker, said[found[0]].signal) == (FUSED, OCCUPANCY)
 
 
-@pytest.mark.parametrize("batch", [1, 10, 100])
-def test_a_rise_of_the_likelihood_is_a_model_that_learns_and_no_boundary(batch: int) -> None:
-    stream = [Stretch(1500), Stretch(500, mean=2), Stretch(500, mean=4)]
-    assert set(levels(stream, batch)) == {Level.NORMAL}
+def test_other_classes_winning_is_a_change_though_each_component_is_rare() -> None:
+    """A hundred components share a class; which one wins says little."""
+    classes = [0] * 50 + [1] * 50
+    generator = torch.Generator().manual_seed(0)
+    x = features([Stretch(5000)], 0)
+    x[:, 1] = torch.randint(100, (5000,), generator=generator).float()
+    x[3000:, 1] = torch.randint(50, (2000,), generator=generator).float()
+    found = boundaries(DETECTOR, cut(x, 100, 100, classes))
+    assert found
+    assert found[0] in range(30, 33)
+
+
+@pytest.mark.parametrize("batch", [10, 100, 500])
+def test_a_rise_of_the_likelihood_is_a_change_too(batch: int) -> None:
+    stream = [Stretch(3000), Stretch(1000, mean=2)]
+    said = verdicts(DETECTOR, observations(stream, batch))
+    (found,) = of(Level.BOUNDARY, said)
+    assert 3000 <= found * batch <= 3020
+    assert said[found].signal == LIKELIHOOD
+
+
+def test_scores_that_scatter_less_are_a_change_without_any_mean_moving() -> None:
+    stream = [Stretch(3000), Stretch(3000, deviation=0.3)]
+    found = boundaries(DETECTOR, observations(stream, 100))
+    assert found
+    assert 30 <= found[0] <= 36
+
+
+@pytest.mark.parametrize("batch", [100, 500])
+def test_a_gradual_change_is_found_before_it_is_over(batch: int) -> None:
+    ramp = [Stretch(100, mean=-3 * step / 50) for step in range(50)]
+    found = boundaries(DETECTOR, observations([Stretch(3000), *ramp], batch))
+    assert 3000 < found[0] * batch < 7000
 
 
 def test_every_change_is_found_once_with_its_beginning() -> None:
-    stream = [Stretch(3000), Stretch(3000, mean=-3), Stretch(3000, mean=-6)]
-    said = verdicts(DETECTOR, observations(stream, 10))
-    found = [index for index, verdict in enumerate(said) if verdict.level is Level.BOUNDARY]
-    assert found == [304, 604]
-    for index, began in zip(found, [3000, 6000], strict=True):
-        assert said[index].speaker == INLIERS
-        assert (index + 1) * 10 - said[index].change_samples == pytest.approx(began, abs=50)
-
-
-def test_a_gradual_change_is_found_before_it_is_over() -> None:
-    ramp = [Stretch(100, mean=-2 * step / 50) for step in range(50)]
-    found = boundaries(DETECTOR, observations([Stretch(3000), *ramp], 100))
-    assert found[0] == 44
+    stream = [Stretch(3000), Stretch(3000, mean=-3), Stretch(3000, mean=3)]
+    said = verdicts(DETECTOR, observations(stream, 50))
+    found = of(Level.BOUNDARY, said)
+    assert found == [60, 120]
+    for index, began, signal in zip(found, [3000, 6000], [INLIERS, LIKELIHOOD], strict=True):
+        assert said[index].signal == signal
+        assert (index + 1) * 50 - said[index].change_samples == pytest.approx(began, abs=20)
+    assert bursts(said) == []
 
 
 def test_the_last_samples_of_a_huge_batch_are_not_hidden_by_its_first() -> None:
     stream = [Stretch(29_500), Stretch(500, mean=-2)]
     assert boundaries(DETECTOR, observations(stream, 10_000)) == [2]
-    # Weighed as a whole, the batch of 9,500 old and 500 new would have passed.
-    assert boundaries(DETECTOR, observations([Stretch(10_000)] * 3, 10_000)) == []
+    assert boundaries(DETECTOR, observations([Stretch(30_000)], 10_000)) == []
 
 
-def test_one_huge_batch_after_another_is_enough() -> None:
-    assert boundaries(DETECTOR, observations([Stretch(10_000)] * 2, 10_000)) == []
-    stream = [Stretch(10_000), Stretch(10_000, mean=-2)]
-    assert boundaries(DETECTOR, observations(stream, 10_000)) == [1]
+@pytest.mark.parametrize("mean", [-4.0, -2.0, 2.0])
+def test_two_huge_batches_are_enough_to_judge_the_third(mean: float) -> None:
+    """Though the third has as many samples as all that they are compared with."""
+    stream = [Stretch(20_000), Stretch(10_000, mean=mean)]
+    said = verdicts(DETECTOR, observations(stream, 10_000))
+    assert of(Level.BOUNDARY, said) == [2]
+    assert bursts(said) == []
+
+
+@pytest.mark.parametrize("mean", [-2.0, -1.0])
+def test_detection_hardly_depends_on_how_the_stream_is_cut(mean: float) -> None:
+    """Within the block after which what the last samples preferred is counted anew."""
+    x = features([Stretch(3000), Stretch(1000, mean=mean)], 0)
+    alarms = []
+    for sizes in (50, 100, (10, 40, 100, 250), (150, 50)):
+        state, place = DETECTOR.start(), 0
+        for batch in cut(x, sizes, 4):
+            place += len(batch.features)
+            state, verdict = DETECTOR.observe(state, batch, True)
+            if state.alarm or verdict.burst:
+                alarms.append((place - len(batch.features), place))
+                break
+    assert len(alarms) == 4
+    # Each alarm lies somewhere in its batch; all of them have a place in common, or nearly.
+    assert max(begin for begin, _ in alarms) <= min(end for _, end in alarms) + 50
 
 
 # What is no change ------------------------------------------------------------------------
@@ -99,34 +207,105 @@ RARE = (0.95, *(0.05 / 99,) * 99)
 @pytest.mark.parametrize(
     ("samples", "batch", "shares"),
     [
-        (5_000, 1, EVEN),
-        (100_000, 10, EVEN),
-        (200_000, 100, EVEN),
-        (200_000, 1000, EVEN),
-        (200_000, 10_000, EVEN),
-        (100_000, 250, (0.01,) * 100),
-        (100_000, 1000, (0.9995, 0.0005)),
-        (100_000, 1000, RARE),
-        (100_000, 1000, (1.0,)),
+        (2_000, 1, EVEN),
+        (8_000, 10, EVEN),
+        (40_000, 100, EVEN),
+        (60_000, 1000, EVEN),
+        (60_000, 10_000, EVEN),
+        (30_000, 250, (0.01,) * 100),
+        (30_000, 1000, (0.9995, 0.0005)),
+        (30_000, 1000, RARE),
+        (30_000, 1000, (1.0,)),
     ],
     ids=["1", "10", "100", "1000", "10000", "K=100", "a rare one", "99 rare ones", "K=1"],
 )
 def test_a_stream_without_change_raises_no_alarm(
     samples: int, batch: int, shares: tuple[float, ...]
 ) -> None:
-    assert boundaries(DETECTOR, observations([Stretch(samples, shares=shares)], batch, 1)) == []
+    said = verdicts(QUICK, observations([Stretch(samples, shares=shares)], batch, 1))
+    assert of(Level.BOUNDARY, said) == bursts(said) == []
 
 
-def test_a_single_strange_batch_is_not_a_boundary() -> None:
-    stream = [Stretch(3000), Stretch(10, mean=-5), Stretch(2000)]
-    assert boundaries(DETECTOR, observations(stream, 10)) == []
+def alarms(detector: SequentialDetector, stream: Iterable[Observation]) -> tuple[int, int]:
+    """Samples on the lookout, and alarms, whatever became of them."""
+    state, samples, found = detector.start(), 0, 0
+    for batch in stream:
+        looking = state.watch is not None and state.alarm is None
+        before = state.alarm
+        state, verdict = detector.observe(state, batch, True)
+        samples += len(batch.features) if looking else 0
+        found += before is None and (state.alarm is not None or verdict.burst)
+        if verdict.level is Level.BOUNDARY:
+            state = detector.start()
+    return samples, found
 
 
-@pytest.mark.parametrize("far", [1e3, 1e7, 1e30])
+@pytest.mark.parametrize(
+    ("ert", "batch", "samples"),
+    [
+        (500, 1, 6_000),
+        (2000, 10, 30_000),
+        (2000, 100, 120_000),
+        (2000, 512, 150_000),
+        (2000, (7, 100, 30, 512), 120_000),
+    ],
+    ids=["1", "10", "100", "512", "mixed"],
+)
+def test_false_alarms_come_as_often_as_was_asked(
+    ert: float, batch: int | tuple[int, ...], samples: int
+) -> None:
+    """Alarms of both kinds, those that pass included."""
+    detector = SequentialDetector(ert=ert, warm_up=800)
+    watched_samples, found = alarms(detector, observations([Stretch(samples)], batch, seed=5))
+    assert found >= 5
+    assert watched_samples / found == pytest.approx(ert, rel=0.35)
+
+
+@pytest.mark.parametrize(("batch", "outliers"), [(10, 10), (100, 10), (100, 30), (500, 30)])
+def test_a_handful_of_outliers_is_a_burst_and_no_boundary(batch: int, outliers: int) -> None:
+    stream = [Stretch(3000), Stretch(outliers, mean=FAR), Stretch(2000)]
+    said = verdicts(DETECTOR, observations(stream, batch))
+    assert of(Level.BOUNDARY, said) == []
+    (found,) = bursts(said)
+    assert 3000 <= found * batch <= 3100
+    assert said[found].level is Level.NORMAL
+    assert said[found].signal in (INLIERS, OCCUPANCY)
+    # It says when the outliers began, though they are over.
+    assert (found + 1) * batch - said[found].change_samples == pytest.approx(3000, abs=batch)
+
+
+def test_a_handful_of_outliers_one_by_one_is_a_burst() -> None:
+    stream = [Stretch(800), Stretch(10, mean=FAR), Stretch(150)]
+    said = verdicts(QUICK, observations(stream, 1))
+    assert of(Level.BOUNDARY, said) == []
+    assert len(bursts(said)) == 1
+
+
+def test_after_a_burst_it_knows_what_it_knew_and_finds_the_next_change() -> None:
+    stream = [Stretch(3000), Stretch(15, mean=FAR), Stretch(985), Stretch(500, mean=-3)]
+    said = verdicts(DETECTOR, observations(stream, 100))
+    assert bursts(said) == [30]
+    assert of(Level.BOUNDARY, said) == [40]
+    assert all(verdict.armed for verdict in said[31:41])
+
+
+def test_a_short_thin_contamination_is_a_burst_and_a_lasting_one_a_boundary() -> None:
+    x = features([Stretch(6000)], 1)
+    short = verdicts(DETECTOR, cut(spoiled(x, 0.1, 3000, 3120), 20, 4))
+    assert of(Level.BOUNDARY, short) == []
+    assert len(bursts(short)) == 1
+    lasting = verdicts(DETECTOR, cut(spoiled(x, 0.1, 3000), 20, 4))
+    found = of(Level.BOUNDARY, lasting)[0]
+    assert 3000 + CONFIRMED_THIN <= (found + 1) * 20 <= 3400
+
+
+@pytest.mark.parametrize("far", [1e2, 1e30])
 def test_one_sample_of_a_broken_sensor_neither_alarms_nor_blinds(far: float) -> None:
-    stream = list(observations([Stretch(4000), Stretch(500, mean=-1)], 100))
-    stream[20].log_likelihoods[3] = -far
-    assert boundaries(DETECTOR, stream) == [41]
+    stream = list(observations([Stretch(4000), Stretch(500, mean=-1.5)], 100))
+    stream[20].features[3, 0] = -far
+    said = verdicts(DETECTOR, stream)
+    assert of(Level.WARNING, said[:40]) == bursts(said[:40]) == []
+    assert of(Level.BOUNDARY, said)[0] in (40, 41)
 
 
 # Warm-up ----------------------------------------------------------------------------------
@@ -151,7 +330,7 @@ def test_it_is_armed_exactly_when_warm_up_samples_have_passed() -> None:
 def test_after_a_boundary_it_warms_up_again() -> None:
     stream = [Stretch(3000), Stretch(200, mean=-3), Stretch(3000, mean=-9)]
     said = verdicts(DETECTOR, observations(stream, 100))
-    assert [index for index, verdict in enumerate(said) if verdict.level is Level.BOUNDARY] == [30]
+    assert of(Level.BOUNDARY, said) == [30]
     assert not any(verdict.armed for verdict in said[31:41])
     assert all(verdict.armed for verdict in said[41:])
 
@@ -163,86 +342,155 @@ def test_it_trusts_no_learner_that_has_not_settled() -> None:
     assert {verdict.level for verdict in said} == {Level.NORMAL}
 
 
+# Sentinels and heirs ----------------------------------------------------------------------
+
+
+def versioned(rows: Tensor) -> Observation:
+    """Every version of the model is another ruler: it shifts scores by when it was taken."""
+    return Observation(rows[:, 0], rows, lambda samples: sentinel(4, samples, shift=samples))
+
+
+def ruler(state: SequentialState) -> tuple[Sentinel, Tensor]:
+    """The sentinel, and the scores that it compares with, by its own zero."""
+    assert state.watch is not None
+    watcher = state.watch.sentinel
+    return watcher, state.watch.reference.scores - watcher.taken_at
+
+
+def test_heirs_take_over_as_the_model_learns_and_later_less_often() -> None:
+    state, taken = DETECTOR.start(), []
+    for rows in features([Stretch(30_000)]).split(100):
+        state, verdict = DETECTOR.observe(state, versioned(rows), True)
+        assert verdict.level is Level.NORMAL
+        if state.watch is not None:
+            taken.append(state.watch.sentinel.taken_at)
+            assert float(ruler(state)[1].mean()) == pytest.approx(0, abs=0.2)
+    steps = sorted(set(taken))
+    assert steps[:4] == [500, 1000, 2000, 4000]
+    assert all(0 < after - before <= LONGEST_WATCH for before, after in pairwise(steps))
+    assert taken == sorted(taken)
+    assert steps[-1] >= 16_000
+
+
+def test_an_heir_that_takes_over_while_a_change_begins_is_judged_by_its_own_scores() -> None:
+    """What is taken back must not be what another version said."""
+    x = features([Stretch(4000)])
+    # At 1,000 samples an heir is taken; 500 later it takes over, in the batch of the outliers.
+    x[1485:1500, 0] = FAR
+    state, said = DETECTOR.start(), []
+    for rows in x.split(100):
+        state, verdict = DETECTOR.observe(state, versioned(rows), True)
+        said.append(verdict)
+        if state.watch is not None:
+            assert float(ruler(state)[1].median()) == pytest.approx(0, abs=0.5)
+    assert of(Level.WARNING, said)[0] == 14
+    assert bursts(said) == [15]
+
+
+def test_what_is_suspected_becomes_no_part_of_what_it_is_compared_with() -> None:
+    stream = [Stretch(3000), Stretch(40, mean=FAR), Stretch(60)]
+    state = DETECTOR.start()
+    for batch in observations(stream, 20):
+        state, _ = DETECTOR.observe(state, batch, True)
+        if state.watch is not None:
+            reference = state.watch.reference
+            assert float(torch.cat([reference.scores, reference.waiting]).min()) > FAR + 2
+        if state.heir is not None and len(state.heir.seen):
+            assert float(state.heir.seen.log_likelihoods.min()) > FAR + 2
+
+
+def test_an_heir_sees_no_outliers_of_a_burst() -> None:
+    x = features([Stretch(3000)])
+    x[1250:1265, 0] = FAR  # while an heir watches beside the sentinel
+    state, said = DETECTOR.start(), []
+    for batch in cut(x, 50, 4):
+        state, verdict = DETECTOR.observe(state, batch, True)
+        said.append(verdict)
+        if state.heir is not None and len(state.heir.seen):
+            assert float(state.heir.seen.log_likelihoods.min()) > FAR + 2
+    assert bursts(said)
+
+
+def test_what_it_remembers_does_not_grow_with_the_length_of_a_sub_task() -> None:
+    """Ten million samples of one sub-task are behind it already."""
+    state = replace(watched(observations([Stretch(2000)], 500)), samples=10_000_000)
+    for batch in observations([Stretch(60_000)], 5000, seed=2):
+        state, _ = DETECTOR.observe(state, batch, True)
+        assert state.watch is not None
+        assert len(state.watch.reference) <= 5 * LONGEST_WATCH
+        if state.heir is not None:
+            assert len(state.heir.seen) <= 2 * LONGEST_WATCH
+    assert state.watch.sentinel.taken_at >= 10_000_000
+
+
+def test_the_state_it_was_given_is_not_changed() -> None:
+    state = watched(observations([Stretch(3000)], 100))
+    (batch,) = observations([Stretch(550, mean=-1)], 550, seed=9)
+    one, first = DETECTOR.observe(state, batch, True)
+    other, second = DETECTOR.observe(state, batch, True)
+    assert first == second
+    assert state.watch is not None
+    assert one.watch is not None
+    assert other.watch is not None
+    assert_identical(one.watch.reference.counts, other.watch.reference.counts)
+    assert_identical(one.evidence.totals, other.evidence.totals)
+    assert not torch.equal(one.watch.reference.counts, state.watch.reference.counts)
+
+
 # While a change is suspected --------------------------------------------------------------
 
 
 def suspicious() -> tuple[SequentialState, list[Observation]]:
     """A state in the middle of a suspicion, and what comes next."""
-    stream = list(observations([Stretch(3000), Stretch(1000, mean=-1)], 2))
+    stream = list(observations([Stretch(3000), Stretch(1000, mean=-1)], 10))
     state = DETECTOR.start()
-    for index, seen in enumerate(stream):
-        state, verdict = DETECTOR.observe(state, seen, True)
-        if index >= 1500 and verdict.level is Level.WARNING:
+    for index, batch in enumerate(stream):
+        state, verdict = DETECTOR.observe(state, batch, True)
+        if index >= 300 and verdict.level is Level.WARNING:
             return state, stream[index + 1 :]
     raise AssertionError("no suspicion arose")
-
-
-def statistics(state: SequentialState) -> SequentialState:
-    """Everything that the next batch is compared with: the state without its evidence."""
-    return replace(
-        DETECTOR.dismiss(state),
-        occupancy=replace(
-            DETECTOR.dismiss(state).occupancy, pending=OccupancyState.empty().pending
-        ),
-    )
-
-
-def test_while_a_change_is_suspected_nothing_it_is_compared_with_moves() -> None:
-    state, stream = suspicious()
-    warnings = 0
-    for seen in stream:
-        before = statistics(state)
-        state, verdict = DETECTOR.observe(state, seen, True)
-        if verdict.level is Level.BOUNDARY:
-            break
-        if verdict.level is Level.WARNING:
-            warnings += 1
-            assert_identical(statistics(state), before)
-    assert warnings >= 20
-    assert verdict.level is Level.BOUNDARY
-
-
-def test_a_first_batch_that_shows_little_is_suspected_rather_than_learned() -> None:
-    """Learned, it could bring a new class and a new partition, and the change be lost."""
-    stream = [Stretch(3000), Stretch(2000, shares=SHIFTED)]
-    said = levels(stream, 100, seed=1)
-    assert said[30:34] == [Level.WARNING] * 3 + [Level.BOUNDARY]
 
 
 def test_a_dismissed_suspicion_starts_from_nothing_with_what_was_known() -> None:
     state, stream = suspicious()
     dismissed = DETECTOR.dismiss(state)
-    assert_identical(statistics(dismissed), statistics(state))
+    assert dismissed.alarm is None
+    assert dismissed.watch is state.watch
+    assert dismissed.samples == state.samples
+    assert dismissed.evidence.totals.tolist() == [-math.inf] * len(BOOK)
     _, verdict = DETECTOR.observe(dismissed, stream[0], True)
     assert verdict.level is Level.NORMAL
-    assert verdict.statistic < DETECTOR.suspicion * DETECTOR.threshold
+    assert verdict.armed
+    # The change goes on, and is found all the same.
+    assert boundaries_from(dismissed, stream)
 
 
-def test_a_suspicion_passes_by_itself_when_the_old_data_come_back() -> None:
-    stream = [Stretch(3000), Stretch(100, mean=-0.9), Stretch(2000)]
-    said = levels(stream, 10, seed=3)
-    assert Level.WARNING in said
-    assert Level.BOUNDARY not in said
-    assert said[-1] is Level.NORMAL
+def boundaries_from(state: SequentialState, stream: Iterable[Observation]) -> bool:
+    for batch in stream:
+        state, verdict = DETECTOR.observe(state, batch, True)
+        if verdict.level is Level.BOUNDARY:
+            return True
+    return False
 
 
-# Components -------------------------------------------------------------------------------
+def test_another_run_time_that_is_asked_for_is_another_threshold() -> None:
+    state = watched(observations([Stretch(3000)], 100))
+    (batch,) = observations([Stretch(100)], 100, seed=3)
+    _, usual = DETECTOR.observe(state, batch, True)
+    _, eager = DETECTOR.observe(state, batch._replace(ert=100.0), True)
+    assert eager.threshold < usual.threshold == pytest.approx(math.log(1e7 / 2.2), abs=1e-3)
+    assert eager.threshold == DETECTOR.threshold(100.0)
+    assert eager.statistic == usual.statistic
 
 
-def test_components_that_are_replaced_are_counted_anew_and_the_inlier_rate_goes_on() -> None:
-    old = list(observations([Stretch(3000)], 100))
-    new = list(observations([Stretch(3000, shares=SHIFTED)], 100, seed=1, partition=1))
-    assert boundaries(DETECTOR, old + new) == []
-    same = list(observations([Stretch(3000, shares=SHIFTED)], 100, seed=1))
-    assert boundaries(DETECTOR, old + same) == [34]
-    worse = list(observations([Stretch(300, mean=-3)], 100, seed=1, partition=1))
-    assert boundaries(DETECTOR, old + worse) == [30]
-
-
-def test_another_number_of_components_is_another_partition() -> None:
-    old = list(observations([Stretch(3000)], 100))
-    new = list(observations([Stretch(3000, shares=(0.01,) * 100)], 100, seed=1))
-    assert boundaries(DETECTOR, old + new) == []
+def test_typical_samples_are_those_that_the_sentinel_finds_as_likely_as_earlier_ones() -> None:
+    state = watched(observations([Stretch(3000)], 100))
+    x = features([Stretch(1000), Stretch(200, mean=FAR), Stretch(200, mean=-FAR)], 4)
+    typical = DETECTOR.typical(state, x)
+    assert float(typical[:1000].double().mean()) == pytest.approx(0.98, abs=0.02)
+    assert not typical[1000:1200].any()
+    assert typical[1200:].all()
+    assert DETECTOR.typical(DETECTOR.start(), x).all()
 
 
 # Reports ----------------------------------------------------------------------------------
@@ -251,39 +499,69 @@ def test_another_number_of_components_is_another_partition() -> None:
 def test_a_verdict_says_what_it_is_based_on() -> None:
     stream = list(observations([Stretch(3000), Stretch(100, mean=-3)], 100))
     verdict = verdicts(DETECTOR, stream)[30]
-    assert set(verdict.statistics) == set(verdict.thresholds) == {INLIERS, OCCUPANCY}
-    assert verdict.speaker == INLIERS
-    assert verdict.statistic == verdict.statistics[INLIERS] > verdict.threshold == 20
+    signals = {INLIERS, LIKELIHOOD, OCCUPANCY, FUSED}
+    assert set(verdict.statistics) == set(verdict.thresholds) == signals
+    assert (verdict.speaker, verdict.signal) == (FUSED, INLIERS)
+    assert verdict.statistic == verdict.statistics[FUSED] > verdict.threshold
+    assert len(set(verdict.thresholds.values())) == 1
     last = stream[30].log_likelihoods
     assert verdict.evidence["log_likelihood_now"] == pytest.approx(float(last.mean()), abs=1e-5)
     assert verdict.evidence["log_likelihood_before"] == pytest.approx(0, abs=0.1)
+    assert 0 < verdict.evidence["p_value"] < 1e-7
     # One standard deviation below the mean of a normal distribution.
     assert verdict.inlier_rate_mean == pytest.approx(0.84, abs=0.02)
     assert verdict.inlier_rate < 0.1
     assert verdict.change_samples == 100
 
 
+def test_the_fused_statistic_is_made_of_all_signals() -> None:
+    for verdict in verdicts(DETECTOR, observations([Stretch(2000)], 100))[12:]:
+        parts = [math.expm1(verdict.statistics[name]) for name in (INLIERS, LIKELIHOOD, OCCUPANCY)]
+        assert math.expm1(verdict.statistics[FUSED]) == pytest.approx(sum(parts), rel=1e-6)
+        assert verdict.statistics[verdict.signal] == max(
+            verdict.statistics[name] for name in (INLIERS, LIKELIHOOD, OCCUPANCY)
+        )
+        assert 0 < verdict.evidence["p_value"] <= 1
+
+
+@pytest.mark.parametrize("batch", [1, 1000])
+def test_every_number_of_a_verdict_is_ready_for_json(batch: int) -> None:
+    quick = SequentialDetector(warm_up=40)
+    stream = [Stretch(80), Stretch(30, mean=-900), Stretch(20, mean=900)]
+    for verdict in verdicts(quick, observations(stream, batch)):
+        numbers = [verdict.statistics, verdict.thresholds, verdict.evidence]
+        assert json.loads(json.dumps(numbers, allow_nan=False)) == numbers
+        assert math.isfinite(verdict.inlier_rate)
+        assert isinstance(verdict.change_samples, int)
+
+
 def test_before_anything_is_known_there_is_no_mean_to_compare_with() -> None:
     verdict = verdicts(DETECTOR, observations([Stretch(100)], 100))[0]
     assert verdict.inlier_rate_mean is None
     assert 0.75 < verdict.inlier_rate < 0.95
+    assert verdict.probe is None
 
 
 def test_a_single_sample_has_no_deviation_and_is_an_inlier_of_itself() -> None:
-    seen = Observation(torch.tensor([-3.0]), torch.tensor([0]), 1, 0)
-    state, verdict = DETECTOR.observe(DETECTOR.start(), seen, True)
+    state, verdict = DETECTOR.observe(DETECTOR.start(), seen(torch.tensor([[-3.0, 0.0]])), True)
     assert verdict.inlier_rate == 1
     assert state.samples == 1
-    assert state.inliers.scores == Running()
+    assert state.watch is None
 
 
-def test_the_state_it_was_given_is_not_changed() -> None:
-    stream = list(observations([Stretch(3000)], 100))
-    state = DETECTOR.start()
-    for seen in stream:
-        state, _ = DETECTOR.observe(state, seen, True)
-    counts = state.occupancy.reference.clone(), state.occupancy.pending.clone()
-    for seen in observations([Stretch(550, mean=-3)], 50, seed=9):
-        DETECTOR.observe(state, seen, True)
-    assert torch.equal(state.occupancy.reference, counts[0])
-    assert torch.equal(state.occupancy.pending, counts[1])
+def test_a_probe_is_passed_about_once_in_its_own_run_time_where_nothing_changes() -> None:
+    """A long run time cannot be checked live, a short one of the same evidence can."""
+    said = verdicts(QUICK, observations([Stretch(60_000)], 100, seed=2))
+    probes = [verdict.probe for verdict in said if verdict.probe]
+    assert {probe.ert for probe in probes} == {1000}
+    samples = sum(probe.samples for probe in probes)
+    assert samples > 55_000
+    assert samples / sum(probe.alarms for probe in probes) == pytest.approx(1000, rel=0.35)
+
+
+def test_a_probe_does_not_count_what_may_be_of_a_change() -> None:
+    said = verdicts(DETECTOR, observations([Stretch(3000), Stretch(40, mean=-3)], 10))
+    for verdict in said:
+        if verdict.level is not Level.NORMAL or verdict.burst or not verdict.armed:
+            assert verdict.probe is None
+    assert of(Level.WARNING, said)

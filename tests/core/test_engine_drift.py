@@ -1,0 +1,279 @@
+"""Tests for what an engine does about drift: bursts, mixtures, returns, and saving in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from core.batch import Batch
+from core.checkpoint import FORMAT, dump, load
+from core.config import EngineConfig
+from core.engine import Engine
+from core.events import (
+    BatchLearned,
+    BatchSetAside,
+    BoundaryDetected,
+    Event,
+    OutlierBurst,
+    Replayed,
+    SetAsideReleased,
+)
+from core.state import EngineState
+from core.tensors import pack, unpack
+from tests.core.states import Script, assert_identical, play
+from tests.core.streams import batches, blob
+
+CONFIG = EngineConfig(n_components=12)
+
+
+def of(kind: type[Event], events: list[Event]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def spoiled(batch: Batch, rows: list[int], label: int = 7) -> Batch:
+    """The same batch with samples of another class, unlabelled, in some rows."""
+    x = batch.features.clone()
+    x[rows] = blob(label, len(rows), seed=77)
+    return Batch(x)
+
+
+def rows_of(parts: tuple[Batch, ...]) -> set[tuple[float, ...]]:
+    return {tuple(row) for part in parts for row in part.features.tolist()}
+
+
+# Bursts -----------------------------------------------------------------------------------
+
+
+def test_outliers_of_a_burst_are_kept_apart_and_the_rest_is_learned() -> None:
+    engine = Engine(CONFIG)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    (batch,) = batches([0, 1], 1, seed=5, labelled=False)
+    rows = list(range(20, 35))
+    batch = spoiled(batch, rows)
+    state, events = engine.step(state, batch)
+    (burst,) = of(OutlierBurst, events)
+    assert not of(BoundaryDetected, events)
+    outliers = {tuple(row) for row in batch.features[rows].tolist()}
+    apart = rows_of(state.quarantined)
+    assert outliers <= apart
+    # A few of the usual samples are as rare; hardly more.
+    assert len(apart - outliers) <= 6
+    assert burst.samples == len(apart)
+    assert (burst.batch_index, burst.sample_index, burst.sub_task) == (20, 2000, 0)
+    assert burst.estimated_start_batch == 20
+    (learned,) = of(BatchLearned, events)
+    assert learned.quarantined == len(apart)
+    assert learned.samples == 100
+    assert state.samples_seen == state.stream_samples - len(apart) == 2100 - len(apart)
+    # The next batch has no burst, and nothing is quarantined any more.
+    state, events = engine.step(state, next(iter(batches([0, 1], 1, seed=6, labelled=False))))
+    assert state.quarantined == ()
+    assert {event.kind for event in events} == {"batch_learned"}
+
+
+def test_batches_set_aside_with_a_burst_are_learned_but_for_the_outliers() -> None:
+    engine = Engine(CONFIG)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    small = list(batches([0, 1], 12, size=10, seed=5, labelled=False))
+    bad = [spoiled(small[0], [2, 3, 4, 5, 6, 7, 8])]
+    seen = state.samples_seen
+    state, events = play(engine, state, [*bad, *small[1:]])
+    assert of(BatchSetAside, events)
+    (burst,) = of(OutlierBurst, events)
+    assert not of(BoundaryDetected, events) + of(SetAsideReleased, events)
+    assert burst.samples + burst.released > 0
+    assert burst.set_aside_batches >= 1
+    assert burst.samples >= 7
+    assert state.samples_seen == seen + 120 - burst.samples
+    assert state.set_aside == ()
+
+
+def test_labelled_outliers_keep_their_labels() -> None:
+    engine = Engine(CONFIG)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 20)))
+    (batch,) = batches([0, 1], 1, seed=5)
+    x = batch.features.clone()
+    x[:15] = blob(7, 15, seed=77)
+    state, _ = engine.step(state, Batch(x, batch.codes, batch.vocabulary))
+    labels = {tuple(row): code for row, code in zip(x.tolist(), batch.codes.tolist(), strict=True)}
+    assert state.quarantined
+    for part in state.quarantined:
+        for row, code in zip(part.features.tolist(), part.codes.tolist(), strict=True):
+            assert batch.vocabulary[labels[tuple(row)]] == part.vocabulary[code]
+
+
+# Mixtures ---------------------------------------------------------------------------------
+
+
+def mixed_batches(share: float, n: int, seed: int) -> list[Batch]:
+    """Batches of 0 and 1 that end in a share of 2, unlabelled."""
+    rows = list(range(100 - round(share * 100), 100))
+    return [
+        Batch(
+            batch.features.index_put(
+                (torch.tensor(rows),), blob(2, len(rows), seed=100 * seed + place)
+            )
+        )
+        for place, batch in enumerate(batches([0, 1], n, seed=seed, labelled=False))
+    ]
+
+
+def test_a_boundary_in_the_middle_of_a_batch_parts_old_samples_from_new() -> None:
+    engine = Engine(CONFIG)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    (batch,) = mixed_batches(0.5, 1, seed=3)
+    state, events = engine.step(state, batch)
+    (boundary,) = of(BoundaryDetected, events)
+    assert 45 <= boundary.mixed_samples <= 50
+    assert state.sub_task == 1
+    assert state.samples_seen == state.stream_samples == 2100
+    assert state.quarantined == ()
+
+
+def test_a_boundary_whose_samples_are_all_new_parts_nothing() -> None:
+    engine = Engine(CONFIG)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    state, events = engine.step(state, next(iter(batches([2, 3], 1, seed=3, labelled=False))))
+    (boundary,) = of(BoundaryDetected, events)
+    assert boundary.mixed_samples == 0
+    assert boundary.signal == "inliers"
+    assert boundary.recurrence_of is None
+
+
+# Returns ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+@pytest.mark.parametrize("labelled", [True, False], ids=["labelled", "unlabelled"])
+def test_a_sub_task_that_returns_is_named_and_not_consolidated_again(
+    preset: str, labelled: bool
+) -> None:
+    engine = Engine(EngineConfig(preset=preset, n_components=12))
+    state, told = engine.start(), []
+    for turn, labels in enumerate([[0, 1], [2, 3], [0, 1], [2, 3]]):
+        stream = list(batches(labels, 20, seed=turn + 1, labelled=labelled))
+        state, events = play(engine, state, list(stream))
+        told.append(events)
+        assert state.sub_task == turn
+    boundaries = [event for events in told for event in of(BoundaryDetected, events)]
+    assert [event.recurrence_of for event in boundaries] == [None, 0, 1]
+    assert [event.batch_index for event in boundaries] == [20, 40, 60]
+    assert state.recurrence == 1
+    # What is known is replayed at the first boundary only: afterwards all of it is known.
+    replays = [[event.reason for event in of(Replayed, events)] for events in told]
+    assert "boundary" in replays[1]
+    assert "boundary" not in replays[2] + replays[3]
+    assert [one.sub_task for one in state.held.sets] == [0, 1]
+    snapshot = engine.snapshot(state)
+    for label in range(4):
+        assert float(snapshot.outliers(blob(label, 200, seed=99)).inliers.double().mean()) > 0.8
+        if labelled:
+            codes = snapshot.classify(blob(label, 200, seed=99)).codes.tolist()
+            assert [snapshot.classes[code] for code in codes].count(label) > 190
+
+
+def test_a_return_with_a_new_class_beside_it_is_new() -> None:
+    engine = Engine(CONFIG)
+    script: Script = [*batches([0, 1], 20, seed=1), *batches([2, 3], 20, seed=2)]
+    state, _ = play(engine, engine.start(), script)
+    state, events = play(engine, state, list(batches([0, 1, 4], 5, seed=3)))
+    (boundary,) = of(BoundaryDetected, events)
+    assert boundary.recurrence_of is None
+    assert of(Replayed, events)
+
+
+def test_a_declared_boundary_asks_for_no_return() -> None:
+    engine = Engine(CONFIG)
+    script: Script = [*batches([0, 1], 8, seed=1), "boundary", *batches([2], 8, seed=2)]
+    state, _ = play(engine, engine.start(), script)
+    state, events = play(engine, state, ["boundary"])
+    (boundary,) = of(BoundaryDetected, events)
+    assert boundary.recurrence_of is None
+    assert of(Replayed, events)
+
+
+# Saving in between ------------------------------------------------------------------------
+
+PRESETS = {
+    "mfa": EngineConfig(n_components=6, n_factors=3, warm_up=200),
+    "flat": EngineConfig(preset="flat", n_components=6, warm_up=200),
+    "paper": EngineConfig(preset="paper", n_components=9, warm_up=200),
+    "dcgmm": EngineConfig(preset="dcgmm", n_components=4, warm_up=200, image="4,4"),
+}
+
+
+def watches(state: EngineState) -> bool:
+    return state.detector.watch is not None and state.detector.heir is None
+
+
+def has_heir(state: EngineState) -> bool:
+    return state.detector.heir is not None and len(state.detector.heir.seen) > 0
+
+
+def is_alarmed(state: EngineState) -> bool:
+    return state.detector.alarm is not None
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("moment", [watches, has_heir, is_alarmed], ids=lambda one: one.__name__)
+def test_a_life_saved_in_the_middle_of_a_watch_goes_on_bit_for_bit(
+    preset: str, moment: Callable[[EngineState], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = PRESETS[preset]
+    engine = Engine(config)
+    # Presets that anneal would take thousands of samples to settle.
+    monkeypatch.setattr(type(engine.learner), "settled", lambda learner, state: True)
+    usual = list(batches([0, 1], 60, size=40, seed=2))
+    outliers = [Batch(blob(7, 5, seed=4)) for _ in range(3)]
+    rest = [*usual[40:], *batches([2], 4, seed=5)]
+    state = engine.start()
+    stream = [*usual[:40], *outliers, *rest]
+    while not moment(state):
+        state, _ = engine.step(state, stream.pop(0))
+    data = dump(state, config, {})
+    loaded, loaded_config, _ = load(data)
+    assert_identical(loaded, state)
+    assert dump(loaded, loaded_config, {}) == data
+    after, events = play(engine, state, list(stream))
+    again, events_again = play(Engine(loaded_config), loaded, list(stream))
+    assert events_again == events
+    assert_identical(again, after)
+
+
+@pytest.mark.parametrize("detector", ["paper", "none"])
+def test_a_detectors_state_of_another_kind_begins_anew_and_the_model_stays(detector: str) -> None:
+    engine = Engine(CONFIG)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 12)))
+    assert state.detector.watch is not None
+    tensors, text = unpack(FORMAT, dump(state, CONFIG, {}))
+    text["config"] = json.dumps({**CONFIG.to_dict(), "detector": detector})
+    loaded, config, _ = load(pack(FORMAT, tensors, text))
+    assert config.detector == detector
+    assert_identical(loaded.detector, Engine(config).start().detector)
+    assert_identical(loaded.learner, state.learner)
+    again, events = play(Engine(config), loaded, list(batches([0, 1], 2, seed=4)))
+    assert again.version == state.version + 2
+    assert {event.kind for event in events} == {"batch_learned"}
+
+
+def test_a_state_of_the_last_releases_detector_begins_anew() -> None:
+    engine = Engine(CONFIG)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 12)))
+    tensors, text = unpack(FORMAT, dump(state, CONFIG, {}))
+    tree = json.loads(text["state"])
+    for old in (
+        {"samples": 5, "inliers": {}, "occupancy": {}},
+        {},
+        None,
+        [],
+        "text",
+        {"samples": 1},
+    ):
+        text["state"] = json.dumps({**tree, "detector": old})
+        loaded, _, _ = load(pack(FORMAT, tensors, text))
+        assert_identical(loaded.detector, engine.detector.start())
+        assert_identical(loaded.learner, state.learner)

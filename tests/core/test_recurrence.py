@@ -1,0 +1,121 @@
+"""Tests for the core.recurrence module: whether what comes was there before."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from core.batch import UNLABELLED
+from core.held import HeldSet, Marks
+from core.model import Model
+from core.recurrence import recurring
+from core.running import Running
+from tests.core.scripted_density import identity, sentinel
+from tests.core.signals import Stretch, features
+
+MODEL: Model = sentinel(6).model
+NEW = 7
+"""A code that no class has yet."""
+
+
+def held(sub_task: int, codes: list[int], components: list[int], mean: float = 0.0) -> HeldSet:
+    """A set of an earlier sub-task of these classes, on these components."""
+    n = 60
+    x = features([Stretch(n, mean=mean)], sub_task)
+    x[:, 1] = torch.tensor(components)[torch.arange(n) % len(components)].float()
+    marks = Marks(torch.ones(n).bool(), torch.ones(n), x[:, 0])
+    taking_turns = torch.tensor(codes)[torch.arange(n) % len(codes)]
+    return HeldSet(sub_task, x, taking_turns, marks, 1, Running(1000, mean, 1.0))
+
+
+def samples(components: list[int], mean: float = 0.0, n: int = 200) -> Tensor:
+    x = features([Stretch(n, mean=mean)], 9)
+    x[:, 1] = torch.tensor(components)[torch.arange(n) % len(components)].float()
+    return x
+
+
+def asked(sets: list[HeldSet], x: Tensor, codes: Tensor | None = None) -> int | None:
+    if codes is None:
+        codes = torch.full((len(x),), UNLABELLED)
+    return recurring(sets, MODEL, identity(), x, codes)
+
+
+# By labels --------------------------------------------------------------------------------
+
+
+def labelled(codes: list[int], n: int = 200) -> Tensor:
+    return torch.tensor(codes)[torch.arange(n) % len(codes)]
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [([0, 1], 3), ([1], 3), ([2, 3], 5), ([0, 2], None), ([NEW], None), ([0, 1, NEW], None)],
+)
+def test_known_classes_of_one_sub_task_are_that_sub_task_again(
+    codes: list[int], expected: int | None
+) -> None:
+    sets = [held(3, [0, 1], [0]), held(5, [2, 3], [1])]
+    assert asked(sets, samples([4]), labelled(codes)) == expected
+
+
+def test_the_sub_task_that_fits_most_closely_is_named_and_of_these_the_latest() -> None:
+    wide, close, later = held(1, [0, 1, 2], [0]), held(2, [0, 1], [0]), held(4, [0, 1], [0])
+    assert asked([wide, close], samples([0]), labelled([0, 1])) == 2
+    assert asked([wide, close, later], samples([0]), labelled([0, 1])) == 4
+    assert asked([wide, close], samples([0]), labelled([0, 1, 2])) == 1
+
+
+def test_a_stray_label_does_not_make_a_sub_task_new() -> None:
+    codes = labelled([0, 1])
+    codes[5] = 3
+    assert asked([held(3, [0, 1], [0])], samples([0]), codes) == 3
+    codes[::10] = 3
+    assert asked([held(3, [0, 1], [0])], samples([0]), codes) is None
+
+
+def test_labels_decide_where_half_of_the_samples_have_one_and_likelihoods_where_fewer() -> None:
+    codes = labelled([0, 1])
+    codes[::2] = UNLABELLED
+    elsewhere = samples([5], mean=-50)
+    sets = [held(3, [0, 1], [0])]
+    assert asked(sets, elsewhere, codes) == 3
+    codes[1] = UNLABELLED
+    assert asked(sets, elsewhere, codes) is None
+
+
+# By likelihood ----------------------------------------------------------------------------
+
+
+def test_samples_as_likely_and_on_the_same_components_are_that_sub_task_again() -> None:
+    sets = [held(0, [UNLABELLED], [0, 1]), held(1, [UNLABELLED], [2, 3])]
+    assert asked(sets, samples([0, 1])) == 0
+    assert asked(sets, samples([2])) == 1
+
+
+@pytest.mark.parametrize(
+    ("components", "mean"),
+    [([4, 5], 0.0), ([0, 4], 0.0), ([0, 1], -5.0), ([0, 1], 5.0)],
+    ids=["other components", "half on others", "less likely", "more likely"],
+)
+def test_anything_else_is_new(components: list[int], mean: float) -> None:
+    assert asked([held(0, [UNLABELLED], [0, 1])], samples(components, mean)) is None
+
+
+def test_a_few_outliers_do_not_make_it_new() -> None:
+    x = samples([0, 1])
+    x[::20, 0] = -30
+    assert asked([held(0, [UNLABELLED], [0, 1])], x) == 0
+    x[::5, 0] = -30
+    assert asked([held(0, [UNLABELLED], [0, 1])], x) is None
+
+
+def test_the_sub_task_that_shares_more_components_is_named() -> None:
+    sets = [held(0, [UNLABELLED], [0, 1, 2, 3]), held(1, [UNLABELLED], [0, 1, 2, 3, 4])]
+    assert asked(sets, samples([0, 1, 2, 3, 4])) == 1
+    assert asked(sets[::-1], samples([0, 1, 2, 3, 4])) == 1
+
+
+def test_where_nothing_is_held_everything_is_new() -> None:
+    assert asked([], samples([0])) is None
+    assert asked([], samples([0]), labelled([0])) is None
