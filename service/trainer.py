@@ -542,6 +542,7 @@ class Trainer:
                 "ert": ert,
                 "ert_achieved": achieved,
                 "phase": state.phase,
+                "armed": state.armed,
                 "recurrence_of": state.recurrence,
                 "model_version": state.version,
                 "entries_applied": self._position.entries_applied,
