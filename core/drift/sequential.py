@@ -314,6 +314,7 @@ class SequentialDetector:
         statistics[FUSED] = self._statistic(state.evidence)
         n, mean = len(scores), float(scores.mean())
         known = watch.reference.summary if watch else Summary.of(scores)
+        highest = burst.height if burst else statistics[FUSED]
         began = burst.began if burst else state.samples - self._span(state.evidence)
         return Verdict(
             level=level,
@@ -329,7 +330,8 @@ class SequentialDetector:
             evidence={
                 "log_likelihood_before": known.mean,
                 "log_likelihood_now": mean,
-                "p_value": min(1.0, max(1, state.samples) * math.exp(-statistics[FUSED])),
+                "statistic_highest": highest,
+                "p_value": min(1.0, max(1, state.samples) * math.exp(-highest)),
             },
         )
 

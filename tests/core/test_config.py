@@ -25,6 +25,7 @@ def test_every_field_survives_json() -> None:
         variance_floor=0.5,
         detector="paper",
         shadow_detectors="adwin,kswin",
+        ert=50_000.0,
         warm_up=7,
         outlier_c=1.0,
         outlier_false_positive_rate=0.1,

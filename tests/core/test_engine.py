@@ -19,6 +19,7 @@ from core.events import (
     ClassDiscovered,
     Event,
     ModelRestored,
+    OutlierBurst,
     Replayed,
     SetAsideReleased,
     WindowsSettled,
@@ -128,19 +129,28 @@ def test_suspicious_batches_are_set_aside_and_become_the_new_sub_task() -> None:
     assert state.set_aside == ()
 
 
-def test_a_suspicion_that_passes_is_learned_as_the_current_sub_task(engine: Engine) -> None:
+def test_outliers_that_go_away_are_a_burst_neither_learned_nor_lost(engine: Engine) -> None:
     state, _ = run(engine, engine.start(), list(batches([0, 1], 20)))
     state = held_aside(engine, state)
-    n_held = state.set_aside_samples
-    before = state.samples_seen
+    strange = torch.cat([batch.features for batch in state.set_aside])
+    before, n_stream = state.samples_seen, state.stream_samples
     for batch in batches([0, 1], 10, seed=8):
         state, events = engine.step(state, batch)
-        if of(SetAsideReleased, events):
+        if of(OutlierBurst, events):
             break
-    (released,) = of(SetAsideReleased, events)
-    assert released.samples >= n_held
-    assert state.sub_task == 0
-    assert state.samples_seen == state.stream_samples > before
+    (burst,) = of(OutlierBurst, events)
+    assert not of(BoundaryDetected, events)
+    assert state.sub_task == burst.sub_task == 0
+    assert state.set_aside == ()
+    quarantined = torch.cat([batch.features for batch in state.quarantined])
+    assert burst.samples == len(quarantined) >= len(strange)
+    assert torch.equal(quarantined[: len(strange)], strange)
+    assert before == n_stream - len(strange)
+    assert state.samples_seen == state.stream_samples - burst.samples
+    assert burst.evidence["statistic_highest"] > engine.detector.threshold()
+    assert burst.estimated_start_sample == pytest.approx(n_stream - len(strange), abs=5)
+    state, _ = engine.step(state, next(iter(batches([0, 1], 1, seed=9))))
+    assert state.quarantined == ()
 
 
 def held_aside(engine: Engine, state: EngineState) -> EngineState:
