@@ -31,7 +31,7 @@ import torch
 from core.batch import Batch
 from core.engine import Engine
 from core.errors import GMRError, InvalidSettings, ModelNotReady
-from core.events import BoundaryDetected, Event, ModelPublished
+from core.events import BoundaryDetected, Event, ModelPublished, OutlierBurst
 from core.held import summary
 from core.proposals import Proposal
 from core.snapshot import Snapshot
@@ -300,8 +300,9 @@ class Trainer:
                 if isinstance(event, BoundaryDetected):
                     self._keeper.save(self._progress(before), before_boundary=event.boundary)
                     self._save_now = self._publish_now = True
+                elif isinstance(event, OutlierBurst):
+                    self._journal.quarantine(entry.id, self._state.quarantined)
             self._journal.write(entry.id, events)
-            self._journal.quarantine(entry.id, self._state.quarantined)
         self._position = Position(entry.id, self._position.entries_applied + 1)
         self._unreleased.append(entry.id)
         self._unsaved_bytes += entry.nbytes

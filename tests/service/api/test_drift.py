@@ -198,6 +198,8 @@ def burst(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         rows = samples(100, seed=CHANGE)
         rows[OUTLIERS, ::2] = 1 - rows[OUTLIERS, ::2]  # like neither blob
         send(client, RawBatch.of(rows, labels(100)))
+        # An entry that is no batch has no outliers of its own.
+        client.post("/labels", json={"sample_ids": ["a"], "labels": ["cat"]}).raise_for_status()
         for seed in range(CHANGE + 1, CHANGE + 4):
             send(client, RawBatch.of(samples(100, seed=seed), labels(100)))
         learned(client)
