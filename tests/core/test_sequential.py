@@ -243,7 +243,7 @@ def alarms(detector: SequentialDetector, stream: Iterable[Observation]) -> tuple
 @pytest.mark.parametrize(
     ("ert", "batch", "samples"),
     [
-        (500, 1, 6_000),
+        (500, 1, 12_000),
         (2000, 10, 30_000),
         (2000, 100, 120_000),
         (2000, 512, 150_000),
