@@ -39,6 +39,7 @@ from core.events import (
     Event,
     ModelRestored,
     OutlierBurst,
+    PriorShift,
     Replayed,
     SetAsideReleased,
     WindowsSettled,
@@ -149,7 +150,8 @@ class Engine:
         judged, awaiting = state.version, len(batch) - len(rest)
         n_unknown = n_outliers = 0
         events: list[Event]
-        if judgement.level is Level.BOUNDARY:
+        shift = self._prior_shift(state, rest, begun, judgement.verdict)
+        if judgement.level is Level.BOUNDARY and not shift:
             state, events = self._cross(state, rest, begun, judgement.verdict)
         else:
             suspect = judgement.level is Level.WARNING
@@ -174,7 +176,10 @@ class Engine:
                 n_outliers = len(rest) - int(typical.sum())
                 rest, rows = rest.select(typical.nonzero()[:, 0]), rows[typical]
             else:
+                if shift:
+                    state = replace(state, detector=self.detector.start(), shadows=(), armed=False)
                 state, events = self._release(state)
+                events += shift
             if unknown is not None:
                 places = begun.sample + rows
                 state, known_rest = self.novelty.hold_back(state, rest, places, unknown[rows])
@@ -669,6 +674,44 @@ class Engine:
             model_version=state.version,
         )
         return state, typical, [*events, *released, burst]
+
+    def _prior_shift(
+        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict | None
+    ) -> list[Event]:
+        """The event, if what the detector calls a boundary is a matter of shares alone.
+
+        That can be said where there are labels: all are of classes that the sub-task has
+        shown, and the samples are as likely as ever.
+        """
+        if verdict is None or verdict.level is not Level.BOUNDARY or verdict.signal == INLIERS:
+            return []
+        batches = joined(state.set_aside, rest)
+        codes = torch.cat([state.codes_of(one) for one in batches])
+        n = max(1, len(codes))
+        known = [*state.held.class_counts, *[0] * len(state.classes)]
+        shown = torch.tensor(
+            [now > was for now, was in zip(state.class_counts, known, strict=False)]
+        )
+        named = codes[codes != UNLABELLED]
+        if len(named) < n / 2 or not bool(shown[named].all()):
+            return []
+        old, _ = self._parted(state, batches)
+        if sum(map(len, old)) < MIXED[1] * n:
+            return []
+        start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
+        return [
+            PriorShift(
+                sub_task=state.sub_task,
+                batch_index=begun.batch,
+                sample_index=begun.sample,
+                estimated_start_batch=state.batch_at(start),
+                estimated_start_sample=start,
+                detector=self.detector.name,
+                signal=verdict.signal,
+                evidence=evidence_of(verdict),
+                model_version=state.version,
+            )
+        ]
 
     def _part_mixture(
         self, state: EngineState, batches: tuple[Batch, ...], verdict: Verdict

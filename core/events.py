@@ -165,6 +165,26 @@ class ShadowAlarm(Event):
 
 
 @dataclass(frozen=True)
+class PriorShift(Event):
+    """The shares of the sub-task's classes changed, and nothing else: no boundary.
+
+    The detector starts anew, so that the new shares become what is usual.
+    """
+
+    kind: ClassVar[str] = "prior_shift"
+
+    sub_task: int
+    batch_index: int  # of the batch at which it is reported
+    sample_index: int
+    estimated_start_batch: int
+    estimated_start_sample: int
+    detector: str
+    signal: str
+    evidence: dict[str, float]
+    model_version: int
+
+
+@dataclass(frozen=True)
 class Replayed(Event):
     """What is known was replayed from the generator, the model frozen at a boundary."""
 

@@ -1,7 +1,7 @@
 """Whether what comes after a change was there before: a sub-task that returns.
 
-Labels decide where there are any: a batch of known classes, all of which one earlier sub-task
-showed, is that sub-task again. Without labels the model is asked, and asked much: nearly
+Labels decide where there are any: samples of the classes that one earlier sub-task showed,
+nearly all of these, are that sub-task again. Without labels the model is asked, and asked much: nearly
 all of the new samples must be as likely as its own samples of that sub-task mostly are, and
 must fall on the same components.
 
@@ -25,6 +25,9 @@ LEAST_LABELLED = 0.5
 
 STRAY = 0.02
 """Share of the labels that may be of other classes, mistakes included."""
+
+LEAST_BACK = 0.8
+"""Share of a sub-task's classes that must be back: a part of them is another mixture."""
 
 LEAST_LIKELY = 0.9
 """Share of the samples that must be as likely as the sub-task's own ..."""
@@ -59,7 +62,8 @@ def _by_labels(sets: Sequence[HeldSet], codes: Tensor) -> int | None:
     fitting = []
     for one in sets:
         known = torch.unique(one.codes[one.codes != UNLABELLED]).to(codes.device)
-        if float(torch.isin(codes, known).double().mean()) >= 1 - STRAY:
+        back = float(torch.isin(known, torch.unique(codes)).double().mean()) if len(known) else 0
+        if float(torch.isin(codes, known).double().mean()) >= 1 - STRAY and back >= LEAST_BACK:
             fitting.append((len(known), -one.sub_task))
     return -min(fitting)[1] if fitting else None
 
