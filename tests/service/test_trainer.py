@@ -351,16 +351,16 @@ def test_a_checkpoint_can_be_downloaded_and_given_to_another_service(
 
 def test_a_quiet_stream_is_settled_once(settings: MakeSettings) -> None:
     quick = settings(settle_after_s=0.1)
-    # One strange batch at the end looks like a change that then does not come.
+    # A few strange samples at the end look like a change that then does not come.
     with training(quick):
-        send(quick, *sub_tasks(0), batch(1, 0))
+        send(quick, *sub_tasks(0), batch(1, 0, n=10))
         wait_until(lambda: "set_aside_released" in kinds(quick))
         assert history(quick)[-1]["kind"] == "batch_set_aside"
         time.sleep(3 * quick.settle_after_s)
         assert ask(quick, lambda stream: stream.accepted()) == 17
         wait_for_backlog(quick)
         assert status(quick)["set_aside_batches"] == 0
-        assert status(quick)["samples_seen"] == 320
+        assert status(quick)["samples_seen"] == 310
         assert published(quick).classes == (0, 1)
 
 
@@ -448,7 +448,8 @@ def test_a_damaged_checkpoint_costs_what_it_held_and_no_more(
 ) -> None:
     stream = sub_tasks(0)
     for part in (stream[:5], stream[5:10]):
-        with training(settings()):
+        # However slow the machine, no checkpoint comes in between.
+        with training(settings(checkpoint_interval_s=3600)):
             send(settings(), *part)
             wait_for_backlog(settings())
     newest = settings().data_dir / "checkpoints" / "10-10.safetensors"

@@ -60,7 +60,9 @@ def test_the_trainers_metrics_follow_its_model(taught: httpx2.Client) -> None:
     assert metrics["gmr_classes"] == 2
     assert metrics["gmr_components"] == model["components"]
     assert metrics["gmr_backlog_entries"] == 0
-    assert metrics["gmr_train_step_duration_seconds_count"] == 6
+    assert metrics["gmr_batches_learned_total"] == 6
+    # And entries by which the stream was settled whenever it was quiet.
+    assert metrics["gmr_train_step_duration_seconds_count"] >= 6
 
 
 def test_metrics_are_text_that_prometheus_reads(taught: httpx2.Client) -> None:
