@@ -17,7 +17,7 @@
 |  | `proposal`, `labels` (name), in decimal |
 | `t` | optional: when it was sent, Unix milliseconds |
 | `version` | rollback: the model version to go back to |
-| `samples` | expire: samples of the stream before which the wait for labels is over; aim: run time between false alarms |
+| `samples` | expire: those before which the wait for labels is over; aim: the run time |
 """
 
 from __future__ import annotations

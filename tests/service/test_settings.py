@@ -97,7 +97,10 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("publish_interval_s", -1, "greater than or equal to 0"),
         ("redis_url", "http://x", "redis://"),
         ("redis_url", "redis://", "redis://"),
-        *(("ert", value, "ert means") for value in ("012", "1e7h", "-5h", "h", "12 h", "1w", "1e17", "1e999")),
+        *(
+            ("ert", value, "ert means")
+            for value in ("012", "1e7h", "-5h", "h", "12 h", "1w", "1e17", "1e999")
+        ),
         *(("ert", value, "above zero") for value in ("0s", "0.00h")),
         ("ert", "1", "ert means"),
         ("webhook_url", "ftp://x", "http:// or https://"),
