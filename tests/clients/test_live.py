@@ -167,6 +167,24 @@ def test_the_history_has_a_row_per_batch(client: GMRClient) -> None:
     assert rows[-1].prequential_accuracy is not None
 
 
+def test_outliers_of_a_burst_can_be_looked_at(client: GMRClient, digits: Dataset) -> None:
+    before, kept = client.drift(), client.quarantine(1000)
+    assert (before.phase, before.ert, before.recurrence_of) == ("armed", 1e7, None)
+    usual = digits.train_x[digits.train_y >= 5].reshape(-1, 64)
+    noise = np.random.default_rng(0).integers(0, 256, (12, 64), dtype=np.uint8)
+    client.ingest(np.concatenate([usual[:40], noise, usual[40:140]]))
+    client.wait_until_learned(60)
+    after = client.drift()
+    assert (after.bursts, after.boundaries) == (before.bursts + 1, before.boundaries)
+    assert after.phase == "armed"
+    found = client.quarantine(1000)[len(kept) :]
+    features = {tuple(np.rint(np.multiply(one.features, 255)).astype(int)) for one in found}
+    assert features >= {tuple(row) for row in noise.astype(int)}
+    assert len(found) <= len(noise) + 10
+    assert {one.label for one in found} == {None}
+    assert client.quarantine(2) == found[-2:]
+
+
 def test_the_same_id_is_learned_once_and_means_one_batch(
     client: GMRClient, digits: Dataset
 ) -> None:
