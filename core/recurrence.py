@@ -1,9 +1,9 @@
 """Whether what comes after a change was there before: a sub-task that returns.
 
 Labels decide where there are any: samples of the classes that one earlier sub-task showed,
-nearly all of these, are that sub-task again. Without labels the model is asked, and asked much: nearly
-all of the new samples must be as likely as its own samples of that sub-task mostly are, and
-must fall on the same components.
+nearly all of these, are that sub-task again. Without labels the model is asked, and asked
+much: nearly all of the new samples must be as likely as that sub-task's data were at its end,
+and must fall on the components of samples that were drawn for it.
 
 Throughout: N samples, K components.
 """
@@ -75,8 +75,11 @@ def _by_likelihood(
     winners = joint.argmax(-1)
     best, found = LEAST_SHARED, None
     for one in sets:
-        own_joint, _ = model.density.score(standardiser.apply(one.features.float()))
-        away = (likelihood.double() - standardiser.log_volume - one.level.mean).abs()
+        own_joint, own = model.density.score(standardiser.apply(one.features.float()))
+        # What is learned later takes its share of the mixture, and moves all likelihoods alike.
+        moved = (own - standardiser.log_volume - one.then.log_likelihood).double().mean()
+        level = one.level.mean + moved
+        away = (likelihood.double() - standardiser.log_volume - level).abs()
         likely = away <= FAR * one.level.deviation
         shared = torch.isin(winners, torch.unique(own_joint.argmax(-1)))
         share = float(shared.double().mean())

@@ -146,6 +146,10 @@ class Reference:
             self, scores=earlier.scores, waiting=earlier.waiting, summary=earlier.summary
         )
 
+    def with_more(self, log_likelihoods: Tensor) -> Reference:
+        """The same with more log-likelihoods, waiting to be sorted in."""
+        return replace(self, waiting=torch.cat([self.waiting, log_likelihoods]))
+
     def ranks(self, log_likelihoods: Tensor) -> tuple[Array, Array]:
         """Share of the ranks below samples, and with their equals, with shape (N,) each."""
         n, known, scores = len(self.scores) + 1, self.scores.numpy(), log_likelihoods.numpy()
@@ -158,11 +162,12 @@ class Reference:
         cells = _cells(sentinel, seen, (low + high) / 2)
         n_components = sentinel.model.n_components
         counts, recent = self.counts.numpy(), self.recent.numpy()
-        shares = (counts + SMOOTHING) / (counts[:n_components].sum() + self.spread.numpy())
+        spread = self.spread.numpy()
         parts = []
         for begin in range(0, len(seen), BLOCK):
             block = cells[:, begin : begin + BLOCK]
             n = recent[:, :n_components].sum(1)[:, None, None]
+            shares = (counts + SMOOTHING) / (counts[:n_components].sum() + spread)
             usual = shares[block]
             last = (recent[:, block] + PRIOR * usual) / (n + PRIOR)
             parts.append(book.on_cells(last, usual))

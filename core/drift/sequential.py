@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -62,7 +62,7 @@ BOOK = Book(
 SUSPICION = 2 / 3
 """Share of the threshold's logarithm from which on a change is suspected."""
 
-CONFIRMED = 20
+CONFIRMED = 30
 """Samples that a change must have lasted; fewer may be a handful of outliers."""
 
 CONFIRMED_THIN = 150
@@ -104,6 +104,7 @@ class Heir:
     sentinel: Sentinel
     seen: Sighting
     wanted: int = 0  # samples, before it is looked at again
+    withheld: Sighting = field(default_factory=Sighting.nothing)  # while a change is suspected
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +134,7 @@ class SequentialState:
         evidence: For a change.
         alarm: None while there is none.
         probe: log R of every bet since the probe's last alarm, with shape (J,).
+        withheld: Log-likelihoods seen while a change is suspected, with shape (n,).
     """
 
     samples: int
@@ -141,6 +143,7 @@ class SequentialState:
     evidence: Evidence
     alarm: Alarm | None
     probe: Tensor
+    withheld: Tensor
 
 
 @dataclass(frozen=True)
@@ -172,41 +175,55 @@ class SequentialDetector:
 
     def start(self) -> SequentialState:
         none = Evidence.none(len(self.book))
-        return SequentialState(0, None, None, none, None, none.totals)
+        return SequentialState(0, None, None, none, None, none.totals, none.totals[:0])
 
     def observe(
         self, state: SequentialState, seen: Observation, settled: bool
     ) -> tuple[SequentialState, Verdict]:
-        armed, watched, threshold = state.watch is not None, state.watch, self.threshold(seen.ert)
+        threshold, watched = self.threshold(seen.ert), state.watch
         calm = self._statistic(state.evidence) <= SUSPICION * threshold
         if settled and calm and self._needs_heir(state):
             heir = Heir(seen.sentinel(state.samples), Sighting.nothing())
             state = replace(state, heir=heir)
-        highest, probed, scores = 0.0, 0, []
+        probed, scores, level, burst = 0, list[Tensor](), Level.NORMAL, None
         for x in torch.split(seen.features, CHUNK):
-            state, height, alarms, sighting = self._weighed(state, x)
-            highest, probed = max(highest, height), probed + alarms
+            before = state
+            state, highest, alarms, sighting = self._weighed(state, x)
             scores += [sighting.log_likelihoods] if sighting else []
-            if state.heir is not None and calm:
-                state = self._inherited(state, state.heir, x)
+            probed += alarms
             state = replace(state, samples=state.samples + len(x))
-        state, level, burst = self._judged(state, highest, threshold)
-        if watched is not None and state.watch is not None and (burst or level is not Level.NORMAL):
-            # What is suspected must not become part of what it is compared with.
-            reference = state.watch.reference.with_scores_of(watched.reference)
-            state = replace(state, watch=Watch(state.watch.sentinel, reference))
+            state, level, over = self._judged(state, highest, threshold)
+            burst = burst or over
+            if level is not Level.NORMAL or over:
+                state = self._unlearned(state, before, sighting)
+                if state.heir is not None:
+                    state = replace(state, heir=_withholding(state.heir, x, over is not None))
+            else:
+                state = self._cleared(state)
+                if state.heir is not None:
+                    state = self._inherited(state, state.heir, x)
+            if level is Level.BOUNDARY:
+                burst = None
+                break
         likelihoods = torch.cat(scores) if scores else seen.log_likelihoods.double().cpu()
-        watched = watched or state.watch
-        verdict = self._verdict(state, watched, level, burst, likelihoods, threshold)
+        verdict = self._verdict(state, watched or state.watch, burst, likelihoods, threshold)
         unchanged = calm and level is Level.NORMAL and burst is None
         return state, replace(
             verdict,
-            armed=armed,
-            probe=Probe(PROBE_ERT, len(likelihoods), probed) if armed and unchanged else None,
+            level=level,
+            armed=watched is not None,
+            probe=Probe(PROBE_ERT, len(likelihoods), probed) if watched and unchanged else None,
         )
 
     def dismiss(self, state: SequentialState) -> SequentialState:
-        return replace(state, evidence=Evidence.none(len(self.book)), alarm=None)
+        none, heir = Evidence.none(len(self.book)), state.heir
+        return replace(
+            state,
+            evidence=none,
+            alarm=None,
+            withheld=state.withheld[:0].clone(),
+            heir=None if heir is None else replace(heir, withheld=Sighting.nothing()),
+        )
 
     def typical(self, state: SequentialState, x: Tensor) -> Tensor:
         if state.watch is None:
@@ -244,12 +261,38 @@ class SequentialDetector:
         state = replace(state, watch=watch, evidence=evidence, probe=probe)
         return state, _softplus(float(sums.max())), int(passed), sighting
 
+    def _unlearned(
+        self, state: SequentialState, before: SequentialState, seen: Sighting | None
+    ) -> SequentialState:
+        """With scores withheld from those that later ones are compared with.
+
+        What is suspected must not become part of them; but were it left out for good, those
+        that are kept would look better than the stream is.
+        """
+        if state.watch is None or before.watch is None or seen is None:
+            return state
+        reference = state.watch.reference.with_scores_of(before.watch.reference)
+        watch = Watch(state.watch.sentinel, reference)
+        if state.alarm is None and before.alarm is not None:  # a burst: outliers stay out
+            return replace(state, watch=watch)
+        withheld = torch.cat([state.withheld, seen.log_likelihoods])
+        return replace(state, watch=watch, withheld=withheld)
+
+    def _cleared(self, state: SequentialState) -> SequentialState:
+        """A suspicion has passed: what was withheld is like the rest."""
+        if state.watch is None or not len(state.withheld):
+            return state
+        reference = state.watch.reference.with_more(state.withheld)
+        watch = Watch(state.watch.sentinel, reference)
+        return replace(state, watch=watch, withheld=state.withheld[:0].clone())
+
     def _inherited(self, state: SequentialState, heir: Heir, x: Tensor) -> SequentialState:
         """With the heir having seen samples, and in place of the sentinel if these are enough."""
-        seen = heir.seen.joined(heir.sentinel.sees(x))
-        enough = max(self.warm_up / 2, heir.sentinel.taken_at / 4, heir.wanted)
+        seen = heir.seen.joined(heir.withheld).joined(heir.sentinel.sees(x))
+        age = min(heir.sentinel.taken_at, LONGEST_WATCH)
+        enough = max(self.warm_up / 2, age / 4, heir.wanted)
         if len(seen) < enough:
-            return replace(state, heir=replace(heir, seen=seen))
+            return replace(state, heir=Heir(heir.sentinel, seen, heir.wanted))
         reference = Reference.of(heir.sentinel, seen, self.book)
         if reference.worth < self.warm_up / 4 and len(seen) < MOST_AWAITED * self.warm_up:
             return replace(state, heir=Heir(heir.sentinel, seen, 2 * len(seen)))
@@ -302,7 +345,6 @@ class SequentialDetector:
         self,
         state: SequentialState,
         watch: Watch | None,
-        level: Level,
         burst: Alarm | None,
         scores: Tensor,
         threshold: float,
@@ -317,7 +359,7 @@ class SequentialDetector:
         highest = burst.height if burst else statistics[FUSED]
         began = burst.began if burst else state.samples - self._span(state.evidence)
         return Verdict(
-            level=level,
+            level=Level.NORMAL,
             statistics=statistics,
             thresholds=dict.fromkeys(statistics, threshold),
             armed=watch is not None,
@@ -334,6 +376,13 @@ class SequentialDetector:
                 "p_value": min(1.0, max(1, state.samples) * math.exp(-highest)),
             },
         )
+
+
+def _withholding(heir: Heir, x: Tensor, burst: bool) -> Heir:
+    """With samples withheld, or, after a burst, with all that was withheld left out."""
+    if burst:
+        return replace(heir, withheld=Sighting.nothing())
+    return replace(heir, withheld=heir.withheld.joined(heir.sentinel.sees(x)))
 
 
 def _log_sum(values: Sequence[float]) -> float:

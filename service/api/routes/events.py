@@ -57,10 +57,10 @@ async def events(
     ] = None,
 ) -> StreamingResponse:
     """Kinds: `batch_learned`, `batch_set_aside`, `set_aside_released`, `windows_settled`,
-    `boundary`, `outlier_burst`, `shadow_alarm`, `replay`, `class_discovered`, `labels_matched`,
-    `labels_missed`, `class_proposed`, `proposal_closed`, `unknowns_learned`, `model_published`,
-    `model_restored`, `entry_rejected`; and `missed` where events were dropped before a client
-    came back for them.
+    `boundary`, `prior_shift`, `outlier_burst`, `shadow_alarm`, `replay`, `class_discovered`,
+    `labels_matched`, `labels_missed`, `class_proposed`, `proposal_closed`, `unknowns_learned`,
+    `model_published`, `model_restored`, `entry_rejected`; and `missed` where events were
+    dropped before a client came back for them.
     """
     parts = parts_of(request)
     start = last_event_id or after
