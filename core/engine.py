@@ -51,7 +51,7 @@ from core.late_labels import LateLabels
 from core.learners.learner import Learner, Scores
 from core.learners.registry import make_learner
 from core.novelty import Novelty
-from core.recurrence import recurring
+from core.recurrence import mostly_labelled, recurring
 from core.running import Running
 from core.snapshot import ModelInfo, Snapshot
 from core.standardiser import Standardiser
@@ -686,17 +686,16 @@ class Engine:
         if verdict is None or verdict.level is not Level.BOUNDARY or verdict.signal == INLIERS:
             return []
         batches = joined(state.set_aside, rest)
-        codes = torch.cat([state.codes_of(one) for one in batches])
-        n = max(1, len(codes))
-        known = [*state.held.class_counts, *[0] * len(state.classes)]
-        shown = torch.tensor(
-            [now > was for now, was in zip(state.class_counts, known, strict=False)]
-        )
+        codes = self._codes_of(state, batches)
         named = codes[codes != UNLABELLED]
-        if len(named) < n / 2 or not bool(shown[named].all()):
+        if not mostly_labelled(codes) or int(named.max()) >= len(state.classes):
             return []
+        begin = [*state.held.class_counts, *[0] * len(state.classes)]
+        counts = zip(state.class_counts, begin, strict=False)
+        shown = torch.tensor([now > was for now, was in counts])
         old, _ = self._parted(state, batches)
-        if sum(map(len, old)) < MIXED[1] * n:
+        alike = sum(map(len, old)) >= MIXED[1] * len(codes)
+        if not alike or not bool(shown[named].all()):
             return []
         start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
         return [
@@ -747,22 +746,26 @@ class Engine:
         unheard = (batch.codes.cpu() != UNLABELLED) & (state.codes_of(batch) == UNLABELLED)
         return typical & ~unheard
 
-    def _recurring(self, state: EngineState, batches: Sequence[Batch]) -> int | None:
+    def _recurring(self, state: EngineState, batches: Sequence[Batch], codes: Tensor) -> int | None:
         """The earlier sub-task that these batches belong to, if any."""
         model = self.learner.model(state.learner)
         if model is None or state.standardiser is None or not batches:
             return None
         x = torch.cat([one.features for one in batches])
-        fresh = len(state.classes)
-        codes = []
+        ended = {state.sub_task, state.recurrence}
+        sets = tuple(one for one in state.held.sets if one.sub_task not in ended)
+        return recurring(sets, model, state.standardiser, x, codes)
+
+    def _codes_of(self, state: EngineState, batches: Sequence[Batch]) -> Tensor:
+        """Class code of all samples in one; the number of classes where the label is new."""
+        codes = [torch.zeros(0, dtype=torch.int64)]
         for one in batches:
             own = state.codes_of(one)
             if one.codes is not None:
-                own = torch.where((one.codes.cpu() != UNLABELLED) & (own == UNLABELLED), fresh, own)
+                unheard = (one.codes.cpu() != UNLABELLED) & (own == UNLABELLED)
+                own = torch.where(unheard, len(state.classes), own)
             codes.append(own)
-        ended = {state.sub_task, state.recurrence}
-        sets = tuple(one for one in state.held.sets if one.sub_task not in ended)
-        return recurring(sets, model, state.standardiser, x, torch.cat(codes))
+        return torch.cat(codes)
 
     def _cross(
         self,
@@ -798,8 +801,11 @@ class Engine:
         model = self.learner.model(state.learner)
         explanation = explain(model, state, beginning, verdict, self.config.outlier_c)
         state = self._remembered(state)
-        recurrence = self._recurring(state, beginning) if verdict else None
-        if recurrence is None:
+        codes = self._codes_of(state, beginning)
+        recurrence = self._recurring(state, beginning, codes) if verdict else None
+        # Labels lead samples back to the components of their class. Without them they would be
+        # learned by those of the sub-task that has ended, which must be put away first.
+        if recurrence is None or not mostly_labelled(codes):
             state, replays = self._consolidated(state)
             events += replays
         state = replace(

@@ -52,10 +52,18 @@ def recurring(
         codes: Their classes, with shape (N,), int64; `UNLABELLED` where unknown, and
             the number of classes or above where the class is new.
     """
-    labelled = codes[codes != UNLABELLED]
-    if len(labelled) >= LEAST_LABELLED * len(codes):
-        return _by_labels(sets, labelled)
+    if mostly_labelled(codes):
+        return _by_labels(sets, codes[codes != UNLABELLED])
     return _by_likelihood(sets, model, standardiser, x)
+
+
+def mostly_labelled(codes: Tensor) -> bool:
+    """Whether labels speak for all samples.
+
+    Arguments:
+        codes: Their classes, with shape (N,), int64; `UNLABELLED` where unknown.
+    """
+    return int((codes != UNLABELLED).sum()) >= LEAST_LABELLED * max(1, len(codes))
 
 
 def _by_labels(sets: Sequence[HeldSet], codes: Tensor) -> int | None:

@@ -49,6 +49,7 @@ from core.events import (
     ModelPublished,
     ModelRestored,
     OutlierBurst,
+    PriorShift,
     ProposalClosed,
     Replayed,
     SetAsideReleased,
@@ -83,6 +84,7 @@ class TrainerMetrics:
             "batches_rejected", "Batches refused, by the API or by the trainer.", ["reason"]
         )
         self.recurrences = counter("recurrences", "Earlier sub-tasks that came back.")
+        self.prior_shifts = counter("prior_shifts", "Changes of the shares of classes alone.")
         self.outlier_bursts = counter("outlier_bursts", "Alarms that went away again.")
         self.outliers_quarantined = counter(
             "outliers_quarantined", "Outliers of bursts, neither learned nor lost."
@@ -236,6 +238,8 @@ class TrainerMetrics:
                 self.model_version.set(event.model_version)
             case WindowsSettled():
                 self.model_version.set(event.model_version)
+            case PriorShift():
+                self.prior_shifts.inc()
             case OutlierBurst():
                 self.outlier_bursts.inc()
                 self.outliers_quarantined.inc(event.samples)

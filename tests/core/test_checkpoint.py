@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from core.batch import Batch
 from core.checkpoint import FORMAT, dump, load
 from core.config import EngineConfig
-from core.engine import Engine
 from core.drift.paper import PaperState
+from core.engine import Engine
 from core.errors import InvalidCheckpoint
 from core.state import EngineState
 from core.tensors import pack, unpack

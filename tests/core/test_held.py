@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from core import held as module
 from core.batch import UNLABELLED, Batch
+from core.calibration import Calibration
 from core.checkpoint import dump, load
 from core.config import EngineConfig
 from core.density.diagonal import Mixture
 from core.density.diagonal_density import DiagonalDensity
 from core.engine import Engine
-from core.calibration import Calibration
 from core.held import Held, HeldSet, Marks, SubTaskHeld, summary
 from core.model import Model
 from core.readout import PosteriorReadout
