@@ -28,7 +28,6 @@ from core.config import EngineConfig
 from core.drift.detector import Detector, Level, Observation, Verdict
 from core.drift.registry import make_detector, make_shadows
 from core.drift.sentinel import Sentinel
-from core.drift.sequential import INLIERS
 from core.drift.shadows import Said
 from core.errors import InvalidCheckpoint, InvalidLabels, InvalidRequest, ModelNotReady
 from core.events import (
@@ -38,8 +37,6 @@ from core.events import (
     ClassDiscovered,
     Event,
     ModelRestored,
-    OutlierBurst,
-    PriorShift,
     Replayed,
     SetAsideReleased,
     WindowsSettled,
@@ -51,6 +48,7 @@ from core.late_labels import LateLabels
 from core.learners.learner import Learner, Scores
 from core.learners.registry import make_learner
 from core.novelty import Novelty
+from core.parting import Parting, codes_of
 from core.recurrence import mostly_labelled, recurring
 from core.running import Running
 from core.snapshot import ModelInfo, Snapshot
@@ -63,9 +61,6 @@ REMEMBERED_STARTS = 256
 
 UNREADY_SAMPLES = 500
 """First samples of a sub-task, whose scores are not yet those of a model that knows them."""
-
-MIXED = (0.25, 0.9)
-"""Share of typical samples between which a change is taken for a mixture of old and new."""
 
 STAND_IN_WEIGHT = 50.0
 """Samples that the first stand-in for the likelihood counts as, once better is known."""
@@ -93,6 +88,7 @@ class Engine:
         self.shadows = make_shadows(config)
         self.late = LateLabels(config, self.learner, self.device, self._learn, self._discover)
         self.novelty = Novelty(config, self.late)
+        self.parting = Parting(self.detector, self._learn, self._release)
 
     # The stream ---------------------------------------------------------------------------
 
@@ -150,7 +146,7 @@ class Engine:
         judged, awaiting = state.version, len(batch) - len(rest)
         n_unknown = n_outliers = 0
         events: list[Event]
-        shift = self._prior_shift(state, rest, begun, judgement.verdict)
+        shift = self.parting.prior_shift(state, rest, begun, judgement.verdict)
         if judgement.level is Level.BOUNDARY and not shift:
             state, events = self._cross(state, rest, begun, judgement.verdict)
         else:
@@ -172,7 +168,7 @@ class Engine:
                 # A suspicion must not hold up learning for ever: give it up, look again.
                 state = replace(state, detector=self.detector.dismiss(state.detector))
             if judgement.verdict and judgement.verdict.burst:
-                state, typical, events = self._part_burst(state, rest, begun, judgement.verdict)
+                state, typical, events = self.parting.burst(state, rest, begun, judgement.verdict)
                 n_outliers = len(rest) - int(typical.sum())
                 rest, rows = rest.select(typical.nonzero()[:, 0]), rows[typical]
             else:
@@ -637,115 +633,6 @@ class Engine:
         released = SetAsideReleased(len(held), n_samples, state.sub_task, state.version)
         return state, [*events, released]
 
-    def _part_burst(
-        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict
-    ) -> tuple[EngineState, Tensor, list[Event]]:
-        """An alarm went away: keep the outliers apart, and learn what was set aside with them.
-
-        Arguments:
-            rest: Of the batch by which it had gone away, what is to be learned.
-
-        Returns:
-            The state, which samples of the rest are no outliers, (N,) bool, and the events.
-        """
-        held = state.set_aside
-        kept, outliers = self._parted(state, held)
-        typical = self._typical(state, rest)
-        quarantined = joined(outliers, rest.select((~typical).nonzero()[:, 0]))
-        state = replace(state, set_aside=(), quarantined=quarantined)
-        events: list[Event] = []
-        for one in kept:
-            state, learned = self._learn(state, one, None)
-            events += learned
-        state, released = self._release(state)
-        start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
-        burst = OutlierBurst(
-            sub_task=state.sub_task,
-            batch_index=begun.batch,
-            sample_index=begun.sample,
-            estimated_start_batch=state.batch_at(start),
-            estimated_start_sample=start,
-            samples=sum(map(len, quarantined)),
-            released=sum(map(len, kept)),
-            set_aside_batches=len(held),
-            detector=self.detector.name,
-            signal=verdict.signal,
-            evidence=evidence_of(verdict),
-            model_version=state.version,
-        )
-        return state, typical, [*events, *released, burst]
-
-    def _prior_shift(
-        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict | None
-    ) -> list[Event]:
-        """The event, if what the detector calls a boundary is a matter of shares alone.
-
-        That can be said where there are labels: all are of classes that the sub-task has
-        shown, and the samples are as likely as ever.
-        """
-        if verdict is None or verdict.level is not Level.BOUNDARY or verdict.signal == INLIERS:
-            return []
-        batches = joined(state.set_aside, rest)
-        codes = self._codes_of(state, batches)
-        named = codes[codes != UNLABELLED]
-        if not mostly_labelled(codes) or int(named.max()) >= len(state.classes):
-            return []
-        begin = [*state.held.class_counts, *[0] * len(state.classes)]
-        counts = zip(state.class_counts, begin, strict=False)
-        shown = torch.tensor([now > was for now, was in counts])
-        old, _ = self._parted(state, batches)
-        alike = sum(map(len, old)) >= MIXED[1] * len(codes)
-        if not alike or not bool(shown[named].all()):
-            return []
-        start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
-        return [
-            PriorShift(
-                sub_task=state.sub_task,
-                batch_index=begun.batch,
-                sample_index=begun.sample,
-                estimated_start_batch=state.batch_at(start),
-                estimated_start_sample=start,
-                detector=self.detector.name,
-                signal=verdict.signal,
-                evidence=evidence_of(verdict),
-                model_version=state.version,
-            )
-        ]
-
-    def _part_mixture(
-        self, state: EngineState, batches: tuple[Batch, ...], verdict: Verdict
-    ) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
-        """What still is of the old sub-task, and what begins the new one, both in order.
-
-        They are parted where both come together for a while, as in a gradual change.
-        """
-        old, new = self._parted(state, batches)
-        share = sum(map(len, old)) / max(1, sum(map(len, batches)))
-        mixed = verdict.signal == INLIERS and MIXED[0] <= share <= MIXED[1]
-        return (old, new) if mixed else ((), batches)
-
-    def _parted(
-        self, state: EngineState, batches: tuple[Batch, ...]
-    ) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
-        """Samples that look like those before a change, and those that do not, in order."""
-        old: tuple[Batch, ...] = ()
-        new: tuple[Batch, ...] = ()
-        for one in batches:
-            typical = self._typical(state, one)
-            old = joined(old, one.select(typical.nonzero()[:, 0]))
-            new = joined(new, one.select((~typical).nonzero()[:, 0]))
-        return old, new
-
-    def _typical(self, state: EngineState, batch: Batch) -> Tensor:
-        """Which samples look like those before a change, (N,) bool; a new label is always new."""
-        if not len(batch):
-            return torch.zeros(0, dtype=torch.bool)
-        typical = self.detector.typical(state.detector, batch.features)
-        if batch.codes is None:
-            return typical
-        unheard = (batch.codes.cpu() != UNLABELLED) & (state.codes_of(batch) == UNLABELLED)
-        return typical & ~unheard
-
     def _recurring(self, state: EngineState, batches: Sequence[Batch], codes: Tensor) -> int | None:
         """The earlier sub-task that these batches belong to, if any."""
         model = self.learner.model(state.learner)
@@ -755,17 +642,6 @@ class Engine:
         ended = {state.sub_task, state.recurrence}
         sets = tuple(one for one in state.held.sets if one.sub_task not in ended)
         return recurring(sets, model, state.standardiser, x, codes)
-
-    def _codes_of(self, state: EngineState, batches: Sequence[Batch]) -> Tensor:
-        """Class code of all samples in one; the number of classes where the label is new."""
-        codes = [torch.zeros(0, dtype=torch.int64)]
-        for one in batches:
-            own = state.codes_of(one)
-            if one.codes is not None:
-                unheard = (one.codes.cpu() != UNLABELLED) & (own == UNLABELLED)
-                own = torch.where(unheard, len(state.classes), own)
-            codes.append(own)
-        return torch.cat(codes)
 
     def _cross(
         self,
@@ -791,7 +667,7 @@ class Engine:
         beginning = held if batch is None else joined(held, batch)
         mixed: tuple[Batch, ...] = ()
         if verdict is not None:
-            mixed, beginning = self._part_mixture(state, beginning, verdict)
+            mixed, beginning = self.parting.mixture(state, beginning, verdict)
         for one in mixed:
             state, learned = self._learn(state, one, None)
             events += learned
@@ -801,7 +677,7 @@ class Engine:
         model = self.learner.model(state.learner)
         explanation = explain(model, state, beginning, verdict, self.config.outlier_c)
         state = self._remembered(state)
-        codes = self._codes_of(state, beginning)
+        codes = codes_of(state, beginning)
         recurrence = self._recurring(state, beginning, codes) if verdict else None
         # Labels lead samples back to the components of their class. Without them they would be
         # learned by those of the sub-task that has ended, which must be put away first.

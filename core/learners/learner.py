@@ -122,10 +122,6 @@ class Learner(Protocol[S]):
         """Whether the likelihood is steady enough for the detector to trust it."""
         ...
 
-    def partition(self, state: S) -> int:
-        """Changes whenever components are replaced, so that counts per component start anew."""
-        ...
-
     def n_components(self, state: S) -> int:
         """K as it is now."""
         ...

@@ -307,9 +307,6 @@ class PaperLearner:
         # published pace would leave the detector off for another 2,300 steps.
         return state.annealing.hard
 
-    def partition(self, state: PaperState) -> int:
-        return 0  # components move but are never replaced
-
     def n_components(self, state: PaperState) -> int:
         return len(state.logits)
 

@@ -229,9 +229,6 @@ class DcgmmLearner:
     def settled(self, state: DcgmmState) -> bool:
         return all(layer.annealing.hard for layer in state.layers)
 
-    def partition(self, state: DcgmmState) -> int:
-        return 0  # components move but are never replaced
-
     def n_components(self, state: DcgmmState) -> int:
         return len(state.weight)
 

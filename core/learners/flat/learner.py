@@ -88,9 +88,6 @@ class FlatLearner:
     def settled(self, state: FlatState) -> bool:
         return True
 
-    def partition(self, state: FlatState) -> int:
-        return state.partition
-
     def n_components(self, state: FlatState) -> int:
         return len(state.components)
 

@@ -103,9 +103,6 @@ class MfaLearner:
     def settled(self, state: MfaState) -> bool:
         return True
 
-    def partition(self, state: MfaState) -> int:
-        return state.partition
-
     def n_components(self, state: MfaState) -> int:
         return len(state)
 

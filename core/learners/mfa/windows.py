@@ -272,7 +272,7 @@ class Windows:
             moved = _handed_on(votes[~kept], parameters[0][~kept], means)
             owned = replace(owned, votes=votes[kept] + moved)
         learned = replace(group, bank=Bank(owned, self.floor), sums=sums.select(kept))
-        # Even the same components now win other samples than before: counts begin anew.
+        # Even the same components now win other samples than before.
         return state.with_components(index, learned)
 
     def _blurred(

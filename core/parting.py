@@ -1,0 +1,175 @@
+"""What belongs to the old and what to the new, once the detector has spoken.
+
+An alarm says that something changed, not which samples are of what came before. They are told
+apart by how likely they are to the detector's sentinel, and by their labels: a class that was
+never heard of is always new. From that follows what an alarm was: a burst of outliers that has
+gone away, a change of the shares of classes alone, or the beginning of a sub-task, with or
+without a mixture of both.
+
+Throughout: N samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.batch import UNLABELLED, Batch
+from core.drift.detector import Detector, Level, Verdict
+from core.drift.sequential import INLIERS
+from core.events import Event, OutlierBurst, PriorShift
+from core.judgement import Position, evidence_of
+from core.learners.learner import Scores
+from core.recurrence import mostly_labelled
+from core.state import EngineState, joined
+
+MIXED = (0.25, 0.9)
+"""Share of typical samples between which a change is taken for a mixture of old and new."""
+
+AT_HOME = 0.25
+"""Part of an even share of the sub-task's samples that makes a class one of its own."""
+
+Learn = Callable[[EngineState, Batch, Scores | None], tuple[EngineState, list[Event]]]
+Release = Callable[[EngineState], tuple[EngineState, list[Event]]]
+
+
+@dataclass(frozen=True)
+class Parting:
+    """Tells old from new.
+
+    Arguments:
+        detector: That spoke.
+        learn: Learns a batch as part of the current sub-task.
+        release: Learns what is set aside as part of it.
+    """
+
+    detector: Detector[Any]
+    learn: Learn
+    release: Release
+
+    def burst(
+        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict
+    ) -> tuple[EngineState, Tensor, list[Event]]:
+        """An alarm went away: keep the outliers apart, and learn what was set aside with them.
+
+        Arguments:
+            rest: Of the batch by which it had gone away, what is to be learned.
+
+        Returns:
+            The state, which samples of the rest are no outliers, (N,) bool, and the events.
+        """
+        held = state.set_aside
+        kept, outliers = self._parted(state, held)
+        typical = self._typical(state, rest)
+        quarantined = joined(outliers, rest.select((~typical).nonzero()[:, 0]))
+        state = replace(state, set_aside=(), quarantined=quarantined)
+        events: list[Event] = []
+        for one in kept:
+            state, learned = self.learn(state, one, None)
+            events += learned
+        state, released = self.release(state)
+        start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
+        burst = OutlierBurst(
+            sub_task=state.sub_task,
+            batch_index=begun.batch,
+            sample_index=begun.sample,
+            estimated_start_batch=state.batch_at(start),
+            estimated_start_sample=start,
+            samples=sum(map(len, quarantined)),
+            released=sum(map(len, kept)),
+            set_aside_batches=len(held),
+            detector=self.detector.name,
+            signal=verdict.signal,
+            evidence=evidence_of(verdict),
+            model_version=state.version,
+        )
+        return state, typical, [*events, *released, burst]
+
+    def mixture(
+        self, state: EngineState, batches: tuple[Batch, ...], verdict: Verdict
+    ) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
+        """What still is of the old sub-task, and what begins the new one, both in order.
+
+        They are parted where both come together for a while, as in a gradual change.
+        """
+        old, new = self._parted(state, batches)
+        share = sum(map(len, old)) / max(1, sum(map(len, batches)))
+        mixed = verdict.signal == INLIERS and MIXED[0] <= share <= MIXED[1]
+        return (old, new) if mixed else ((), batches)
+
+    def prior_shift(
+        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict | None
+    ) -> list[Event]:
+        """The event, if what the detector calls a boundary is a matter of shares alone.
+
+        That can be said where there are labels: all are of classes that the sub-task has
+        shown, and the samples are as likely as ever.
+        """
+        if verdict is None or verdict.level is not Level.BOUNDARY or verdict.signal == INLIERS:
+            return []
+        batches = joined(state.set_aside, rest)
+        codes = codes_of(state, batches)
+        named = codes[codes != UNLABELLED]
+        if not mostly_labelled(codes) or int(named.max()) >= len(state.classes):
+            return []
+        begin = [*state.held.class_counts, *[0] * len(state.classes)]
+        counts = zip(state.class_counts, begin, strict=False)
+        seen = torch.tensor([float(now - was) for now, was in counts])
+        # The first few of a class that trickles in have been learned before the alarm.
+        shown = seen * len(seen[seen > 0]) >= AT_HOME * seen.sum()
+        old, _ = self._parted(state, batches)
+        alike = sum(map(len, old)) >= MIXED[1] * len(codes)
+        if not alike or not bool(shown[named].all()):
+            return []
+        start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
+        return [
+            PriorShift(
+                sub_task=state.sub_task,
+                batch_index=begun.batch,
+                sample_index=begun.sample,
+                estimated_start_batch=state.batch_at(start),
+                estimated_start_sample=start,
+                detector=self.detector.name,
+                signal=verdict.signal,
+                evidence=evidence_of(verdict),
+                model_version=state.version,
+            )
+        ]
+
+    def _parted(
+        self, state: EngineState, batches: tuple[Batch, ...]
+    ) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
+        """Samples that look like those before a change, and those that do not, in order."""
+        old: tuple[Batch, ...] = ()
+        new: tuple[Batch, ...] = ()
+        for one in batches:
+            typical = self._typical(state, one)
+            old = joined(old, one.select(typical.nonzero()[:, 0]))
+            new = joined(new, one.select((~typical).nonzero()[:, 0]))
+        return old, new
+
+    def _typical(self, state: EngineState, batch: Batch) -> Tensor:
+        """Which samples look like those before a change, (N,) bool; a new label is always new."""
+        if not len(batch):
+            return torch.zeros(0, dtype=torch.bool)
+        typical = self.detector.typical(state.detector, batch.features)
+        if batch.codes is None:
+            return typical
+        unheard = (batch.codes.cpu() != UNLABELLED) & (state.codes_of(batch) == UNLABELLED)
+        return typical & ~unheard
+
+
+def codes_of(state: EngineState, batches: Sequence[Batch]) -> Tensor:
+    """Class code of all samples in one; the number of classes where the label is new."""
+    codes = [torch.zeros(0, dtype=torch.int64)]
+    for one in batches:
+        own = state.codes_of(one)
+        if one.codes is not None:
+            unheard = (one.codes.cpu() != UNLABELLED) & (own == UNLABELLED)
+            own = torch.where(unheard, len(state.classes), own)
+        codes.append(own)
+    return torch.cat(codes)
