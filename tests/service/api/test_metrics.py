@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -53,15 +55,17 @@ def test_every_promised_metric_is_there(taught: httpx2.Client) -> None:
 
 
 def test_the_trainers_metrics_follow_its_model(taught: httpx2.Client) -> None:
-    def at_rest() -> dict[str, float] | None:
-        # A quiet stream is settled by an entry of its own, which is backlog until it is read.
-        found = families(taught)
-        done = found["gmr_samples_learned_total"] == 600 and found["gmr_backlog_entries"] == 0
-        return found if done and taught.get("/model").json()["waiting"] == 0 else None
+    def settled() -> dict[str, Any] | None:
+        # By an entry of its own once the stream is quiet, which is backlog until it is read.
+        told: dict[str, Any] = taught.get("/model").json()
+        return told if told["backlog"] == told["waiting"] == 0 else None
 
-    metrics = wait_until(at_rest)
-    model = taught.get("/model").json()
-    assert metrics["gmr_model_version"] == model["model_version"]
+    model = wait_until(settled)
+    # The trainer tells them once a second.
+    wait_until(lambda: families(taught)["gmr_model_version"] == model["model_version"])
+    metrics = families(taught)
+    assert metrics["gmr_samples_learned_total"] == 600
+    assert metrics["gmr_backlog_entries"] == 0
     assert metrics["gmr_classes"] == 2
     assert metrics["gmr_components"] == model["components"]
     assert metrics["gmr_batches_learned_total"] == 6
