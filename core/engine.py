@@ -326,7 +326,7 @@ class Engine:
         What is set aside or waits is left out, so that this is no state to recover a stream from.
         """
         gone = state.proposals.forgotten()
-        state = replace(state, set_aside=(), awaiting=Awaiting(), proposals=gone)
+        state = replace(state, set_aside=(), awaiting=Awaiting(), proposals=gone, quarantined=())
         if state.learner is None:
             return state
         return replace(state, learner=self.learner.without_raw(state.learner))
@@ -474,7 +474,7 @@ class Engine:
             prequential = prequential.updated(judgement.guessed, judgement.accuracy)
         likelihood, calibration = state.likelihood, state.calibration
         known = state.stream_samples - state.boundary_sample >= UNREADY_SAMPLES
-        if judgement.level is Level.NORMAL and judgement.scores is not None and known:
+        if judgement.unsuspected and judgement.scores is not None and known:
             seen = judgement.tame
             likelihood = likelihood.updated(n, seen.mean, seen.variance)
             calibration = self._calibrated(state, judgement.scores)

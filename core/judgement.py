@@ -74,6 +74,12 @@ class Judgement:
             "awaiting_samples": state.awaiting.samples,
         }
 
+    @property
+    def unsuspected(self) -> bool:
+        """Whether nothing of the batch has to do with a change or with outliers."""
+        burst = self.verdict.burst if self.verdict else False
+        return self.level is Level.NORMAL and not burst
+
     def alarms(self, begun: Position) -> list[Event]:
         """Of shadows, as events."""
         return [

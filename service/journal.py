@@ -30,6 +30,7 @@ from core.events import (
     LabelsMissed,
     ModelRestored,
     OutlierBurst,
+    PriorShift,
     ProposalClosed,
     Replayed,
     SetAsideReleased,
@@ -49,6 +50,7 @@ class Totals:
     Arguments:
         samples_learned: Learned in all, those that a rollback dropped included.
         recurrences: Boundaries at which an earlier sub-task came back.
+        prior_shifts: Changes of the shares of classes alone.
         bursts: Of outliers.
         quarantined: Outliers of those, neither learned nor lost.
         probe_ert: Asked of the detector's probe, in samples; with what it counted so far.
@@ -69,6 +71,7 @@ class Totals:
     batches_since_boundary: int = 0
     samples_since_boundary: int = 0
     recurrences: int = 0
+    prior_shifts: int = 0
     bursts: int = 0
     quarantined: int = 0
     probe_ert: float = 0.0
@@ -109,6 +112,8 @@ class Totals:
                 self.probe_samples += event.probe_samples
                 self.probe_alarms += event.probe_alarms
                 self.probe_ert = event.probe_ert or self.probe_ert
+            case PriorShift():
+                self.prior_shifts += 1
             case OutlierBurst():
                 self.samples_learned += event.released
                 self.batches_learned += event.set_aside_batches
@@ -212,6 +217,7 @@ class Journal:
             labels_unmatched=totals.labels_unmatched,
             proposals=totals.proposals,
             recurrences=totals.recurrences,
+            prior_shifts=totals.prior_shifts,
             bursts=totals.bursts,
             quarantined=totals.quarantined,
         )

@@ -186,6 +186,7 @@ class TrainerMetrics:
         labels_unmatched: Mapping[str, int] = MappingProxyType({}),
         proposals: int = 0,
         recurrences: int = 0,
+        prior_shifts: int = 0,
         bursts: int = 0,
         quarantined: int = 0,
     ) -> None:
@@ -196,6 +197,7 @@ class TrainerMetrics:
         self.replay_samples.inc(replayed)
         self.proposals.inc(proposals)
         self.recurrences.inc(recurrences)
+        self.prior_shifts.inc(prior_shifts)
         self.outlier_bursts.inc(bursts)
         self.outliers_quarantined.inc(quarantined)
         self.labels_matched.inc(labels_matched)

@@ -25,6 +25,7 @@ from core.events import (
     WindowsSettled,
 )
 from core.state import EngineState
+from tests.core.states import assert_identical
 from tests.core.streams import N_FEATURES, batches, blob
 
 
@@ -149,8 +150,22 @@ def test_outliers_that_go_away_are_a_burst_neither_learned_nor_lost(engine: Engi
     assert state.samples_seen == state.stream_samples - burst.samples
     assert burst.evidence["statistic_highest"] > engine.detector.threshold()
     assert burst.estimated_start_sample == pytest.approx(n_stream - len(strange), abs=5)
+    assert engine.without_raw(state).quarantined == ()
     state, _ = engine.step(state, next(iter(batches([0, 1], 1, seed=9))))
     assert state.quarantined == ()
+
+
+def test_a_burst_within_a_batch_calibrates_nothing(engine: Engine) -> None:
+    state, _ = run(engine, engine.start(), list(batches([0, 1], 20)))
+    (usual,) = batches([0, 1], 1, seed=8)
+    (strange,) = batches([2], 1, size=30, seed=5)
+    x = torch.cat([usual.features[:20], strange.features, usual.features[50:]])
+    after, events = engine.step(state, Batch(x))
+    (burst,) = of(OutlierBurst, events)
+    # Two in a hundred inliers look as strange as that.
+    assert 30 <= burst.samples <= 34
+    assert_identical(after.calibration, state.calibration)
+    assert after.likelihood == state.likelihood
 
 
 def held_aside(engine: Engine, state: EngineState) -> EngineState:
