@@ -54,9 +54,10 @@ class BatchScored(Event):
     prequential_accuracy: float | None  # of this batch, 0 to 1; None without labels
     prequential_accuracy_mean: float | None  # running mean
     model_version: int  # after the batch
-    probe_ert: float  # asked of the detector's probe, in samples; 0 where it has none
-    probe_samples: int  # of this batch that the probe counts
-    probe_alarms: int  # of the probe in this batch
+    # Asked of the detector's probe, in samples, 0 where it has none; and what it counted.
+    probe_ert: float = field(default=0.0, kw_only=True)
+    probe_samples: int = field(default=0, kw_only=True)
+    probe_alarms: int = field(default=0, kw_only=True)
     awaiting: int = field(default=0, kw_only=True)  # of its samples, those that await a label
     unknown: int = field(default=0, kw_only=True)  # of its samples, those held back as unknown
     awaiting_samples: int = field(default=0, kw_only=True)  # that await one in all

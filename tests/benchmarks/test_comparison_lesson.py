@@ -54,14 +54,15 @@ def test_a_trace_tells_of_every_batch(digits: Dataset, folder: Path) -> None:
         assert len(values) == len(found)
     assert found.inlier_rate[0] is None
     assert all(rate is not None and 0 <= rate <= 1 for rate in found.inlier_rate[1:])
-    # A boundary is where a signal passed its threshold, and nowhere else.
+    # A boundary is where the threshold is passed for long enough, a batch later if need be.
     passed = [
         batch + 1
         for batch in range(len(found))
         if max(values[batch] for values in found.ratios.values()) >= 1
     ]
-    assert found.boundaries == passed
-    assert len(passed) == 4
+    assert set(found.boundaries) <= set(passed)
+    assert {batch for batch in passed if batch + 1 not in passed} == set(found.boundaries)
+    assert len(found.boundaries) == 4
 
 
 def test_samples_are_drawn_on_the_way_where_all_classes_come_at_once(
