@@ -36,6 +36,10 @@ NARROW = ("detector", "found", "delay, batches", "false", "per 1,000", "F1", "ru
 """Those that fit a terminal."""
 
 
+WITHDRAWN = ("outlier_burst", "prior_shift")
+"""Kinds of events that tell of an alarm which was no boundary."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One detector on one group.
@@ -44,7 +48,8 @@ class Row:
         group: Of streams.
         detector: Its name; a shadow's ends in " (shadow)".
         score: Pooled over the streams.
-        achieved: Samples between false alarms.
+        achieved: Samples between false alarms; without changes those that the engine took
+            back count as well, and samples only while the detector was armed.
         asked: What was asked for; None where nothing was.
         armed_samples: Samples at which it could have spoken.
         accuracy: At the end, on held-out samples, mean over streams, 0 to 1; NaN without.
@@ -78,13 +83,19 @@ class Row:
             math.nan if shadow else sum(one.seconds for one in said),
         )
         known = [one.accuracy for one in said if one.accuracy is not None]
+        armed = sum(one.armed_samples for one in said)
+        alarms, watched = score.false, score.samples
+        if not score.changes and not shadow:
+            # An alarm is one even if the engine then sees that there is no boundary.
+            alarms += sum(event["kind"] in WITHDRAWN for one in said for event in one.events)
+            watched = armed or watched
         return cls(
             group,
             f"{detector} (shadow)" if shadow else detector,
             score,
-            run_time(score.false, score.samples),
+            run_time(alarms, watched),
             asked,
-            sum(one.armed_samples for one in said),
+            armed,
             sum(known) / len(known) if known and not shadow else math.nan,
         )
 

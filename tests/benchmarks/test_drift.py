@@ -320,3 +320,12 @@ def test_the_quick_size_compares_and_goes_on_where_it_was(
     said.truncate()
     assert run() == 0
     assert " found, " not in said.getvalue(), "nothing is measured twice"
+
+
+def test_where_nothing_changes_alarms_that_were_taken_back_count_as_well() -> None:
+    stream = next(iter(null(clouds(2000), replace(SMALL, null=2000))))
+    taken_back = [{"kind": "outlier_burst"}, {"kind": "prior_shift"}, {"kind": "replay"}]
+    said = Record({"sequential": [900]}, taken_back, 20, 2000, 1500, 0, None, None, 1.0)
+    made = Row.of(PAIRS, "sequential", [Answer(stream, 100, said, False)], 1000.0)
+    assert made.score.false == 1
+    assert made.achieved.mean == 1500 / 3
