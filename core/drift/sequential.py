@@ -195,7 +195,7 @@ class SequentialDetector:
             state, level, over = self._judged(state, highest, threshold)
             burst = burst or over
             if level is not Level.NORMAL or over:
-                state = self._unlearned(state, before, sighting)
+                state = _unlearned(state, before, sighting, over is not None)
                 if state.heir is not None:
                     state = replace(state, heir=_withholding(state.heir, x, over is not None))
             else:
@@ -260,23 +260,6 @@ class SequentialDetector:
         watch = Watch(sentinel, reference)
         state = replace(state, watch=watch, evidence=evidence, probe=probe)
         return state, _softplus(float(sums.max())), int(passed), sighting
-
-    def _unlearned(
-        self, state: SequentialState, before: SequentialState, seen: Sighting | None
-    ) -> SequentialState:
-        """With scores withheld from those that later ones are compared with.
-
-        What is suspected must not become part of them; but were it left out for good, those
-        that are kept would look better than the stream is.
-        """
-        if state.watch is None or before.watch is None or seen is None:
-            return state
-        reference = state.watch.reference.with_scores_of(before.watch.reference)
-        watch = Watch(state.watch.sentinel, reference)
-        if state.alarm is None and before.alarm is not None:  # a burst: outliers stay out
-            return replace(state, watch=watch)
-        withheld = torch.cat([state.withheld, seen.log_likelihoods])
-        return replace(state, watch=watch, withheld=withheld)
 
     def _cleared(self, state: SequentialState) -> SequentialState:
         """A suspicion has passed: what was withheld is like the rest."""
@@ -376,6 +359,24 @@ class SequentialDetector:
                 "p_value": min(1.0, max(1, state.samples) * math.exp(-highest)),
             },
         )
+
+
+def _unlearned(
+    state: SequentialState, before: SequentialState, seen: Sighting | None, burst: bool
+) -> SequentialState:
+    """With scores withheld from those that later ones are compared with; a burst's for good.
+
+    What is suspected must not become part of them; but were it left out whatever it turns
+    out to be, those that are kept would look better than the stream is.
+    """
+    if state.watch is None or before.watch is None or seen is None:
+        return state
+    reference = state.watch.reference.with_scores_of(before.watch.reference)
+    watch = Watch(state.watch.sentinel, reference)
+    if burst:
+        return replace(state, watch=watch)
+    withheld = torch.cat([state.withheld, seen.log_likelihoods])
+    return replace(state, watch=watch, withheld=withheld)
 
 
 def _withholding(heir: Heir, x: Tensor, burst: bool) -> Heir:

@@ -565,3 +565,19 @@ def test_a_probe_does_not_count_what_may_be_of_a_change() -> None:
         if verdict.level is not Level.NORMAL or verdict.burst or not verdict.armed:
             assert verdict.probe is None
     assert of(Level.WARNING, said)
+
+
+def test_the_outliers_of_a_burst_within_a_batch_never_become_usual() -> None:
+    stream = [Stretch(3000), Stretch(15, mean=-8), Stretch(985)]
+    state = DETECTOR.start()
+    for one in observations(stream, 100):
+        state, verdict = DETECTOR.observe(state, one, True)
+        if verdict.burst:
+            break
+    else:
+        raise AssertionError("no burst was found")
+    for one in observations([Stretch(1000)], 100, seed=7):
+        state, _ = DETECTOR.observe(state, one, True)
+    assert state.watch is not None
+    reference = state.watch.reference
+    assert float(torch.cat([reference.scores, reference.waiting]).min()) > -6
