@@ -206,6 +206,7 @@ class DriftState:
     phase: str = ""  # "learning", "armed" or "warning"
     recurrence_of: int | None = None  # the earlier sub-task that the current one is again
     bursts: int = 0  # of outliers, found so far
+    quarantined: int = 0  # outliers of those bursts, not learned
     ert: float | None = None  # run time between false alarms asked for, in samples
     ert_achieved: float | None = None  # the same as it is kept, estimated
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)

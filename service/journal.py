@@ -297,6 +297,7 @@ class Journal:
             **totals.latest,
             "boundaries": totals.boundaries,
             "bursts": totals.bursts,
+            "quarantined": totals.quarantined,
             "probe_samples": totals.probe_samples,
             "probe_alarms": totals.probe_alarms,
             "batches_since_boundary": totals.batches_since_boundary,

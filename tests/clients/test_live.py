@@ -311,7 +311,7 @@ def test_an_interrupted_file_is_finished_without_losing_or_repeating_a_sample(
     order = np.random.default_rng(int(end)).permutation(len(digits.train_x))
     features, labels = digits.train_x[order], digits.train_y[order]
     np.savez(tmp_path / "digits.npz", features=features, labels=labels)
-    before = client.wait_until_learned(30).samples_seen
+    before = client.wait_until_learned(30).samples_seen + client.drift().quarantined
     options = ("--batch-size", "20")
 
     first = ingest(tmp_path / "digits.npz", url, tmp_path, *options, "--rate", "600")
@@ -327,4 +327,6 @@ def test_an_interrupted_file_is_finished_without_losing_or_repeating_a_sample(
     assert second.returncode == 0, complaint
     sent = int(told.split(" samples in ")[0])
     assert sent < len(features)  # it went on, and did not begin anew
-    assert client.wait_until_learned(30).samples_seen == before + len(features)
+    # Where it was interrupted decides how it is cut, and perhaps what passes for outliers.
+    learned = client.wait_until_learned(30).samples_seen
+    assert learned + client.drift().quarantined == before + len(features)

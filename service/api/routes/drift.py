@@ -41,6 +41,9 @@ class DriftState(Report):
         description="The earlier sub-task that the current one is again; null for a new one."
     )
     bursts: int = Field(description="Outlier bursts found so far: alarms that went away.")
+    quarantined: int = Field(
+        description="Outliers of those bursts: read, and neither learned nor lost."
+    )
     ert: float = Field(description="Run time between false alarms asked for, in samples.")
     ert_achieved: float | None = Field(
         description="The same as it is kept, estimated; null while too little is known."
