@@ -24,7 +24,7 @@ from torch import Tensor
 
 from core.typicality import Typicality
 
-PER_BATCH = 20
+PER_BATCH = 50
 """Rows of one batch, at most: more cost time and say little more."""
 
 RECENT = 2048

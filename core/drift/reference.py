@@ -56,6 +56,9 @@ RUNS = (10, 30, 100)
 
 FEWEST_RUNS = 5
 
+LEAST_VARIANCE = 1e-3
+"""Of gains, in nats squared: a bet that says next to nothing only drifts as shares settle."""
+
 CERTAINTY = 3.0
 """Standard errors by which dependence must show before it is believed."""
 
@@ -236,7 +239,9 @@ def _dependence(gains: Tensor) -> tuple[Tensor, Tensor]:
             break
         runs = gains[:, : n_runs * length].reshape(len(gains), n_runs, length)
         ratio = runs.sum(2).var(1) / (length * single)
-        beyond = ratio > 1 + CERTAINTY * (2 / n_runs) ** 0.5
+        # A chi-square's upper end, by its cube root (Wilson and Hilferty 1931).
+        part = 2 / (9 * (n_runs - 1))
+        beyond = (ratio > (1 - part + CERTAINTY * part**0.5) ** 3) & (single > LEAST_VARIANCE)
         pace = torch.where(beyond, torch.maximum(pace, ratio), pace)
         means = runs.exp().mean(2)
         certain = means.mean(1) - CERTAINTY * means.std(1) / n_runs**0.5 > 1

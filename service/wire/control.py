@@ -22,7 +22,7 @@ class Control:
     Example:
         >>> from service.wire import read_entry
         >>> read_entry(Control("rollback", version=7).to_entry())
-        Control(kind='rollback', version=7, samples=None)
+        Control(kind='rollback', version=7)
     """
 
     kind: ControlKind

@@ -105,7 +105,9 @@ def test_it_does_not_matter_how_a_stream_is_cut(
     whole, together = played(table(life), [len(life)])
     torch.testing.assert_close(evidence.totals, whole.totals, atol=1e-6, rtol=1e-9)
     torch.testing.assert_close(evidence.heights, whole.heights, atol=1e-6, rtol=1e-9)
-    torch.testing.assert_close(evidence.tops, whole.tops, atol=1e-6, rtol=1e-9)
+    # At the lowest point itself, where rounding decides which one it is, there is no top.
+    risen = whole.heights > 1e-6
+    torch.testing.assert_close(evidence.tops[risen], whole.tops[risen], atol=1e-6, rtol=1e-9)
     torch.testing.assert_close(sums, together, atol=1e-6, rtol=1e-9)
 
 
