@@ -102,7 +102,8 @@ def test_the_wait_ends_by_the_clock_through_an_entry_of_the_stream(settings: Mak
     stream = [batch(0, 0), named(0, 1)]
     with training(hasty):
         send(hasty, *stream)
-        wait_until(lambda: ask(hasty, lambda s: s.status()).get("samples_seen") == 40)
+        # There is no status before the trainer's first report.
+        wait_until(lambda: (ask(hasty, lambda s: s.status()) or {}).get("samples_seen") == 40)
         wait_for_backlog(hasty)
         assert ask(hasty, lambda s: s.accepted()) == 3
         # Once: what was given up is not given up again.
