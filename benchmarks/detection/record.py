@@ -107,7 +107,7 @@ def record(
     engine = Engine(config)
     state = engine.start()
     alarms: dict[str, list[int]] = {engine.detector.name: []}
-    alarms |= {name: [] for name in getattr(config, "shadows", ())}
+    alarms |= {name: [] for name in config.shadows}
     kept: list[dict[str, Any]] = []
     lines = Trace()
     declared = {change.sample for change in stream.changes if change.lasting} if told else set()

@@ -17,8 +17,7 @@ def make_detector(config: EngineConfig, name: str | None = None) -> Detector[Any
     """The detector of `config.detector`, or another one with the same settings."""
     name = name or config.detector
     if name in RIVER:
-        ert = getattr(config, "ert", None) or RiverDetector.ert
-        return RiverDetector(name, ert=ert, warm_up=config.warm_up, seed=config.seed)
+        return RiverDetector(name, ert=config.ert, warm_up=config.warm_up, seed=config.seed)
     if name == "paper":
         return PaperDetector(warm_up=config.warm_up)
     if name == "none":

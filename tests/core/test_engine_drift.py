@@ -19,6 +19,7 @@ from core.events import (
     BoundaryDetected,
     Event,
     OutlierBurst,
+    PriorShift,
     Replayed,
     SetAsideReleased,
 )
@@ -278,3 +279,43 @@ def test_a_state_of_the_last_releases_detector_begins_anew() -> None:
         loaded, _, _ = load(pack(FORMAT, tensors, text))
         assert_identical(loaded.detector, engine.detector.start())
         assert_identical(loaded.learner, state.learner)
+
+
+# A change of shares alone ------------------------------------------------------------------
+
+
+def shares_shift(labelled: bool) -> tuple[EngineState, list[Event]]:
+    """Two classes evenly, then one of them alone."""
+    engine = Engine(CONFIG)
+    both = list(batches([0, 1], 25, seed=1, labelled=labelled))
+    state, _ = play(engine, engine.start(), [*both])
+    return play(engine, state, list(batches([0], 8, seed=2, labelled=labelled)))
+
+
+def test_with_labels_a_change_of_shares_alone_is_no_boundary() -> None:
+    state, events = shares_shift(labelled=True)
+    (shift,) = of(PriorShift, events)
+    assert shift.estimated_start_sample == pytest.approx(2500, abs=60)
+    assert not of(BoundaryDetected, events)
+    assert state.sub_task == shift.sub_task == 0
+    assert state.set_aside == ()
+    assert state.samples_seen == state.stream_samples
+    # The detector began anew: the new shares are what is usual.
+    assert state.detector.samples < 800
+
+
+def test_without_labels_it_is_a_boundary_for_it_may_be_a_class_in_hiding() -> None:
+    state, events = shares_shift(labelled=False)
+    assert not of(PriorShift, events)
+    assert of(BoundaryDetected, events)
+    assert state.sub_task == 1
+
+
+def test_a_class_that_had_only_trickled_in_is_new_when_it_takes_over() -> None:
+    engine = Engine(CONFIG)
+    main = [*batches([0], 24, seed=1), *batches([1], 1, size=10, seed=1)]
+    state, _ = play(engine, engine.start(), [*main, *batches([0], 3, seed=4)])
+    assert state.sub_task == 0
+    _, events = play(engine, state, list(batches([1], 4, seed=3)))
+    assert not of(PriorShift, events)
+    assert of(BoundaryDetected, events)
