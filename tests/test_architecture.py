@@ -18,8 +18,10 @@ ROOT = Path(__file__).parents[1]
 OURS = ("core", "service", "clients", "benchmarks")
 
 CORE_LIBRARIES = {"torch", "safetensors", "cattrs"}
-CORE_NUMPY = {"core.drift.bets", "core.drift.evidence", "core.drift.reference"}
-"""Many small operations on a few numbers, which cost a fraction of torch's."""
+CORE_COMPILED = {
+    f"core.drift.{name}" for name in ("bets", "evidence", "reference", "sequential", "tally")
+}
+"""What is done sample by sample: numpy, compiled by numba."""
 
 CORE_OPTIONAL = {"core.drift.river": {"river"}}
 """Imported when a detector of that library is chosen, and at no other time."""
@@ -154,7 +156,7 @@ def test_core_imports_its_three_libraries_and_a_harmless_part_of_the_standard_on
 ) -> None:
     tops = {name.split(".")[0] for name in imports(path)}
     optional = CORE_OPTIONAL.get(name_of(path), set())
-    tops -= {"numpy"} if name_of(path) in CORE_NUMPY else set()
+    tops -= {"numpy", "numba"} if name_of(path) in CORE_COMPILED else set()
     assert tops <= {"core"} | CORE_LIBRARIES | CORE_STANDARD_LIBRARY | optional
     assert not {name for name in imports_on_import(path) if name.split(".")[0] in optional}
 

@@ -5,17 +5,17 @@ changes, and larger where the sample looks like the change that the bet is on. T
 
 - on **ranks**: the rank of a score among those of earlier samples is uniform whatever the
   model and the data (Vovk, Gammerman and Shafer 2005: conformal p-values), so that any
-  density f on [0, 1] is a bet. Here f(u) = 1 - b + b e u^(e - 1): a share b of the samples has
-  low ranks (or high ones). Between equal scores the mean of f over their ranks is paid, so that
-  nothing has to be drawn.
+  density f on [0, 1] is a bet. Here f(u) = 1 - b + b e v^(e - 1), where v is u, or 1 - u: a share
+  b of the samples lies close to v = 0 (e below 1), or anywhere but there (e above 1). Between
+  equal scores the mean of f over their ranks is paid, so that nothing has to be drawn.
 - on **cells**: each sample falls into one of M cells; what the last samples preferred is
   betted on, q(m) / r(m), with r the shares among all earlier samples and q those among the
-  last, drawn towards r.
+  last, drawn towards r (`core.drift.tally`).
 
-Arrays here are of numpy, whose small operations cost a fraction of torch's: a batch takes a
-hundred of them.
+Arrays here are of numpy, and what is done sample by sample is compiled: in small operations
+of torch a batch would take longer than the model's forward pass.
 
-Throughout: N samples, J bets.
+Throughout: N samples, J bets, S scores.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -34,12 +35,13 @@ Array = NDArray[Any]
 
 
 class RankBet(NamedTuple):
-    """On low ranks of the log-likelihood, or on high ones."""
+    """On an end of the ranks of a score."""
 
     signal: str
-    high: bool
+    score: int  # which of the scores
+    high: bool  # whether v counts from the upper end
     share: float  # b, of samples that the change affects, above 0 and below 1
-    power: float  # e, between 0 and 1: smaller where they lie further out
+    power: float  # e, above 0: below 1 close to the end that v counts from, above 1 far from it
     weight: float  # of this bet among all
 
 
@@ -91,39 +93,38 @@ class Book:
         return self.log_weights.masked_fill(torch.tensor(others), -math.inf)
 
     @cached_property
-    def _rank_terms(self) -> tuple[Array, Array, Array]:
-        columns = [[bet.high, bet.share, bet.power] for bet in self.ranks]
-        high, share, power = np.array(columns, dtype=np.float64).T[:, :, None]
-        return high.astype(bool), share, power
+    def _rank_terms(self) -> tuple[Array, Array]:
+        places = np.array([[bet.score, bet.high] for bet in self.ranks], dtype=np.int64)
+        terms = np.array([[bet.share, bet.power] for bet in self.ranks], dtype=np.float64)
+        return places, terms
 
     @cached_property
-    def _cell_terms(self) -> tuple[Array, Array, Array]:
-        places = np.array([[bet.memory, bet.partition] for bet in self.cells])
-        share = np.array([bet.share for bet in self.cells])
-        return places[:, 0], places[:, 1], share[:, None]
+    def cell_terms(self) -> tuple[Array, Array]:
+        """Memory and division of every bet on cells, int64, with shape (bets, 2), and b."""
+        places = [[bet.memory, bet.partition] for bet in self.cells]
+        shares = np.array([bet.share for bet in self.cells], dtype=np.float64)
+        return np.array(places, dtype=np.int64), shares
 
-    def on_ranks(self, low: Array, high: Array) -> Array:
-        """E-values with shape (rank bets, N).
+    def on_ranks(self, low: Array, high: Array, paid: Array) -> None:
+        """Work out e-values.
 
         Arguments:
-            low: Share of the ranks below each sample's, with shape (N,), 0 to 1.
+            paid: Its first rows, one for each bet on ranks, are filled; with shape (J, N).
+            low: Share of the ranks below each sample's, with shape (S, N), 0 to 1.
             high: The same with its equals and itself, above `low`.
         """
-        up, share, power = self._rank_terms
-        begin = np.where(up, 1 - high, low)
-        end = np.where(up, 1 - low, high)
-        paid: Array = 1 - share + share * (end**power - begin**power) / (high - low)
-        return paid
+        if self.ranks:
+            _pay(paid, low, high, *self._rank_terms)
 
-    def on_cells(self, recent: Array, shares: Array) -> Array:
-        """E-values with shape (cell bets, N).
 
-        Arguments:
-            recent: Of the last samples of each memory, the share that fell into each
-                sample's cell, of every partition, with shape (memories, partitions, N);
-                drawn towards the long run.
-            shares: The same in the long run, with shape (partitions, N).
-        """
-        memory, partition, share = self._cell_terms
-        paid: Array = 1 - share + share * (recent / shares)[memory, partition]
-        return paid
+@njit(cache=True)
+def _pay(paid: Array, low: Array, high: Array, places: Array, terms: Array) -> None:
+    """Fills `paid`: the mean of f between `low` and `high`."""
+    for j in range(len(places)):
+        score, share, power = places[j, 0], terms[j, 0], terms[j, 1]
+        for i in range(paid.shape[1]):
+            begin, end = low[score, i], high[score, i]
+            width = end - begin
+            if places[j, 1]:
+                begin, end = 1 - end, 1 - begin
+            paid[j, i] = 1 - share + share * (end**power - max(begin, 0.0) ** power) / width

@@ -1,17 +1,17 @@
 """What a sentinel said of earlier samples: what later ones are compared with.
 
-Ranks are taken among the log-likelihoods of earlier samples. Cells count where they fell, by
+Ranks are taken among the scores of earlier samples. Cells count where they fell, by
 three divisions of different fineness: the winning component; the class that it stands for
 with the height of the rank; the height alone. The first shows a new class that hides where the
 density is high, the second the few samples of one within much traffic, the third
-what no class explains. Beside the long run stand two faded counts of the last samples.
+what no class explains (`core.drift.tally`).
 
 A stream whose samples depend on each other (frames of a film, one writer after another) pays
 more to bets than independent ones would, though nothing changes. So the first samples of a
 reference are used twice: run through the bets, they show how much a bet gains without a
 change, and over how many samples gains hang together. Both are taken off from later gains.
 
-Throughout: N samples, K components, J bets, M cells of all divisions together.
+Throughout: N samples, K components, J bets, S scores.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
 from core.drift.bets import Array, Book
-from core.drift.sentinel import Sentinel, Sighting
+from core.drift.sentinel import LIKELIHOOD, Sentinel, Sighting
+from core.drift.tally import Tally
 
 BY_COMPONENT, BY_CLASS, BY_HEIGHT = range(3)
 """Divisions into cells."""
@@ -32,25 +34,6 @@ EDGES = (0.02, 0.1, 0.3, 0.6)
 """Ranks at which one height ends and the next begins: the low end says most."""
 HEIGHTS = len(EDGES) + 1
 
-MEMORIES = (50.0, 400.0)
-"""Samples after which what the last samples preferred has faded to a third: for what comes at
-once, and for what trickles in."""
-AT_ONCE, TRICKLING = range(2)
-
-FADING = np.array(MEMORIES)[:, None]
-
-PRIOR = 20.0
-"""Samples that the long-run shares count as among the last ones."""
-
-SMOOTHING = 0.5
-"""Samples added to every cell, so that none has a share of zero."""
-
-SPARE_CELLS = 10
-"""Cells never seen that may yet be: they share the smoothing."""
-
-BLOCK = 50
-"""Samples that are betted on at a time by what was seen before them."""
-
 RUNS = (10, 30, 100)
 """Samples of stretches whose gains are added up to see how they hang together."""
 
@@ -58,6 +41,12 @@ FEWEST_RUNS = 5
 
 LEAST_VARIANCE = 1e-3
 """Of gains, in nats squared: a bet that says next to nothing only drifts as shares settle."""
+
+NOTHING = 1e-12
+"""Variance of the gains of a bet that says nothing."""
+
+CLOSED = 1e3
+"""Nats per sample that a closed bet loses: it never has any evidence."""
 
 CERTAINTY = 3.0
 """Standard errors by which dependence must show before it is believed."""
@@ -90,44 +79,37 @@ class Reference:
     """What is known of a stream without change, by one sentinel.
 
     Arguments:
-        scores: Log-likelihoods of earlier samples, with shape (n,), float64, rising.
-        waiting: The same of the latest, not sorted in yet.
-        counts: Earlier samples per cell, with shape (M,), float64.
-        recent: The last samples per memory and cell, faded, with shape (memories, M).
-        drift: Logarithm of what every bet gains without a change, with shape (J,).
+        scores: Of earlier samples, with shape (S, n), float64, each row rising.
+        waiting: The same of the latest, in stream order, not sorted in yet.
+        tally: Cells of earlier samples.
+        drift: Logarithm of what every bet gains without a change, with shape (J,); `CLOSED`
+            if it is.
         pace: Samples over which a bet's gains hang together, with shape (J,), at least 1.
-        spread: Samples that smoothing adds to each cell's division, with shape (M,).
-        summary: Of `scores`.
+        summary: Of the log-likelihoods in `scores`.
     """
 
     scores: Tensor
     waiting: Tensor
-    counts: Tensor
-    recent: Tensor
+    tally: Tally
     drift: Tensor
     pace: Tensor
-    spread: Tensor
     summary: Summary
 
     @classmethod
     def of(cls, sentinel: Sentinel, seen: Sighting, book: Book) -> Reference:
         """From the first samples that a sentinel saw, in stream order."""
-        scores = seen.log_likelihoods.sort().values
-        width = sum(_widths(sentinel))
-        none = torch.zeros(width, dtype=torch.float64)
-        recent = torch.zeros(len(MEMORIES), width, dtype=torch.float64)
+        scores = seen.scores.sort().values
         still = torch.zeros(len(book), dtype=torch.float64)
-        calm, ones = Summary.of(scores), torch.ones_like(still)
-        empty = cls(scores, scores[:0], none, recent, still, ones, none + SMOOTHING, calm)
-        empty = replace(empty, spread=empty._spread(sentinel))
+        tally, calm = Tally.empty(_widths(sentinel)), Summary.of(seen.log_likelihoods)
+        empty = cls(scores, scores[:, :0], tally, still, still + 1, calm)
         filled, gains = empty._gains(sentinel, seen, book)
         # The very first samples are betted on with next to no knowledge.
         drift, pace = _dependence(gains[:, len(seen) // 4 :])
-        spread = filled._spread(sentinel)
-        return replace(filled, waiting=scores[:0], drift=drift, pace=pace, spread=spread)
+        tally = filled.tally.smoothed(_widths(sentinel))
+        return replace(empty, tally=tally, drift=drift, pace=pace)
 
     def __len__(self) -> int:
-        return len(self.scores) + len(self.waiting)
+        return self.scores.shape[1] + self.waiting.shape[1]
 
     @property
     def worth(self) -> float:
@@ -144,65 +126,99 @@ class Reference:
         return after._sorted(sentinel), (gains - self.drift[:, None]) / self.pace[:, None]
 
     def with_scores_of(self, earlier: Reference) -> Reference:
-        """The same with the log-likelihoods that were known earlier."""
+        """The same with the scores that were known earlier."""
         return replace(
             self, scores=earlier.scores, waiting=earlier.waiting, summary=earlier.summary
         )
 
-    def with_more(self, log_likelihoods: Tensor) -> Reference:
-        """The same with more log-likelihoods, waiting to be sorted in."""
-        return replace(self, waiting=torch.cat([self.waiting, log_likelihoods]))
+    def with_more(self, scores: Tensor) -> Reference:
+        """The same with more scores, with shape (S, n), waiting to be sorted in."""
+        return replace(self, waiting=torch.cat([self.waiting, scores], 1))
 
-    def ranks(self, log_likelihoods: Tensor) -> tuple[Array, Array]:
-        """Share of the ranks below samples, and with their equals, with shape (N,) each."""
-        n, known, scores = len(self.scores) + 1, self.scores.numpy(), log_likelihoods.numpy()
-        low = np.searchsorted(known, scores)
-        high = np.searchsorted(known, scores, side="right") + 1
-        return low / n, high / n
+    def ranks(self, scores: Tensor) -> tuple[Array, Array]:
+        """Share of the ranks below samples, and with their equals, with shape (S, N) each.
+
+        Arguments:
+            scores: With shape (S, N).
+        """
+        low, high = np.empty(scores.shape), np.empty(scores.shape)
+        _rank(low, high, self.scores.numpy(), scores.numpy())
+        return low, high
 
     def _gains(self, sentinel: Sentinel, seen: Sighting, book: Book) -> tuple[Reference, Tensor]:
-        low, high = self.ranks(seen.log_likelihoods)
-        cells = _cells(sentinel, seen, (low + high) / 2)
-        n_components = sentinel.model.n_components
-        counts, recent = self.counts.numpy(), self.recent.numpy()
-        spread = self.spread.numpy()
-        parts = []
-        for begin in range(0, len(seen), BLOCK):
-            block = cells[:, begin : begin + BLOCK]
-            n = recent[:, :n_components].sum(1)[:, None, None]
-            shares = (counts + SMOOTHING) / (counts[:n_components].sum() + spread)
-            usual = shares[block]
-            last = (recent[:, block] + PRIOR * usual) / (n + PRIOR)
-            parts.append(book.on_cells(last, usual))
-            added = np.bincount(block.ravel(), minlength=len(counts))
-            counts = counts + added
-            recent = recent * np.exp(-block.shape[1] / FADING) + added
-        payoffs = np.concatenate([book.on_ranks(low, high), np.concatenate(parts, 1)])
-        waiting = torch.cat([self.waiting, seen.log_likelihoods])
-        known = torch.from_numpy(counts), torch.from_numpy(recent)
-        after = replace(self, waiting=waiting, counts=known[0], recent=known[1])
-        return after, torch.from_numpy(np.log(payoffs))
-
-    def _spread(self, sentinel: Sentinel) -> Tensor:
-        """Samples that smoothing adds to the division of each cell, with shape (M,)."""
-        widths = _widths(sentinel)
-        parts = torch.split(self.counts, list(widths))
-        used = [min(len(part), int(part.count_nonzero()) + SPARE_CELLS) for part in parts]
-        spread = SMOOTHING * torch.tensor(used, dtype=torch.float64)
-        return spread.repeat_interleave(torch.tensor(widths))
+        low, high = self.ranks(seen.scores)
+        cells = np.empty((len(_widths(sentinel)), len(seen)), np.int64)
+        middle = (low[LIKELIHOOD] + high[LIKELIHOOD]) / 2
+        n_components, n_by_class, _ = _widths(sentinel)
+        classes, winners = sentinel.classes.numpy(), seen.components.numpy()
+        _place(cells, winners, classes, middle, EDGES, n_components, n_by_class)
+        gains = np.empty((len(book), len(seen)))
+        book.on_ranks(low, high, gains)
+        tally = self.tally.betted_on(cells, book, gains[len(book.ranks) :])
+        after = replace(self.with_more(seen.scores), tally=tally)
+        return after, torch.from_numpy(np.log(gains, gains))
 
     def _sorted(self, sentinel: Sentinel) -> Reference:
         """With what waits sorted in, once that is worth the effort."""
-        if len(self.waiting) * 16 < len(self.scores):
+        if self.waiting.shape[1] * 16 < self.scores.shape[1]:
             return self
-        scores = torch.cat([self.scores, self.waiting]).sort().values
+        merged = np.empty((len(self.scores), len(self)))
+        _merge(merged, self.scores.numpy(), np.sort(self.waiting.numpy()))
+        scores = torch.from_numpy(merged)
         return replace(
             self,
             scores=scores,
-            waiting=self.waiting[:0].clone(),
-            spread=self._spread(sentinel),
-            summary=Summary.of(scores),
+            waiting=self.waiting[:, :0].clone(),
+            tally=self.tally.smoothed(_widths(sentinel)),
+            summary=Summary.of(scores[LIKELIHOOD]),
         )
+
+
+@njit(cache=True)
+def _rank(low: Array, high: Array, known: Array, scores: Array) -> None:
+    """Fills `low` and `high`; a sample counts as one of those that it is ranked among."""
+    n = known.shape[1]
+    for row in range(len(scores)):
+        for i in range(scores.shape[1]):
+            score = scores[row, i]
+            first = last = np.searchsorted(known[row], score)
+            if first < n and known[row, first] == score:
+                last = np.searchsorted(known[row], score, side="right")
+            low[row, i], high[row, i] = first / (n + 1), (last + 1) / (n + 1)
+
+
+@njit(cache=True)
+def _place(
+    cells: Array,
+    winners: Array,
+    classes: Array,
+    ranks: Array,
+    edges: tuple[float, ...],
+    n_components: int,
+    n_by_class: int,
+) -> None:
+    """Fills `cells`, of every sample in each division."""
+    for i in range(len(winners)):
+        height = 0
+        for edge in edges:
+            height += ranks[i] > edge
+        cells[BY_COMPONENT, i] = winners[i]
+        cells[BY_CLASS, i] = n_components + classes[winners[i]] * HEIGHTS + height
+        cells[BY_HEIGHT, i] = n_components + n_by_class + height
+
+
+@njit(cache=True)
+def _merge(merged: Array, known: Array, more: Array) -> None:
+    """Fills `merged`, row by row, from two that are in order."""
+    for row in range(len(merged)):
+        i = j = 0
+        for place in range(merged.shape[1]):
+            if j == more.shape[1] or (i < known.shape[1] and known[row, i] <= more[row, j]):
+                merged[row, place] = known[row, i]
+                i += 1
+            else:
+                merged[row, place] = more[row, j]
+                j += 1
 
 
 def _widths(sentinel: Sentinel) -> tuple[int, int, int]:
@@ -210,29 +226,23 @@ def _widths(sentinel: Sentinel) -> tuple[int, int, int]:
     return sentinel.model.n_components, sentinel.n_classes * HEIGHTS, HEIGHTS
 
 
-def _cells(sentinel: Sentinel, seen: Sighting, ranks: Array) -> Array:
-    """Cell of every sample in each division, with shape (3, N), int64."""
-    heights = np.searchsorted(EDGES, ranks)
-    n_components, n_classes, _ = _widths(sentinel)
-    winners = seen.components.numpy()
-    by_class = n_components + sentinel.classes.numpy()[winners] * HEIGHTS + heights
-    return np.stack([winners, by_class, n_components + n_classes + heights])
-
-
 def _dependence(gains: Tensor) -> tuple[Tensor, Tensor]:
     """What bets gain without a change, and over how many samples their gains hang together.
 
-    Of independent samples nothing is taken off: what shows must be beyond chance.
+    Of independent samples nothing is taken off: what shows must be beyond chance. A bet that
+    says nothing at all (on the margin between classes where there is one class) is closed:
+    it would only count samples.
 
     Arguments:
         gains: Logarithms of e-values, with shape (J, N).
 
     Returns:
-        Logarithm of the mean e-value, at least 0, and the largest ratio of the variance of
-        sums over a run to that of as many independent ones, at least 1; with shape (J,).
+        Logarithm of the mean e-value, at least 0, `CLOSED` if the bet is, and the largest
+        ratio of the variance of sums over a run to that of as many independent ones, at
+        least 1; with shape (J,).
     """
     drift, pace = torch.zeros(len(gains), dtype=torch.float64), torch.ones(len(gains)).double()
-    single = gains.var(1).clamp_min(1e-12)
+    single = gains.var(1).clamp_min(NOTHING)
     for length in RUNS:
         n_runs = gains.shape[1] // length
         if n_runs < FEWEST_RUNS:
@@ -246,4 +256,4 @@ def _dependence(gains: Tensor) -> tuple[Tensor, Tensor]:
         means = runs.exp().mean(2)
         certain = means.mean(1) - CERTAINTY * means.std(1) / n_runs**0.5 > 1
         drift = torch.where(certain, torch.maximum(drift, means.mean(1).log()), drift)
-    return drift, pace
+    return drift.masked_fill(single <= NOTHING, CLOSED), pace

@@ -10,6 +10,7 @@ Throughout: N samples, D features, K components, C classes.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,27 +25,40 @@ CHUNK = 1024
 """Rows that are scored at a time, which bounds the memory of a large batch."""
 
 
+LIKELIHOOD, MARGIN = range(2)
+"""Scores: the log-likelihood in nats, in the sender's units; nats by which the best component
+stands above the best one of another class, `UNRIVALLED` where there is no other."""
+
+UNRIVALLED = 2.0**40
+
+
 @dataclass(frozen=True, eq=False)
 class Sighting:
     """What a sentinel says of samples, in stream order, on the CPU."""
 
-    log_likelihoods: Tensor  # (N,) float64, nats, in the sender's units
+    scores: Tensor  # (2, N) float64
     components: Tensor  # (N,) int64, the component with the largest log-joint
 
     def __len__(self) -> int:
-        return len(self.log_likelihoods)
+        return len(self.components)
 
-    def joined(self, other: Sighting) -> Sighting:
-        """Both, one after the other."""
-        return Sighting(
-            torch.cat([self.log_likelihoods, other.log_likelihoods]),
-            torch.cat([self.components, other.components]),
+    @property
+    def log_likelihoods(self) -> Tensor:
+        """With shape (N,), float64."""
+        return self.scores[LIKELIHOOD]
+
+    @classmethod
+    def joined(cls, *parts: Sighting) -> Sighting:
+        """All of them, one after the other."""
+        return cls(
+            torch.cat([part.scores for part in parts], 1),
+            torch.cat([part.components for part in parts]),
         )
 
     @classmethod
     def nothing(cls) -> Sighting:
         """No samples."""
-        return cls(torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.int64))
+        return cls(torch.zeros(2, 0, dtype=torch.float64), torch.zeros(0, dtype=torch.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +83,14 @@ class Sentinel:
             return readout.component_classes.argmax(-1).cpu()
         return torch.zeros(self.model.n_components, dtype=torch.int64)
 
+    @cached_property
+    def _classes(self) -> Tensor:
+        return self.classes.to(self.standardiser.mean.device)
+
+    @cached_property
+    def _log_volume(self) -> float:
+        return self.standardiser.log_volume
+
     @property
     def n_classes(self) -> int:
         """Different values that `classes` may take, at least 1."""
@@ -76,13 +98,15 @@ class Sentinel:
 
     def sees(self, x: Tensor) -> Sighting:
         """Score samples, with shape (N, D), in the sender's units."""
-        parts = [self._sees(rows) for rows in torch.split(x, CHUNK)]
-        return Sighting(
-            torch.cat([part.log_likelihoods for part in parts]),
-            torch.cat([part.components for part in parts]),
-        )
+        if len(x) <= CHUNK:
+            return self._sees(x)
+        return Sighting.joined(*(self._sees(rows) for rows in torch.split(x, CHUNK)))
 
     def _sees(self, x: Tensor) -> Sighting:
         joint, likelihood = self.model.density.score(self.standardiser.apply(x))
-        scores = (likelihood - self.standardiser.log_volume).double()
-        return Sighting(scores.cpu(), joint.argmax(-1).cpu())
+        best, winners = joint.max(-1)
+        own = self._classes[winners, None] == self._classes
+        rivals = joint.masked_fill_(own, -math.inf).amax(-1)
+        margins = (best - rivals).clamp_max(UNRIVALLED)
+        scores = torch.stack([likelihood - self._log_volume, margins])
+        return Sighting(scores.double().cpu(), winners.cpu())

@@ -7,9 +7,10 @@ false alarms. As the model learns, an heir is taken from it, which first watches
 the sentinel until it has a reference of its own, and then takes its place: thresholds are
 set anew for every version, by samples that it has not learned.
 
-Three signals are told apart, and fused into one decision:
+Four signals, all of the one forward pass, are told apart and fused into one decision:
 - `inliers`: log-likelihoods fall (the paper's signal),
 - `likelihood`: log-likelihoods rise,
+- `doubt`: samples lie between classes more often than usual,
 - `occupancy`: other components, classes or heights of the likelihood than usual.
 
 An alarm that lasts is a boundary; one that goes away was a burst of outliers.
@@ -18,38 +19,38 @@ An alarm that lasts is a boundary; one that goes away was a burst of outliers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from core.drift.bets import Book, CellBet, RankBet
+from core.drift.bets import Array, Book, CellBet, RankBet
 from core.drift.detector import Level, Observation, Probe, Verdict
 from core.drift.evidence import Evidence, shiryaev_roberts
-from core.drift.reference import (
-    AT_ONCE,
-    BY_CLASS,
-    BY_COMPONENT,
-    BY_HEIGHT,
-    TRICKLING,
-    Reference,
-    Summary,
-)
-from core.drift.sentinel import Sentinel, Sighting
+from core.drift.reference import BY_CLASS, BY_COMPONENT, BY_HEIGHT, Reference, Summary
+from core.drift.sentinel import LIKELIHOOD as LOG_LIKELIHOOD
+from core.drift.sentinel import MARGIN, Sentinel, Sighting
+from core.drift.tally import AT_ONCE, TRICKLING
 
 INLIERS = "inliers"
 LIKELIHOOD = "likelihood"
+DOUBT = "doubt"
 OCCUPANCY = "occupancy"
 FUSED = "fused"
 
 BOOK = Book(
     ranks=(
-        RankBet(INLIERS, high=False, share=0.9, power=0.3, weight=0.2),
-        RankBet(INLIERS, high=False, share=0.4, power=0.2, weight=0.2),
-        RankBet(INLIERS, high=False, share=0.1, power=0.12, weight=0.2),
-        RankBet(LIKELIHOOD, high=True, share=0.9, power=0.3, weight=0.1),
-        RankBet(LIKELIHOOD, high=True, share=0.2, power=0.2, weight=0.05),
+        RankBet(INLIERS, LOG_LIKELIHOOD, high=False, share=0.9, power=0.3, weight=0.2),
+        RankBet(INLIERS, LOG_LIKELIHOOD, high=False, share=0.4, power=0.2, weight=0.2),
+        RankBet(INLIERS, LOG_LIKELIHOOD, high=False, share=0.1, power=0.12, weight=0.2),
+        RankBet(INLIERS, LOG_LIKELIHOOD, high=True, share=0.2, power=8.0, weight=0.1),
+        RankBet(INLIERS, LOG_LIKELIHOOD, high=True, share=0.08, power=16.0, weight=0.1),
+        RankBet(LIKELIHOOD, LOG_LIKELIHOOD, high=True, share=0.9, power=0.3, weight=0.1),
+        RankBet(LIKELIHOOD, LOG_LIKELIHOOD, high=True, share=0.2, power=0.2, weight=0.05),
+        RankBet(DOUBT, MARGIN, high=True, share=0.6, power=8.0, weight=0.1),
+        RankBet(DOUBT, MARGIN, high=True, share=0.2, power=8.0, weight=0.1),
+        RankBet(DOUBT, MARGIN, high=True, share=0.08, power=16.0, weight=0.1),
     ),
     cells=(
         CellBet(OCCUPANCY, BY_COMPONENT, AT_ONCE, share=0.8, weight=0.1),
@@ -74,10 +75,13 @@ THIN = 0.5
 LASTING = 2.0
 """Nats that the bet which has gained most may have lost again for the change to last."""
 
+ALIKE = 2.0
+"""Nats by which a bet may be behind the one that has gained most and be as good a witness."""
+
 OVER = 7.0
 """Nats that it must have lost for the change to be over."""
 
-OVERSHOOT = 2.2
+OVERSHOOT = 1.8
 """By how much, on average, evidence is above the threshold when it passes it."""
 
 PROBE_ERT = 1000.0
@@ -134,7 +138,7 @@ class SequentialState:
         evidence: For a change.
         alarm: None while there is none.
         probe: log R of every bet since the probe's last alarm, with shape (J,).
-        withheld: Log-likelihoods seen while a change is suspected, with shape (n,).
+        withheld: Scores seen while a change is suspected, with shape (S, n).
     """
 
     samples: int
@@ -175,7 +179,7 @@ class SequentialDetector:
 
     def start(self) -> SequentialState:
         none = Evidence.none(len(self.book))
-        return SequentialState(0, None, None, none, None, none.totals, none.totals[:0])
+        return SequentialState(0, None, None, none, None, none.totals, Sighting.nothing().scores)
 
     def observe(
         self, state: SequentialState, seen: Observation, settled: bool
@@ -221,15 +225,16 @@ class SequentialDetector:
             state,
             evidence=none,
             alarm=None,
-            withheld=state.withheld[:0].clone(),
+            withheld=Sighting.nothing().scores,
             heir=None if heir is None else replace(heir, withheld=Sighting.nothing()),
         )
 
     def typical(self, state: SequentialState, x: Tensor) -> Tensor:
         if state.watch is None:
             return torch.ones(len(x), dtype=torch.bool)
-        scores = state.watch.sentinel.sees(x).log_likelihoods
-        return torch.from_numpy(state.watch.reference.ranks(scores)[1] >= LEAST_TYPICAL)
+        scores = state.watch.sentinel.sees(x).scores
+        _, high = state.watch.reference.ranks(scores)
+        return torch.from_numpy(high[LOG_LIKELIHOOD] >= LEAST_TYPICAL)
 
     def _needs_heir(self, state: SequentialState) -> bool:
         if state.heir is not None:
@@ -263,15 +268,15 @@ class SequentialDetector:
 
     def _cleared(self, state: SequentialState) -> SequentialState:
         """A suspicion has passed: what was withheld is like the rest."""
-        if state.watch is None or not len(state.withheld):
+        if state.watch is None or not state.withheld.shape[1]:
             return state
         reference = state.watch.reference.with_more(state.withheld)
         watch = Watch(state.watch.sentinel, reference)
-        return replace(state, watch=watch, withheld=state.withheld[:0].clone())
+        return replace(state, watch=watch, withheld=Sighting.nothing().scores)
 
     def _inherited(self, state: SequentialState, heir: Heir, x: Tensor) -> SequentialState:
         """With the heir having seen samples, and in place of the sentinel if these are enough."""
-        seen = heir.seen.joined(heir.withheld).joined(heir.sentinel.sees(x))
+        seen = Sighting.joined(heir.seen, heir.withheld, heir.sentinel.sees(x))
         age = min(heir.sentinel.taken_at, LONGEST_WATCH)
         enough = max(self.warm_up / 2, age / 4, heir.wanted)
         if len(seen) < enough:
@@ -302,16 +307,25 @@ class SequentialDetector:
 
     def _statistic(self, evidence: Evidence) -> float:
         """log(1 + R), of all bets together."""
-        weighed = (self.book.log_weights + evidence.totals).tolist()
-        return _softplus(_log_sum(weighed))
+        return _softplus(float(np.logaddexp.reduce(self._weighed_totals(evidence))))
+
+    def _weighed_totals(self, evidence: Evidence) -> Array:
+        """log of weight times R, with shape (J,)."""
+        sums: Array = self.book.log_weights.numpy() + evidence.totals.numpy()
+        return sums
 
     def _leader(self, evidence: Evidence) -> int:
         """The bet that has gained most."""
-        return int((evidence.totals + self.book.log_weights).argmax())
+        return int(self._weighed_totals(evidence).argmax())
 
     def _span(self, evidence: Evidence) -> int:
-        """Samples since the change began, by the bet that has gained most."""
-        return int(evidence.spans[self._leader(evidence)])
+        """Samples since the change began, by the bets that have gained most.
+
+        Of those that are about as loud the latest start counts: before a change some bets
+        neither gain nor lose, and find no lowest point for long.
+        """
+        totals = self._weighed_totals(evidence)
+        return int(evidence.spans.numpy()[totals >= totals.max() - ALIKE].min())
 
     def _confirming(self, state: SequentialState) -> int:
         """Samples that the change must have lasted."""
@@ -332,12 +346,12 @@ class SequentialDetector:
         scores: Tensor,
         threshold: float,
     ) -> Verdict:
-        totals = (state.evidence.totals + self.book.weights_of_signals).tolist()
-        sums = [_softplus(_log_sum(row)) for row in totals]
-        statistics = dict(zip(self.book.signals, sums, strict=True))
+        totals = self.book.weights_of_signals.numpy() + state.evidence.totals.numpy()
+        sums = np.logaddexp.reduce(totals, 1).tolist()
+        statistics = dict(zip(self.book.signals, map(_softplus, sums), strict=True))
         loudest = max(statistics, key=lambda name: statistics[name])
         statistics[FUSED] = self._statistic(state.evidence)
-        n, mean = len(scores), float(scores.mean())
+        n, values = len(scores), scores.numpy()
         known = watch.reference.summary if watch else Summary.of(scores)
         highest = burst.height if burst else statistics[FUSED]
         began = burst.began if burst else state.samples - self._span(state.evidence)
@@ -346,7 +360,7 @@ class SequentialDetector:
             statistics=statistics,
             thresholds=dict.fromkeys(statistics, threshold),
             armed=watch is not None,
-            inlier_rate=float((scores >= known.limit).double().mean()),
+            inlier_rate=np.count_nonzero(values >= known.limit) / n,
             inlier_rate_mean=known.inlier_rate if watch else None,
             change_samples=max(n, state.samples - began),
             speaker=FUSED,
@@ -354,7 +368,7 @@ class SequentialDetector:
             burst=burst is not None,
             evidence={
                 "log_likelihood_before": known.mean,
-                "log_likelihood_now": mean,
+                "log_likelihood_now": float(values.mean()),
                 "statistic_highest": highest,
                 "p_value": min(1.0, max(1, state.samples) * math.exp(-highest)),
             },
@@ -375,7 +389,7 @@ def _unlearned(
     watch = Watch(state.watch.sentinel, reference)
     if burst:
         return replace(state, watch=watch)
-    withheld = torch.cat([state.withheld, seen.log_likelihoods])
+    withheld = torch.cat([state.withheld, seen.scores], 1)
     return replace(state, watch=watch, withheld=withheld)
 
 
@@ -383,15 +397,7 @@ def _withholding(heir: Heir, x: Tensor, burst: bool) -> Heir:
     """With samples withheld, or, after a burst, with all that was withheld left out."""
     if burst:
         return replace(heir, withheld=Sighting.nothing())
-    return replace(heir, withheld=heir.withheld.joined(heir.sentinel.sees(x)))
-
-
-def _log_sum(values: Sequence[float]) -> float:
-    """Logarithm of the sum of exponentials; of a handful, faster than any library."""
-    largest = max(values)
-    if largest == -math.inf:
-        return largest
-    return largest + math.log(sum(math.exp(value - largest) for value in values))
+    return replace(heir, withheld=Sighting.joined(heir.withheld, heir.sentinel.sees(x)))
 
 
 def _softplus(x: float) -> float:

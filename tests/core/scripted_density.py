@@ -1,7 +1,8 @@
 """A density that says what it was told to: samples carry their own score.
 
 A sample is [log-likelihood, component], so that the whole way from features to a sighting is
-the real one (`core.drift.sentinel`) while a test writes down what the model says.
+the real one (`core.drift.sentinel`) while a test writes down what the model says. A third
+feature is by how many nats the component stands above all others.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from core.readout import PosteriorReadout
 from core.standardiser import Standardiser
 
 N_FEATURES = 2
+
+FAR_BELOW = 69.0
+"""Nats between the component that wins and the others, where a sample does not say."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,10 @@ class ScriptedDensity:
         return torch.device("cpu")
 
     def score(self, x: Tensor) -> Scored:
-        components = torch.nn.functional.one_hot(x[:, 1].long(), self.n_components)
+        others = 1 - torch.nn.functional.one_hot(x[:, 1].long(), self.n_components)
         likelihood = x[:, 0] + self.shift
-        return Scored(likelihood[:, None] + components.to(x).clamp_min(1e-30).log(), likelihood)
+        margins = x[:, 2:] if x.shape[1] > N_FEATURES else torch.full_like(x[:, :1], FAR_BELOW)
+        return Scored(likelihood[:, None] - margins * others, likelihood)
 
     def feature_terms(self, x: Tensor) -> FeatureTerms:
         """All of the log-likelihood comes from the first feature."""
@@ -81,7 +86,11 @@ def identity(n_features: int = N_FEATURES) -> Standardiser:
 
 
 def sentinel(
-    n_components: int, taken_at: int = 0, classes: list[int] | None = None, shift: float = 0.0
+    n_components: int,
+    taken_at: int = 0,
+    classes: list[int] | None = None,
+    shift: float = 0.0,
+    n_features: int = N_FEATURES,
 ) -> Sentinel:
     """A sentinel that gives back the columns of its samples.
 
@@ -89,8 +98,10 @@ def sentinel(
         taken_at: Samples of the sub-task when it was taken.
         classes: That each component stands for; None where there are no labels.
         shift: Of its log-likelihoods.
+        n_features: 3 where samples say how far the other components lie below.
     """
     labels = torch.tensor(classes or [0] * n_components)
     shares = torch.nn.functional.one_hot(labels).float()
     readout = PosteriorReadout(shares if classes else shares[:, :0], temperature=1.0)
-    return Sentinel(Model(ScriptedDensity(n_components, shift), readout), identity(), taken_at)
+    model = Model(ScriptedDensity(n_components, shift), readout)
+    return Sentinel(model, identity(n_features), taken_at)

@@ -30,23 +30,29 @@ class Stretch:
         mean: Of the log-likelihood.
         deviation: Of the log-likelihood.
         shares: How often each component wins; adds up to one.
+        margin: Mean of the nats by which it does; None where samples do not say.
     """
 
     samples: int
     mean: float = 0.0
     deviation: float = 1.0
     shares: tuple[float, ...] = EVEN
+    margin: float | None = None
 
 
 def features(stretches: Iterable[Stretch], seed: int = 0) -> Tensor:
-    """The stretches one after the other: [log-likelihood, component], with shape (N, 2)."""
+    """The stretches one after the other: [log-likelihood, component, margin], if there is one."""
     generator = torch.Generator().manual_seed(seed)
     parts = []
     for stretch in stretches:
         noise = torch.randn(stretch.samples, generator=generator)
         shares = torch.tensor(stretch.shares)
         picks = torch.multinomial(shares, stretch.samples, replacement=True, generator=generator)
-        parts.append(torch.stack([noise * stretch.deviation + stretch.mean, picks.float()], 1))
+        columns = [noise * stretch.deviation + stretch.mean, picks.float()]
+        if stretch.margin is not None:
+            columns.append(torch.empty(stretch.samples).exponential_(generator=generator))
+            columns[-1] *= stretch.margin
+        parts.append(torch.stack(columns, 1))
     return torch.cat(parts)
 
 
@@ -64,18 +70,21 @@ def cut(
 
 
 def seen(rows: Tensor, n_components: int = 1, classes: list[int] | None = None) -> Observation:
-    """One batch: [log-likelihood, component], with shape (N, 2)."""
-    factory = partial(sentinel, n_components, classes=classes)
+    """One batch of what `features` gives."""
+    factory = partial(sentinel, n_components, classes=classes, n_features=rows.shape[1])
     return Observation(rows[:, 0], rows, factory)
 
 
 def observations(
-    stretches: Iterable[Stretch], batch: int | Sequence[int], seed: int = 0
+    stretches: Iterable[Stretch],
+    batch: int | Sequence[int],
+    seed: int = 0,
+    classes: list[int] | None = None,
 ) -> Iterator[Observation]:
     """The stretches one after the other, in batches (the last may be short)."""
     stretches = list(stretches)
     n_components = max(len(stretch.shares) for stretch in stretches)
-    return cut(features(stretches, seed), batch, n_components)
+    return cut(features(stretches, seed), batch, n_components, classes)
 
 
 def verdicts(

@@ -12,15 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.drift.reference import HEIGHTS, Reference, Summary
+from core.drift.evidence import Evidence
+from core.drift.reference import CLOSED, HEIGHTS, Reference, Summary
 from core.drift.sentinel import Sighting
-from core.drift.sequential import BOOK
+from core.drift.sequential import BOOK, DOUBT
 from tests.core.scripted_density import sentinel
 from tests.core.signals import Stretch, features
 from tests.core.states import assert_identical
 
 WATCHER = sentinel(4)
 N_RANKS = len(BOOK.ranks)
+OPEN = torch.tensor([bet.signal != DOUBT for bet in (*BOOK.ranks, *BOOK.cells)])
+"""Without classes there is nothing to doubt."""
 
 
 def sees(x: Tensor) -> Sighting:
@@ -46,16 +49,19 @@ def sticky(n: int, length: int, seed: int = 0) -> Tensor:
 )
 def test_ranks_count_the_sample_itself_and_its_equals(earlier: list[int], new: list[int]) -> None:
     rows = torch.tensor([[value, 0] for value in earlier]).float()
-    low, high = Reference.of(WATCHER, sees(rows), BOOK).ranks(torch.tensor(new).double())
+    scores = torch.tensor(new).double().expand(2, -1)
+    low, high = Reference.of(WATCHER, sees(rows), BOOK).ranks(scores)
     n = len(earlier) + 1
-    for value, begin, end in zip(new, low.tolist(), high.tolist(), strict=True):
+    for value, begin, end in zip(new, low[0].tolist(), high[0].tolist(), strict=True):
         assert begin == pytest.approx(sum(other < value for other in earlier) / n)
         assert end == pytest.approx((sum(other <= value for other in earlier) + 1) / n)
 
 
 def test_ranks_of_samples_that_do_not_differ_from_earlier_ones_are_uniform() -> None:
-    low, high = reference(4000).ranks(sees(features([Stretch(4000)], 1)).log_likelihoods)
-    middle = (low + high) / 2
+    low, high = reference(4000).ranks(sees(features([Stretch(4000)], 1)).scores)
+    assert low[1].tolist() == [0] * 4000  # margins are all the same
+    assert high[1].tolist() == [1] * 4000
+    middle = (low[0] + high[0]) / 2
     assert float(middle.mean()) == pytest.approx(0.5, abs=0.02)
     assert np.histogram(middle, 4, (0, 1))[0].tolist() == pytest.approx([1000] * 4, rel=0.12)
 
@@ -72,13 +78,13 @@ def test_a_summary_says_what_the_paper_calls_inliers() -> None:
 
 
 def test_every_sample_falls_into_one_cell_of_each_division() -> None:
-    counts = reference(1000).counts
+    counts = reference(1000).tally.counts
     # Components, one class times heights, heights.
     assert [float(part.sum()) for part in counts.split([4, HEIGHTS, HEIGHTS])] == [1000] * 3
     assert counts[:4].tolist() == pytest.approx([250] * 4, rel=0.2)
     by_class = sentinel(4, classes=[0, 1, 1, 2])
     x = features([Stretch(1000)])
-    counts = Reference.of(by_class, by_class.sees(x), BOOK).counts
+    counts = Reference.of(by_class, by_class.sees(x), BOOK).tally.counts
     classes = counts[4 : 4 + 3 * HEIGHTS].reshape(3, HEIGHTS).sum(1)
     wins = torch.bincount(x[:, 1].long())
     assert classes.tolist() == [wins[0], wins[1] + wins[2], wins[3]]
@@ -89,9 +95,9 @@ def test_what_was_betted_on_counts_as_earlier_afterwards() -> None:
     x = features([Stretch(300, mean=-9)], 1)
     after, gains = before.weighed(WATCHER, sees(x), BOOK)
     assert gains.shape == (len(BOOK), 300)
-    assert bool(gains.isfinite().all())
+    assert bool(gains[OPEN].isfinite().all())
     assert len(after) == 1300
-    assert float(after.counts.sum() - before.counts.sum()) == 3 * 300
+    assert float(after.tally.counts.sum() - before.tally.counts.sum()) == 3 * 300
     # The same again is not as strange any more.
     _, again = after.weighed(WATCHER, sees(x), BOOK)
     assert float(again[0].mean()) < float(gains[0].mean()) - 1
@@ -104,31 +110,32 @@ def test_the_last_samples_fade_and_bets_follow_what_they_preferred() -> None:
     by_component = gains[N_RANKS]
     assert float(by_component[:10].mean()) < 0.3  # not yet known what is preferred
     assert float(by_component[100:].mean()) > 0.5
-    share = after.recent[0, 3] / after.recent[0, :4].sum()
-    assert float(share) > 0.95
-    assert float(after.recent[0, :4].sum()) < 100
-    assert float(after.recent[1, :4].sum()) < 900
+    recent = after.tally.recent
+    assert float(recent[0, 3] / recent[0, :4].sum()) > 0.95
+    assert float(recent[0, :4].sum()) < 100
+    assert float(recent[1, :4].sum()) < 900
 
 
 def test_the_state_that_it_is_given_is_not_changed() -> None:
     now = reference(600)
-    kept = {name: tensor.clone() for name, tensor in vars(now).items() if name != "summary"}
+    before = {**vars(now), **vars(now.tally)}
+    kept = {name: one.clone() for name, one in before.items() if isinstance(one, Tensor)}
     one, gains = now.weighed(WATCHER, sees(features([Stretch(700, mean=-2)], 5)), BOOK)
     other, same = now.weighed(WATCHER, sees(features([Stretch(700, mean=-2)], 5)), BOOK)
     assert torch.equal(gains, same)
     assert_identical(one.scores, other.scores)
     assert len(kept) > 5
     for name, tensor in kept.items():
-        assert torch.equal(getattr(now, name), tensor), name
+        assert torch.equal(before[name], tensor), name
 
 
 def test_scores_are_sorted_in_once_there_are_enough_of_them() -> None:
     now = reference(1600)
     for n in (50, 40):
         now, _ = now.weighed(WATCHER, sees(features([Stretch(n)], n)), BOOK)
-    assert (len(now.scores), len(now.waiting)) == (1600, 90)
+    assert (now.scores.shape[1], now.waiting.shape[1]) == (1600, 90)
     now, _ = now.weighed(WATCHER, sees(features([Stretch(20)], 9)), BOOK)
-    assert (len(now.scores), len(now.waiting)) == (1710, 0)
+    assert (now.scores.shape[1], now.waiting.shape[1]) == (1710, 0)
     assert torch.equal(now.scores, now.scores.sort().values)
     assert len(now) == 1710
 
@@ -138,8 +145,8 @@ def test_scores_known_earlier_can_be_taken_back() -> None:
     after, _ = before.weighed(WATCHER, sees(features([Stretch(500, mean=-5)], 1)), BOOK)
     back = after.with_scores_of(before)
     assert_identical(back.scores, before.scores)
-    assert len(back.waiting) == 0
-    assert_identical(back.counts, after.counts)
+    assert back.waiting.shape[1] == 0
+    assert_identical(back.tally.counts, after.tally.counts)
     assert back.summary == before.summary != after.summary
 
 
@@ -149,6 +156,7 @@ def test_scores_known_earlier_can_be_taken_back() -> None:
 def test_while_nothing_changes_no_bet_gains_on_average() -> None:
     now = reference(1000, seed=3)
     _, gains = now.weighed(WATCHER, sees(features([Stretch(20_000)], 4)), BOOK)
+    gains = gains[OPEN]
     means = gains.exp().mean(1)
     errors = gains.exp().std(1) / math.sqrt(20_000)
     # A reference of a thousand is itself an estimate, so that a little is left over.
@@ -163,15 +171,29 @@ def test_while_nothing_changes_no_bet_gains_on_average() -> None:
 def test_of_independent_samples_nothing_is_taken_off(seed: int) -> None:
     now = reference(1000, seed)
     assert now.pace.tolist() == [1.0] * len(BOOK)
-    assert float(now.drift.max()) < 0.02
-    assert int((now.drift == 0).sum()) >= len(BOOK) - 1
+    assert float(now.drift[OPEN].max()) < 0.02
+    assert int((now.drift[OPEN] == 0).sum()) >= int(OPEN.sum()) - 1
     assert now.worth == 1000
 
 
 def test_where_cells_differ_in_size_nothing_is_taken_off_either() -> None:
     """It is not the shares that a reference begins with which the first bets are on."""
     x = features([Stretch(2000, shares=(0.9, 0.05, 0.04, 0.01))])
-    assert float(Reference.of(WATCHER, sees(x), BOOK).drift.max()) < 0.02
+    assert float(Reference.of(WATCHER, sees(x), BOOK).drift[OPEN].max()) < 0.02
+
+
+def test_a_bet_that_says_nothing_is_closed_and_gathers_no_evidence() -> None:
+    """With e = 1 for ever it would count samples, and alarm for that."""
+    x = features([Stretch(1000)])
+    for classes, is_open in (([0, 0, 0, 0], OPEN), ([0, 1, 2, 3], torch.ones(len(BOOK)) > 0)):
+        rows = torch.cat([x, torch.rand(1000, 1, generator=torch.Generator().manual_seed(3))], 1)
+        watcher = sentinel(4, classes=classes, n_features=3)
+        now = Reference.of(watcher, watcher.sees(rows), BOOK)
+        assert torch.equal(now.drift < CLOSED, is_open)
+        _, gains = now.weighed(watcher, watcher.sees(rows[:50]), BOOK)
+        evidence, _ = Evidence.none(len(BOOK)).added(gains, BOOK.log_weights)
+        assert torch.equal(evidence.totals.isfinite(), is_open)
+        assert bool(evidence.heights.isfinite().all())
 
 
 @pytest.mark.parametrize("length", [5, 20])
@@ -184,11 +206,12 @@ def test_samples_in_runs_are_worth_as_many_less(length: int) -> None:
 
 def test_gains_of_samples_in_runs_are_taken_off_and_stretched() -> None:
     now = Reference.of(WATCHER, sees(sticky(3000, 20)), BOOK)
-    plain = replace(now, drift=now.drift * 0, pace=now.pace * 0 + 1)
+    plain = replace(now, drift=torch.zeros(len(BOOK)).double(), pace=now.pace * 0 + 1)
     later = sees(sticky(400, 20, seed=1))
     _, gains = now.weighed(WATCHER, later, BOOK)
     _, full = plain.weighed(WATCHER, later, BOOK)
-    torch.testing.assert_close(gains, (full - now.drift[:, None]) / now.pace[:, None])
+    taken_off = (full - now.drift[:, None]) / now.pace[:, None]
+    torch.testing.assert_close(gains[OPEN], taken_off[OPEN])
     # Runs of one component win nothing once it is known that they are usual.
     assert float(gains[N_RANKS].sum()) < 5 < float(full[N_RANKS].sum())
 
@@ -200,7 +223,8 @@ def test_too_few_samples_say_nothing_of_dependence() -> None:
 
 def test_equal_scores_are_no_trouble() -> None:
     rows = torch.zeros(500, 2)
+    rows[::5, 0] = 1  # were they all the same, bets on ranks would be closed
     now = Reference.of(WATCHER, sees(rows), BOOK)
     _, gains = now.weighed(WATCHER, sees(rows), BOOK)
-    assert bool(gains.isfinite().all())
-    assert float(gains.abs().max()) < 0.5
+    assert bool(gains[OPEN].isfinite().all())
+    assert float(gains[OPEN].abs().max()) < 1.5

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from core.drift.sentinel import CHUNK, Sentinel, Sighting
+from core.density.density import Scored
+from core.drift.sentinel import CHUNK, UNRIVALLED, Sentinel, Sighting
 from core.model import Model
 from core.readout import LinearReadout
 from tests.core.scripted_density import ScriptedDensity, identity, sentinel
@@ -21,11 +23,29 @@ def test_it_gives_back_what_was_scripted_however_many_samples_there_are() -> Non
 
 def test_sightings_are_joined_in_order() -> None:
     x = features([Stretch(30)])
-    joined = Sighting.nothing()
-    for rows in x.split(7):
-        joined = joined.joined(sentinel(4).sees(rows))
+    joined = Sighting.joined(Sighting.nothing(), *(sentinel(4).sees(rows) for rows in x.split(7)))
     assert torch.equal(joined.log_likelihoods, x[:, 0].double())
     assert torch.equal(joined.components, x[:, 1].long())
+
+
+def test_a_margin_is_the_distance_to_the_best_component_of_another_class() -> None:
+    x = torch.tensor([[5.0, 0.0, 3.0], [-2.0, 2.0, 0.5]])
+    two = sentinel(3, classes=[0, 0, 1], n_features=3)
+    assert two.sees(x).scores[1].tolist() == [3.0, 0.5]
+    joint = torch.tensor([[9.0, 8.5, 4.0, 7.0]])
+
+    class Told(ScriptedDensity):
+        def score(self, x: Tensor) -> Scored:
+            return Scored(joint.clone(), joint.logsumexp(-1))
+
+    readout = sentinel(4, classes=[1, 1, 0, 2]).model.readout
+    told = Sentinel(Model(Told(4), readout), identity(), 0)
+    # The second component is of the same class as the first.
+    assert told.sees(x[:1, :2]).scores[1].tolist() == [2.0]
+
+
+def test_where_there_is_one_class_margins_say_nothing() -> None:
+    assert sentinel(3).sees(features([Stretch(5)])).scores[1].tolist() == [UNRIVALLED] * 5
 
 
 def test_scores_are_in_the_senders_units() -> None:

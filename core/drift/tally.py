@@ -1,0 +1,132 @@
+"""Where samples fell: counts of cells in the long run and among the last samples.
+
+A cell of each division holds every sample, so that the counts of a division add up to as
+many samples. A bet on cells (`core.drift.bets`) is on what the last samples preferred, against
+the shares in the long run; each sample is betted on by what was counted before it, and
+counted then, so that it does not matter how a stream is cut into batches.
+
+Throughout: N samples, M cells of all divisions together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from core.drift.bets import Array, Book
+
+MEMORIES = (50.0, 400.0)
+"""Samples after which what the last samples preferred has faded to a third: for what comes at
+once, and for what trickles in."""
+AT_ONCE, TRICKLING = range(2)
+
+PRIOR = 20.0
+"""Samples that the long-run shares count as among the last ones."""
+
+SMOOTHING = 0.5
+"""Samples added to every cell, so that none has a share of zero."""
+
+SPARE_CELLS = 10
+"""Cells never seen that may yet be: they share the smoothing."""
+
+_GROWTH = np.exp([1 / memory for memory in MEMORIES])
+"""By which a sample counts for more than the one before it."""
+
+FRESH = 256
+"""Samples after which growing weights are scaled back, long before they overflow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Samples per cell.
+
+    Arguments:
+        counts: In the long run, with shape (M,), float64.
+        recent: Among the last, faded, with shape (memories, M), float64.
+        spread: Samples that smoothing adds to each cell's division, with shape (M,), float64.
+    """
+
+    counts: Tensor
+    recent: Tensor
+    spread: Tensor
+
+    @classmethod
+    def empty(cls, widths: Sequence[int]) -> Self:
+        """Before the first sample.
+
+        Arguments:
+            widths: Cells of each division.
+        """
+        none = torch.zeros(sum(widths), dtype=torch.float64)
+        recent = torch.zeros(len(MEMORIES), len(none), dtype=torch.float64)
+        return cls(none, recent, none).smoothed(widths)
+
+    def smoothed(self, widths: Sequence[int]) -> Self:
+        """With the smoothing that the cells in use ask for."""
+        spread, begin = np.empty(len(self.counts)), 0
+        for width in widths:
+            used = int(np.count_nonzero(self.counts.numpy()[begin : begin + width]))
+            spread[begin : begin + width] = SMOOTHING * min(width, used + SPARE_CELLS)
+            begin += width
+        return replace(self, spread=torch.from_numpy(spread))
+
+    def betted_on(self, cells: Array, book: Book, paid: Array) -> Self:
+        """Bet on samples one by one, and count them: the tally with them.
+
+        Arguments:
+            cells: Of every sample in each division, with shape (divisions, N), int64.
+            paid: Is filled with e-values; with shape (cell bets, N).
+        """
+        counts, recent = self.counts.numpy().copy(), self.recent.numpy().copy()
+        if book.cells:
+            places, shares = book.cell_terms
+            total = float(counts.sum()) / len(cells)
+            _bet(paid, cells, places, shares, counts, recent, self.spread.numpy(), total, _GROWTH)
+        known = torch.from_numpy(counts), torch.from_numpy(recent)
+        return replace(self, counts=known[0], recent=known[1])
+
+
+@njit(cache=True)
+def _bet(
+    paid: Array,
+    cells: Array,
+    places: Array,
+    shares: Array,
+    counts: Array,
+    recent: Array,
+    spread: Array,
+    total: float,
+    growth: Array,
+) -> None:
+    """Fills `paid`, and adds the samples to `counts` and `recent`.
+
+    Instead of fading all cells with every sample, the samples' weights grow.
+    """
+    n_divisions, n = cells.shape
+    weights = np.ones(len(growth))
+    masses = recent.sum(1) / n_divisions
+    for i in range(n):
+        for j in range(len(shares)):
+            memory, cell = places[j, 0], cells[places[j, 1], i]
+            usual = (counts[cell] + SMOOTHING) / (total + spread[cell])
+            prior = PRIOR * weights[memory]
+            last = (recent[memory, cell] + prior * usual) / (masses[memory] + prior)
+            paid[j, i] = 1 - shares[j] + shares[j] * last / usual
+        for division in range(n_divisions):
+            counts[cells[division, i]] += 1
+        total += 1
+        for memory in range(len(growth)):
+            weights[memory] *= growth[memory]
+            for division in range(n_divisions):
+                recent[memory, cells[division, i]] += weights[memory]
+            masses[memory] += weights[memory]
+            if (i + 1) % FRESH == 0 or i == n - 1:
+                recent[memory] /= weights[memory]
+                masses[memory] /= weights[memory]
+                weights[memory] = 1.0

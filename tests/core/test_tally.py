@@ -1,0 +1,135 @@
+"""Tests for the core.drift.tally module: what the last samples preferred, against the long run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from core.drift.bets import Array, Book, CellBet
+from core.drift.tally import (
+    AT_ONCE,
+    MEMORIES,
+    PRIOR,
+    SMOOTHING,
+    SPARE_CELLS,
+    TRICKLING,
+    Tally,
+)
+
+WIDTHS = (3, 2)
+BETS = (CellBet("s", 0, AT_ONCE, 0.8, 1.0), CellBet("s", 1, TRICKLING, 0.5, 1.0))
+
+paths = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=40)
+
+
+def cells(path: Sequence[tuple[int, int]]) -> Array:
+    """With shape (divisions, N): those of the second division come after the first's."""
+    return np.array([[one for one, _ in path], [3 + other for _, other in path]])
+
+
+def betted(
+    path: Sequence[tuple[int, int]], tally: Tally, bets: tuple[CellBet, ...] = BETS
+) -> tuple[Tally, Array]:
+    paid = np.empty((len(bets), len(path)))
+    return tally.betted_on(cells(path), Book((), bets), paid), paid
+
+
+def with_counts(counts: list[float], recent: list[float]) -> Tally:
+    long = torch.tensor(counts, dtype=torch.float64)
+    both = torch.tensor([recent] * len(MEMORIES), dtype=torch.float64)
+    return Tally(long, both, long).smoothed(WIDTHS)
+
+
+@settings(deadline=None)
+@given(path=paths)
+def test_it_is_the_plain_rule_sample_by_sample(path: list[tuple[int, int]]) -> None:
+    start = Tally.empty(WIDTHS)
+    after, paid = betted(path, start)
+    counts, recent = np.zeros(5), np.zeros((len(MEMORIES), 5))
+    for i, places in enumerate(cells(path).T):
+        for bet, e in zip(BETS, paid[:, i], strict=True):
+            cell = places[bet.partition]
+            begin, end = ((0, 3), (3, 5))[bet.partition]
+            usual = (counts[cell] + SMOOTHING) / (i + float(start.spread[cell]))
+            own = recent[bet.memory, begin:end].sum()
+            last = (recent[bet.memory, cell] + PRIOR * usual) / (own + PRIOR)
+            assert e == pytest.approx(1 - bet.share + bet.share * last / usual, rel=1e-9)
+        counts[places] += 1
+        recent *= np.exp(-1 / np.array(MEMORIES))[:, None]
+        recent[:, places] += 1
+    assert after.counts.tolist() == pytest.approx(counts.tolist())
+    assert after.recent.numpy() == pytest.approx(recent, rel=1e-9)
+
+
+@settings(deadline=None)
+@given(path=paths, at=st.integers(0, 39))
+def test_it_does_not_matter_how_a_stream_is_cut(path: list[tuple[int, int]], at: int) -> None:
+    whole, paid = betted(path, Tally.empty(WIDTHS))
+    tally, parts = Tally.empty(WIDTHS), []
+    for piece in (path[:at], path[at:]):
+        if piece:
+            tally, own = betted(piece, tally)
+            parts.append(own)
+    assert np.concatenate(parts, 1) == pytest.approx(paid, rel=1e-9)
+    torch.testing.assert_close(tally.recent, whole.recent)
+    assert torch.equal(tally.counts, whole.counts)
+
+
+def test_weights_never_overflow_in_a_huge_batch() -> None:
+    path = [(i % 3, i % 2) for i in range(60_000)]
+    tally, paid = betted(path, Tally.empty(WIDTHS))
+    assert np.isfinite(paid).all()
+    assert tally.counts.tolist() == [20_000] * 3 + [30_000] * 2
+    mass = [1 / (1 - np.exp(-1 / memory)) for memory in MEMORIES]
+    assert tally.recent[:, :3].sum(1).tolist() == pytest.approx(mass, rel=1e-6)
+
+
+@settings(deadline=None)
+@given(
+    share=st.floats(0.01, 0.99),
+    counts=st.lists(st.integers(0, 50), min_size=3, max_size=3),
+    recent=st.lists(st.floats(0, 20), min_size=3, max_size=3),
+)
+def test_under_the_long_run_shares_the_mean_e_value_is_one(
+    share: float, counts: list[int], recent: list[float]
+) -> None:
+    """Whatever the last samples preferred."""
+    # Three cells of the first division; the smoothing of all three belongs to it.
+    n = sum(counts)
+    tally = with_counts([*map(float, counts), n, 0], [*recent, sum(recent), 0])
+    bet = (CellBet("s", 0, AT_ONCE, share, 1.0),)
+    paid = [betted([(cell, 0)], tally, bet)[1].item() for cell in range(3)]
+    shares = (np.array(counts) + SMOOTHING) / (n + float(tally.spread[0]))
+    assert float((np.array(paid) * shares).sum()) == pytest.approx(1, abs=1e-9)
+    assert min(paid) > 0
+
+
+def test_a_cell_that_the_last_samples_preferred_pays_and_others_cost() -> None:
+    tally = with_counts([500, 300, 200, 1000, 0], [4, 4, 32, 40, 0])
+    paid = [betted([(cell, 0)], tally)[1][0, 0] for cell in range(3)]
+    assert paid[2] > 1.8
+    assert max(paid[:2]) < 0.7
+
+
+def test_cells_never_seen_share_the_smoothing_however_many_they_are() -> None:
+    used = torch.zeros(1000).double()
+    used[:5] = 100
+    tally = Tally(used, used.expand(2, -1), used).smoothed((1000,))
+    assert tally.spread.tolist() == [SMOOTHING * (5 + SPARE_CELLS)] * 1000
+    few = Tally.empty((4,))
+    assert few.spread.tolist() == [SMOOTHING * 4] * 4
+
+
+def test_what_it_was_given_is_not_changed() -> None:
+    tally = with_counts([5, 3, 2, 10, 0], [4, 4, 2, 10, 0])
+    before: list[Tensor] = [tally.counts.clone(), tally.recent.clone(), tally.spread.clone()]
+    betted([(0, 0)] * 30, tally)
+    assert torch.equal(before[0], tally.counts)
+    assert torch.equal(before[1], tally.recent)
+    assert torch.equal(before[2], tally.spread)
