@@ -360,7 +360,7 @@ class SequentialDetector:
             statistics=statistics,
             thresholds=dict.fromkeys(statistics, threshold),
             armed=watch is not None,
-            inlier_rate=np.count_nonzero(values >= known.limit) / n,
+            inlier_rate=float(np.count_nonzero(values >= known.limit)) / n,
             inlier_rate_mean=known.inlier_rate if watch else None,
             change_samples=max(n, state.samples - began),
             speaker=FUSED,
