@@ -19,51 +19,42 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from core.awaiting import Awaiting
-from core.batch import UNLABELLED, Batch, Label, SampleId
-from core.calibration import DRAWN, Calibration, chosen
+from core.batch import Batch, Label, SampleId
 from core.config import EngineConfig
-from core.drift.detector import Detector, Level, Observation, Verdict
+from core.crossing import Crossing
+from core.drift.detector import Detector, Level
 from core.drift.registry import make_detector, make_shadows
-from core.drift.sentinel import Sentinel
-from core.drift.shadows import Said
 from core.errors import InvalidCheckpoint, InvalidLabels, InvalidRequest, ModelNotReady
 from core.events import (
     BatchLearned,
     BatchSetAside,
-    BoundaryDetected,
-    ClassDiscovered,
     Event,
     ModelRestored,
     Replayed,
-    SetAsideReleased,
     WindowsSettled,
 )
-from core.explanation import explain
-from core.held import Held, SubTaskHeld
-from core.judgement import Judgement, Position, evidence_of, replayed
+from core.held import SubTaskHeld
+from core.inliers import Inliers
+from core.judge import Judge
+from core.judgement import Judgement, Position
 from core.late_labels import LateLabels
-from core.learners.learner import Learner, Scores
+from core.learners.learner import Learner
 from core.learners.registry import make_learner
+from core.learning import Learning
 from core.novelty import Novelty
-from core.parting import Parting, codes_of
-from core.recurrence import mostly_labelled, recurring
+from core.parting import Parting
 from core.running import Running
 from core.snapshot import ModelInfo, Snapshot
 from core.standardiser import Standardiser
 from core.state import EngineState, distinct, joined
-from core.typicality import Typicality
 
 REMEMBERED_STARTS = 256
 """Batches whose place in the stream is remembered, to name the one at which a change began."""
 
 UNREADY_SAMPLES = 500
 """First samples of a sub-task, whose scores are not yet those of a model that knows them."""
-
-STAND_IN_WEIGHT = 50.0
-"""Samples that the first stand-in for the likelihood counts as, once better is known."""
 
 
 class Engine:
@@ -86,9 +77,22 @@ class Engine:
         self.learner: Learner[Any] = make_learner(config)
         self.detector: Detector[Any] = make_detector(config)
         self.shadows = make_shadows(config)
-        self.late = LateLabels(config, self.learner, self.device, self._learn, self._discover)
+        self.learning = Learning(self.learner, self.device)
+        self.inliers = Inliers(self.learner, self.device)
+        self.judge = Judge(self.learner, self.detector, self.shadows)
+        learn, discover = self.learning.learn, self.learning.discover
+        self.late = LateLabels(config, self.learner, self.device, learn, discover)
         self.novelty = Novelty(config, self.late)
-        self.parting = Parting(self.detector, self._learn, self._release)
+        self.parting = Parting(self.detector, learn, self.learning.release)
+        self.crossing = Crossing(
+            config,
+            self.detector,
+            self.learning,
+            self.inliers,
+            self.late,
+            self.novelty,
+            self.parting,
+        )
 
     # The stream ---------------------------------------------------------------------------
 
@@ -138,7 +142,7 @@ class Engine:
             state = self._first(state, batch)
 
         state = replace(state, quarantined=())
-        judgement = self._judge(state, batch)
+        judgement = self.judge.judge(state, batch)
         begun = Position(state.stream_batches, state.stream_samples)
         unknown = self.novelty.unknown(state, judgement.scores)
         state = self._advance(state, len(batch), judgement)
@@ -148,7 +152,7 @@ class Engine:
         events: list[Event]
         shift = self.parting.prior_shift(state, rest, begun, judgement.verdict)
         if judgement.level is Level.BOUNDARY and not shift:
-            state, events = self._cross(state, rest, begun, judgement.verdict)
+            state, events = self.crossing.cross(state, rest, begun, judgement.verdict)
         else:
             suspect = judgement.level is Level.WARNING
             if suspect:
@@ -174,14 +178,14 @@ class Engine:
             else:
                 if shift:
                     state = replace(state, detector=self.detector.start(), shadows=(), armed=False)
-                state, events = self._release(state)
+                state, events = self.learning.release(state)
                 events += shift
             if unknown is not None:
                 places = begun.sample + rows
                 state, known_rest = self.novelty.hold_back(state, rest, places, unknown[rows])
                 n_unknown, rest = len(rest) - len(known_rest), known_rest
             known = state.version == judged and len(rest) == len(batch)
-            state, learned = self._learn(state, rest, judgement.scores if known else None)
+            state, learned = self.learning.learn(state, rest, judgement.scores if known else None)
             events += learned
             state, proposed = self.novelty.look(state)
             events += proposed
@@ -204,7 +208,7 @@ class Engine:
 
         Nothing happens, and the version stays, where neither is so.
         """
-        state, events = self._release(state)
+        state, events = self.learning.release(state)
         n_waiting = self._waiting(state)
         if not n_waiting:
             return state, events
@@ -258,7 +262,9 @@ class Engine:
         """A person says that a sub-task ends here. Nothing happens if none has begun."""
         if state.learner is None or state.stream_samples == state.boundary_sample:
             return state, []
-        return self._cross(state, None, Position(state.stream_batches, state.stream_samples), None)
+        return self.crossing.cross(
+            state, None, Position(state.stream_batches, state.stream_samples), None
+        )
 
     def aim(self, state: EngineState, ert: float) -> tuple[EngineState, list[Event]]:
         """Ask for another run time between false alarms, in samples, above 1.
@@ -385,7 +391,7 @@ class Engine:
             info,
             model,
             state.standardiser,
-            self._usual(state),
+            self.inliers.usual(state),
             self.config.outlier_false_positive_rate,
         )
 
@@ -423,50 +429,6 @@ class Engine:
             learner=self.learner.start(n_features, self.device),
         )
 
-    def _judge(self, state: EngineState, batch: Batch) -> Judgement:
-        """What the model of before the batch, and then the detector, say of it."""
-        assert state.standardiser is not None
-        scores = self.learner.score(state.learner, state.standardiser.apply(batch.features))
-        if scores is None:
-            beside = Said(state.shadows, {})
-            return Judgement(None, None, state.detector, None, 0, None, Running(), beside)
-        seen = Observation(
-            scores.log_likelihood - state.standardiser.log_volume,
-            batch.features,
-            lambda samples: self._sentinel(state, samples),
-            state.ert,
-        )
-        settled = self.learner.settled(state.learner)
-        detector, verdict = self.detector.observe(state.detector, seen, settled)
-        beside = self.shadows.observe(state.shadows, seen, settled)
-        likelihoods = seen.log_likelihoods.double()
-        tamed = likelihoods.clamp(min=state.likelihood.lowest)
-        tame = Running(len(batch), float(tamed.mean()), float(tamed.var(correction=0)))
-        mean = float(likelihoods.mean())
-        accuracy, guessed = self._accuracy(state, batch, scores)
-        return Judgement(scores, verdict, detector, accuracy, guessed, mean, tame, beside)
-
-    def _sentinel(self, state: EngineState, samples: int) -> Sentinel:
-        """The model as it stands, to watch the stream by."""
-        model = self.learner.model(state.learner)
-        assert model is not None
-        assert state.standardiser is not None
-        return Sentinel(model, state.standardiser, samples)
-
-    def _accuracy(
-        self, state: EngineState, batch: Batch, scores: Scores
-    ) -> tuple[float | None, int]:
-        """Share of the labelled samples whose class the model names, 0 to 1, and how many."""
-        if batch.codes is None or not state.classes:
-            return None, 0
-        labelled = batch.codes.cpu() != UNLABELLED
-        if not bool(labelled.any()):
-            return None, 0
-        probabilities = self.learner.class_probabilities(state.learner, scores.joint)
-        guesses = probabilities.argmax(-1).cpu()
-        hits = guesses == state.codes_of(batch)
-        return float(hits[labelled].double().mean()), int(labelled.sum())
-
     def _advance(self, state: EngineState, n: int, judgement: Judgement) -> EngineState:
         """Move on in the stream, and let the running statistics follow."""
         prequential = state.prequential
@@ -477,7 +439,7 @@ class Engine:
         if judgement.unsuspected and judgement.scores is not None and known:
             seen = judgement.tame
             likelihood = likelihood.updated(n, seen.mean, seen.variance)
-            calibration = self._calibrated(state, judgement.scores)
+            calibration = self.inliers.observed(state, judgement.scores)
         return replace(
             state,
             detector=judgement.detector,
@@ -490,271 +452,3 @@ class Engine:
             stream_samples=state.stream_samples + n,
             recent_starts=(*state.recent_starts, state.stream_samples)[-REMEMBERED_STARTS:],
         )
-
-    def _calibrated(self, state: EngineState, scores: Scores) -> Calibration:
-        """With traits of some of a batch's samples, which the model has not learned yet."""
-        rows = chosen(len(scores.x)).to(scores.x.device)
-        some = Scores(scores.x[rows], None, scores.joint[rows], scores.log_likelihood[rows])
-        traits = self._traits(state, some)
-        return state.calibration.observed(traits, len(scores.x), state.sub_task)
-
-    def _ended(self, state: EngineState, past: Held) -> Calibration:
-        """The calibration at the end of a sub-task, given the samples that were drawn of it."""
-        drawn = torch.zeros(0, 1)
-        if past.sets and past.sets[-1].sub_task == state.sub_task:
-            drawn = self._traits_of(state, past.sets[-1].first(DRAWN).features)
-        return state.calibration.crossed(drawn)
-
-    def _usual(self, state: EngineState) -> Typicality:
-        """What p-values rest on, as the model stands."""
-        sets = {one.sub_task: one for one in state.held.sets}
-        wanted = {
-            sub_task: sets[sub_task].first(n).features
-            for sub_task, n in state.calibration.wanted.items()
-            if n and sub_task in sets
-        }
-        if not wanted:
-            return state.calibration.typicality({})
-        traits = self._traits_of(state, torch.cat([x.float() for x in wanted.values()]))
-        parts = torch.split(traits, [len(x) for x in wanted.values()])
-        return state.calibration.typicality(dict(zip(wanted, parts, strict=True)))
-
-    def _traits_of(self, state: EngineState, features: Tensor) -> Tensor:
-        """Traits of samples in the sender's units, with shape (n, S)."""
-        assert state.standardiser is not None
-        x = state.standardiser.apply(features.to(self.device, torch.float32))
-        scores = self.learner.score(state.learner, x)
-        return torch.zeros(0, 1) if scores is None else self._traits(state, scores)
-
-    def _traits(self, state: EngineState, scores: Scores) -> Tensor:
-        """Traits with the log-likelihood in the sender's units, with shape (n, S)."""
-        assert state.standardiser is not None
-        likelihood = scores.log_likelihood - state.standardiser.log_volume
-        return self.learner.traits(state.learner, scores._replace(log_likelihood=likelihood))
-
-    def _learn(
-        self, state: EngineState, batch: Batch, scores: Scores | None
-    ) -> tuple[EngineState, list[Event]]:
-        """Learn one batch as part of the current sub-task; the version grows by one."""
-        if not len(batch):
-            return state, []
-        state, events = self._discover(state, batch)
-        state, moved = self._follow_scale(state, batch.features)
-        if moved:
-            scores = None
-        standardiser = state.standardiser
-        assert standardiser is not None
-        x = scores.x if scores else standardiser.apply(batch.features)
-        tamed = standardiser.tamed(x)
-        if tamed is not x:
-            scores = None
-        codes = state.codes_of(batch)
-        generator = torch.Generator()
-        generator.set_state(state.random)
-        learner, replays = self.learner.learn(
-            state.learner,
-            tamed,
-            codes.to(self.device),
-            scores,
-            generator,
-        )
-        state = replace(
-            state,
-            learner=learner,
-            class_counts=state.counted(codes),
-            batches_seen=state.batches_seen + 1,
-            samples_seen=state.samples_seen + len(batch),
-            version=state.last_version + 1,
-            last_version=state.last_version + 1,
-            random=generator.get_state(),
-        )
-        if state.past_likelihood.weight == 0 and state.likelihood.weight <= STAND_IN_WEIGHT:
-            state = self._first_likelihood(state, batch)
-        return state, events + [replayed(state, replay) for replay in replays]
-
-    def _discover(self, state: EngineState, batch: Batch) -> tuple[EngineState, list[Event]]:
-        """Labels that were never seen become classes, in the vocabulary's order."""
-        new = state.new_labels(batch)
-        if not new:
-            return state, []
-        classes = (*state.classes, *new)
-        learner = self.learner.grow(state.learner, len(classes))
-        counts = (*state.class_counts, *(0 for _ in new))
-        state = replace(state, classes=classes, class_counts=counts, learner=learner)
-        at = max(0, state.stream_batches - 1)
-        return state, [ClassDiscovered(label, state.sub_task, at) for label in new]
-
-    def _follow_scale(self, state: EngineState, x: Tensor) -> tuple[EngineState, bool]:
-        """Let the standardiser follow the data, and the learner the standardiser."""
-        old = state.standardiser
-        assert old is not None
-        if old.identity and not old.settling:
-            return state, False
-        new = old.outgrown(x).observed(x)
-        if not old.settling or new.identity:
-            return replace(state, standardiser=new), False
-        new = new.refitted()
-        factor, offset = new.change_from(old)
-        learner = self.learner.rescale(state.learner, factor, offset)
-        return replace(state, standardiser=new, learner=learner), True
-
-    def _first_likelihood(self, state: EngineState, batch: Batch) -> EngineState:
-        """A stand-in for the likelihood of the data until the stream gave better.
-
-        It is that of samples just learned, which flatters the model; so it is light, and
-        fades once samples have been scored before they were learned.
-        """
-        assert state.standardiser is not None
-        scores = self.learner.score(state.learner, state.standardiser.apply(batch.features))
-        if scores is None:
-            return state
-        values = scores.log_likelihood.double() - state.standardiser.log_volume
-        stand_in = state.likelihood.updated(
-            len(batch), float(values.mean()), float(values.var(correction=0))
-        )
-        weight = min(stand_in.weight, STAND_IN_WEIGHT)
-        return replace(state, likelihood=replace(stand_in, weight=weight))
-
-    def _release(self, state: EngineState) -> tuple[EngineState, list[Event]]:
-        """Learn the batches set aside, and what waits for that, as the current sub-task."""
-        awaiting = state.awaiting
-        if not state.set_aside and awaiting.suspect_since is None:
-            return state, []
-        held = (*awaiting.due, *state.set_aside)
-        n_samples = sum(map(len, held))
-        decided = replace(awaiting, due=(), suspect_since=None)
-        state = replace(state, set_aside=(), awaiting=decided)
-        if not held:
-            return state, []
-        events: list[Event] = []
-        for batch in held:
-            state, learned = self._learn(state, batch, None)
-            events += learned
-        released = SetAsideReleased(len(held), n_samples, state.sub_task, state.version)
-        return state, [*events, released]
-
-    def _recurring(self, state: EngineState, batches: Sequence[Batch], codes: Tensor) -> int | None:
-        """The earlier sub-task that these batches belong to, if any."""
-        model = self.learner.model(state.learner)
-        if model is None or state.standardiser is None or not batches:
-            return None
-        x = torch.cat([one.features for one in batches])
-        ended = {state.sub_task, state.recurrence}
-        sets = tuple(one for one in state.held.sets if one.sub_task not in ended)
-        return recurring(sets, model, state.standardiser, x, codes)
-
-    def _cross(
-        self,
-        state: EngineState,
-        batch: Batch | None,
-        begun: Position,
-        verdict: Verdict | None,
-    ) -> tuple[EngineState, list[Event]]:
-        """Cross a boundary: what is known becomes the generator, then the new is learned.
-
-        Arguments:
-            batch: The one that decided it, learned last; None when a person declared it.
-            begun: Where that batch begins in the stream.
-            verdict: Of the detector; None when a person declared it.
-        """
-        before, held, n_held = state.version, state.set_aside, state.set_aside_samples
-        change = verdict.change_samples if verdict else n_held + state.awaiting.suspects
-        start_sample = max(state.boundary_sample, state.stream_samples - change)
-        start_batch = state.batch_at(start_sample)
-        since = state.awaiting.suspect_since
-        first = min(start_sample, begun.sample if since is None else since)
-        state, left, events = self.late.leave(state, first)
-        beginning = held if batch is None else joined(held, batch)
-        mixed: tuple[Batch, ...] = ()
-        if verdict is not None:
-            mixed, beginning = self.parting.mixture(state, beginning, verdict)
-        for one in mixed:
-            state, learned = self._learn(state, one, None)
-            events += learned
-        strange = self.novelty.strange(state, beginning)
-        state, fresh, of_proposals, unknown = self.novelty.leave(state, first)
-        events += unknown
-        model = self.learner.model(state.learner)
-        explanation = explain(model, state, beginning, verdict, self.config.outlier_c)
-        state = self._remembered(state)
-        codes = codes_of(state, beginning)
-        recurrence = self._recurring(state, beginning, codes) if verdict else None
-        # Labels lead samples back to the components of their class. Without them they would be
-        # learned by those of the sub-task that has ended, which must be put away first.
-        if recurrence is None or not mostly_labelled(codes):
-            state, replays = self._consolidated(state)
-            events += replays
-        state = replace(
-            state,
-            detector=self.detector.start(),
-            shadows=(),
-            past_likelihood=state.past_likelihood.pooled(state.likelihood),
-            likelihood=Running(),
-            set_aside=(),
-            sub_task=state.sub_task + 1,
-            recurrence=recurrence,
-            armed=False,
-            boundary_batch=start_batch,
-            boundary_sample=start_sample,
-        )
-        state = self.late.left_behind(state, left)
-        state, closed = self.novelty.left_behind(state, of_proposals)
-        events += closed
-        for one in (*fresh, *beginning):
-            state, learned = self._learn(state, one, None)
-            events += learned
-        state, proposed = self.novelty.after_boundary(state, beginning, strange)
-        events += proposed
-        boundary = BoundaryDetected(
-            boundary=state.sub_task,
-            sub_task=state.sub_task,
-            batch_index=begun.batch,
-            sample_index=begun.sample,
-            estimated_start_batch=start_batch,
-            estimated_start_sample=start_sample,
-            detector=self.detector.name if verdict else "declared",
-            signal=verdict.signal if verdict else "",
-            evidence=evidence_of(verdict),
-            set_aside_batches=len(held),
-            set_aside_samples=n_held,
-            version_before=before,
-            version_after=state.version,
-            recurrence_of=recurrence,
-            mixed_samples=sum(map(len, mixed)),
-            explanation=explanation,
-        )
-        return state, [boundary, *events]
-
-    def _remembered(self, state: EngineState) -> EngineState:
-        """A sub-task has ended: draw what it will be remembered by, unless that is there."""
-        if state.recurrence is not None:
-            return replace(state, calibration=state.calibration.crossed(torch.zeros(0, 1)))
-        assert state.standardiser is not None
-        past = state.held.crossed(
-            self.learner.model(state.learner),
-            state.standardiser,
-            sub_task=state.sub_task,
-            class_counts=state.class_counts,
-            samples_seen=state.samples_seen,
-            version=state.version,
-            seed=self.config.seed,
-            level=state.likelihood,
-        )
-        return replace(state, held=past, calibration=self._ended(state, past))
-
-    def _consolidated(self, state: EngineState) -> tuple[EngineState, list[Event]]:
-        """What is known becomes the generator; the version grows by one."""
-        assert state.standardiser is not None
-        generator = torch.Generator()
-        generator.set_state(state.random)
-        learner, replays = self.learner.begin_sub_task(state.learner, generator)
-        state = replace(
-            state,
-            learner=learner,
-            random=generator.get_state(),
-            standardiser=state.standardiser.eased(),
-            version=state.last_version + 1,
-            last_version=state.last_version + 1,
-        )
-        told = replace(state, sub_task=state.sub_task + 1)
-        return state, [replayed(told, replay) for replay in replays]

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from string import ascii_lowercase
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -28,6 +29,7 @@ from core.events import (
     LabelsMissed,
     SetAsideReleased,
 )
+from core.learners.registry import make_learner
 from core.state import EngineState
 from core.tensors import pack, unpack
 from tests.core.states import assert_identical, tensors_of
@@ -68,9 +70,10 @@ class Watched:
 
 
 def watched(**config: Any) -> tuple[Engine, Watched]:
-    engine = Engine(EngineConfig(**{"preset": "flat", "n_components": 9, **config}))
-    engine.learner = learner = Watched(engine.learner)
-    return engine, learner
+    settings = EngineConfig(**{"preset": "flat", "n_components": 9, **config})
+    learner = Watched(make_learner(settings))
+    with patch("core.engine.make_learner", return_value=learner):
+        return Engine(settings), learner
 
 
 def of(kind: type[Event], events: list[Event]) -> list[Any]:

@@ -236,6 +236,6 @@ def test_the_model_is_the_same_whether_or_not_it_is_explained(
     stream = [*batches([0, 1], 20), *batches([5], 6, seed=3)]
     engine = Engine(EngineConfig(preset="flat", n_components=12))
     one, _ = play(engine, engine.start(), stream)
-    monkeypatch.setattr("core.engine.explain", lambda *_: {})
+    monkeypatch.setattr("core.crossing.explain", lambda *_: {})
     other, _ = play(engine, engine.start(), stream)
     assert_identical(one, other)

@@ -1,0 +1,74 @@
+"""Judges every batch before it is learned: the model as it was, then the detectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from core.batch import UNLABELLED, Batch
+from core.drift.detector import Detector, Observation
+from core.drift.sentinel import Sentinel
+from core.drift.shadows import Said, Shadows
+from core.judgement import Judgement
+from core.learners.learner import Learner, Scores
+from core.running import Running
+from core.state import EngineState
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Asks the model and the detectors about batches.
+
+    Arguments:
+        learner: The model's way of learning.
+        detector: The one that decides.
+        shadows: Those that run beside it.
+    """
+
+    learner: Learner[Any]
+    detector: Detector[Any]
+    shadows: Shadows
+
+    def judge(self, state: EngineState, batch: Batch) -> Judgement:
+        """What the model of before the batch, and then the detector, say of it."""
+        assert state.standardiser is not None
+        scores = self.learner.score(state.learner, state.standardiser.apply(batch.features))
+        if scores is None:
+            beside = Said(state.shadows, {})
+            return Judgement(None, None, state.detector, None, 0, None, Running(), beside)
+        seen = Observation(
+            scores.log_likelihood - state.standardiser.log_volume,
+            batch.features,
+            lambda samples: self._sentinel(state, samples),
+            state.ert,
+        )
+        settled = self.learner.settled(state.learner)
+        detector, verdict = self.detector.observe(state.detector, seen, settled)
+        beside = self.shadows.observe(state.shadows, seen, settled)
+        likelihoods = seen.log_likelihoods.double()
+        tamed = likelihoods.clamp(min=state.likelihood.lowest)
+        tame = Running(len(batch), float(tamed.mean()), float(tamed.var(correction=0)))
+        mean = float(likelihoods.mean())
+        accuracy, guessed = self._accuracy(state, batch, scores)
+        return Judgement(scores, verdict, detector, accuracy, guessed, mean, tame, beside)
+
+    def _accuracy(
+        self, state: EngineState, batch: Batch, scores: Scores
+    ) -> tuple[float | None, int]:
+        """Share of the labelled samples whose class the model names, 0 to 1, and how many."""
+        if batch.codes is None or not state.classes:
+            return None, 0
+        labelled = batch.codes.cpu() != UNLABELLED
+        if not bool(labelled.any()):
+            return None, 0
+        probabilities = self.learner.class_probabilities(state.learner, scores.joint)
+        guesses = probabilities.argmax(-1).cpu()
+        hits = guesses == state.codes_of(batch)
+        return float(hits[labelled].double().mean()), int(labelled.sum())
+
+    def _sentinel(self, state: EngineState, samples: int) -> Sentinel:
+        """The model as it stands, to watch the stream by."""
+        model = self.learner.model(state.learner)
+        assert model is not None
+        assert state.standardiser is not None
+        return Sentinel(model, state.standardiser, samples)
