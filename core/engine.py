@@ -519,6 +519,13 @@ class Engine:
         parts = torch.split(traits, [len(x) for x in wanted.values()])
         return state.calibration.typicality(dict(zip(wanted, parts, strict=True)))
 
+    def _p_values(self, state: EngineState, scores: Scores) -> Tensor | None:
+        """P-values of scored samples, with shape (n,), float64; None while nothing tells them."""
+        usual = self._usual(state)
+        if not len(usual):
+            return None
+        return usual.p_values(usual.typicality(self._traits(state, scores)))
+
     def _traits_of(self, state: EngineState, features: Tensor) -> Tensor:
         """Traits of samples in the sender's units, with shape (n, S)."""
         assert state.standardiser is not None
@@ -671,7 +678,7 @@ class Engine:
         for one in mixed:
             state, learned = self._learn(state, one, None)
             events += learned
-        strange = self.novelty.strange(state, beginning)
+        strange = self.novelty.strange(state, beginning, self._p_values)
         state, fresh, of_proposals, unknown = self.novelty.leave(state, first)
         events += unknown
         model = self.learner.model(state.learner)

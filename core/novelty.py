@@ -7,7 +7,8 @@ be proposed as a class, and learned with the name that a person gives it, or wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -27,6 +28,12 @@ from core.state import EngineState
 UNKNOWN_DEVIATIONS = 2.326
 """Deviations below the mean log-likelihood that one in a hundred samples of a normal law passes."""
 
+BOUNDARY_RATE = 0.1
+"""P-value up to which samples that a boundary was found by may be new ..."""
+
+BOUNDARY_EXCESS = 3.0
+"""... where there are so many standard deviations more of them than inliers would give."""
+
 READY_SAMPLES = 500
 """Samples behind the statistics of the log-likelihood, below which nothing is unknown."""
 
@@ -42,6 +49,9 @@ NEAREST = 3
 
 MOST_AT_ONCE = 4
 """Proposals that one boundary makes."""
+
+
+PValues = Callable[[EngineState, Scores], Tensor | None]
 
 
 def is_unknown(log_likelihoods: Tensor, known: Running) -> Tensor:
@@ -216,12 +226,18 @@ class Novelty:
                 events.append(self._closed(state, one, None, "boundary", 0))
         return replace(state, proposals=replace(state.proposals, open=tuple(kept))), events
 
-    def strange(self, state: EngineState, batches: Sequence[Batch]) -> Tensor | None:
+    def strange(
+        self, state: EngineState, batches: Sequence[Batch], p_values: PValues
+    ) -> Tensor | None:
         """Which unlabelled samples a new sub-task begins with are unknown, with shape (N,), bool.
+
+        The boundary says that something is new, so that one in ten inliers may be taken for it
+        by mistake: those do not lie together.
 
         Arguments:
             state: Of before the boundary.
             batches: That the sub-task begins with.
+            p_values: Says how strange scored samples are; None where too little is known.
         """
         if not self.config.proposal_samples or not state.classes or not batches:
             return None
@@ -232,7 +248,14 @@ class Novelty:
         if scores is None:
             return None
         known = state.past_likelihood.pooled(state.likelihood)
-        return is_unknown(scores.log_likelihood - state.standardiser.log_volume, known)
+        unknown = is_unknown(scores.log_likelihood - state.standardiser.log_volume, known)
+        found = p_values(state, scores)
+        if found is None:
+            return unknown
+        low = (found <= BOUNDARY_RATE).to(unknown.device)
+        usual = BOUNDARY_RATE * len(low)
+        spread = math.sqrt(usual * (1 - BOUNDARY_RATE))
+        return unknown | low if int(low.sum()) > usual + BOUNDARY_EXCESS * spread else unknown
 
     def after_boundary(
         self, state: EngineState, batches: Sequence[Batch], strange: Tensor | None
@@ -240,7 +263,8 @@ class Novelty:
         """Propose what a new sub-task began with, where that had no labels.
 
         Few unknown samples are enough, because the boundary says already that something is new;
-        what lies among them belongs to them, though the model took it for typical.
+        what lies among them belongs to them, though the model took it for typical. Where most
+        of the samples are known, only those nearer than half of a group belong to it.
 
         Arguments:
             batches: Just learned, the last samples of the stream.
@@ -253,6 +277,7 @@ class Novelty:
         features = torch.cat([_unlabelled(batch) for batch in batches])[:MOST_UNKNOWN]
         strange = strange[:MOST_UNKNOWN]
         begin = state.stream_samples - sum(map(len, batches))
+        alone = float(strange.double().mean()) > MOST_OF_STREAM
         while len(events) < MOST_AT_ONCE:
             rows = self._group(state, features[strange], LEAST_PROPOSAL)
             if rows is None:
@@ -260,11 +285,14 @@ class Novelty:
             x = state.standardiser.apply(features).double()
             centre = x[strange][rows].mean(0)
             away = (x - centre).square().sum(1)
-            members = away <= away[strange][rows].max()
-            group = Unknowns((begin, state.stream_samples - 1), features[members])
+            lies = away[strange][rows]
+            # Among samples of known classes the outer ones of a group may well be theirs.
+            reach = lies.max() if alone else lies.median()
+            group = Unknowns((begin, state.stream_samples - 1), features[away <= reach])
             state, made = self._propose(state, "boundary", group)
             events += made
-            features, strange = features[~members], strange[~members]
+            left = away > lies.max()
+            features, strange = features[left], strange[left]
         return state, events
 
     # Machinery ----------------------------------------------------------------------------

@@ -271,6 +271,21 @@ def test_a_new_sub_task_without_labels_is_proposed_and_its_name_covers_what_it_l
         assert [snapshot.classes[code] for code in codes].count(old) > 95
 
 
+@pytest.mark.parametrize(("low", "expected"), [(10, 0), (18, 0), (30, 30)])
+def test_a_boundary_asks_less_of_strangers_if_there_are_more_than_inliers_give(
+    low: int, expected: int
+) -> None:
+    engine = engine_of()
+    state = taught(engine)
+    p_values = torch.cat([torch.full((low,), 0.05), torch.full((100 - low,), 0.5)])
+    strange = engine.novelty.strange(state, [Batch(blob(0, 100, 800))], lambda *_: p_values)
+    plain = engine.novelty.strange(state, [Batch(blob(0, 100, 800))], lambda *_: None)
+    assert strange is not None
+    assert plain is not None
+    assert int((strange & ~plain)[:low].sum()) >= expected - int(plain.sum())
+    assert torch.equal(strange, plain) == (not expected)
+
+
 def test_a_model_on_which_no_name_can_fall_closes_proposals_at_a_boundary(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
