@@ -63,8 +63,8 @@ class Classification:
     classes: tuple[Label, ...]
     log_likelihoods: Floats  # (N,)
     inliers: NDArray[np.bool_]  # (N,)
-    p_values: Floats  # (N,) share of inliers that are at least as strange
-    unknown: NDArray[np.bool_]  # (N,) p-value at or below `unknown_rate`
+    p_values: Floats | None  # (N,) share of inliers that are at least as strange, if asked for
+    unknown: NDArray[np.bool_] | None  # (N,) p-value at or below `unknown_rate`, if there was one
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,9 +117,13 @@ def name_proposal(
     return _labels(RawName.of(proposal, label, batch_id or new_batch_id()))
 
 
-def classify(features: ArrayLike, unknown_rate: float | None) -> Call[answers.Classification]:
+def classify(
+    features: ArrayLike, unknown_rate: float | None, p_values: bool
+) -> Call[answers.Classification]:
     """POST /classify."""
     query = _numbers(unknown_rate=unknown_rate)
+    if p_values:
+        query = (*query, ("p_values", "true"))
     return _ask_about("/classify", features, replies.classification, query)
 
 

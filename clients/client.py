@@ -164,18 +164,22 @@ class GMRClient:
         """
         return self.send(calls.name_proposal(proposal, label, batch_id))
 
-    def classify(self, features: ArrayLike, *, unknown_rate: float | None = None) -> Classification:
+    def classify(
+        self, features: ArrayLike, *, unknown_rate: float | None = None, p_values: bool = False
+    ) -> Classification:
         """The most probable class of each sample.
 
         Arguments:
             features: Samples, with shape (N, D).
             unknown_rate: Share of inliers, above 0 and below 1, that may be called unknown;
                 without it nothing is.
+            p_values: Whether to answer p-values; a rate does so, too. They take longer than the
+                classes.
 
         Raises:
             NotLearnedYet: no class is known.
         """
-        return self.send(calls.classify(features, unknown_rate))
+        return self.send(calls.classify(features, unknown_rate, p_values))
 
     def outliers(
         self,
@@ -473,10 +477,10 @@ class AsyncGMRClient:
         return await self.send(calls.name_proposal(proposal, label, batch_id))
 
     async def classify(
-        self, features: ArrayLike, *, unknown_rate: float | None = None
+        self, features: ArrayLike, *, unknown_rate: float | None = None, p_values: bool = False
     ) -> Classification:
         """See `GMRClient.classify`."""
-        return await self.send(calls.classify(features, unknown_rate))
+        return await self.send(calls.classify(features, unknown_rate, p_values))
 
     async def outliers(
         self,

@@ -173,9 +173,15 @@ def classification(reply: Reply) -> answers.Classification:
         classes=classes,
         log_likelihoods=np.asarray(field_of(fields, "log_likelihoods")),
         inliers=np.asarray(field_of(fields, "inliers"), dtype=bool),
-        p_values=np.asarray(field_of(fields, "p_values")),
-        unknown=np.asarray(field_of(fields, "unknown"), dtype=bool),
+        p_values=_asked(fields, "p_values", np.float64),
+        unknown=_asked(fields, "unknown", np.bool_),
     )
+
+
+def _asked(fields: Mapping[str, Any], name: str, dtype: type[np.generic]) -> Any:
+    """An array that comes only when it was asked for; None where it was not."""
+    values = fields.get(name)
+    return None if values is None else np.asarray(values, dtype=dtype)
 
 
 def outlier_scores(reply: Reply) -> answers.OutlierScores:

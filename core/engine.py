@@ -80,10 +80,9 @@ class Engine:
         self.learning = Learning(self.learner, self.device)
         self.inliers = Inliers(self.learner, self.device)
         self.judge = Judge(self.learner, self.detector, self.shadows)
-        learn, discover = self.learning.learn, self.learning.discover
-        self.late = LateLabels(config, self.learner, self.device, learn, discover)
-        self.novelty = Novelty(config, self.late)
-        self.parting = Parting(self.detector, learn, self.learning.release)
+        self.late = LateLabels(config, self.learning)
+        self.novelty = Novelty(config, self.inliers, self.late)
+        self.parting = Parting(self.detector, self.learning)
         self.crossing = Crossing(
             config,
             self.detector,
@@ -150,15 +149,10 @@ class Engine:
         judged, awaiting = state.version, len(batch) - len(rest)
         n_unknown = n_outliers = 0
         events: list[Event]
-        shift = self.parting.prior_shift(state, rest, begun, judgement.verdict)
-        if judgement.level is Level.BOUNDARY and not shift:
-            state, events = self.crossing.cross(state, rest, begun, judgement.verdict)
-        else:
-            suspect = judgement.level is Level.WARNING
-            if suspect:
-                state = replace(state, awaiting=state.awaiting.suspecting(begun.sample))
+        if judgement.level is Level.WARNING:
+            state = replace(state, awaiting=state.awaiting.suspecting(begun.sample))
             suspects = state.set_aside_samples + state.awaiting.suspects + len(rest)
-            if suspect and suspects <= self.config.set_aside_limit:
+            if suspects <= self.config.set_aside_limit:
                 state = replace(state, set_aside=joined(state.set_aside, rest))
                 state, overdue = self.late.overdue(state)
                 aside = BatchSetAside(
@@ -168,9 +162,12 @@ class Engine:
                     set_aside_samples=state.set_aside_samples,
                 )
                 return state, [*claimed, *judgement.alarms(begun), *overdue, aside]
-            if suspect:
-                # A suspicion must not hold up learning for ever: give it up, look again.
-                state = replace(state, detector=self.detector.dismiss(state.detector))
+            # A suspicion must not hold up learning for ever: give it up, look again.
+            state = replace(state, detector=self.detector.dismiss(state.detector))
+        shift = self.parting.prior_shift(state, rest, begun, judgement.verdict)
+        if judgement.level is Level.BOUNDARY and not shift:
+            state, events = self.crossing.cross(state, rest, begun, judgement.verdict)
+        else:
             if judgement.verdict and judgement.verdict.burst:
                 state, typical, events = self.parting.burst(state, rest, begun, judgement.verdict)
                 n_outliers = len(rest) - int(typical.sum())

@@ -59,6 +59,13 @@ class Inliers:
         parts = torch.split(traits, [len(x) for x in wanted.values()])
         return state.calibration.typicality(dict(zip(wanted, parts, strict=True)))
 
+    def p_values(self, state: EngineState, scores: Scores) -> Tensor | None:
+        """P-values of scored samples, with shape (n,), float64; None while nothing tells them."""
+        usual = self.usual(state)
+        if not len(usual):
+            return None
+        return usual.p_values(usual.typicality(self._traits(state, scores)))
+
     def _traits_of(self, state: EngineState, features: Tensor) -> Tensor:
         """Traits of samples in the sender's units, with shape (n, S)."""
         assert state.standardiser is not None

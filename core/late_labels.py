@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,22 +18,9 @@ from core.awaiting import DUPLICATE, REASONS, UNKNOWN, Match, Rows
 from core.batch import UNLABELLED, Batch, Label, SampleId
 from core.config import EngineConfig
 from core.events import Event, LabelsMatched, LabelsMissed, SetAsideReleased
-from core.learners.learner import Learner, Scores
+from core.learners.learner import Scores
+from core.learning import Learning
 from core.state import EngineState, distinct, joined
-
-
-class Learn(Protocol):
-    """Learns a batch as part of the current sub-task."""
-
-    def __call__(
-        self, state: EngineState, batch: Batch, scores: Scores | None
-    ) -> tuple[EngineState, list[Event]]: ...
-
-
-class Discover(Protocol):
-    """Makes classes of a batch's labels that were never seen."""
-
-    def __call__(self, state: EngineState, batch: Batch) -> tuple[EngineState, list[Event]]: ...
 
 
 @dataclass(frozen=True)
@@ -42,17 +29,11 @@ class LateLabels:
 
     Arguments:
         config: Holds the limits.
-        learner: Of the engine.
-        device: Of the model.
-        learn: See `Learn`.
-        discover: See `Discover`.
+        learning: Teaches the model.
     """
 
     config: EngineConfig
-    learner: Learner[Any]
-    device: torch.device
-    learn: Learn
-    discover: Discover
+    learning: Learning
 
     def match(
         self, state: EngineState, ids: Sequence[SampleId], labels: Sequence[Label]
@@ -116,7 +97,7 @@ class LateLabels:
             return state, replace(batch, sample_ids=None), everything
         guesses = [UNLABELLED] * len(batch)
         if scores is not None and state.classes:
-            probabilities = self.learner.class_probabilities(state.learner, scores.joint)
+            probabilities = self.learning.learner.class_probabilities(state.learner, scores.joint)
             guesses = probabilities.argmax(-1).tolist()
         begin = state.stream_samples - len(batch)
         index = torch.tensor(rows)
@@ -148,7 +129,7 @@ class LateLabels:
             return state, 0, []
         since = state.awaiting.suspect_since
         if since is None:
-            state, events = self.learn(state, batch, None)
+            state, events = self.learning.learn(state, batch, None)
             return state, len(batch), events
         # Nothing that the next batches are compared with may move meanwhile.
         suspect = torch.tensor(arrived) >= since
@@ -166,13 +147,13 @@ class LateLabels:
             batch: Means of the model's, all labelled, M of them.
             weights: Whole numbers of samples that each stands for, with shape (M,).
         """
-        state, events = self.discover(state, batch)
+        state, events = self.learning.discover(state, batch)
         standardiser = state.standardiser
         assert standardiser is not None
         codes = state.codes_of(batch)
         x = standardiser.apply(batch.features)
-        learner = self.learner.vote(
-            state.learner, x, codes.to(self.device), weights.to(self.device)
+        learner = self.learning.learner.vote(
+            state.learner, x, codes.to(self.learning.device), weights.to(self.learning.device)
         )
         voted = replace(
             state,
@@ -271,14 +252,14 @@ class LateLabels:
         rest, rows = awaiting.crossing(first)
         state = replace(state, awaiting=rest)
         for batch in awaiting.due:
-            state, learned = self.learn(state, batch, None)
+            state, learned = self.learning.learn(state, batch, None)
             events += learned
         if awaiting.due:
             n_due = sum(map(len, awaiting.due))
             count = len(awaiting.due)
             events.append(SetAsideReleased(count, n_due, state.sub_task, state.version))
         if len(rows):
-            state, learned = self.learn(state, Batch(rows.features), None)
+            state, learned = self.learning.learn(state, Batch(rows.features), None)
             events += [*learned, self._missed(state, rows, "boundary", len(rows))]
         return state, rows, events
 
@@ -287,7 +268,9 @@ class LateLabels:
         if not len(rows):
             return state
         assert state.standardiser is not None
-        means = self.learner.stand_ins(state.learner, state.standardiser.apply(rows.features))
+        means = self.learning.learner.stand_ins(
+            state.learner, state.standardiser.apply(rows.features)
+        )
         stand_ins = None if means is None else state.standardiser.invert(means)
         limit = self.config.awaiting_limit
         awaiting = state.awaiting.left_behind(rows, stand_ins, limit).trimmed(limit)

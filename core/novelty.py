@@ -7,6 +7,7 @@ be proposed as a class, and learned with the name that a person gives it, or wit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ from core.batch import UNLABELLED, Batch, Label
 from core.config import LEAST_PROPOSAL, EngineConfig
 from core.errors import InvalidRequest
 from core.events import ClassProposed, Event, ProposalClosed, UnknownsLearned
+from core.inliers import Inliers
 from core.late_labels import LateLabels
 from core.learners.learner import Scores
 from core.proposals import LOOKS, MOST_OPEN, MOST_UNKNOWN, Proposal, Unknowns, group_of
@@ -26,6 +28,12 @@ from core.state import EngineState
 
 UNKNOWN_DEVIATIONS = 2.326
 """Deviations below the mean log-likelihood that one in a hundred samples of a normal law passes."""
+
+BOUNDARY_RATE = 0.1
+"""P-value up to which samples that a boundary was found by may be new ..."""
+
+BOUNDARY_EXCESS = 3.0
+"""... where there are so many standard deviations more of them than inliers would give."""
 
 READY_SAMPLES = 500
 """Samples behind the statistics of the log-likelihood, below which nothing is unknown."""
@@ -60,10 +68,12 @@ class Novelty:
 
     Arguments:
         config: Says how many samples make a proposal; 0: none is ever made.
+        inliers: What p-values rest on.
         late: Learns samples that were held back.
     """
 
     config: EngineConfig
+    inliers: Inliers
     late: LateLabels
 
     def unknown(self, state: EngineState, scores: Scores | None) -> Tensor | None:
@@ -219,6 +229,9 @@ class Novelty:
     def strange(self, state: EngineState, batches: Sequence[Batch]) -> Tensor | None:
         """Which unlabelled samples a new sub-task begins with are unknown, with shape (N,), bool.
 
+        The boundary says that something is new, so that one in ten inliers may be taken for it
+        by mistake: those do not lie together.
+
         Arguments:
             state: Of before the boundary.
             batches: That the sub-task begins with.
@@ -227,12 +240,19 @@ class Novelty:
             return None
         assert state.standardiser is not None
         x = torch.cat([_unlabelled(batch) for batch in batches])
-        learner = self.late.learner
+        learner = self.late.learning.learner
         scores = learner.score(state.learner, state.standardiser.apply(x)) if len(x) else None
         if scores is None:
             return None
         known = state.past_likelihood.pooled(state.likelihood)
-        return is_unknown(scores.log_likelihood - state.standardiser.log_volume, known)
+        unknown = is_unknown(scores.log_likelihood - state.standardiser.log_volume, known)
+        found = self.inliers.p_values(state, scores)
+        if found is None:
+            return unknown
+        low = (found <= BOUNDARY_RATE).to(unknown.device)
+        usual = BOUNDARY_RATE * len(low)
+        spread = math.sqrt(usual * (1 - BOUNDARY_RATE))
+        return unknown | low if int(low.sum()) > usual + BOUNDARY_EXCESS * spread else unknown
 
     def after_boundary(
         self, state: EngineState, batches: Sequence[Batch], strange: Tensor | None
@@ -240,7 +260,8 @@ class Novelty:
         """Propose what a new sub-task began with, where that had no labels.
 
         Few unknown samples are enough, because the boundary says already that something is new;
-        what lies among them belongs to them, though the model took it for typical.
+        what lies among them belongs to them, though the model took it for typical. Where most
+        of the samples are known, only those nearer than half of a group belong to it.
 
         Arguments:
             batches: Just learned, the last samples of the stream.
@@ -253,6 +274,7 @@ class Novelty:
         features = torch.cat([_unlabelled(batch) for batch in batches])[:MOST_UNKNOWN]
         strange = strange[:MOST_UNKNOWN]
         begin = state.stream_samples - sum(map(len, batches))
+        alone = float(strange.double().mean()) > MOST_OF_STREAM
         while len(events) < MOST_AT_ONCE:
             rows = self._group(state, features[strange], LEAST_PROPOSAL)
             if rows is None:
@@ -260,11 +282,14 @@ class Novelty:
             x = state.standardiser.apply(features).double()
             centre = x[strange][rows].mean(0)
             away = (x - centre).square().sum(1)
-            members = away <= away[strange][rows].max()
-            group = Unknowns((begin, state.stream_samples - 1), features[members])
+            lies = away[strange][rows]
+            # Among samples of known classes the outer ones of a group may well be theirs.
+            reach = lies.max() if alone else lies.median()
+            group = Unknowns((begin, state.stream_samples - 1), features[away <= reach])
             state, made = self._propose(state, "boundary", group)
             events += made
-            features, strange = features[~members], strange[~members]
+            left = away > lies.max()
+            features, strange = features[left], strange[left]
         return state, events
 
     # Machinery ----------------------------------------------------------------------------
@@ -382,7 +407,7 @@ class Novelty:
 
         By samples that the model draws, because no others are kept; the same ones for a state.
         """
-        model = self.late.learner.model(state.learner)
+        model = self.late.learning.learner.model(state.learner)
         if model is None:
             return 0.0
         n = min(len(state.classes), MOST_DRAWN_CLASSES)
@@ -397,7 +422,7 @@ class Novelty:
         self, state: EngineState, x: Tensor
     ) -> tuple[tuple[Label, ...], tuple[float, ...]]:
         """The classes that a sample (1, D), standardised, looks like most, and how much."""
-        learner = self.late.learner
+        learner = self.late.learning.learner
         scores = learner.score(state.learner, x)
         if scores is None or not state.classes:
             return (), ()
@@ -411,7 +436,7 @@ class Novelty:
         """Means of the model's that samples were learned by, each once, and for how many."""
         assert state.standardiser is not None
         x = state.standardiser.apply(features)
-        means = self.late.learner.stand_ins(state.learner, x)
+        means = self.late.learning.learner.stand_ins(state.learner, x)
         if means is None:
             return None
         each, counts = torch.unique(means, dim=0, return_counts=True)

@@ -11,7 +11,7 @@ Throughout: N samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from core.drift.detector import Detector, Level, Verdict
 from core.drift.sequential import INLIERS
 from core.events import Event, OutlierBurst, PriorShift
 from core.judgement import Position, evidence_of
-from core.learners.learner import Scores
+from core.learning import Learning
 from core.recurrence import mostly_labelled
 from core.state import EngineState, joined
 
@@ -33,9 +33,6 @@ MIXED = (0.25, 0.9)
 AT_HOME = 0.25
 """Part of an even share of the sub-task's samples that makes a class one of its own."""
 
-Learn = Callable[[EngineState, Batch, Scores | None], tuple[EngineState, list[Event]]]
-Release = Callable[[EngineState], tuple[EngineState, list[Event]]]
-
 
 @dataclass(frozen=True)
 class Parting:
@@ -43,13 +40,11 @@ class Parting:
 
     Arguments:
         detector: That spoke.
-        learn: Learns a batch as part of the current sub-task.
-        release: Learns what is set aside as part of it.
+        learning: Teaches the model.
     """
 
     detector: Detector[Any]
-    learn: Learn
-    release: Release
+    learning: Learning
 
     def burst(
         self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict
@@ -69,9 +64,9 @@ class Parting:
         state = replace(state, set_aside=(), quarantined=quarantined)
         events: list[Event] = []
         for one in kept:
-            state, learned = self.learn(state, one, None)
+            state, learned = self.learning.learn(state, one, None)
             events += learned
-        state, released = self.release(state)
+        state, released = self.learning.release(state)
         start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
         burst = OutlierBurst(
             sub_task=state.sub_task,

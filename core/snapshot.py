@@ -54,8 +54,8 @@ class Classification(NamedTuple):
     probabilities: Tensor  # (N, C) rows sum to one
     log_likelihoods: Tensor  # (N,)
     inliers: Tensor  # (N,) bool, by the service's own rule
-    p_values: Tensor  # (N,) float64, share of inliers at least as strange
-    unknown: Tensor  # (N,) bool, stranger than the asked rate allows; all False where none was
+    p_values: Tensor | None  # (N,) float64, share of inliers at least as strange; if asked for
+    unknown: Tensor | None  # (N,) bool, stranger than the asked rate allows; None where none was
 
 
 class OutlierScores(NamedTuple):
@@ -174,13 +174,17 @@ class Snapshot:
         deviations = self.info.outlier_c if c is None else c
         return self.info.log_likelihood_mean - deviations * self.info.log_likelihood_deviation
 
-    def classify(self, x: Tensor, unknown_rate: float | None = None) -> Classification:
+    def classify(
+        self, x: Tensor, unknown_rate: float | None = None, *, p_values: bool = False
+    ) -> Classification:
         """Name the most probable class of each sample.
 
         Arguments:
             x: Samples, with shape (N, D), in the sender's units.
             unknown_rate: Share of inliers, above 0 and below 1, that may be called unknown.
                 None: nothing is.
+            p_values: Whether to answer p-values without a rate, too. They take longer than the
+                classes do, so that who does not ask does not wait.
 
         Raises:
             ShapeMismatch, NonFiniteFeature: The samples cannot be used.
@@ -197,12 +201,18 @@ class Snapshot:
                 "Send labelled samples to POST /ingest first; POST /outliers works already."
             )
         probabilities = self.model.readout.class_probabilities(joint)
-        _, p_values = self._strangeness(x, scored)
-        rate = self.false_positive_rate
-        inliers = likelihoods >= self.threshold() if rate is None else p_values > rate
-        unknown = p_values <= (0.0 if unknown_rate is None else unknown_rate)
+        rate, asked, unknown = self.false_positive_rate, None, None
+        if p_values or unknown_rate is not None or rate is not None:
+            _, asked = self._strangeness(x, scored)
+        inliers = likelihoods >= self.threshold()
+        if rate is not None and asked is not None:
+            inliers = asked > rate
+        if unknown_rate is not None and asked is not None:
+            unknown = asked <= unknown_rate
+        if not p_values and unknown_rate is None:
+            asked = None  # the service's own rule needed them, nobody else
         codes = probabilities.argmax(-1)
-        return Classification(codes, probabilities, likelihoods, inliers, p_values, unknown)
+        return Classification(codes, probabilities, likelihoods, inliers, asked, unknown)
 
     def outliers(
         self, x: Tensor, c: float | None = None, false_positive_rate: float | None = None

@@ -155,7 +155,9 @@ def test_headers_of_ones_own_are_sent_along() -> None:
 # Answers
 
 
-def classification(binary: bool, classes: list[Any], unknown: bool = False) -> dict[str, Any]:
+def classification(
+    binary: bool, classes: list[Any], unknown: bool = False, asked: bool = True
+) -> dict[str, Any]:
     arrays = {
         "labels": np.array([1, 0, 1]),
         "probabilities": np.array([[0.25, 0.75]] * 3, dtype=np.float32),
@@ -166,6 +168,8 @@ def classification(binary: bool, classes: list[Any], unknown: bool = False) -> d
     }
     if unknown:
         arrays["labels"][1] = -1
+    if not asked:
+        del arrays["p_values"], arrays["unknown"]
     if binary:
         import orjson
 
@@ -173,7 +177,8 @@ def classification(binary: bool, classes: list[Any], unknown: bool = False) -> d
         return {"content": pack(arrays, text), "headers": {"content-type": BINARY}}
     document = {name: array.tolist() for name, array in arrays.items()}
     document["labels"] = [classes[1], None if unknown else classes[0], classes[1]]
-    return {"json": {"model_version": 4, "classes": classes, **document}}
+    absent = {} if asked else {"p_values": None, "unknown": None}
+    return {"json": {"model_version": 4, "classes": classes, **document, **absent}}
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -191,8 +196,19 @@ def test_a_classification_reads_the_same_from_json_and_from_bytes(
     assert found.probabilities.shape == (3, 2)
     assert found.log_likelihoods.tolist() == [-1, -2, -3]
     assert found.inliers.tolist() == [True, False, True]
+    assert found.p_values is not None
     assert found.p_values.tolist() == [0.5, 0.001, 1.0]
+    assert found.unknown is not None
     assert found.unknown.tolist() == [False] * 3
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_a_classification_without_p_values_has_none(binary: bool) -> None:
+    reply = classification(binary, [7, 3], asked=False)
+    with replying(200, **reply) as client:
+        found = client.classify(X)
+    assert (found.p_values, found.unknown) == (None, None)
+    assert found.labels.tolist() == [3, 7, 3]
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -202,6 +218,7 @@ def test_an_unknown_sample_has_no_label(binary: bool, classes: list[Any]) -> Non
         found = client.classify(X, unknown_rate=0.01)
     assert found.labels.tolist() == [classes[1], None, classes[1]]
     assert found.codes.tolist() == [1, -1, 1]
+    assert found.unknown is not None
     assert found.unknown.tolist() == [False, True, False]
 
 

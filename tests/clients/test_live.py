@@ -95,8 +95,13 @@ def test_what_was_never_seen_is_an_outlier(client: GMRClient, digits: Dataset) -
     assert (rated.inliers == (rated.p_values > 0.25)).all()
     assert rated.calibration > 0
     odd = client.classify(255 - digits.test_x, unknown_rate=0.01)
+    assert odd.unknown is not None
     assert odd.unknown.mean() > 0.9
     assert [label is None for label in odd.labels] == (odd.codes == -1).tolist()
+    plain, asked = client.classify(digits.test_x), client.classify(digits.test_x, p_values=True)
+    assert (plain.p_values, plain.unknown, asked.unknown) == (None, None, None)
+    assert asked.p_values is not None
+    assert np.array_equal(asked.p_values, rated.p_values)
 
 
 def test_samples_are_drawn_of_the_classes_asked_for(client: GMRClient) -> None:

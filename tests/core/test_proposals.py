@@ -27,6 +27,7 @@ from core.events import (
     UnknownsLearned,
 )
 from core.learners.mfa import MfaLearner
+from core.inliers import Inliers
 from core.novelty import is_unknown
 from core.proposals import MOST_OPEN, MOST_UNKNOWN, group_of
 from core.running import Running
@@ -269,6 +270,23 @@ def test_a_new_sub_task_without_labels_is_proposed_and_its_name_covers_what_it_l
     for old in (0, 1):
         codes = snapshot.classify(blob(old, 100, 990)).codes
         assert [snapshot.classes[code] for code in codes].count(old) > 95
+
+
+@pytest.mark.parametrize(("low", "expected"), [(10, 0), (18, 0), (30, 30)])
+def test_a_boundary_asks_less_of_strangers_if_there_are_more_than_inliers_give(
+    low: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of()
+    state = taught(engine)
+    p_values = torch.cat([torch.full((low,), 0.05), torch.full((100 - low,), 0.5)])
+    monkeypatch.setattr(Inliers, "p_values", lambda *_: p_values)
+    strange = engine.novelty.strange(state, [Batch(blob(0, 100, 800))])
+    monkeypatch.setattr(Inliers, "p_values", lambda *_: None)
+    plain = engine.novelty.strange(state, [Batch(blob(0, 100, 800))])
+    assert strange is not None
+    assert plain is not None
+    assert int((strange & ~plain)[:low].sum()) >= expected - int(plain.sum())
+    assert torch.equal(strange, plain) == (not expected)
 
 
 def test_a_model_on_which_no_name_can_fall_closes_proposals_at_a_boundary(

@@ -353,8 +353,8 @@ def test_written_and_read_again_it_gives_the_same_answers_bit_for_bit(
         for a, b in zip(again.sample(9, classes, 3), served.sample(9, classes, 3), strict=True):
             assert torch.equal(a, b)
     if served.classes:
-        for a, b in zip(again.classify(x), served.classify(x), strict=True):
-            assert torch.equal(a, b)
+        pairs = zip(again.classify(x, 0.1), served.classify(x, 0.1), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
     assert again.to_bytes({"entries_applied": "17"}) == data
 
 
@@ -457,11 +457,40 @@ def test_the_configured_rate_decides_where_nothing_is_asked() -> None:
 def test_unknown_samples_are_those_with_low_p_values(snapshot: Snapshot) -> None:
     x = torch.cat([blob(1, 200, seed=80), blob(7, 200, seed=80)])
     answer = snapshot.classify(x, unknown_rate=0.05)
+    assert answer.unknown is not None
+    assert answer.p_values is not None
     assert torch.equal(answer.unknown, answer.p_values <= 0.05)
     assert float(answer.unknown[:200].double().mean()) < 0.15
     assert bool(answer.unknown[200:].all())
-    assert not bool(snapshot.classify(x).unknown.any())
     assert torch.equal(snapshot.classify(x).codes, answer.codes)
+
+
+@pytest.mark.parametrize("rate", [None, 0.2])
+def test_p_values_are_answered_to_those_who_ask(rate: float | None) -> None:
+    snapshot = trained([0, 1], outlier_false_positive_rate=rate)
+    x = torch.cat([blob(0, 50, seed=81), blob(7, 50, seed=81)])
+    plain, asked = snapshot.classify(x), snapshot.classify(x, p_values=True)
+    assert (plain.p_values, plain.unknown, asked.unknown) == (None, None, None)
+    assert asked.p_values is not None
+    assert torch.equal(asked.p_values, snapshot.outliers(x).p_values)
+    rated = snapshot.classify(x, 0.3)
+    assert rated.p_values is not None
+    assert torch.equal(rated.p_values, asked.p_values)
+    for one in (asked, rated):
+        for mine, other in zip(plain[:4], one[:4], strict=True):
+            assert torch.equal(mine, other), "what else is answered does not depend on it"
+
+
+def test_what_nobody_asks_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = trained([0, 1])
+
+    def never(*_: object) -> None:
+        raise AssertionError("p-values were computed")
+
+    monkeypatch.setattr(Snapshot, "_strangeness", never)
+    snapshot.classify(blob(0, 5, seed=82))
+    with pytest.raises(AssertionError, match="were computed"):
+        snapshot.classify(blob(0, 5, seed=82), p_values=True)
 
 
 def test_p_values_survive_the_way_to_a_reader_and_old_snapshots_still_load() -> None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from core.batch import UNLABELLED
 from service.api import answers
 from service.api.bodies import read_batch, to_tensor
+from service.api.flags import flag_of
 from service.api.negotiation import JSON, SAFETENSORS, choose
 from service.api.openapi import forms, problems, samples_body
 from service.api.parts import parts_of, snapshot_of
@@ -31,11 +32,13 @@ class Classified(BaseModel):
     classes: list[int | str] = Field(description="Every class known, in order of discovery.")
     log_likelihoods: list[float] = Field(description="In nats, one per sample.")
     inliers: list[bool] = Field(description="Whether the model finds the sample typical.")
-    p_values: list[float] = Field(
-        description="Share of inliers that are at least as strange, above 0 and at most 1."
+    p_values: list[float] | None = Field(
+        description="Share of inliers that are at least as strange, above 0 and at most 1; null "
+        "unless `p_values` or `unknown_rate` asked for them."
     )
-    unknown: list[bool] = Field(
-        description="Whether the p-value is at or below `unknown_rate`: probably of no class known."
+    unknown: list[bool] | None = Field(
+        description="Whether the p-value is at or below `unknown_rate`: probably of no class "
+        "known; null without a rate."
     )
 
 
@@ -55,7 +58,13 @@ class Classified(BaseModel):
             | {
                 "description": "Share of inliers, above 0 and below 1, that may be called unknown; "
                 "without it nothing is."
-            }
+            },
+            "p_values": {
+                "type": "boolean",
+                "default": False,
+                "description": "Whether to answer p-values; a rate does so, too. They take longer "
+                "than the classes.",
+            },
         },
     ),
 )
@@ -64,36 +73,47 @@ async def classify(
     unknown_rate: Annotated[
         float | None, Query(description="The same as `unknown_rate` in the body.")
     ] = None,
+    p_values: Annotated[bool, Query(description="The same as `p_values` in the body.")] = False,
 ) -> Response:
     """As safetensors the answer holds the same arrays; `labels` are then positions in the
     metadata `vocabulary`, which is also the order of the columns of `probabilities`; -1 where
-    a sample is unknown."""
+    a sample is unknown. Arrays that are null in JSON are not there."""
     parts = parts_of(request)
     form = choose(request.headers.get("accept"), (JSON, SAFETENSORS))
-    batch = await read_batch(request, parts.settings, allowed=("unknown_rate",))
+    batch = await read_batch(request, parts.settings, allowed=("unknown_rate", "p_values"))
     rate = rate_of("unknown_rate", batch.fields.get("unknown_rate", unknown_rate))
+    wanted = flag_of("p_values", batch.fields.get("p_values", p_values))
     snapshot = snapshot_of(parts)
     x = to_tensor(batch)
     result = await parts.workers.run(
-        lambda: snapshot.classify(x, rate), len(batch) * snapshot.info.parameters
+        lambda: snapshot.classify(x, rate, p_values=wanted),
+        len(batch) * snapshot.info.parameters,
     )
 
-    codes = answers.numpy(result.codes.cpu().masked_fill(result.unknown, UNLABELLED))
+    codes = result.codes.cpu()
+    if result.unknown is not None:
+        codes = codes.masked_fill(result.unknown, UNLABELLED)
+    named = answers.numpy(codes)
     arrays = {
         "probabilities": answers.numpy(result.probabilities.to(torch.float32)),
         "log_likelihoods": answers.numpy(result.log_likelihoods),
         "inliers": answers.numpy(result.inliers),
-        "p_values": answers.numpy(result.p_values),
-        "unknown": answers.numpy(result.unknown),
+    }
+    asked = {
+        name: answers.numpy(values)
+        for name, values in (("p_values", result.p_values), ("unknown", result.unknown))
+        if values is not None
     }
     version = snapshot.version
     if form == SAFETENSORS:
         metadata = {"vocabulary": orjson.dumps(snapshot.classes).decode()}
-        return answers.safetensors({"labels": codes, **arrays}, metadata, version=version)
+        return answers.safetensors({"labels": named, **arrays, **asked}, metadata, version=version)
     document = {
         "model_version": version,
-        "labels": [None if code < 0 else snapshot.classes[code] for code in codes.tolist()],
+        "labels": [None if code < 0 else snapshot.classes[code] for code in named.tolist()],
         "classes": snapshot.classes,
         **arrays,
+        "p_values": asked.get("p_values"),
+        "unknown": asked.get("unknown"),
     }
     return answers.json(document, version=version)

@@ -106,7 +106,7 @@ def test_strange_samples_may_be_called_unknown(taught: httpx2.Client) -> None:
     strange = np.random.default_rng(0).random((4, N_FEATURES)).astype(np.float32)
     x = np.concatenate([samples(4, seed=9), strange])
     plain = taught.post("/classify", json={"features": x.tolist()}).json()
-    assert plain["unknown"] == [False] * 8
+    assert (plain["p_values"], plain["unknown"]) == (None, None)
     assert None not in plain["labels"]
 
     body = {"features": x.tolist(), "unknown_rate": 0.001}
@@ -127,3 +127,23 @@ def test_strange_samples_may_be_called_unknown(taught: httpx2.Client) -> None:
     arrays, _ = unpack(taught.post("/classify", content=content, headers=headers).content)
     assert arrays["unknown"].tolist() == answer["unknown"]
     assert ((arrays["labels"] == -1) == arrays["unknown"]).all()
+
+
+def test_p_values_come_when_they_are_asked_for(taught: httpx2.Client) -> None:
+    x = samples(4, seed=9)
+    body = {"features": x.tolist()}
+    scores = taught.post("/outliers", json=body).json()["p_values"]
+    for answer in (
+        taught.post("/classify", json={**body, "p_values": True}),
+        taught.post("/classify?p_values=true", json=body),
+    ):
+        assert (answer.json()["p_values"], answer.json()["unknown"]) == (scores, None)
+
+    headers = {"Content-Type": SAFETENSORS, "Accept": SAFETENSORS}
+    for text, names in ("true", {"p_values"}), ("false", set()):
+        content = RawBatch.of(x).to_safetensors({"p_values": text})
+        arrays, _ = unpack(taught.post("/classify", content=content, headers=headers).content)
+        assert set(arrays) & {"p_values", "unknown"} == names
+
+    refused = taught.post("/classify", json={**body, "p_values": "perhaps"})
+    assert "p_values" in problem(refused, 422, "invalid-request")["detail"]
