@@ -26,8 +26,8 @@ from core.events import (
     SetAsideReleased,
     UnknownsLearned,
 )
-from core.learners.mfa import MfaLearner
 from core.inliers import Inliers
+from core.learners.mfa import MfaLearner
 from core.novelty import is_unknown
 from core.proposals import MOST_OPEN, MOST_UNKNOWN, group_of
 from core.running import Running
