@@ -66,10 +66,10 @@ class Evidence:
             The evidence, and log R of all bets together after each sample, with shape (N,).
         """
         totals, together = shiryaev_roberts(self.totals, gains, log_weights)
-        path = np.stack([self.heights.numpy(), self.spans.numpy(), self.tops.numpy()])
-        _follow(path, gains.numpy())
-        heights, spans, tops = torch.from_numpy(path)
-        return Evidence(totals, heights, spans, tops), together
+        before = (self.heights, self.spans, self.tops)
+        heights, spans, tops = (one.numpy().copy() for one in before)
+        _follow(heights, spans, tops, gains.numpy())
+        return Evidence(totals, *map(torch.from_numpy, (heights, spans, tops))), together
 
 
 def shiryaev_roberts(totals: Tensor, gains: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,10 +121,10 @@ def _accumulate(totals: Array, gains: Array, log_weights: Array, together: Array
 
 
 @njit(cache=True)
-def _follow(path: Array, gains: Array) -> None:
-    """Rows of `path` are heights, spans and tops, with shape (3, J)."""
+def _follow(heights: Array, spans: Array, tops: Array, gains: Array) -> None:
+    """All three become those after the last sample."""
     for j in range(gains.shape[0]):
-        height, span, top = path[0, j], path[1, j], path[2, j]
+        height, span, top = heights[j], spans[j], tops[j]
         for i in range(gains.shape[1]):
             height += gains[j, i]
             span += 1
@@ -133,4 +133,4 @@ def _follow(path: Array, gains: Array) -> None:
             if height < 0:
                 height = top = 0.0
             top = max(top, height)
-        path[0, j], path[1, j], path[2, j] = height, span, top
+        heights[j], spans[j], tops[j] = height, span, top

@@ -335,8 +335,9 @@ class SequentialDetector:
 
     def _lost(self, evidence: Evidence) -> float:
         """Nats that the bet which gained most has lost again."""
-        leader = int(evidence.tops.argmax())
-        return float(evidence.tops[leader] - evidence.heights[leader])
+        tops = evidence.tops.numpy()
+        leader = tops.argmax()
+        return float(tops[leader] - evidence.heights.numpy()[leader])
 
     def _verdict(
         self,
