@@ -19,7 +19,8 @@ OURS = ("core", "service", "clients", "benchmarks")
 
 CORE_LIBRARIES = {"torch", "safetensors", "cattrs"}
 CORE_COMPILED = {
-    f"core.drift.{name}" for name in ("bets", "evidence", "reference", "sequential", "tally")
+    f"core.drift.{name}"
+    for name in ("bets", "compiled", "evidence", "reference", "sequential", "tally")
 }
 """What is done sample by sample: numpy, compiled by numba."""
 

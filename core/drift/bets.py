@@ -27,9 +27,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
+
+from core.drift.compiled import compiled
 
 Array = NDArray[Any]
 
@@ -117,7 +118,7 @@ class Book:
             _pay(paid, low, high, *self._rank_terms)
 
 
-@njit(cache=True)
+@compiled
 def _pay(paid: Array, low: Array, high: Array, places: Array, terms: Array) -> None:
     """Fills `paid`: the mean of f between `low` and `high`."""
     for j in range(len(places)):

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from core.drift.bets import Array
+from core.drift.compiled import compiled
 
 LARGE = 200.0
 """log R from which on R is kept as its logarithm, far above any threshold: 1 + R is R there."""
@@ -89,7 +89,7 @@ def shiryaev_roberts(totals: Tensor, gains: Tensor, log_weights: Tensor) -> tupl
     return torch.from_numpy(after), torch.from_numpy(together)
 
 
-@njit(cache=True)
+@compiled
 def _accumulate(totals: Array, gains: Array, log_weights: Array, together: Array) -> None:
     """`totals` becomes log R after the last sample, `together` that of all bets after each."""
     n_bets, n = gains.shape
@@ -120,7 +120,7 @@ def _accumulate(totals: Array, gains: Array, log_weights: Array, together: Array
         together[i] = largest + math.log(parts)
 
 
-@njit(cache=True)
+@compiled
 def _follow(heights: Array, spans: Array, tops: Array, gains: Array) -> None:
     """All three become those after the last sample."""
     for j in range(gains.shape[0]):

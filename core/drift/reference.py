@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from core.drift.bets import Array, Book
+from core.drift.compiled import compiled
 from core.drift.sentinel import LIKELIHOOD, Sentinel, Sighting
 from core.drift.tally import Tally
 
@@ -174,7 +174,7 @@ class Reference:
         )
 
 
-@njit(cache=True)
+@compiled
 def _rank(low: Array, high: Array, known: Array, scores: Array) -> None:
     """Fills `low` and `high`; a sample counts as one of those that it is ranked among."""
     n = known.shape[1]
@@ -187,7 +187,7 @@ def _rank(low: Array, high: Array, known: Array, scores: Array) -> None:
             low[row, i], high[row, i] = first / (n + 1), (last + 1) / (n + 1)
 
 
-@njit(cache=True)
+@compiled
 def _place(
     cells: Array,
     winners: Array,
@@ -207,7 +207,7 @@ def _place(
         cells[BY_HEIGHT, i] = n_components + n_by_class + height
 
 
-@njit(cache=True)
+@compiled
 def _merge(merged: Array, known: Array, more: Array) -> None:
     """Fills `merged`, row by row, from two that are in order."""
     for row in range(len(merged)):

@@ -16,10 +16,10 @@ from typing import Self
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from core.drift.bets import Array, Book
+from core.drift.compiled import compiled
 
 MEMORIES = (50.0, 400.0)
 """Samples after which what the last samples preferred has faded to a third: for what comes at
@@ -92,7 +92,7 @@ class Tally:
         return replace(self, counts=known[0], recent=known[1])
 
 
-@njit(cache=True)
+@compiled
 def _bet(
     paid: Array,
     cells: Array,

@@ -1,0 +1,40 @@
+"""Tests for the core.drift.compiled module: loops run compiled wherever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+import core.drift.compiled as module
+from core.drift.bets import Array
+from core.drift.compiled import compiled
+
+
+def double(values: Array) -> None:
+    for i in range(len(values)):
+        values[i] *= 2
+
+
+def test_a_loop_does_the_same_compiled() -> None:
+    values = np.arange(4.0)
+    compiled(double)(values)
+    assert values.tolist() == [0, 2, 4, 6]
+    assert isinstance(compiled(double), numba.core.dispatcher.Dispatcher)
+
+
+def test_where_no_folder_can_be_written_it_is_compiled_for_this_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nowhere(function: Callable[..., None] | None = None, cache: bool = False) -> Any:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return numba.njit(function)
+
+    monkeypatch.setattr(module, "njit", nowhere)
+    values = np.arange(4.0)
+    compiled(double)(values)
+    assert values.tolist() == [0, 2, 4, 6]
