@@ -102,7 +102,7 @@ class Reference:
         still = torch.zeros(len(book), dtype=torch.float64)
         tally, calm = Tally.empty(_widths(sentinel)), Summary.of(seen.log_likelihoods)
         empty = cls(scores, scores[:, :0], tally, still, still + 1, calm)
-        filled, gains = empty._gains(sentinel, seen, book)
+        filled, gains = empty._gains(sentinel, seen, book, scores[:, :0])
         # The very first samples are betted on with next to no knowledge.
         drift, pace = _dependence(gains[:, len(seen) // 4 :])
         tally = filled.tally.smoothed(_widths(sentinel))
@@ -116,13 +116,19 @@ class Reference:
         """Independent samples that it is worth."""
         return len(self) / float(self.pace.mean())
 
-    def weighed(self, sentinel: Sentinel, seen: Sighting, book: Book) -> tuple[Reference, Tensor]:
+    def weighed(
+        self, sentinel: Sentinel, seen: Sighting, book: Book, withheld: Tensor
+    ) -> tuple[Reference, Tensor]:
         """Bet on samples, then count them among the earlier ones.
+
+        Arguments:
+            withheld: Scores of samples under suspicion, with shape (S, n): none of the
+                earlier ones yet, but ranked among, or chance would feed on itself.
 
         Returns:
             The reference with them, and logarithms of the e-values, with shape (J, N).
         """
-        after, gains = self._gains(sentinel, seen, book)
+        after, gains = self._gains(sentinel, seen, book, withheld)
         return after._sorted(sentinel), (gains - self.drift[:, None]) / self.pace[:, None]
 
     def with_scores_of(self, earlier: Reference) -> Reference:
@@ -135,18 +141,24 @@ class Reference:
         """The same with more scores, with shape (S, n), waiting to be sorted in."""
         return replace(self, waiting=torch.cat([self.waiting, scores], 1))
 
-    def ranks(self, scores: Tensor) -> tuple[Array, Array]:
+    def ranks(self, scores: Tensor, withheld: Tensor | None = None) -> tuple[Array, Array]:
         """Share of the ranks below samples, and with their equals, with shape (S, N) each.
 
         Arguments:
             scores: With shape (S, N).
+            withheld: See `weighed`.
         """
+        known = self.scores.numpy()
+        if withheld is not None and withheld.shape[1]:
+            known = _merged(known, withheld)
         low, high = np.empty(scores.shape), np.empty(scores.shape)
-        _rank(low, high, self.scores.numpy(), scores.numpy())
+        _rank(low, high, known, scores.numpy())
         return low, high
 
-    def _gains(self, sentinel: Sentinel, seen: Sighting, book: Book) -> tuple[Reference, Tensor]:
-        low, high = self.ranks(seen.scores)
+    def _gains(
+        self, sentinel: Sentinel, seen: Sighting, book: Book, withheld: Tensor
+    ) -> tuple[Reference, Tensor]:
+        low, high = self.ranks(seen.scores, withheld)
         cells = np.empty((len(_widths(sentinel)), len(seen)), np.int64)
         middle = (low[LIKELIHOOD] + high[LIKELIHOOD]) / 2
         n_components, n_by_class, _ = _widths(sentinel)
@@ -162,9 +174,7 @@ class Reference:
         """With what waits sorted in, once that is worth the effort."""
         if self.waiting.shape[1] * 16 < self.scores.shape[1]:
             return self
-        merged = np.empty((len(self.scores), len(self)))
-        _merge(merged, self.scores.numpy(), np.sort(self.waiting.numpy()))
-        scores = torch.from_numpy(merged)
+        scores = torch.from_numpy(_merged(self.scores.numpy(), self.waiting))
         return replace(
             self,
             scores=scores,
@@ -219,6 +229,13 @@ def _merge(merged: Array, known: Array, more: Array) -> None:
             else:
                 merged[row, place] = more[row, j]
                 j += 1
+
+
+def _merged(known: Array, more: Tensor) -> Array:
+    """All scores, each row rising; those known rise already."""
+    merged = np.empty((len(known), known.shape[1] + more.shape[1]))
+    _merge(merged, known, np.sort(more.numpy()))
+    return merged
 
 
 def _widths(sentinel: Sentinel) -> tuple[int, int, int]:

@@ -256,7 +256,8 @@ class SequentialDetector:
             return state, 0.0, 0, None
         sentinel, weights = state.watch.sentinel, self.book.log_weights
         sighting = sentinel.sees(x)
-        reference, gains = state.watch.reference.weighed(sentinel, sighting, self.book)
+        earlier, withheld = state.watch.reference, state.withheld
+        reference, gains = earlier.weighed(sentinel, sighting, self.book, withheld)
         evidence, sums = state.evidence.added(gains, weights)
         probe, low = shiryaev_roberts(state.probe, gains, weights)
         passed = bool(low.max() >= math.log(PROBE_ERT / OVERSHOOT))

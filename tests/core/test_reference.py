@@ -22,6 +22,7 @@ from tests.core.states import assert_identical
 
 WATCHER = sentinel(4)
 N_RANKS = len(BOOK.ranks)
+NONE = torch.zeros(2, 0).double()
 OPEN = torch.tensor([bet.signal != DOUBT for bet in (*BOOK.ranks, *BOOK.cells)])
 """Without classes there is nothing to doubt."""
 
@@ -74,6 +75,23 @@ def test_a_summary_says_what_the_paper_calls_inliers() -> None:
     assert Summary.of(torch.tensor([7.0])) == Summary(7, 7, 1)
 
 
+def test_samples_are_ranked_among_those_withheld_which_are_no_part_of_it_yet() -> None:
+    now = reference(500)
+    withheld = sees(features([Stretch(300, mean=-2)], 1)).scores
+    later = sees(features([Stretch(100)], 2))
+    after, gains = now.weighed(WATCHER, later, BOOK, withheld)
+    both = now.with_more(withheld)._sorted(WATCHER)
+    low, high = both.ranks(later.scores)
+    assert [values.tolist() for values in now.ranks(later.scores, withheld)] == [
+        low.tolist(),
+        high.tolist(),
+    ]
+    # What looks low beside the reference alone is less so beside what came before it.
+    _, alone = now.weighed(WATCHER, later, BOOK, NONE)
+    assert not torch.equal(gains[OPEN], alone[OPEN])
+    assert len(after) == 600
+
+
 # What is counted --------------------------------------------------------------------------
 
 
@@ -93,20 +111,20 @@ def test_every_sample_falls_into_one_cell_of_each_division() -> None:
 def test_what_was_betted_on_counts_as_earlier_afterwards() -> None:
     before = reference(1000)
     x = features([Stretch(300, mean=-9)], 1)
-    after, gains = before.weighed(WATCHER, sees(x), BOOK)
+    after, gains = before.weighed(WATCHER, sees(x), BOOK, NONE)
     assert gains.shape == (len(BOOK), 300)
     assert bool(gains[OPEN].isfinite().all())
     assert len(after) == 1300
     assert float(after.tally.counts.sum() - before.tally.counts.sum()) == 3 * 300
     # The same again is not as strange any more.
-    _, again = after.weighed(WATCHER, sees(x), BOOK)
+    _, again = after.weighed(WATCHER, sees(x), BOOK, NONE)
     assert float(again[0].mean()) < float(gains[0].mean()) - 1
 
 
 def test_the_last_samples_fade_and_bets_follow_what_they_preferred() -> None:
     now = reference(1000)
     one_component = features([Stretch(400, shares=(0, 0, 0, 1.0))], 2)
-    after, gains = now.weighed(WATCHER, sees(one_component), BOOK)
+    after, gains = now.weighed(WATCHER, sees(one_component), BOOK, NONE)
     by_component = gains[N_RANKS]
     assert float(by_component[:10].mean()) < 0.3  # not yet known what is preferred
     assert float(by_component[100:].mean()) > 0.5
@@ -120,8 +138,8 @@ def test_the_state_that_it_is_given_is_not_changed() -> None:
     now = reference(600)
     before = {**vars(now), **vars(now.tally)}
     kept = {name: one.clone() for name, one in before.items() if isinstance(one, Tensor)}
-    one, gains = now.weighed(WATCHER, sees(features([Stretch(700, mean=-2)], 5)), BOOK)
-    other, same = now.weighed(WATCHER, sees(features([Stretch(700, mean=-2)], 5)), BOOK)
+    one, gains = now.weighed(WATCHER, sees(features([Stretch(700, mean=-2)], 5)), BOOK, NONE)
+    other, same = now.weighed(WATCHER, sees(features([Stretch(700, mean=-2)], 5)), BOOK, NONE)
     assert torch.equal(gains, same)
     assert_identical(one.scores, other.scores)
     assert len(kept) > 5
@@ -132,9 +150,9 @@ def test_the_state_that_it_is_given_is_not_changed() -> None:
 def test_scores_are_sorted_in_once_there_are_enough_of_them() -> None:
     now = reference(1600)
     for n in (50, 40):
-        now, _ = now.weighed(WATCHER, sees(features([Stretch(n)], n)), BOOK)
+        now, _ = now.weighed(WATCHER, sees(features([Stretch(n)], n)), BOOK, NONE)
     assert (now.scores.shape[1], now.waiting.shape[1]) == (1600, 90)
-    now, _ = now.weighed(WATCHER, sees(features([Stretch(20)], 9)), BOOK)
+    now, _ = now.weighed(WATCHER, sees(features([Stretch(20)], 9)), BOOK, NONE)
     assert (now.scores.shape[1], now.waiting.shape[1]) == (1710, 0)
     assert torch.equal(now.scores, now.scores.sort().values)
     assert len(now) == 1710
@@ -142,7 +160,7 @@ def test_scores_are_sorted_in_once_there_are_enough_of_them() -> None:
 
 def test_scores_known_earlier_can_be_taken_back() -> None:
     before = reference(1000)
-    after, _ = before.weighed(WATCHER, sees(features([Stretch(500, mean=-5)], 1)), BOOK)
+    after, _ = before.weighed(WATCHER, sees(features([Stretch(500, mean=-5)], 1)), BOOK, NONE)
     back = after.with_scores_of(before)
     assert_identical(back.scores, before.scores)
     assert back.waiting.shape[1] == 0
@@ -155,7 +173,7 @@ def test_scores_known_earlier_can_be_taken_back() -> None:
 
 def test_while_nothing_changes_no_bet_gains_on_average() -> None:
     now = reference(1000, seed=3)
-    _, gains = now.weighed(WATCHER, sees(features([Stretch(20_000)], 4)), BOOK)
+    _, gains = now.weighed(WATCHER, sees(features([Stretch(20_000)], 4)), BOOK, NONE)
     gains = gains[OPEN]
     means = gains.exp().mean(1)
     errors = gains.exp().std(1) / math.sqrt(20_000)
@@ -190,7 +208,7 @@ def test_a_bet_that_says_nothing_is_closed_and_gathers_no_evidence() -> None:
         watcher = sentinel(4, classes=classes, n_features=3)
         now = Reference.of(watcher, watcher.sees(rows), BOOK)
         assert torch.equal(now.drift < CLOSED, is_open)
-        _, gains = now.weighed(watcher, watcher.sees(rows[:50]), BOOK)
+        _, gains = now.weighed(watcher, watcher.sees(rows[:50]), BOOK, NONE)
         evidence, _ = Evidence.none(len(BOOK)).added(gains, BOOK.log_weights)
         assert torch.equal(evidence.totals.isfinite(), is_open)
         assert bool(evidence.heights.isfinite().all())
@@ -208,8 +226,8 @@ def test_gains_of_samples_in_runs_are_taken_off_and_stretched() -> None:
     now = Reference.of(WATCHER, sees(sticky(3000, 20)), BOOK)
     plain = replace(now, drift=torch.zeros(len(BOOK)).double(), pace=now.pace * 0 + 1)
     later = sees(sticky(400, 20, seed=1))
-    _, gains = now.weighed(WATCHER, later, BOOK)
-    _, full = plain.weighed(WATCHER, later, BOOK)
+    _, gains = now.weighed(WATCHER, later, BOOK, NONE)
+    _, full = plain.weighed(WATCHER, later, BOOK, NONE)
     taken_off = (full - now.drift[:, None]) / now.pace[:, None]
     torch.testing.assert_close(gains[OPEN], taken_off[OPEN])
     # Runs of one component win nothing once it is known that they are usual.
@@ -225,6 +243,6 @@ def test_equal_scores_are_no_trouble() -> None:
     rows = torch.zeros(500, 2)
     rows[::5, 0] = 1  # were they all the same, bets on ranks would be closed
     now = Reference.of(WATCHER, sees(rows), BOOK)
-    _, gains = now.weighed(WATCHER, sees(rows), BOOK)
+    _, gains = now.weighed(WATCHER, sees(rows), BOOK, NONE)
     assert bool(gains[OPEN].isfinite().all())
     assert float(gains[OPEN].abs().max()) < 1.5
