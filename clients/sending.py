@@ -215,7 +215,7 @@ def starting_point(client: GMRClient, resume: ResumeFile, *, again: bool) -> Pro
     if not progress.samples:
         return progress
     model = client.model()
-    forgotten = model.backlog == 0 and _position(model.last_entry_id) < _position(
+    forgotten = model.backlog == 0 and position(model.last_entry_id) < position(
         progress.last_entry_id
     )
     return Progress(run=progress.run) if forgotten else progress
@@ -266,7 +266,12 @@ def _sleep_until(moment: float) -> None:
         time.sleep(pause)
 
 
-def _position(entry_id: str | None) -> tuple[int, int]:
-    """Entry ids in the order of the stream."""
+def position(entry_id: str | None) -> tuple[int, int]:
+    """An id of the stream as numbers, which compare as its entries are ordered.
+
+    Example:
+        >>> position("1700-9") < position("1700-10")
+        True
+    """
     milliseconds, _, sequence = (entry_id or "0-0").partition("-")
     return int(milliseconds), int(sequence or 0)

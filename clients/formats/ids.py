@@ -77,7 +77,7 @@ def sent_ids(ids: Sequence[SampleId], as_text: bool) -> Sequence[SampleId]:
 
 
 def _id(value: Any, path: Path, row: int) -> SampleId:
-    id = _plain(value)
+    id: object = _plain(value)
     if id is None:
         raise InputError(
             f"{path}: the id at row {row} is empty; expected a whole number or text for every "
