@@ -159,9 +159,9 @@ class LabelFile:
                 return name
         shown = ", ".join(map(str, names[:20])) + (", ..." if len(names) > 20 else "")
         raise InputError(
-            f"{self.path} has no column called {' or '.join(usual)}; its {len(names)} columns "
-            f"begin with, or are called: {shown}. Name the one with the {what} with {option}, or "
-            f"give its index, for example {option} 0."
+            f"{self.path} has no column or array called {' or '.join(usual)}; it has "
+            f"{shown}. Name the one with the {what} with {option}; a column may be given by its "
+            f"index, too: {option} 0."
         )
 
 

@@ -18,6 +18,7 @@ from clients.errors import InputError
 from clients.formats.ids import ID_NAMES
 from clients.formats.rows import LABEL_NAMES
 
+_LOOK_AT: Final = 100
 _USUAL_NAMES: Final = frozenset((*ID_NAMES, *LABEL_NAMES))
 
 
@@ -49,7 +50,7 @@ class CsvTable:
             # The delimiter is what the first line has most of; a single column has none.
             self.delimiter = max(",;\t", key=first.count)
         with self._records() as reader:
-            head = self._next(reader, 2)
+            head = self._next(reader, _LOOK_AT)
         self.first_line = head[0]
         self.width = len(self.first_line)
         indices = [_integer(column) for column in text_columns]
@@ -134,21 +135,25 @@ def is_number(cell: str) -> bool:
 
 
 def _names_columns(head: list[list[str]], text: set[int]) -> bool:
-    """Whether the first line names the columns, from the first two.
+    """Whether the first line names the columns, from what follows it.
 
     Arguments:
-        head: The first two lines, or one.
+        head: The first lines.
         text: Columns that may hold text, so far as they are known by their index.
     """
     first = head[0]
     if not all(is_number(cell) for i, cell in enumerate(first) if i not in text):
         return True
     # Columns may be called 0, 1, 2, ...: then only the label's name is no number, while the
-    # label below it is one. (Text labels in both lines leave the first a sample.)
-    second = head[1] if len(head) > 1 else []
+    # labels below it are. (Text labels below leave the first a sample.)
+    below = head[1:]
     return any(
         first[i].strip().casefold() in _USUAL_NAMES
-        or (i < len(second) and not is_number(first[i]) and is_number(second[i]))
+        or (
+            not is_number(first[i])
+            and len(below) > 0
+            and all(i < len(cells) and is_number(cells[i]) for cells in below)
+        )
         for i in text
     )
 
