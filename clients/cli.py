@@ -37,6 +37,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.ingest:ingest_command",
         "Stream a file into a running service, in order, batch by batch.",
     ),
+    "labels": (
+        "clients.labels:labels_command",
+        "Send labels for samples that were sent with ids and without labels.",
+    ),
     "evaluate": (
         "clients.evaluate:evaluate_command",
         "Measure continual learning on SOURCE through a live service.",

@@ -25,7 +25,11 @@ FORMATS = ".npz, .npy, .csv, .tsv, .parquet or IDX (-ubyte, .idx), text and IDX 
 
 
 def open_source(
-    path: str | Path, *, label_column: str | None = None, labels: str | Path | None = None
+    path: str | Path,
+    *,
+    label_column: str | None = None,
+    labels: str | Path | None = None,
+    id_column: str | None = None,
 ) -> Source:
     """Open a file of samples.
 
@@ -35,6 +39,8 @@ def open_source(
             index (npy), or the name of an array (npz). An `.npz` with arrays of the usual
             names, and an IDX file with its labels beside it, need none.
         labels: A file of its own that holds the labels (npy, npz, IDX).
+        id_column: Where the ids of samples are: a column's name or index (csv, parquet), or
+            the name of an array (npz).
 
     Raises:
         InputError: there is no such file, it is of no known format, or it does not have
@@ -46,7 +52,9 @@ def open_source(
         if file is not None and not file.is_file():
             what = "is a folder, not a file" if file.is_dir() else "does not exist"
             raise InputError(f"{file} {what}. Expected a file: {FORMATS}. Check the path.")
-    kind = _kind(path)
+    kind = kind_of(path)
+    if id_column is not None:
+        check_has_ids(path, kind)
     if labels is not None and (kind in ("csv", "parquet") or label_column is not None):
         raise InputError(
             f"Labels were asked for both in {labels} and in a column of {path}, or {path} is a "
@@ -54,13 +62,13 @@ def open_source(
             f"or --label-column."
         )
     if kind == "npz":
-        return open_npz(path, label_column, labels)
+        return open_npz(path, label_column, labels, id_column)
     if kind == "npy":
         return open_npy(path, label_column, labels)
     if kind == "csv":
-        return CsvSource(path, label_column)
+        return CsvSource(path, label_column, id_column)
     if kind == "parquet":
-        return ParquetSource(path, label_column)
+        return ParquetSource(path, label_column, id_column)
     if label_column is not None:
         raise InputError(
             f"{path} is an IDX file, which has no columns. Name the file of its labels with "
@@ -100,7 +108,22 @@ def read_file(
     return features, np.array([str(label) for label in plain])
 
 
-def _kind(path: Path) -> str:
+def check_has_ids(path: Path, kind: str) -> None:
+    """Raise `InputError` for a format that has no room for ids."""
+    if kind in ("npy", "idx"):
+        raise InputError(
+            f"{path} is one array ({kind}), which has no room for ids; expected a column of a "
+            f".csv or .parquet file, or an array of an .npz. Save samples and ids as two arrays of "
+            f"an .npz."
+        )
+
+
+def kind_of(path: Path) -> str:
+    """The format of a file that exists: "npz", "npy", "csv", "parquet" or "idx".
+
+    Raises:
+        InputError: it is of none.
+    """
     name = path.name.lower()
     plain = name.removesuffix(".gz")
     if name.endswith((".npz", ".npy", ".parquet")):

@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
 import typer
-from rich import progress as bars
 from rich.console import Console
 
 from clients.client import GMRClient
 from clients.connection import open_sender
-from clients.errors import ClientError
-from clients.resume import Progress, ResumeFile, fingerprint, state_folder
+from clients.resume import ResumeFile, fingerprint, state_folder
 from clients.retry import RetryPolicy
 from clients.sending import Job, Totals, send, starting_point
+from clients.sending_bar import SendingBar, check_reachable
 
 # A full backlog is normal while the model learns, so wait for long; the display says why.
 _PATIENCE_S = 600.0
@@ -40,6 +39,13 @@ def ingest_command(
     no_labels: Annotated[
         bool, typer.Option("--no-labels", help="Send the samples without their labels.")
     ] = False,
+    id_column: Annotated[
+        str | None,
+        typer.Option(help="Ids of samples, for labels that come later: as --label-column."),
+    ] = None,
+    text_ids: Annotated[
+        bool, typer.Option("--text-ids", help="Ids are text, also those that look like numbers.")
+    ] = False,
     rate: Annotated[
         float | None, typer.Option(min=0.001, help="Samples per second, at most.")
     ] = None,
@@ -57,6 +63,9 @@ def ingest_command(
     learned twice.
 
     Example: gmr ingest train.csv --label-column class --batch-size 100
+
+    With --id-column every sample goes with an id; one without a label waits for `gmr labels` to
+    bring it. --no-labels keeps back the labels that a file has.
     """
     console = Console(stderr=True)
     job = Job.of(
@@ -66,9 +75,11 @@ def ingest_command(
         label_column=label_column,
         labels=labels,
         with_labels=not no_labels,
+        id_column=id_column,
+        text_ids=text_ids,
     )
-    with GMRClient(url) as client, _Display(console, job) as display:
-        _check_reachable(client)
+    with GMRClient(url) as client, SendingBar(console, file.name, job.n_samples) as display:
+        check_reachable(client)
         resume = ResumeFile(
             state_folder() / f"{job.name}-{fingerprint([], client.url)}.json",
             {"file": str(file.resolve()), "url": client.url},
@@ -81,14 +92,14 @@ def ingest_command(
                 f"Use --again to send it once more."
             )
             return
-        display.begin(progress)
+        display.begin(progress.samples)
         policy = RetryPolicy(total_s=_PATIENCE_S, notify=display.waiting)
         try:
             with closing(open_sender(url, policy)) as sender:
                 totals = send(sender, job, resume, progress, rate=rate, watcher=display)
             waited = None
             if wait:
-                display.learning()
+                display.note("sent; waiting until all is learned")
                 began = time.monotonic()
                 client.wait_until_learned(_LEARNING_S)
                 waited = time.monotonic() - began
@@ -111,63 +122,3 @@ def _summary(totals: Totals, learned_after: float | None) -> str:
         return text + f"backlog {totals.backlog} entries"
     rate = totals.samples / (totals.seconds + learned_after)
     return text + f"all learned {learned_after:.1f} s later ({rate:,.0f} samples/s end to end)"
-
-
-def _check_reachable(client: GMRClient) -> None:
-    """Fail at once where nothing listens: patience is for services that were there."""
-    with GMRClient(client.url, retry=RetryPolicy(total_s=0)) as impatient:
-        impatient.model()
-
-
-class _Display:
-    """Progress on the terminal; nothing where standard error is no terminal."""
-
-    def __init__(self, console: Console, job: Job) -> None:
-        self._bars = bars.Progress(
-            bars.TextColumn("{task.description}"),
-            bars.BarColumn(),
-            bars.MofNCompleteColumn(),
-            bars.TextColumn("{task.fields[speed]}"),
-            bars.TimeRemainingColumn(),
-            bars.TextColumn("{task.fields[note]}", markup=False),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        name, total = job.source.path.name, job.n_samples
-        self._task = self._bars.add_task(name, total=total, speed="", note="", start=False)
-        self._before = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.end()
-
-    def begin(self, progress: Progress) -> None:
-        """Sending begins, or goes on."""
-        self._before = progress.samples
-        self._bars.start()
-        self._bars.start_task(self._task)
-        note = f"resumed after {progress.samples}" if progress.samples else ""
-        self._bars.update(self._task, completed=progress.samples, note=note)
-
-    def sent(self, totals: Totals) -> None:
-        """A batch was acknowledged."""
-        self._bars.update(
-            self._task,
-            completed=self._before + totals.samples,
-            speed=f"{totals.samples_per_second:,.0f}/s",
-            note=f"backlog {totals.backlog}",
-        )
-
-    def waiting(self, error: ClientError, seconds: float) -> None:
-        """The service could not take a batch; it will be sent again."""
-        self._bars.update(self._task, note=f"waiting {seconds:.1f} s: {error}")
-
-    def learning(self) -> None:
-        """Everything is sent."""
-        self._bars.update(self._task, note="sent; waiting until all is learned")
-
-    def end(self) -> None:
-        """Leave the terminal as it is now."""
-        self._bars.stop()

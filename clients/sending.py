@@ -29,6 +29,7 @@ from clients.client import GMRClient
 from clients.connection import Sender
 from clients.errors import InputError
 from clients.files import Source, open_source
+from clients.formats.ids import check_unique, sent_ids
 from clients.resume import Progress, ResumeFile, fingerprint
 from core.errors import InvalidBatch
 
@@ -45,6 +46,7 @@ class Job:
         batch_size: Samples per batch; the last of a pass may have fewer.
         epochs: Passes over the file.
         with_labels: Send the labels that the file has.
+        text_ids: Send ids as text, those that are numbers, too.
     """
 
     source: Source
@@ -52,6 +54,7 @@ class Job:
     batch_size: int = 100
     epochs: int = 1
     with_labels: bool = True
+    text_ids: bool = False
 
     @classmethod
     def of(
@@ -63,16 +66,27 @@ class Job:
         label_column: str | None = None,
         labels: Path | None = None,
         with_labels: bool = True,
+        id_column: str | None = None,
+        text_ids: bool = False,
     ) -> Job:
         """The job of sending a file.
 
         Raises:
-            InputError: the file cannot be read.
+            InputError: the file cannot be read, or its ids cannot be used.
         """
-        source = open_source(path, label_column=label_column, labels=labels)
+        source = open_source(path, label_column=label_column, labels=labels, id_column=id_column)
+        options: list[object] = [batch_size, label_column, with_labels]
+        if id_column is not None:
+            if epochs > 1:
+                raise InputError(
+                    f"{epochs} passes over {path} would send every id {epochs} times; expected "
+                    f"one sample per id. Leave out --epochs or --id-column."
+                )
+            check_unique(source.read_ids, path=path)
+            options += [id_column, text_ids]
         files = [path] if labels is None else [path, labels]
-        name = fingerprint(files, batch_size, label_column, with_labels)
-        return cls(source, name, batch_size, epochs, with_labels)
+        name = fingerprint(files, *options)
+        return cls(source, name, batch_size, epochs, with_labels, text_ids)
 
     @property
     def n_samples(self) -> int | None:
@@ -87,8 +101,9 @@ class Job:
             for rows in self.source.read(self.batch_size, start):
                 batch_id = f"{self.name}-{after.run}-{epoch}-{rows.start}"
                 labels = rows.labels if self.with_labels else None
+                ids = None if rows.ids is None else sent_ids(rows.ids, self.text_ids)
                 try:
-                    call = calls.ingest(rows.features, labels, batch_id)
+                    call = calls.ingest(rows.features, labels, batch_id, ids)
                 except InvalidBatch as error:
                     raise InputError(
                         f"{self.source.path}, samples {rows.start} to "
@@ -200,7 +215,7 @@ def starting_point(client: GMRClient, resume: ResumeFile, *, again: bool) -> Pro
     if not progress.samples:
         return progress
     model = client.model()
-    forgotten = model.backlog == 0 and _position(model.last_entry_id) < _position(
+    forgotten = model.backlog == 0 and position(model.last_entry_id) < position(
         progress.last_entry_id
     )
     return Progress(run=progress.run) if forgotten else progress
@@ -251,7 +266,12 @@ def _sleep_until(moment: float) -> None:
         time.sleep(pause)
 
 
-def _position(entry_id: str | None) -> tuple[int, int]:
-    """Entry ids in the order of the stream."""
+def position(entry_id: str | None) -> tuple[int, int]:
+    """An id of the stream as numbers, which compare as its entries are ordered.
+
+    Example:
+        >>> position("1700-9") < position("1700-10")
+        True
+    """
     milliseconds, _, sequence = (entry_id or "0-0").partition("-")
     return int(milliseconds), int(sequence or 0)

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.errors import InputError
-from clients.formats.rows import Rows, as_features, as_labels, check_count
+from clients.formats.ids import as_ids
+from clients.formats.rows import READ_IDS, Rows, as_features, as_labels, check_apart, check_count
+from service.wire import SampleId
 
 FEATURE_NAMES = ("features", "train_x", "all_x", "x", "X", "data", "images", "arr_0")
 """Names under which the samples of an archive are looked for, in this order."""
@@ -42,6 +44,7 @@ class ArraySource:
         features: NDArray[Any],
         labels: NDArray[Any] | None,
         label_column: int | None = None,
+        ids: NDArray[Any] | None = None,
     ) -> None:
         if features.ndim < 2 or 0 in features.shape:
             raise InputError(
@@ -60,8 +63,14 @@ class ArraySource:
                     f"text per sample. Turn one-hot rows into integers with argmax."
                 )
             check_count(len(features), len(labels), path=path)
+        if ids is not None and ids.shape != (len(features),):
+            raise InputError(
+                f"{path} holds ids of shape {ids.shape} for {len(features)} samples; expected "
+                f"({len(features)},), one integer or text per sample. Check --id-column."
+            )
         self._features = features
         self._labels = labels
+        self._ids = ids
         self.n_samples: int | None = len(features)
         width = int(np.prod(features.shape[1:]))
         self.n_features = width - (self._column is not None)
@@ -78,7 +87,18 @@ class ArraySource:
             elif self._labels is not None:
                 raw = self._labels[first : first + size]
                 labels = as_labels(raw, path=self.path, start=first)
-            yield Rows(first, as_features(values, path=self.path, start=first), labels)
+            ids = None
+            if self._ids is not None:
+                part = self._ids[first : first + size].tolist()
+                ids = as_ids(part, path=self.path, start=first)
+            yield Rows(first, as_features(values, path=self.path, start=first), labels, ids)
+
+    def read_ids(self) -> Iterator[list[SampleId]]:
+        if self._ids is None:
+            return
+        for first in range(0, len(self._ids), READ_IDS):
+            part = self._ids[first : first + READ_IDS].tolist()
+            yield as_ids(part, path=self.path, start=first)
 
 
 def open_npy(path: Path, label_column: str | None, labels: Path | None) -> ArraySource:
@@ -97,9 +117,12 @@ def open_npy(path: Path, label_column: str | None, labels: Path | None) -> Array
     )
 
 
-def open_npz(path: Path, label_column: str | None, labels: Path | None) -> ArraySource:
-    """An `.npz` archive; `label_column` is the name of the array that holds the labels."""
+def open_npz(
+    path: Path, label_column: str | None, labels: Path | None, id_column: str | None = None
+) -> ArraySource:
+    """An `.npz` archive; `label_column` and `id_column` are names of arrays."""
     arrays = load_npz(path)
+    check_apart(label_column, id_column, path=path)
     name = next((name for name in FEATURE_NAMES if name in arrays), None)
     if name is None:
         raise InputError(
@@ -109,15 +132,25 @@ def open_npz(path: Path, label_column: str | None, labels: Path | None) -> Array
     if labels is not None:
         found: NDArray[Any] | None = load_npy(labels)
     elif label_column is not None:
-        if label_column not in arrays:
-            raise InputError(
-                f"{path} has no array called {label_column!r}; it holds {', '.join(arrays)}. "
-                f"Name the one with the labels."
-            )
-        found = arrays[label_column]
+        found = array_of(arrays, label_column, "labels", path)
     else:
         found = next((arrays[key] for key in _LABELS_OF[name] if key in arrays), None)
-    return ArraySource(path, "npz", arrays[name], found)
+    ids = None if id_column is None else array_of(arrays, id_column, "ids", path)
+    return ArraySource(path, "npz", arrays[name], found, ids=ids)
+
+
+def array_of(arrays: dict[str, NDArray[Any]], name: str, what: str, path: Path) -> NDArray[Any]:
+    """The array of a name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in arrays:
+        raise InputError(
+            f"{path} has no array called {name!r}; it holds {', '.join(arrays)}. "
+            f"Name the one with the {what}."
+        )
+    return arrays[name]
 
 
 def load_npy(path: Path) -> NDArray[Any]:

@@ -1,82 +1,66 @@
-"""Comma, semicolon or tab separated text, read in pieces, plain or gzipped.
-
-A first line that holds anything but numbers names the columns.
-"""
+"""Samples of a text table (`csv_table.py`), read in pieces."""
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
-from typing import IO, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clients.errors import InputError
-from clients.formats.rows import Label, Labels, Rows, as_features
+from clients.formats.csv_table import CsvTable, is_number
+from clients.formats.ids import as_ids
+from clients.formats.rows import READ_IDS, Label, Labels, Rows, as_features, check_apart
+from service.wire import SampleId
 
 
 class CsvSource:
-    """Samples of a text table; every column but the label's is a feature."""
+    """Samples of a text table; every column but the label's and the id's is a feature."""
 
     kind = "csv"
 
-    def __init__(self, path: Path, label_column: str | None = None) -> None:
+    def __init__(
+        self, path: Path, label_column: str | None = None, id_column: str | None = None
+    ) -> None:
         self.path = path
         self.n_samples: int | None = None
-        with self._errors(), _open(path) as file:
-            first = file.readline()
-            if not first.strip():
-                raise InputError(
-                    f"{path} starts with an empty line; expected one sample per line, or the "
-                    f"names of the columns. Check the file."
-                )
-            # The delimiter is what the first line has most of; a single column has none.
-            self._delimiter = max(",;\t", key=first.count)
-        with self._records() as reader:
-            head = self._next(reader, 2)
-        cells = head[0]
-        self._width = len(cells)
-        index = _integer(label_column)
-        self._header = cells if _names_columns(head, index) else None
-        self._label = None if label_column is None else self._index(label_column, cells)
+        self._table = CsvTable(path, (label_column, id_column))
+        self._label, self._id = self._table.found
+        check_apart(self._label, self._id, path=path)
+        # From the right, so that taking one out moves none of the others.
+        apart = (index for index in self._table.found if index is not None)
+        self._apart = sorted(apart, reverse=True)
         self.labelled = self._label is not None
-        self.n_features = self._width - self.labelled
+        self.n_features = self._table.width - len(self._apart)
         if self.n_features == 0:
+            what = "one column, the labels" if self._id is None else "no column beside the ids"
             raise InputError(
-                f"{path} has one column, the labels; expected at least one feature beside it. "
-                f"The delimiter was taken to be {self._delimiter!r}."
+                f"{path} has {what}; expected at least one feature beside it. "
+                f"The delimiter was taken to be {self._table.delimiter!r}."
             )
 
     def read(self, size: int, start: int = 0) -> Iterator[Rows]:
-        with self._records() as reader:
-            skip = start + (self._header is not None)
-            self._next(reader, skip)
-            first = start
-            while chunk := self._next(reader, size):
-                yield self._rows(chunk, first)
-                first += len(chunk)
+        for first, chunk in self._table.read(size, start):
+            yield self._rows(chunk, first)
+
+    def read_ids(self) -> Iterator[list[SampleId]]:
+        if self._id is None:
+            return
+        for first, chunk in self._table.read(READ_IDS):
+            yield as_ids((cells[self._id] for cells in chunk), path=self.path, start=first)
 
     def _rows(self, chunk: list[list[str]], first: int) -> Rows:
-        for offset, cells in enumerate(chunk):
-            if len(cells) != self._width:
-                raise InputError(
-                    f"{self.path}: row {first + offset} has {len(cells)} columns, but the first "
-                    f"has {self._width}. Expected the same number in every row "
-                    f"(delimiter {self._delimiter!r}).",
-                    row=first + offset,
-                )
+        taken = {index: [cells.pop(index) for cells in chunk] for index in self._apart}
         labels: Labels | None = None
         if self._label is not None:
-            index = self._label
-            labels = _labels([cells.pop(index) for cells in chunk], self.path, first)
-        return Rows(first, self._features(chunk, first), labels)
+            labels = cell_labels(taken[self._label], self.path, first)
+        ids: list[SampleId] | None = None
+        if self._id is not None:
+            ids = as_ids(taken[self._id], path=self.path, start=first)
+        return Rows(first, self._features(chunk, first), labels, ids)
 
     def _features(self, chunk: list[list[str]], first: int) -> NDArray[np.float32]:
         try:
@@ -90,96 +74,24 @@ class CsvSource:
             (row, column)
             for row, cells in enumerate(chunk)
             for column, cell in enumerate(cells)
-            if not _is_number(cell)
+            if not is_number(cell)
         )
         text = chunk[row][column]
-        if self._label is not None and column >= self._label:
-            column += 1  # the label was taken out of the row
-        name = f"column {column}" + (f" ({self._header[column]!r})" if self._header else "")
+        for index in reversed(self._apart):
+            column += column >= index  # that one was taken out of the row
+        header = self._table.header
+        name = f"column {column}" + (f" ({header[column]!r})" if header else "")
         what = f"holds {text!r}" if text.strip() else "is empty"
         return InputError(
             f"{self.path}: row {first + row}, {name} {what}; every feature must be a number. "
-            f"Drop or encode the column, or name it with --label-column if it is the label.",
+            f"Drop or encode the column, or name it with --label-column if it is the label, with "
+            f"--id-column if it is the id.",
             row=first + row,
             column=column,
         )
 
-    def _index(self, column: str, cells: list[str]) -> int:
-        if self._header is not None and column in self._header:
-            return self._header.index(column)
-        index = _integer(column)
-        if index is None or not -self._width <= index < self._width:
-            what = "names" if self._header else "cells of the first line, which names none"
-            raise InputError(
-                f"{self.path} has no column {column!r}. Its {self._width} columns ({what}): "
-                f"{', '.join(cells[:20])}{', ...' if len(cells) > 20 else ''}. Give a name, "
-                f"or an index from 0 to {self._width - 1} (-1 is the last)."
-            )
-        return index % self._width
 
-    @contextmanager
-    def _records(self) -> Iterator[Iterator[list[str]]]:
-        with _open(self.path) as file:
-            yield (row for row in csv.reader(file, delimiter=self._delimiter) if row)
-
-    def _next(self, reader: Iterator[list[str]], size: int) -> list[list[str]]:
-        with self._errors():
-            return list(islice(reader, size))
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
-            raise InputError(
-                f"{self.path} cannot be read on ({error}). Expected UTF-8 text with one sample "
-                f"per line. Check the file."
-            ) from error
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[IO[str]]:
-    if path.suffix == ".gz":
-        with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
-            yield cast(IO[str], file)
-    else:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            yield file
-
-
-def _names_columns(head: list[list[str]], label_index: int | None) -> bool:
-    """Whether the first line names the columns, from the first two."""
-    first = head[0]
-    label = None if label_index is None else label_index % len(first)
-    if not all(_is_number(cell) for i, cell in enumerate(first) if i != label):
-        return True
-    # Columns may be called 0, 1, 2, ...: then only the label's name is no number, while the
-    # label below it is one. (Text labels in both lines leave the first a sample.)
-    second = head[1] if len(head) > 1 else []
-    return (
-        label is not None
-        and label < len(second)
-        and not _is_number(first[label])
-        and _is_number(second[label])
-    )
-
-
-def _integer(text: str | None) -> int | None:
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        return None
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _labels(cells: list[str], path: Path, first: int) -> Labels:
+def cell_labels(cells: list[str], path: Path, first: int) -> Labels:
     """Whole numbers as integers ("3", "3.0"), other text as it is, empty as None."""
     try:
         return np.array([int(cell) for cell in cells], dtype=np.int64)

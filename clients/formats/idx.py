@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from clients.errors import InputError
 from clients.formats.rows import Rows, as_features, as_labels, check_count
+from service.wire import SampleId
 
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
@@ -113,6 +114,9 @@ class IdxSource:
                 if codes is not None:
                     labels = as_labels(codes[first : first + size], path=self.path, start=first)
                 yield Rows(first, features, labels)
+
+    def read_ids(self) -> Iterator[list[SampleId]]:
+        yield from ()
 
 
 def sibling_labels(path: Path) -> Path | None:

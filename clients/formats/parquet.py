@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.errors import InputError
-from clients.formats.rows import Rows, as_features, as_labels
+from clients.formats.ids import as_ids
+from clients.formats.rows import READ_IDS, Rows, as_features, as_labels, check_apart
+from service.wire import SampleId
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,13 +27,18 @@ class ParquetSource:
 
     kind = "parquet"
 
-    def __init__(self, path: Path, label_column: str | None = None) -> None:
+    def __init__(
+        self, path: Path, label_column: str | None = None, id_column: str | None = None
+    ) -> None:
         self.path = path
-        with _open(path) as table:
+        with open_parquet(path) as table:
             schema = table.schema_arrow
             self.n_samples: int | None = table.metadata.num_rows
-            self._label = _resolve(label_column, schema.names, path)
-            self._columns = [name for name in schema.names if name != self._label]
+            self._label = resolve(label_column, schema.names, path)
+            self._id = resolve(id_column, schema.names, path)
+            check_apart(self._label, self._id, path=path)
+            self._apart = [name for name in (self._label, self._id) if name is not None]
+            self._columns = [name for name in schema.names if name not in self._apart]
             self._check(schema)
             first = next(table.iter_batches(1, columns=self._columns), None)
         if first is None or not self._columns:
@@ -43,38 +50,24 @@ class ParquetSource:
         self.n_features = self._features(first, 0).shape[1]
 
     def read(self, size: int, start: int = 0) -> Iterator[Rows]:
-        columns = self._columns + ([self._label] if self._label is not None else [])
-        with _open(self.path) as table:
-            groups, skip = _from_row(table, start)
-            if not groups:
-                return
-            first = start
-            pieces: list[pa.RecordBatch] = []
-            held = 0
-            # iter_batches ends a batch at the end of a row group; ours must not.
-            for piece in table.iter_batches(size, row_groups=groups, columns=columns):
-                if skip:
-                    dropped = min(skip, piece.num_rows)
-                    skip -= dropped
-                    piece = piece.slice(dropped)
-                while held + piece.num_rows >= size:
-                    taken = size - held
-                    yield self._rows([*pieces, piece.slice(0, taken)], first)
-                    first += size
-                    piece, pieces, held = piece.slice(taken), [], 0
-                if piece.num_rows:
-                    pieces.append(piece)
-                    held += piece.num_rows
-            if held:
-                yield self._rows(pieces, first)
+        for first, pieces in read_columns(self.path, self._columns + self._apart, size, start):
+            yield self._rows(pieces, first)
+
+    def read_ids(self) -> Iterator[list[SampleId]]:
+        if self._id is None:
+            return
+        for first, pieces in read_columns(self.path, [self._id], READ_IDS):
+            yield as_ids(column_of(pieces, self._id), path=self.path, start=first)
 
     def _rows(self, pieces: list[pa.RecordBatch], first: int) -> Rows:
         features = np.concatenate([self._features(piece, first) for piece in pieces])
         labels = None
         if self._label is not None:
-            values = [piece.column(self._label).to_pylist() for piece in pieces]
-            labels = _labels([label for part in values for label in part], self.path, first)
-        return Rows(first, features, labels)
+            labels = value_labels(column_of(pieces, self._label), self.path, first)
+        ids = None
+        if self._id is not None:
+            ids = as_ids(column_of(pieces, self._id), path=self.path, start=first)
+        return Rows(first, features, labels, ids)
 
     def _features(self, piece: pa.RecordBatch, first: int) -> NDArray[Any]:
         columns: list[Any] = []
@@ -119,7 +112,8 @@ class ParquetSource:
             ):
                 raise InputError(
                     f"{self.path}: column {name!r} holds {kind}; every feature must be a number. "
-                    f"Drop or encode the column, or name it with --label-column if it is the label."
+                    f"Drop or encode the column, or name it with --label-column if it is the "
+                    f"label, with --id-column if it is the id."
                 )
         if lists and len(self._columns) > 1:
             raise InputError(
@@ -128,7 +122,50 @@ class ParquetSource:
             )
 
 
-def _open(path: Path) -> pq.ParquetFile:
+def read_columns(
+    path: Path, columns: list[str], size: int, start: int = 0
+) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
+    """Rows from `start` on, `size` at a time, each piece after the number of its first row.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    with open_parquet(path) as table:
+        groups, skip = _from_row(table, start)
+        if not groups:
+            return
+        first = start
+        pieces: list[pa.RecordBatch] = []
+        held = 0
+        # iter_batches ends a batch at the end of a row group; ours must not.
+        for piece in table.iter_batches(size, row_groups=groups, columns=columns):
+            if skip:
+                dropped = min(skip, piece.num_rows)
+                skip -= dropped
+                piece = piece.slice(dropped)
+            while held + piece.num_rows >= size:
+                taken = size - held
+                yield first, [*pieces, piece.slice(0, taken)]
+                first += size
+                piece, pieces, held = piece.slice(taken), [], 0
+            if piece.num_rows:
+                pieces.append(piece)
+                held += piece.num_rows
+        if held:
+            yield first, pieces
+
+
+def column_of(pieces: list[pa.RecordBatch], name: str) -> list[Any]:
+    """The values of one column, as Python has them."""
+    return [value for piece in pieces for value in piece.column(name).to_pylist()]
+
+
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """An open Parquet file.
+
+    Raises:
+        InputError: it cannot be read, or pyarrow is not installed.
+    """
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -145,7 +182,12 @@ def _open(path: Path) -> pq.ParquetFile:
         ) from error
 
 
-def _resolve(column: str | None, names: list[str], path: Path) -> str | None:
+def resolve(column: str | None, names: list[str], path: Path) -> str | None:
+    """The name of a column given by name or index; None where none is given.
+
+    Raises:
+        InputError: there is no such column.
+    """
     if column is None or column in names:
         return column
     try:
@@ -175,7 +217,8 @@ def _is_list(kind: Any) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-def _labels(values: list[Any], path: Path, first: int) -> Any:
+def value_labels(values: list[Any], path: Path, first: int) -> Any:
+    """Integers, whole floats or text as labels; null, NaN and empty text as None."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, bool} and None not in values:
         return np.array(values, dtype=np.int64)

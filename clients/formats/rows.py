@@ -6,7 +6,8 @@ Rules of the formats:
    every other number becomes `float32` in the file's own units.
 2. Every feature is finite; the first that is not is an error with row and column.
 3. Labels are integers or text, None for a sample without one.
-4. Row numbers in messages count samples from 0.
+4. Ids are integers or text, one per sample (`ids.py`).
+5. Row numbers in messages count samples from 0.
 """
 
 from __future__ import annotations
@@ -14,16 +15,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clients.errors import InputError
+from service.wire import SampleId
 
 Label = int | str
 Labels = NDArray[np.int64] | list[Label | None]
 """Integers as an array where all are integers, otherwise a list."""
+
+LABEL_NAMES: Final = ("label", "labels")
+"""Columns and arrays that hold the labels of a file of ids and labels where none is named."""
+
+READ_IDS: Final = 65_536
+"""Rows per piece when only their ids are read."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +42,13 @@ class Rows:
         start: Position of the first in the file, from 0.
         features: Samples, with shape (N, D), uint8, float16 or float32.
         labels: N labels, or None when the file has none.
+        ids: N ids, or None when none were asked for.
     """
 
     start: int
     features: NDArray[Any]
     labels: Labels | None
+    ids: list[SampleId] | None = None
 
     def __len__(self) -> int:
         return len(self.features)
@@ -67,6 +77,14 @@ class Source(Protocol):
         Raises:
             InputError: the file cannot be read, or holds what is no number, no label, or
                 not finite.
+        """
+        ...
+
+    def read_ids(self) -> Iterator[list[SampleId]]:
+        """The ids of all samples, in pieces; none where no column of ids was named.
+
+        Raises:
+            InputError: as `read`, or an id cannot be used.
         """
         ...
 
@@ -140,4 +158,13 @@ def check_count(samples: int, labels: int, *, path: Path) -> None:
             f"Check that both belong together.",
             samples=samples,
             labels=labels,
+        )
+
+
+def check_apart(label: object, id: object, *, path: Path) -> None:
+    """Raise `InputError` where one column is named for labels and for ids."""
+    if label is not None and label == id:
+        raise InputError(
+            f"{path}: column {label!r} is named both for labels and for ids; expected two columns. "
+            f"Correct --label-column or --id-column."
         )
