@@ -29,6 +29,7 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
+from benchmarks._script import names, run
 from benchmarks.comparison.provenance import versions
 from benchmarks.comparison.store import Store, write_whole
 from benchmarks.detection import families as known_families
@@ -41,7 +42,7 @@ from benchmarks.detection.outsider import MMD
 from benchmarks.detection.stream import MIXED
 from benchmarks.detection.table import Row, markdown, terminal_tables
 from clients import environment, figures
-from clients.bench import Floor, Measurement, Say, Table, rich_table
+from clients.bench import Floor, Measurement, Say, Table
 from clients.datasets import known_datasets
 from clients.errors import InputError
 from core.config import DETECTORS, EngineConfig
@@ -302,7 +303,7 @@ def plan_of(arguments: Sequence[str]) -> Plan:
         plan = quick_plan(chosen.folder or _quick(FOLDER))
     else:
         plan = whole(chosen.folder or FOLDER)
-    detectors, shadows = _split(chosen.detectors), _split(chosen.shadows)
+    detectors, shadows = names(chosen.detectors), names(chosen.shadows)
     for name in (*detectors, *shadows):
         if name not in (*DETECTORS, MMD, TOLD):
             raise InputError(
@@ -330,14 +331,14 @@ def _groups(
     batches: Sequence[str] | None,
 ) -> tuple[Group, ...]:
     """Groups of the plan that were asked for; every combination where they are named."""
-    names, sets = _split(families), _split(data)
-    for name in names:
+    wanted, sets = names(families), names(data)
+    for name in wanted:
         if name not in FAMILIES:
             raise InputError(
                 f"There is no family {name!r}. Known: {', '.join(FAMILIES)}. Choose one of these."
             )
-    sizes = tuple(_size(text) for text in _split(batches))
-    kept = tuple(group for group in plan.groups if not names or group.family in names)
+    sizes = tuple(_size(text) for text in names(batches))
+    kept = tuple(group for group in plan.groups if not wanted or group.family in wanted)
     if sets:
         pairs = dict.fromkeys((group.family, group.batch) for group in kept)
         kept = tuple(Group(family, one, batch) for family, batch in pairs for one in sets)
@@ -389,30 +390,9 @@ def _plain(text: str) -> Any:
     return text
 
 
-def _split(values: Sequence[str] | None) -> tuple[str, ...]:
-    """Names that may be separated by blanks or by commas."""
-    return tuple(name for text in values or () for name in text.split(",") if name)
-
-
 def main() -> int:
-    """Carry out what the options ask for, and print the tables; 0, or 1 if something failed."""
-    console = Console()
-    try:
-        plan = plan_of(sys.argv[1:])
-        work = Work(
-            plan, lambda text: console.print(text, style="dim", markup=False, highlight=False)
-        )
-        measurement = work.carry_out()
-    except InputError as error:
-        console.print(str(error), markup=False)
-        return 2
-    except KeyboardInterrupt:
-        console.print("Interrupted. What is measured is kept: run it again, and it goes on.")
-        return 130
-    for table in measurement.tables:
-        console.print(rich_table(table))
-    console.print(f"written to {plan.folder}", style="dim", highlight=False)
-    return 0 if all(floor.met for floor in measurement.floors) else 1
+    """Carry out what the options ask for; the exit status."""
+    return run(plan_of, lambda plan, say: Work(plan, say).carry_out())
 
 
 if __name__ == "__main__":

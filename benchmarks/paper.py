@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 import torch
 from rich.console import Console
 
+from benchmarks._script import names, run
 from benchmarks.comparison import quality as qualities
 from benchmarks.comparison import quality_table, tables
 from benchmarks.comparison.bars import Bars
@@ -44,7 +45,7 @@ from benchmarks.comparison.quality_table import Key
 from benchmarks.comparison.store import Store, write_whole
 from benchmarks.systems.registry import SYSTEMS, make_system
 from clients import environment, figures
-from clients.bench import Floor, Measurement, Say, Table, rich_table
+from clients.bench import Floor, Measurement, Say, Table
 from clients.datasets import Dataset, known_datasets, load_dataset
 from clients.errors import InputError
 from clients.tasks import SLT
@@ -327,8 +328,8 @@ def plan_of(arguments: Sequence[str]) -> Plan:
         plan = Plan(folder=chosen.folder or FOLDER)
     plan = replace(
         plan,
-        systems=_split(chosen.systems) or plan.systems,
-        data=_split(chosen.data) or plan.data,
+        systems=names(chosen.systems) or plan.systems,
+        data=names(chosen.data) or plan.data,
         slts=tuple(chosen.slt or plan.slts),
         seeds=tuple(chosen.seeds or plan.seeds),
         parts=tuple(chosen.parts or plan.parts),
@@ -344,30 +345,9 @@ def plan_of(arguments: Sequence[str]) -> Plan:
     return plan
 
 
-def _split(values: Sequence[str] | None) -> tuple[str, ...]:
-    """Names that may be separated by blanks or by commas."""
-    return tuple(name for text in values or () for name in text.split(",") if name)
-
-
 def main() -> int:
-    """Carry out what the options ask for, and print the tables; 0, or 1 if something failed."""
-    console = Console()
-    try:
-        plan = plan_of(sys.argv[1:])
-        work = Work(
-            plan, lambda text: console.print(text, style="dim", markup=False, highlight=False)
-        )
-        measurement = work.carry_out()
-    except InputError as error:
-        console.print(str(error), markup=False)
-        return 2
-    except KeyboardInterrupt:
-        console.print("Interrupted. What is measured is kept: run it again, and it goes on.")
-        return 130
-    for table in measurement.tables:
-        console.print(rich_table(table))
-    console.print(f"written to {plan.folder}", style="dim", highlight=False)
-    return 0 if all(floor.met for floor in measurement.floors) else 1
+    """Carry out what the options ask for; the exit status."""
+    return run(plan_of, lambda plan, say: Work(plan, say).carry_out())
 
 
 if __name__ == "__main__":

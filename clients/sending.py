@@ -76,6 +76,11 @@ class Job:
         """
         source = open_source(path, label_column=label_column, labels=labels, id_column=id_column)
         options: list[object] = [batch_size, label_column, with_labels]
+        if text_ids and id_column is None:
+            raise InputError(
+                "Ids were asked to be text, but no column of ids was named. Add --id-column, or "
+                "leave out --text-ids."
+            )
         if id_column is not None:
             if epochs > 1:
                 raise InputError(

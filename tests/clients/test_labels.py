@@ -414,6 +414,7 @@ def gmr(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
         ("ingest --id-column key", "id,a\nx,1\n", "has no column 'key'"),
         ("ingest --id-column id", "id,a\nx,1\nx,2\n", "the id 'x' at row 1 was that of row 0"),
         ("ingest --id-column id", "id,a\n,1\n", "the id at row 0 is empty"),
+        ("ingest --text-ids", "id,a\nx,1\n", "Add --id-column, or leave out --text-ids"),
         ("ingest --id-column id --epochs 2", "id,a\nx,1\n", "Leave out --epochs or --id-column"),
     ],
 )
