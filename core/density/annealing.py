@@ -104,6 +104,15 @@ class Annealing:
         """Whether averaging has ended in effect, so that each sample trains one component."""
         return self.radius <= HARD_RADIUS
 
+    def moved(self, by: float) -> Annealing:
+        """The same after a change of units that moves every objective, in nats."""
+        return replace(
+            self,
+            total=self.total + self.steps * by,
+            first=self.first + by,
+            last=self.last + by,
+        )
+
 
 @dataclass(frozen=True)
 class Schedule:

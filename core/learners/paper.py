@@ -29,12 +29,12 @@ from core.density.diagonal_density import DiagonalDensity
 from core.density.gradient import Parameters, Rates, ascend, gradient, winners
 from core.density.traits import diagonal_heights, diagonal_traits
 from core.errors import InvalidSettings
-from core.learners.classifier import descend, grown
+from core.learners.classifier import descend
+from core.learners.gradient_learner import GradientLearner
 from core.learners.learner import Replay, Scores
-from core.learners.rehearsal import beside
 from core.model import Model
 from core.readout import LinearReadout
-from core.replay import FrozenGenerator, replay_amount, typical_threshold
+from core.replay import FrozenGenerator, typical_threshold
 from core.running import Running
 
 
@@ -120,7 +120,7 @@ class PaperState:
         return Parameters(self.logits, self.means, self.precision_root)
 
 
-class PaperLearner:
+class PaperLearner(GradientLearner[PaperState]):
     """Learns `PaperState`; holds settings only.
 
     Arguments:
@@ -137,7 +137,7 @@ class PaperLearner:
 
     def __init__(self, config: EngineConfig, settings: PaperSettings = PUBLISHED) -> None:
         grid_side(config.budget)
-        self.config = config
+        super().__init__(config)
         self.settings = settings
         # A mean moves by rate * precision * distance; from 1 on it overshoots, and diverges.
         step = self.settings.schedule.rate * self.settings.rates.means
@@ -174,10 +174,6 @@ class PaperLearner:
             generator=None,
         )
 
-    def grow(self, state: PaperState, n_classes: int) -> PaperState:
-        weight, bias = grown(state.weight, state.bias, n_classes)
-        return replace(state, weight=weight, bias=bias)
-
     def rescale(self, state: PaperState, factor: Tensor, offset: Tensor) -> PaperState:
         if not state.steps:
             return state  # nothing in it has units yet: the start is the same in all
@@ -195,19 +191,13 @@ class PaperLearner:
                 deviations=known.deviations * stretch,
                 threshold=known.threshold - shift,
             )
-        # The annealing compares objectives across steps, so they move with the units too.
-        annealing = state.annealing
         return replace(
             state,
             means=factor * state.means + offset,
             precision_root=state.precision_root / stretch,
             precision_limit=state.precision_limit / stretch,
-            annealing=replace(
-                annealing,
-                total=annealing.total - annealing.steps * shift,
-                first=annealing.first - shift,
-                last=annealing.last - shift,
-            ),
+            # It compares objectives across steps, so they move with the units too.
+            annealing=state.annealing.moved(-shift),
             likelihood=replace(state.likelihood, mean=state.likelihood.mean - shift),
             generator=known,
         )
@@ -240,19 +230,9 @@ class PaperLearner:
         state = self._refloored(before)
         if state is not before:
             scores = None
-        replays: list[Replay] = []
-        if state.generator is not None:
-            mode = self.config.replay_mode
-            amount = replay_amount(
-                mode,
-                self.config.replay_factor,
-                n,
-                earlier=state.earlier_samples,
-                sub_tasks=state.sub_task,
-                current=state.samples,
-            )
-            x, codes, replay = beside(state.generator, x, codes, amount, mode, generator)
-            scores, replays = None, [replay]
+        x, codes, replays = self._rehearsed(state, n, x, codes, generator)
+        if replays:
+            scores = None
 
         pieces = max(1, round(len(x) / self.settings.minibatch))
         if pieces == 1:
@@ -262,12 +242,6 @@ class PaperLearner:
         for rows in order.tensor_split(pieces):
             state = self._step(state, x[rows], codes[rows], None)
         return state, replays
-
-    def stand_ins(self, state: PaperState, x: Tensor) -> Tensor | None:
-        return None  # classes are in the read-out, which learns from samples only
-
-    def vote(self, state: PaperState, x: Tensor, codes: Tensor, weights: Tensor) -> PaperState:
-        return state
 
     def begin_sub_task(
         self, state: PaperState, generator: torch.Generator
@@ -296,12 +270,6 @@ class PaperLearner:
         )
         return begun, []
 
-    def waiting(self, state: PaperState) -> int:
-        return 0  # every batch is learned at once
-
-    def settle(self, state: PaperState, generator: torch.Generator) -> PaperState:
-        return state
-
     def settled(self, state: PaperState) -> bool:
         # The rest of the way down to the radius's floor changes no score any more, and at the
         # published pace would leave the detector off for another 2,300 steps.
@@ -309,12 +277,6 @@ class PaperLearner:
 
     def n_components(self, state: PaperState) -> int:
         return len(state.logits)
-
-    def raw_samples(self, state: PaperState) -> int:
-        return 0
-
-    def without_raw(self, state: PaperState) -> PaperState:
-        return state
 
     def model(self, state: PaperState) -> Model | None:
         if not state.steps:

@@ -17,22 +17,22 @@ from core.density.density import Scored
 from core.density.diagonal import natural_form
 from core.density.gradient import Parameters
 from core.errors import InvalidSettings, ShapeMismatch
-from core.learners.classifier import descend, grown
+from core.learners.classifier import descend
 from core.learners.dcgmm.ascent import climb_batch
 from core.learners.dcgmm.settings import PUBLISHED, DcgmmSettings, LayerSettings
 from core.learners.dcgmm.state import DcgmmState, DeepGenerator, LayerState
+from core.learners.gradient_learner import GradientLearner
 from core.learners.learner import Replay, Scores
-from core.learners.rehearsal import beside
 from core.model import Model
 from core.readout import LinearReadout
-from core.replay import replay_amount, typical_threshold
+from core.replay import typical_threshold
 from core.running import Running
 
 OVERSHOOT = 2.0
 """A mean moves by rate * precision * distance at most; from twice the distance on it diverges."""
 
 
-class DcgmmLearner:
+class DcgmmLearner(GradientLearner[DcgmmState]):
     """Learns `DcgmmState`; holds settings only.
 
     Arguments:
@@ -49,7 +49,7 @@ class DcgmmLearner:
 
     def __init__(self, config: EngineConfig, settings: DcgmmSettings = PUBLISHED) -> None:
         grid_side(config.budget)
-        self.config = config
+        super().__init__(config)
         self.settings = settings
         if config.n_features is not None:
             try:
@@ -91,10 +91,6 @@ class DcgmmLearner:
             generator=None,
         )
 
-    def grow(self, state: DcgmmState, n_classes: int) -> DcgmmState:
-        weight, bias = grown(state.weight, state.bias, n_classes)
-        return replace(state, weight=weight, bias=bias)
-
     def rescale(self, state: DcgmmState, factor: Tensor, offset: Tensor) -> DcgmmState:
         """Exact where all pixels change alike; else a patch's entry follows the mean of its pixels.
 
@@ -109,7 +105,7 @@ class DcgmmLearner:
         by_patch, by_image = float(stretch.log().sum()), float(factor.abs().log().sum())
         volume = by_image - by_patch  # what the mean over patches does not see of the change
 
-        annealing, known = first.annealing, state.generator
+        known = state.generator
         if known is not None:
             lowest, *others = known.density.layers
             mixture = lowest.mixture
@@ -133,13 +129,8 @@ class DcgmmLearner:
                 precision_root=parameters.precision_root / stretch,
             ),
             precision_limit=first.precision_limit / stretch,
-            # The annealing compares objectives across steps, so they move with the units too.
-            annealing=replace(
-                annealing,
-                total=annealing.total - annealing.steps * by_patch,
-                first=annealing.first - by_patch,
-                last=annealing.last - by_patch,
-            ),
+            # It compares objectives across steps, so they move with the units too.
+            annealing=first.annealing.moved(-by_patch),
         )
         return replace(
             state,
@@ -177,28 +168,10 @@ class DcgmmLearner:
         # From here on an image is its patches side by side: see `DeepGenerator`.
         folding = state.layers[0].folding
         x = folding.apart.assemble(folding.patches(x))
-        replays: list[Replay] = []
-        if state.generator is not None:
-            mode = self.config.replay_mode
-            amount = replay_amount(
-                mode,
-                self.config.replay_factor,
-                n,
-                earlier=state.earlier_samples,
-                sub_tasks=state.sub_task,
-                current=state.samples,
-            )
-            x, codes, replay = beside(state.generator, x, codes, amount, mode, generator)
-            replays = [replay]
+        x, codes, replays = self._rehearsed(state, n, x, codes, generator)
         # Merged before it is cut: old and new pull on the same steps, not in turn.
         order = torch.randperm(len(x), generator=generator).to(x.device)
         return self._climb(state, x[order], codes[order]), replays
-
-    def stand_ins(self, state: DcgmmState, x: Tensor) -> Tensor | None:
-        return None  # classes are in the read-out, which learns from samples only
-
-    def vote(self, state: DcgmmState, x: Tensor, codes: Tensor, weights: Tensor) -> DcgmmState:
-        return state
 
     def begin_sub_task(
         self, state: DcgmmState, generator: torch.Generator
@@ -220,23 +193,11 @@ class DcgmmLearner:
         )
         return begun, []
 
-    def waiting(self, state: DcgmmState) -> int:
-        return 0  # every batch is learned at once
-
-    def settle(self, state: DcgmmState, generator: torch.Generator) -> DcgmmState:
-        return state
-
     def settled(self, state: DcgmmState) -> bool:
         return all(layer.annealing.hard for layer in state.layers)
 
     def n_components(self, state: DcgmmState) -> int:
         return len(state.weight)
-
-    def raw_samples(self, state: DcgmmState) -> int:
-        return 0
-
-    def without_raw(self, state: DcgmmState) -> DcgmmState:
-        return state
 
     def model(self, state: DcgmmState) -> Model | None:
         if not state.steps:
