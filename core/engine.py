@@ -174,7 +174,7 @@ class Engine:
                 rest, rows = rest.select(typical.nonzero()[:, 0]), rows[typical]
             else:
                 if shift:
-                    state = replace(state, detector=self.detector.start(), shadows=(), armed=False)
+                    state = replace(state, detector=self.detector.accept(state.detector))
                 state, events = self.learning.release(state)
                 events += shift
             if unknown is not None:

@@ -122,6 +122,10 @@ class Detector(Protocol[S]):
         """Which samples, with shape (N, D), look like those before the change: (N,) bool."""
         ...
 
+    def accept(self, state: S) -> S:
+        """What has changed is usual from now on: the same classes, in other shares."""
+        ...
+
     def dismiss(self, state: S) -> S:
         """A suspicion lasted too long to be held: forget the evidence, keep the statistics."""
         ...

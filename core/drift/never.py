@@ -55,5 +55,8 @@ class NeverDetector:
     def typical(self, state: Running, x: Tensor) -> Tensor:
         return torch.ones(len(x), dtype=torch.bool)
 
+    def accept(self, state: Running) -> Running:
+        return self.start()
+
     def dismiss(self, state: Running) -> Running:
         return state

@@ -103,5 +103,8 @@ class PaperDetector:
     def typical(self, state: PaperState, x: Tensor) -> Tensor:
         return torch.ones(len(x), dtype=torch.bool)
 
+    def accept(self, state: PaperState) -> PaperState:
+        return self.start()
+
     def dismiss(self, state: PaperState) -> PaperState:
         return state

@@ -141,6 +141,10 @@ class Reference:
         """The same with more scores, with shape (S, n), waiting to be sorted in."""
         return replace(self, waiting=torch.cat([self.waiting, scores], 1))
 
+    def with_new_shares(self, sentinel: Sentinel) -> Reference:
+        """The same where only what the last samples preferred counts for usual."""
+        return replace(self, tally=self.tally.renewed(_widths(sentinel)))
+
     def ranks(self, scores: Tensor, withheld: Tensor | None = None) -> tuple[Array, Array]:
         """Share of the ranks below samples, and with their equals, with shape (S, N) each.
 

@@ -133,6 +133,9 @@ class RiverDetector:
     def typical(self, state: RiverState, x: Tensor) -> Tensor:
         return torch.ones(len(x), dtype=torch.bool)
 
+    def accept(self, state: RiverState) -> RiverState:
+        return self.start()
+
     def dismiss(self, state: RiverState) -> RiverState:
         return replace(state, tape=state.tape[:0])
 

@@ -219,6 +219,13 @@ class SequentialDetector:
             probe=Probe(PROBE_ERT, len(likelihoods), probed) if watched and unchanged else None,
         )
 
+    def accept(self, state: SequentialState) -> SequentialState:
+        if state.watch is None:
+            return self.start()
+        sentinel, reference = state.watch.sentinel, state.watch.reference
+        reference = reference.with_more(state.withheld).with_new_shares(sentinel)
+        return self.dismiss(replace(state, watch=Watch(sentinel, reference), heir=None))
+
     def dismiss(self, state: SequentialState) -> SequentialState:
         none, heir = Evidence.none(len(self.book)), state.heir
         return replace(

@@ -76,6 +76,12 @@ class Tally:
             begin += width
         return replace(self, spread=torch.from_numpy(spread))
 
+    def renewed(self, widths: Sequence[int]) -> Self:
+        """As if the last samples were all that there have been."""
+        last = self.recent[AT_ONCE].clone()
+        recent = last.expand(len(MEMORIES), -1).clone()
+        return replace(self, counts=last, recent=recent).smoothed(widths)
+
     def betted_on(self, cells: Array, book: Book, paid: Array) -> Self:
         """Bet on samples one by one, and count them: the tally with them.
 

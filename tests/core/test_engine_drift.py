@@ -284,12 +284,12 @@ def test_a_state_of_the_last_releases_detector_begins_anew() -> None:
 # A change of shares alone ------------------------------------------------------------------
 
 
-def shares_shift(labelled: bool) -> tuple[EngineState, list[Event]]:
+def shares_shift(labelled: bool, n_batches: int = 8) -> tuple[EngineState, list[Event]]:
     """Two classes evenly, then one of them alone."""
     engine = Engine(CONFIG)
     both = list(batches([0, 1], 25, seed=1, labelled=labelled))
     state, _ = play(engine, engine.start(), [*both])
-    return play(engine, state, list(batches([0], 8, seed=2, labelled=labelled)))
+    return play(engine, state, list(batches([0], n_batches, seed=2, labelled=labelled)))
 
 
 def test_with_labels_a_change_of_shares_alone_is_no_boundary() -> None:
@@ -300,8 +300,18 @@ def test_with_labels_a_change_of_shares_alone_is_no_boundary() -> None:
     assert state.sub_task == shift.sub_task == 0
     assert state.set_aside == ()
     assert state.samples_seen == state.stream_samples
-    # The detector began anew: the new shares are what is usual.
-    assert state.detector.samples < 800
+
+
+def test_after_a_change_of_shares_the_new_ones_are_usual_and_the_detector_stays_on() -> None:
+    state, events = shares_shift(labelled=True, n_batches=40)
+    assert len(of(PriorShift, events)) == 1
+    assert not of(BoundaryDetected, events)
+    state, _ = shares_shift(labelled=True, n_batches=4)
+    assert state.armed
+    # Two batches later another class comes: it is found as if nothing had been before.
+    _, events = play(Engine(CONFIG), state, list(batches([2], 2, seed=3)))
+    (boundary,) = of(BoundaryDetected, events)
+    assert boundary.estimated_start_sample == pytest.approx(2900, abs=10)
 
 
 def test_without_labels_it_is_a_boundary_for_it_may_be_a_class_in_hiding() -> None:

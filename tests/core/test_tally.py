@@ -126,6 +126,19 @@ def test_cells_never_seen_share_the_smoothing_however_many_they_are() -> None:
     assert few.spread.tolist() == [SMOOTHING * 4] * 4
 
 
+def test_once_renewed_the_last_samples_are_all_that_there_have_been() -> None:
+    before, _ = betted([(0, 0)] * 900, Tally.empty(WIDTHS))
+    shifted, _ = betted([(1, 1)] * 150, before)
+    now = shifted.renewed(WIDTHS)
+    assert torch.equal(now.counts, shifted.recent[AT_ONCE])
+    assert float(now.counts[0]) < 0.1 * float(now.counts[1])
+    for path, least, most in (([(1, 1)], 0.9, 1.1), ([(0, 0)], 0.5, 1.1)):
+        _, paid = betted(path, now)
+        assert least < paid.min() <= paid.max() < most
+    # Without that, what has changed would go on to be news.
+    assert betted([(1, 1)], shifted)[1].max() > 3
+
+
 def test_what_it_was_given_is_not_changed() -> None:
     tally = with_counts([5, 3, 2, 10, 0], [4, 4, 2, 10, 0])
     before: list[Tensor] = [tally.counts.clone(), tally.recent.clone(), tally.spread.clone()]
