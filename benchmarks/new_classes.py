@@ -67,7 +67,7 @@ def measure(quick: bool, say: Say) -> Measurement:
             rows.append((f"{name} {kind}", "", "", "", str(sum(proposals)), ""))
         found = [outcome for runs in per_class.values() for outcome in runs]
         values[name] = {
-            "classes": {new: [vars(run) for run in runs] for new, runs in per_class.items()},
+            "classes": {str(new): [vars(run) for run in runs] for new, runs in per_class.items()},
             **nothing,
             "found": sum(outcome.found for outcome in found),
             "streams": len(found),

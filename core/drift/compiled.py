@@ -15,8 +15,11 @@ F = TypeVar("F", bound=Callable[..., None])
 
 
 def compiled(loop: F) -> F:
-    """The same function of numbers and numpy arrays, compiled at its first call."""
+    """The same function of numbers and numpy arrays, compiled at its first call.
+
+    An index out of range raises `IndexError`, as it does uncompiled.
+    """
     try:
-        return cast(F, njit(cache=True)(loop))
+        return cast(F, njit(cache=True, boundscheck=True)(loop))
     except RuntimeError:  # numba found no folder for its cache
-        return cast(F, njit(loop))
+        return cast(F, njit(boundscheck=True)(loop))

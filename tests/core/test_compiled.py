@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -26,13 +25,21 @@ def test_a_loop_does_the_same_compiled() -> None:
     assert isinstance(compiled(double), numba.core.dispatcher.Dispatcher)
 
 
+def test_an_index_out_of_range_is_an_error_and_not_somebody_elses_memory() -> None:
+    def beyond(values: Array) -> None:
+        values[len(values)] = 1
+
+    with pytest.raises(IndexError):
+        compiled(beyond)(np.arange(4.0))
+
+
 def test_where_no_folder_can_be_written_it_is_compiled_for_this_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def nowhere(function: Callable[..., None] | None = None, cache: bool = False) -> Any:
+    def nowhere(cache: bool = False, **options: Any) -> Any:
         if cache:
             raise RuntimeError("cannot cache function: no locator available")
-        return numba.njit(function)
+        return numba.njit(**options)
 
     monkeypatch.setattr(module, "njit", nowhere)
     values = np.arange(4.0)
