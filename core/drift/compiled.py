@@ -1,7 +1,8 @@
 """Loops over samples, compiled where they run.
 
-Compiled code is kept beside the source, or in the user's cache folder, for the next start;
-where neither can be written it is compiled again, which takes some seconds.
+Compiled code is kept beside the source for the next start, as Python's own is, and nowhere
+else: what numba keeps it reads back as pickles, so it must be as hard to change as the code.
+Where that folder cannot be written every start compiles, which takes some seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ def compiled(loop: F) -> F:
 
     An index out of range raises `IndexError`, as it does uncompiled.
     """
+    folder = loop.__code__.co_filename.rpartition("/")[0]
     try:
-        return cast(F, njit(cache=True, boundscheck=True)(loop))
+        kept = njit(cache=True, boundscheck=True)(loop)
+        # Nothing has been read yet: numba looks at what it keeps at the first call.
+        if str(kept.stats.cache_path).startswith(folder):
+            return cast(F, kept)
     except RuntimeError:  # numba found no folder for its cache
-        return cast(F, njit(boundscheck=True)(loop))
+        pass
+    return cast(F, njit(boundscheck=True)(loop))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -31,6 +32,18 @@ def test_an_index_out_of_range_is_an_error_and_not_somebody_elses_memory() -> No
 
     with pytest.raises(IndexError):
         compiled(beyond)(np.arange(4.0))
+
+
+def test_what_is_compiled_is_kept_beside_the_source_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    beside: Any = compiled(double)
+    assert Path(beside.stats.cache_path) == Path(__file__).parent / "__pycache__"
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    elsewhere: Any = compiled(double)
+    elsewhere(np.arange(4.0))
+    assert elsewhere.stats.cache_path is None
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_where_no_folder_can_be_written_it_is_compiled_for_this_run(

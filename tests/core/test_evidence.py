@@ -52,6 +52,13 @@ def naive(life: list[float]) -> tuple[float, float, int, float]:
     return total, path[-1] - path[lowest], len(path) - 1 - low[-1], max(since) - path[lowest]
 
 
+def tops(life: list[float]) -> list[float]:
+    """Of one bet, from each of its lowest points that lie closer than rounding can tell."""
+    path = [math.fsum(life[:n]) for n in range(len(life) + 1)]
+    lowest = min(path)
+    return [max(path[n:]) - value for n, value in enumerate(path) if value - lowest < 1e-9]
+
+
 def played(life: Tensor, sizes: list[int]) -> tuple[Evidence, Tensor]:
     """The evidence after a life that comes in pieces, and log R of all bets after each sample."""
     evidence, sums = Evidence.none(len(life)), []
@@ -73,10 +80,11 @@ def assert_close(one: Evidence, other: Evidence) -> None:
 def test_it_is_the_plain_recursion_whatever_the_gains(life: list[list[float]]) -> None:
     evidence, sums = played(table(life), [len(life)])
     for bet, own in enumerate(table(life).tolist()):
-        total, height, _, top = naive(own)
+        total, height, _, _ = naive(own)
         assert float(evidence.totals[bet]) == pytest.approx(total, abs=1e-6)
         assert float(evidence.heights[bet]) == pytest.approx(height, abs=1e-6)
-        assert float(evidence.tops[bet]) == pytest.approx(top, abs=1e-6)
+        # Where a path comes back to its lowest point, rounding decides which of the two it is.
+        assert any(float(evidence.tops[bet]) == pytest.approx(one, abs=1e-6) for one in tops(own))
     assert bool(sums.isfinite().all())
     ends = torch.logsumexp(evidence.totals + even(len(evidence.totals)), 0)
     assert float(sums[-1]) == pytest.approx(float(ends), abs=1e-9)
