@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
+import numpy as np
 import torch
 from cattrs import BaseValidationError, Converter
 from cattrs.strategies import configure_union_passthrough
@@ -46,6 +47,7 @@ def dump(state: EngineState, config: EngineConfig, metadata: Mapping[str, str]) 
 
     converter = _converter()
     converter.register_unstructure_hook(Tensor, name)
+    converter.register_unstructure_hook_func(_is_array, lambda array: name(_tensor(array)))
     tree = converter.unstructure(state)
     text = {"state": json.dumps(tree), "config": json.dumps(config.to_dict())}
     return pack(FORMAT, tensors, {**metadata, **text})
@@ -66,6 +68,7 @@ def load(
     converter, on_cpu = _converter(), _converter()
     converter.register_structure_hook(Tensor, lambda key, _: tensors[key].to(device))
     on_cpu.register_structure_hook(Tensor, lambda key, _: tensors[key])
+    on_cpu.register_structure_hook_func(_is_array, lambda key, _: tensors[key].numpy())
     # A detector counts on the CPU, but the models that it watches by live with the others.
     on_cpu.register_structure_hook(Sentinel, lambda tree, _: _sentinel(tree, converter))
     try:
@@ -164,6 +167,14 @@ def _converter() -> Converter:
         ),
     )
     return converter
+
+
+def _is_array(kind: Any) -> bool:
+    return (get_origin(kind) or kind) is np.ndarray
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array))
 
 
 def _is_named_tuple(kind: Any) -> bool:

@@ -102,9 +102,10 @@ class Parting:
         """The event, if what the detector calls a boundary is a matter of shares alone.
 
         That can be said where there are labels: all are of classes that the sub-task has
-        shown, and the samples are as likely as ever.
+        shown, and the samples are as likely as ever, or as others of their class. A detector
+        that names no signal watches the likelihood alone, which has changed if it speaks.
         """
-        if verdict is None or verdict.level is not Level.BOUNDARY or verdict.signal == INLIERS:
+        if verdict is None or verdict.level is not Level.BOUNDARY or not verdict.signal:
             return []
         batches = joined(state.set_aside, rest)
         codes = codes_of(state, batches)

@@ -12,8 +12,8 @@ changes, and larger where the sample looks like the change that the bet is on. T
   betted on, q(m) / r(m), with r the shares among all earlier samples and q those among the
   last, drawn towards r (`core.drift.tally`).
 
-Arrays here are of numpy, and what is done sample by sample is compiled: in small operations
-of torch a batch would take longer than the model's forward pass.
+Arrays of the detector are of numpy, and what is done sample by sample is compiled: in small
+operations of torch a batch would take longer than the model's forward pass.
 
 Throughout: N samples, J bets, S scores.
 """
@@ -26,9 +26,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from core.drift.compiled import compiled
 
@@ -76,11 +74,16 @@ class Book:
         return [*self.ranks, *self.cells]
 
     @cached_property
-    def log_weights(self) -> Tensor:
-        """Of every bet, ranks first, with shape (J,), float64; their exponentials sum to one."""
-        weights = [bet.weight for bet in self._all]
-        logs = torch.tensor(weights, dtype=torch.float64).log()
-        return logs - logs.logsumexp(0)
+    def n_scores(self) -> int:
+        """How many of the scores are betted on, the first ones."""
+        return 1 + max((bet.score for bet in self.ranks), default=0)
+
+    @cached_property
+    def weights(self) -> Array:
+        """Of every bet, ranks first, with shape (J,), float64; their sum is one."""
+        weights: Array = np.array([bet.weight for bet in self._all])
+        weights /= weights.sum()
+        return weights
 
     @cached_property
     def signals(self) -> tuple[str, ...]:
@@ -88,10 +91,9 @@ class Book:
         return tuple(dict.fromkeys(bet.signal for bet in self._all))
 
     @cached_property
-    def weights_of_signals(self) -> Tensor:
-        """`log_weights` of the bets of each signal, minus infinity elsewhere: (signals, J)."""
-        others = [[bet.signal != name for bet in self._all] for name in self.signals]
-        return self.log_weights.masked_fill(torch.tensor(others), -math.inf)
+    def owners(self) -> Array:
+        """Which of the signals each bet belongs to, with shape (J,), int64."""
+        return np.array([self.signals.index(bet.signal) for bet in self._all], dtype=np.int64)
 
     @cached_property
     def _rank_terms(self) -> tuple[Array, Array]:
@@ -120,12 +122,21 @@ class Book:
 
 @compiled
 def _pay(paid: Array, low: Array, high: Array, places: Array, terms: Array) -> None:
-    """Fills `paid`: the mean of f between `low` and `high`."""
-    for j in range(len(places)):
-        score, share, power = places[j, 0], terms[j, 0], terms[j, 1]
-        for i in range(paid.shape[1]):
-            begin, end = low[score, i], high[score, i]
-            width = end - begin
-            if places[j, 1]:
-                begin, end = 1 - end, 1 - begin
-            paid[j, i] = 1 - share + share * (end**power - max(begin, 0.0) ** power) / width
+    """Fills `paid`: the mean of f between `low` and `high`.
+
+    Bets on the same end of the same score share its logarithms, from which powers follow.
+    """
+    score, side = -1, -1
+    for i in range(paid.shape[1]):
+        score = -1
+        for j in range(len(places)):
+            if places[j, 0] != score or places[j, 1] != side:
+                score, side = places[j, 0], places[j, 1]
+                begin, end = low[score, i], high[score, i]
+                if side:
+                    begin, end = 1 - end, 1 - begin
+                width, log_end = end - begin, np.log(end)
+                log_begin = np.log(begin) if begin > 0 else -np.inf
+            share, power = terms[j, 0], terms[j, 1]
+            mean = (math.exp(power * log_end) - math.exp(power * log_begin)) / width
+            paid[j, i] = 1 - share + share * mean

@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 
 from numba import njit
 
-F = TypeVar("F", bound=Callable[..., None])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def compiled(loop: F) -> F:

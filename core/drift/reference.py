@@ -1,10 +1,11 @@
 """What a sentinel said of earlier samples: what later ones are compared with.
 
-Ranks are taken among the scores of earlier samples. Cells count where they fell, by
-three divisions of different fineness: the winning component; the class that it stands for
-with the height of the rank; the height alone. The first shows a new class that hides where the
-density is high, the second the few samples of one within much traffic, the third
-what no class explains (`core.drift.tally`).
+Ranks are taken among the scores of earlier samples, or of those of the same class, which are
+exchangeable too (Vovk, Gammerman and Shafer 2005: Mondrian conformal predictors). Cells
+count where samples fell, by three divisions of different fineness: the winning component; the
+class that it stands for with the height of the rank; the height alone. The first shows a new
+class that hides where the density is high, the second the few samples of one within much
+traffic, the third what no class explains (`core.drift.tally`).
 
 A stream whose samples depend on each other (frames of a film, one writer after another) pays
 more to bets than independent ones would, though nothing changes. So the first samples of a
@@ -19,12 +20,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from core.drift.bets import Array, Book
 from core.drift.compiled import compiled
-from core.drift.sentinel import LIKELIHOOD, Sentinel, Sighting
+from core.drift.sentinel import BLOCK, LIKELIHOOD, Sentinel, Sighting
 from core.drift.tally import Tally
 
 BY_COMPONENT, BY_CLASS, BY_HEIGHT = range(3)
@@ -33,6 +32,9 @@ BY_COMPONENT, BY_CLASS, BY_HEIGHT = range(3)
 EDGES = (0.02, 0.1, 0.3, 0.6)
 """Ranks at which one height ends and the next begins: the low end says most."""
 HEIGHTS = len(EDGES) + 1
+
+WORTH_SORTING = 8
+"""Earlier samples for each one that waits, below which those that wait are sorted in."""
 
 RUNS = (10, 30, 100)
 """Samples of stretches whose gains are added up to see how they hang together."""
@@ -67,11 +69,11 @@ class Summary:
     inlier_rate: float
 
     @classmethod
-    def of(cls, scores: Tensor) -> Summary:
+    def of(cls, scores: Array) -> Summary:
         """From scores with shape (N,), at least one."""
         mean = float(scores.mean())
-        limit = mean - float(scores.std(correction=0))
-        return cls(mean, limit, float((scores >= limit).double().mean()))
+        limit = mean - float(scores.std())
+        return cls(mean, limit, float(np.mean(scores >= limit)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,31 +87,36 @@ class Reference:
         drift: Logarithm of what every bet gains without a change, with shape (J,); `CLOSED`
             if it is.
         pace: Samples over which a bet's gains hang together, with shape (J,), at least 1.
+        weights: Of the bets, with shape (J,); their sum is one, closed ones have none.
         summary: Of the log-likelihoods in `scores`.
     """
 
-    scores: Tensor
-    waiting: Tensor
+    scores: Array
+    waiting: Array
     tally: Tally
-    drift: Tensor
-    pace: Tensor
+    drift: Array
+    pace: Array
+    weights: Array
     summary: Summary
 
     @classmethod
     def of(cls, sentinel: Sentinel, seen: Sighting, book: Book) -> Reference:
         """From the first samples that a sentinel saw, in stream order."""
-        scores = seen.scores.sort().values
-        still = torch.zeros(len(book), dtype=torch.float64)
-        tally, calm = Tally.empty(_widths(sentinel)), Summary.of(seen.log_likelihoods)
-        empty = cls(scores, scores[:, :0], tally, still, still + 1, calm)
-        filled, gains = empty._gains(sentinel, seen, book, scores[:, :0])
+        scores, still = np.sort(seen.scores), np.zeros(len(book))
+        widths = sentinel.model.n_components, sentinel.n_classes * HEIGHTS, HEIGHTS
+        calm = Summary.of(seen.log_likelihoods)
+        nothing = scores[:, :0]
+        empty = cls(scores, nothing, Tally.empty(widths), still, still + 1, book.weights, calm)
+        tally, paid = empty._betted(sentinel, seen, book, nothing)
         # The very first samples are betted on with next to no knowledge.
-        drift, pace = _dependence(gains[:, len(seen) // 4 :])
-        tally = filled.tally.smoothed(_widths(sentinel))
-        return replace(empty, tally=tally, drift=drift, pace=pace)
+        drift, pace = _dependence(np.log(paid[:, len(seen) // 4 :]))
+        weights = np.where(drift < CLOSED, book.weights, 0)
+        # Where every bet is closed, nothing can be found whatever the weights.
+        weights = weights / weights.sum() if weights.any() else book.weights
+        return replace(empty, tally=tally.smoothed(), drift=drift, pace=pace, weights=weights)
 
     def __len__(self) -> int:
-        return self.scores.shape[1] + self.waiting.shape[1]
+        return int(self.scores.shape[1] + self.waiting.shape[1])
 
     @property
     def worth(self) -> float:
@@ -117,8 +124,8 @@ class Reference:
         return len(self) / float(self.pace.mean())
 
     def weighed(
-        self, sentinel: Sentinel, seen: Sighting, book: Book, withheld: Tensor
-    ) -> tuple[Reference, Tensor]:
+        self, sentinel: Sentinel, seen: Sighting, book: Book, withheld: Array
+    ) -> tuple[Reference, Array]:
         """Bet on samples, then count them among the earlier ones.
 
         Arguments:
@@ -126,10 +133,11 @@ class Reference:
                 earlier ones yet, but ranked among, or chance would feed on itself.
 
         Returns:
-            The reference with them, and logarithms of the e-values, with shape (J, N).
+            The reference with them, and e-values, with shape (J, N).
         """
-        after, gains = self._gains(sentinel, seen, book, withheld)
-        return after._sorted(sentinel), (gains - self.drift[:, None]) / self.pace[:, None]
+        tally, paid = self._betted(sentinel, seen, book, withheld)
+        _stretch(paid, self.drift, self.pace)
+        return self._with(seen.scores, tally), paid
 
     def with_scores_of(self, earlier: Reference) -> Reference:
         """The same with the scores that were known earlier."""
@@ -137,53 +145,50 @@ class Reference:
             self, scores=earlier.scores, waiting=earlier.waiting, summary=earlier.summary
         )
 
-    def with_more(self, scores: Tensor) -> Reference:
-        """The same with more scores, with shape (S, n), waiting to be sorted in."""
-        return replace(self, waiting=torch.cat([self.waiting, scores], 1))
+    def with_more(self, scores: Array) -> Reference:
+        """The same with more scores, with shape (S, n)."""
+        return self._with(scores, self.tally)
 
-    def with_new_shares(self, sentinel: Sentinel) -> Reference:
+    def with_new_shares(self) -> Reference:
         """The same where only what the last samples preferred counts for usual."""
-        return replace(self, tally=self.tally.renewed(_widths(sentinel)))
+        return replace(self, tally=self.tally.renewed())
 
-    def ranks(self, scores: Tensor, withheld: Tensor | None = None) -> tuple[Array, Array]:
+    def ranks(self, scores: Array, withheld: Array | None = None) -> tuple[Array, Array]:
         """Share of the ranks below samples, and with their equals, with shape (S, N) each.
 
         Arguments:
-            scores: With shape (S, N).
+            scores: With shape (S, N), of all scores or the first few.
             withheld: See `weighed`.
         """
-        known = self.scores.numpy()
+        known = self.scores
         if withheld is not None and withheld.shape[1]:
             known = _merged(known, withheld)
         low, high = np.empty(scores.shape), np.empty(scores.shape)
-        _rank(low, high, known, scores.numpy())
+        _rank(low, high, known, scores)
         return low, high
 
-    def _gains(
-        self, sentinel: Sentinel, seen: Sighting, book: Book, withheld: Tensor
-    ) -> tuple[Reference, Tensor]:
-        low, high = self.ranks(seen.scores, withheld)
-        cells = np.empty((len(_widths(sentinel)), len(seen)), np.int64)
-        middle = (low[LIKELIHOOD] + high[LIKELIHOOD]) / 2
-        n_components, n_by_class, _ = _widths(sentinel)
-        classes, winners = sentinel.classes.numpy(), seen.components.numpy()
-        _place(cells, winners, classes, middle, EDGES, n_components, n_by_class)
-        gains = np.empty((len(book), len(seen)))
-        book.on_ranks(low, high, gains)
-        tally = self.tally.betted_on(cells, book, gains[len(book.ranks) :])
-        after = replace(self.with_more(seen.scores), tally=tally)
-        return after, torch.from_numpy(np.log(gains, gains))
+    def _betted(
+        self, sentinel: Sentinel, seen: Sighting, book: Book, withheld: Array
+    ) -> tuple[Tally, Array]:
+        """The tally with samples, and what every bet pays for them, with shape (J, N)."""
+        low, high = self.ranks(seen.scores[: book.n_scores], withheld)
+        cells = np.empty((len(self.tally.widths), len(seen)), np.int64)
+        _place(cells, seen.components, sentinel.classes, low, high, EDGES, self.tally.widths)
+        paid = np.empty((len(book), len(seen)))
+        book.on_ranks(low, high, paid)
+        return self.tally.betted_on(cells, book, paid[len(book.ranks) :]), paid
 
-    def _sorted(self, sentinel: Sentinel) -> Reference:
-        """With what waits sorted in, once that is worth the effort."""
-        if self.waiting.shape[1] * 16 < self.scores.shape[1]:
-            return self
-        scores = torch.from_numpy(_merged(self.scores.numpy(), self.waiting))
+    def _with(self, more: Array, tally: Tally) -> Reference:
+        """With scores that wait, or, once that is worth the effort, are sorted in."""
+        waiting = np.concatenate((self.waiting, more), 1)
+        if waiting.shape[1] * WORTH_SORTING < self.scores.shape[1]:
+            return replace(self, waiting=waiting, tally=tally)
+        scores = _merged(self.scores, waiting)
         return replace(
             self,
             scores=scores,
-            waiting=self.waiting[:, :0].clone(),
-            tally=self.tally.smoothed(_widths(sentinel)),
+            waiting=waiting[:, :0].copy(),
+            tally=tally.smoothed(),
             summary=Summary.of(scores[LIKELIHOOD]),
         )
 
@@ -191,14 +196,19 @@ class Reference:
 @compiled
 def _rank(low: Array, high: Array, known: Array, scores: Array) -> None:
     """Fills `low` and `high`; a sample counts as one of those that it is ranked among."""
-    n = known.shape[1]
+    begin, end = 0, known.shape[1]
     for row in range(len(scores)):
         for i in range(scores.shape[1]):
             score = scores[row, i]
+            if row != LIKELIHOOD:  # among those of its own class
+                block = np.floor(score / BLOCK + 0.5)
+                begin = np.searchsorted(known[row], (block - 0.5) * BLOCK)
+                end = np.searchsorted(known[row], (block + 0.5) * BLOCK)
             first = last = np.searchsorted(known[row], score)
-            if first < n and known[row, first] == score:
+            if first < end and known[row, first] == score:
                 last = np.searchsorted(known[row], score, side="right")
-            low[row, i], high[row, i] = first / (n + 1), (last + 1) / (n + 1)
+            n = end - begin + 1
+            low[row, i], high[row, i] = (first - begin) / n, (last - begin + 1) / n
 
 
 @compiled
@@ -206,19 +216,29 @@ def _place(
     cells: Array,
     winners: Array,
     classes: Array,
-    ranks: Array,
+    low: Array,
+    high: Array,
     edges: tuple[float, ...],
-    n_components: int,
-    n_by_class: int,
+    widths: tuple[int, ...],
 ) -> None:
     """Fills `cells`, of every sample in each division."""
+    by_class, by_height = widths[0], widths[0] + widths[1]
     for i in range(len(winners)):
-        height = 0
+        rank, height = (low[LIKELIHOOD, i] + high[LIKELIHOOD, i]) / 2, 0
         for edge in edges:
-            height += ranks[i] > edge
+            height += rank > edge
         cells[BY_COMPONENT, i] = winners[i]
-        cells[BY_CLASS, i] = n_components + classes[winners[i]] * HEIGHTS + height
-        cells[BY_HEIGHT, i] = n_components + n_by_class + height
+        cells[BY_CLASS, i] = by_class + classes[winners[i]] * HEIGHTS + height
+        cells[BY_HEIGHT, i] = by_height + height
+
+
+@compiled
+def _stretch(paid: Array, drift: Array, pace: Array) -> None:
+    """What is gained without a change is taken off `paid`, and the rest spread over samples."""
+    for j in range(len(paid)):
+        if drift[j] != 0 or pace[j] != 1:
+            for i in range(paid.shape[1]):
+                paid[j, i] = np.exp((np.log(paid[j, i]) - drift[j]) / pace[j])
 
 
 @compiled
@@ -235,19 +255,14 @@ def _merge(merged: Array, known: Array, more: Array) -> None:
                 j += 1
 
 
-def _merged(known: Array, more: Tensor) -> Array:
+def _merged(known: Array, more: Array) -> Array:
     """All scores, each row rising; those known rise already."""
     merged = np.empty((len(known), known.shape[1] + more.shape[1]))
-    _merge(merged, known, np.sort(more.numpy()))
+    _merge(merged, known, np.sort(more))
     return merged
 
 
-def _widths(sentinel: Sentinel) -> tuple[int, int, int]:
-    """Cells of each division."""
-    return sentinel.model.n_components, sentinel.n_classes * HEIGHTS, HEIGHTS
-
-
-def _dependence(gains: Tensor) -> tuple[Tensor, Tensor]:
+def _dependence(gains: Array) -> tuple[Array, Array]:
     """What bets gain without a change, and over how many samples their gains hang together.
 
     Of independent samples nothing is taken off: what shows must be beyond chance. A bet that
@@ -262,19 +277,19 @@ def _dependence(gains: Tensor) -> tuple[Tensor, Tensor]:
         ratio of the variance of sums over a run to that of as many independent ones, at
         least 1; with shape (J,).
     """
-    drift, pace = torch.zeros(len(gains), dtype=torch.float64), torch.ones(len(gains)).double()
-    single = gains.var(1).clamp_min(NOTHING)
+    drift, pace = np.zeros(len(gains)), np.ones(len(gains))
+    single = np.maximum(gains.var(1, ddof=1), NOTHING)
     for length in RUNS:
         n_runs = gains.shape[1] // length
         if n_runs < FEWEST_RUNS:
             break
         runs = gains[:, : n_runs * length].reshape(len(gains), n_runs, length)
-        ratio = runs.sum(2).var(1) / (length * single)
+        ratio = runs.sum(2).var(1, ddof=1) / (length * single)
         # A chi-square's upper end, by its cube root (Wilson and Hilferty 1931).
         part = 2 / (9 * (n_runs - 1))
         beyond = (ratio > (1 - part + CERTAINTY * part**0.5) ** 3) & (single > LEAST_VARIANCE)
-        pace = torch.where(beyond, torch.maximum(pace, ratio), pace)
-        means = runs.exp().mean(2)
-        certain = means.mean(1) - CERTAINTY * means.std(1) / n_runs**0.5 > 1
-        drift = torch.where(certain, torch.maximum(drift, means.mean(1).log()), drift)
-    return drift.masked_fill(single <= NOTHING, CLOSED), pace
+        pace = np.where(beyond, np.maximum(pace, ratio), pace)
+        means = np.exp(runs).mean(2)
+        certain = means.mean(1) - CERTAINTY * means.std(1, ddof=1) / n_runs**0.5 > 1
+        drift = np.where(certain, np.maximum(drift, np.log(means.mean(1))), drift)
+    return np.where(single <= NOTHING, CLOSED, drift), pace

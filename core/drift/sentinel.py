@@ -10,13 +10,14 @@ Throughout: N samples, D features, K components, C classes.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from core.drift.bets import Array
 from core.model import Model
 from core.readout import PosteriorReadout
 from core.standardiser import Standardiser
@@ -25,40 +26,60 @@ CHUNK = 1024
 """Rows that are scored at a time, which bounds the memory of a large batch."""
 
 
-LIKELIHOOD, MARGIN = range(2)
-"""Scores: the log-likelihood in nats, in the sender's units; nats by which the best component
-stands above the best one of another class, `UNRIVALLED` where there is no other."""
+LIKELIHOOD, SURENESS, MARGIN, OWN_LIKELIHOOD = range(4)
+"""Scores. The log-likelihood in nats, in the sender's units; it and the margin added up; the
+margin, the nats by which the best component stands above the best one of another class; and
+the log-likelihood once more. All but the first differ between classes, so that they say most
+within one, that of the best component: they are kept as numbers that sort `within` classes."""
 
-UNRIVALLED = 2.0**40
+N_SCORES = 4
+
+FARTHEST = 2.0**30
+"""Nats at which a score within a class is cut off."""
+
+BLOCK = 2.0**32
+"""Between the scores of one class and the next."""
+
+
+def within(classes: Array, scores: Array) -> Array:
+    """Numbers that sort by class first, then by score, with shape (N,), float64.
+
+    Arguments:
+        classes: With shape (N,), int64.
+        scores: With shape (N,).
+    """
+    keys: Array = classes * BLOCK + np.clip(scores, -FARTHEST, FARTHEST)
+    return keys
 
 
 @dataclass(frozen=True, eq=False)
 class Sighting:
-    """What a sentinel says of samples, in stream order, on the CPU."""
+    """What a sentinel says of samples, in stream order."""
 
-    scores: Tensor  # (2, N) float64
-    components: Tensor  # (N,) int64, the component with the largest log-joint
+    scores: Array  # (4, N) float64
+    components: Array  # (N,) int64, the component with the largest log-joint
 
     def __len__(self) -> int:
         return len(self.components)
 
     @property
-    def log_likelihoods(self) -> Tensor:
+    def log_likelihoods(self) -> Array:
         """With shape (N,), float64."""
-        return self.scores[LIKELIHOOD]
+        likelihoods: Array = self.scores[LIKELIHOOD]
+        return likelihoods
 
     @classmethod
     def joined(cls, *parts: Sighting) -> Sighting:
-        """All of them, one after the other."""
+        """All of them, at least one, one after the other."""
         return cls(
-            torch.cat([part.scores for part in parts], 1),
-            torch.cat([part.components for part in parts]),
+            np.concatenate([part.scores for part in parts], 1),
+            np.concatenate([part.components for part in parts]),
         )
 
     @classmethod
     def nothing(cls) -> Sighting:
         """No samples."""
-        return cls(torch.zeros(2, 0, dtype=torch.float64), torch.zeros(0, dtype=torch.int64))
+        return cls(np.zeros((N_SCORES, 0)), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,16 +97,20 @@ class Sentinel:
     taken_at: int
 
     @cached_property
-    def classes(self) -> Tensor:
-        """The class that each component stands for, with shape (K,), on the CPU; 0 where none."""
+    def classes(self) -> Array:
+        """The class that each component stands for, with shape (K,), int64; 0 where none."""
         readout = self.model.readout
         if isinstance(readout, PosteriorReadout) and readout.n_classes:
-            return readout.component_classes.argmax(-1).cpu()
-        return torch.zeros(self.model.n_components, dtype=torch.int64)
+            classes: Array = readout.component_classes.argmax(-1).cpu().numpy()
+            return classes
+        return np.zeros(self.model.n_components, np.int64)
 
     @cached_property
-    def _classes(self) -> Tensor:
-        return self.classes.to(self.standardiser.mean.device)
+    def _others(self) -> Array:
+        """0 for components of other classes than the row's, else minus infinity: (C, K)."""
+        others = np.zeros((self.n_classes, len(self.classes)), np.float32)
+        others[self.classes, np.arange(len(self.classes))] = -np.inf
+        return others
 
     @cached_property
     def _log_volume(self) -> float:
@@ -103,10 +128,16 @@ class Sentinel:
         return Sighting.joined(*(self._sees(rows) for rows in torch.split(x, CHUNK)))
 
     def _sees(self, x: Tensor) -> Sighting:
-        joint, likelihood = self.model.density.score(self.standardiser.apply(x))
-        best, winners = joint.max(-1)
-        own = self._classes[winners, None] == self._classes
-        rivals = joint.masked_fill_(own, -math.inf).amax(-1)
-        margins = (best - rivals).clamp_max(UNRIVALLED)
-        scores = torch.stack([likelihood - self._log_volume, margins])
-        return Sighting(scores.double().cpu(), winners.cpu())
+        scored, likelihood = self.model.density.score(self.standardiser.apply(x))
+        joint, scores = scored.cpu().numpy(), np.zeros((N_SCORES, len(x)))
+        likelihoods = scores[LIKELIHOOD]
+        np.subtract(likelihood.cpu().numpy(), self._log_volume, out=likelihoods)
+        winners = joint.argmax(1)
+        if self.n_classes > 1:  # else they would say nothing, or nothing more
+            classes = self.classes[winners]
+            best = joint[np.arange(len(x)), winners]
+            margins = best - (joint + self._others[classes]).max(1)
+            scores[SURENESS] = within(classes, likelihoods + margins)
+            scores[MARGIN] = within(classes, margins)
+            scores[OWN_LIKELIHOOD] = within(classes, likelihoods)
+        return Sighting(scores, winners)

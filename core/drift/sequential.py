@@ -10,7 +10,7 @@ set anew for every version, by samples that it has not learned.
 Four signals, all of the one forward pass, are told apart and fused into one decision:
 - `inliers`: log-likelihoods fall (the paper's signal),
 - `likelihood`: log-likelihoods rise,
-- `doubt`: samples lie between classes more often than usual,
+- `doubt`: samples belong less surely to their class than usual,
 - `occupancy`: other components, classes or heights of the likelihood than usual.
 
 An alarm that lasts is a boundary; one that goes away was a burst of outliers.
@@ -19,7 +19,8 @@ An alarm that lasts is a boundary; one that goes away was a burst of outliers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -27,10 +28,10 @@ from torch import Tensor
 
 from core.drift.bets import Array, Book, CellBet, RankBet
 from core.drift.detector import Level, Observation, Probe, Verdict
-from core.drift.evidence import Evidence, shiryaev_roberts
+from core.drift.evidence import Evidence, Reading, shiryaev_roberts
 from core.drift.reference import BY_CLASS, BY_COMPONENT, BY_HEIGHT, Reference, Summary
 from core.drift.sentinel import LIKELIHOOD as LOG_LIKELIHOOD
-from core.drift.sentinel import MARGIN, Sentinel, Sighting
+from core.drift.sentinel import MARGIN, OWN_LIKELIHOOD, SURENESS, Sentinel, Sighting
 from core.drift.tally import AT_ONCE, TRICKLING
 
 INLIERS = "inliers"
@@ -48,9 +49,11 @@ BOOK = Book(
         RankBet(INLIERS, LOG_LIKELIHOOD, high=True, share=0.08, power=16.0, weight=0.1),
         RankBet(LIKELIHOOD, LOG_LIKELIHOOD, high=True, share=0.9, power=0.3, weight=0.1),
         RankBet(LIKELIHOOD, LOG_LIKELIHOOD, high=True, share=0.2, power=0.2, weight=0.05),
-        RankBet(DOUBT, MARGIN, high=True, share=0.6, power=8.0, weight=0.1),
-        RankBet(DOUBT, MARGIN, high=True, share=0.2, power=8.0, weight=0.1),
-        RankBet(DOUBT, MARGIN, high=True, share=0.08, power=16.0, weight=0.1),
+        RankBet(DOUBT, SURENESS, high=True, share=0.4, power=4.0, weight=0.1),
+        RankBet(DOUBT, SURENESS, high=True, share=0.2, power=8.0, weight=0.1),
+        RankBet(DOUBT, SURENESS, high=True, share=0.1, power=32.0, weight=0.1),
+        RankBet(DOUBT, MARGIN, high=True, share=0.4, power=4.0, weight=0.1),
+        RankBet(DOUBT, MARGIN, high=True, share=0.1, power=16.0, weight=0.1),
     ),
     cells=(
         CellBet(OCCUPANCY, BY_COMPONENT, AT_ONCE, share=0.8, weight=0.1),
@@ -73,10 +76,7 @@ THIN = 0.5
 """Share that a bet on outliers is on, up to which that is so."""
 
 LASTING = 2.0
-"""Nats that the bet which has gained most may have lost again for the change to last."""
-
-ALIKE = 2.0
-"""Nats by which a bet may be behind the one that has gained most and be as good a witness."""
+"""Nats that what has been gained may have lost again for the change to last."""
 
 OVER = 7.0
 """Nats that it must have lost for the change to be over."""
@@ -97,18 +97,25 @@ MOST_AWAITED = 4
 LEAST_TYPICAL = 0.02
 """Rank of the log-likelihood from which on a sample passes for what was there before."""
 
-LONGEST_WATCH = 8000
+LONGEST_WATCH = 2000
+"""Samples that an heir watches at most, if they do not depend on each other."""
+
+LONGEST_REIGN = 40_000
 """Samples after which an heir is taken at the latest, once the sub-task is as long."""
+
+PROBE_THRESHOLD = math.log(PROBE_ERT / OVERSHOOT)
+
+NOTHING = Sighting.nothing().scores
 
 
 @dataclass(frozen=True, eq=False)
 class Heir:
-    """A version that will be the sentinel, with what it has seen so far."""
+    """A version that will be the sentinel, with what it has seen so far, part by part."""
 
     sentinel: Sentinel
-    seen: Sighting
+    seen: tuple[Sighting, ...] = ()
     wanted: int = 0  # samples, before it is looked at again
-    withheld: Sighting = field(default_factory=Sighting.nothing)  # while a change is suspected
+    withheld: tuple[Sighting, ...] = ()  # while a change is suspected
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +153,8 @@ class SequentialState:
     heir: Heir | None
     evidence: Evidence
     alarm: Alarm | None
-    probe: Tensor
-    withheld: Tensor
+    probe: Array
+    withheld: Array
 
 
 @dataclass(frozen=True)
@@ -179,24 +186,25 @@ class SequentialDetector:
 
     def start(self) -> SequentialState:
         none = Evidence.none(len(self.book))
-        return SequentialState(0, None, None, none, None, none.totals, Sighting.nothing().scores)
+        return SequentialState(0, None, None, none, None, none.totals, NOTHING)
 
     def observe(
         self, state: SequentialState, seen: Observation, settled: bool
     ) -> tuple[SequentialState, Verdict]:
         threshold, watched = self.threshold(seen.ert), state.watch
-        calm = self._statistic(state.evidence) <= SUSPICION * threshold
+        reading = self._read(state)
+        calm = reading.statistic <= SUSPICION * threshold
         if settled and calm and self._needs_heir(state):
-            heir = Heir(seen.sentinel(state.samples), Sighting.nothing())
-            state = replace(state, heir=heir)
-        probed, scores, level, burst = 0, list[Tensor](), Level.NORMAL, None
-        for x in torch.split(seen.features, CHUNK):
+            state = replace(state, heir=Heir(seen.sentinel(state.samples)))
+        probed, scores, level, burst = 0, list[Array](), Level.NORMAL, None
+        for x in _chunks(seen.features):
             before = state
             state, highest, alarms, sighting = self._weighed(state, x)
-            scores += [sighting.log_likelihoods] if sighting else []
+            if sighting is not None:
+                scores.append(sighting.log_likelihoods)
+                reading = self._read(state)
             probed += alarms
-            state = replace(state, samples=state.samples + len(x))
-            state, level, over = self._judged(state, highest, threshold)
+            state, level, over = self._judged(state, reading, highest, threshold)
             burst = burst or over
             if level is not Level.NORMAL or over:
                 state = _unlearned(state, before, sighting, over is not None)
@@ -209,21 +217,19 @@ class SequentialDetector:
             if level is Level.BOUNDARY:
                 burst = None
                 break
-        likelihoods = torch.cat(scores) if scores else seen.log_likelihoods.double().cpu()
-        verdict = self._verdict(state, watched or state.watch, burst, likelihoods, threshold)
+        if scores:
+            likelihoods = scores[0] if len(scores) == 1 else np.concatenate(scores)
+        else:
+            likelihoods = seen.log_likelihoods.double().cpu().numpy()
         unchanged = calm and level is Level.NORMAL and burst is None
-        return state, replace(
-            verdict,
-            level=level,
-            armed=watched is not None,
-            probe=Probe(PROBE_ERT, len(likelihoods), probed) if watched and unchanged else None,
-        )
+        probe = Probe(PROBE_ERT, len(likelihoods), probed) if watched and unchanged else None
+        return state, self._verdict(state, watched, level, burst, likelihoods, threshold, probe)
 
     def accept(self, state: SequentialState) -> SequentialState:
         if state.watch is None:
             return self.start()
         sentinel, reference = state.watch.sentinel, state.watch.reference
-        reference = reference.with_more(state.withheld).with_new_shares(sentinel)
+        reference = reference.with_more(state.withheld).with_new_shares()
         return self.dismiss(replace(state, watch=Watch(sentinel, reference), heir=None))
 
     def dismiss(self, state: SequentialState) -> SequentialState:
@@ -232,16 +238,21 @@ class SequentialDetector:
             state,
             evidence=none,
             alarm=None,
-            withheld=Sighting.nothing().scores,
-            heir=None if heir is None else replace(heir, withheld=Sighting.nothing()),
+            withheld=NOTHING,
+            heir=None if heir is None else replace(heir, withheld=()),
         )
 
     def typical(self, state: SequentialState, x: Tensor) -> Tensor:
         if state.watch is None:
             return torch.ones(len(x), dtype=torch.bool)
-        scores = state.watch.sentinel.sees(x).scores
-        _, high = state.watch.reference.ranks(scores)
-        return torch.from_numpy(high[LOG_LIKELIHOOD] >= LEAST_TYPICAL)
+        watch = state.watch
+        low, high = watch.reference.ranks(watch.sentinel.sees(x).scores)
+        usual = high[LOG_LIKELIHOOD] >= LEAST_TYPICAL
+        # What is usual for its class is so however rare the class was. Of a class that has been
+        # seen too seldom, even the strangest sample would have a high rank.
+        fine = high[OWN_LIKELIHOOD] - low[OWN_LIKELIHOOD] <= LEAST_TYPICAL
+        own = fine & (high[OWN_LIKELIHOOD] >= 2 * LEAST_TYPICAL)
+        return torch.from_numpy(usual | own)
 
     def _needs_heir(self, state: SequentialState) -> bool:
         if state.heir is not None:
@@ -249,30 +260,37 @@ class SequentialDetector:
         if state.watch is None:
             return state.samples >= self.warm_up / 2
         taken = state.watch.sentinel.taken_at
-        return state.samples >= taken + min(taken, LONGEST_WATCH)
+        return state.samples >= taken + min(taken, LONGEST_REIGN)
 
     def _weighed(
         self, state: SequentialState, x: Tensor
     ) -> tuple[SequentialState, float, int, Sighting | None]:
-        """With the evidence of some samples.
+        """With some samples more, and their evidence.
 
         Returns:
             The state, the largest statistic on the way, alarms of the probe, and what was seen.
         """
+        samples = state.samples + len(x)
         if state.watch is None:
-            return state, 0.0, 0, None
-        sentinel, weights = state.watch.sentinel, self.book.log_weights
+            return replace(state, samples=samples), 0.0, 0, None
+        sentinel = state.watch.sentinel
         sighting = sentinel.sees(x)
-        earlier, withheld = state.watch.reference, state.withheld
-        reference, gains = earlier.weighed(sentinel, sighting, self.book, withheld)
-        evidence, sums = state.evidence.added(gains, weights)
-        probe, low = shiryaev_roberts(state.probe, gains, weights)
-        passed = bool(low.max() >= math.log(PROBE_ERT / OVERSHOOT))
+        known, withheld = state.watch.reference, state.withheld
+        reference, paid = known.weighed(sentinel, sighting, self.book, withheld)
+        evidence, sums = state.evidence.added(paid, known.weights)
+        probe, low = shiryaev_roberts(state.probe, paid, known.weights)
+        passed = bool(low.max() >= PROBE_THRESHOLD)
         if passed:
-            probe = torch.full_like(probe, -math.inf)
+            probe = np.full_like(probe, -np.inf)
         watch = Watch(sentinel, reference)
-        state = replace(state, watch=watch, evidence=evidence, probe=probe)
+        state = SequentialState(samples, watch, state.heir, evidence, state.alarm, probe, withheld)
         return state, _softplus(float(sums.max())), int(passed), sighting
+
+    def _read(self, state: SequentialState) -> Reading:
+        watch = state.watch
+        return state.evidence.read(
+            self.book, watch.reference.weights if watch else self.book.weights
+        )
 
     def _cleared(self, state: SequentialState) -> SequentialState:
         """A suspicion has passed: what was withheld is like the rest."""
@@ -280,96 +298,66 @@ class SequentialDetector:
             return state
         reference = state.watch.reference.with_more(state.withheld)
         watch = Watch(state.watch.sentinel, reference)
-        return replace(state, watch=watch, withheld=Sighting.nothing().scores)
+        return replace(state, watch=watch, withheld=NOTHING)
 
     def _inherited(self, state: SequentialState, heir: Heir, x: Tensor) -> SequentialState:
         """With the heir having seen samples, and in place of the sentinel if these are enough."""
-        seen = Sighting.joined(heir.seen, heir.withheld, heir.sentinel.sees(x))
-        age = min(heir.sentinel.taken_at, LONGEST_WATCH)
-        enough = max(self.warm_up / 2, age / 4, heir.wanted)
-        if len(seen) < enough:
+        seen = (*heir.seen, *heir.withheld, heir.sentinel.sees(x))
+        n, watch = sum(map(len, seen)), min(heir.sentinel.taken_at / 4, LONGEST_WATCH)
+        if n < max(self.warm_up / 2, watch, heir.wanted):
             return replace(state, heir=Heir(heir.sentinel, seen, heir.wanted))
-        reference = Reference.of(heir.sentinel, seen, self.book)
-        if reference.worth < self.warm_up / 4 and len(seen) < MOST_AWAITED * self.warm_up:
-            return replace(state, heir=Heir(heir.sentinel, seen, 2 * len(seen)))
+        reference = Reference.of(heir.sentinel, Sighting.joined(*seen), self.book)
+        if reference.worth < self.warm_up / 4 and n < MOST_AWAITED * self.warm_up:
+            return replace(state, heir=Heir(heir.sentinel, seen, 2 * n))
         return replace(state, watch=Watch(heir.sentinel, reference), heir=None)
 
     def _judged(
-        self, state: SequentialState, highest: float, threshold: float
+        self, state: SequentialState, now: Reading, highest: float, threshold: float
     ) -> tuple[SequentialState, Level, Alarm | None]:
         """What follows, and the alarm that has just gone away, if one has."""
-        now, span = self._statistic(state.evidence), self._span(state.evidence)
         alarm = state.alarm
         if alarm is None and highest >= threshold:
-            alarm = Alarm(max(0, state.samples - span), highest)
+            alarm = Alarm(max(0, state.samples - now.age), highest)
         if alarm is not None:
             alarm = replace(alarm, height=max(alarm.height, highest))
-            lost = self._lost(state.evidence)
-            if now >= threshold and span >= self._confirming(state) and lost <= LASTING:
+            lasts = now.span >= self._confirming(now.leader) and now.lost <= LASTING
+            if now.statistic >= threshold - LASTING and lasts:
                 return replace(state, alarm=alarm), Level.BOUNDARY, None
-            if now <= SUSPICION * threshold or lost >= OVER:
+            if now.statistic <= SUSPICION * threshold or now.lost >= OVER:
                 return self.dismiss(state), Level.NORMAL, alarm
             return replace(state, alarm=alarm), Level.WARNING, None
-        suspect = now > SUSPICION * threshold
+        suspect = now.statistic > SUSPICION * threshold
         return state, Level.WARNING if suspect else Level.NORMAL, None
 
-    def _statistic(self, evidence: Evidence) -> float:
-        """log(1 + R), of all bets together."""
-        return _softplus(float(np.logaddexp.reduce(self._weighed_totals(evidence))))
-
-    def _weighed_totals(self, evidence: Evidence) -> Array:
-        """log of weight times R, with shape (J,)."""
-        sums: Array = self.book.log_weights.numpy() + evidence.totals.numpy()
-        return sums
-
-    def _leader(self, evidence: Evidence) -> int:
-        """The bet that has gained most."""
-        return int(self._weighed_totals(evidence).argmax())
-
-    def _span(self, evidence: Evidence) -> int:
-        """Samples since the change began, by the bets that have gained most.
-
-        Of those that are about as loud the latest start counts: before a change some bets
-        neither gain nor lose, and find no lowest point for long.
-        """
-        totals = self._weighed_totals(evidence)
-        return int(evidence.spans.numpy()[totals >= totals.max() - ALIKE].min())
-
-    def _confirming(self, state: SequentialState) -> int:
-        """Samples that the change must have lasted."""
-        leader = self._leader(state.evidence)
+    def _confirming(self, leader: int) -> int:
+        """Samples that the change must have lasted, by the bet that has gained most."""
         thin = leader < len(self.book.ranks) and self.book.ranks[leader].share <= THIN
         return CONFIRMED_THIN if thin else CONFIRMED
-
-    def _lost(self, evidence: Evidence) -> float:
-        """Nats that the bet which gained most has lost again."""
-        tops = evidence.tops.numpy()
-        leader = tops.argmax()
-        return float(tops[leader] - evidence.heights.numpy()[leader])
 
     def _verdict(
         self,
         state: SequentialState,
-        watch: Watch | None,
+        watched: Watch | None,
+        level: Level,
         burst: Alarm | None,
-        scores: Tensor,
+        likelihoods: Array,
         threshold: float,
+        probe: Probe | None,
     ) -> Verdict:
-        totals = self.book.weights_of_signals.numpy() + state.evidence.totals.numpy()
-        sums = np.logaddexp.reduce(totals, 1).tolist()
-        statistics = dict(zip(self.book.signals, map(_softplus, sums), strict=True))
-        loudest = max(statistics, key=lambda name: statistics[name])
-        statistics[FUSED] = self._statistic(state.evidence)
-        n, values = len(scores), scores.numpy()
-        known = watch.reference.summary if watch else Summary.of(scores)
-        highest = burst.height if burst else statistics[FUSED]
-        began = burst.began if burst else state.samples - self._span(state.evidence)
+        now = self._read(state)
+        statistics = dict(zip(self.book.signals, now.of_signals, strict=True))
+        loudest = self.book.signals[now.of_signals.index(max(now.of_signals))]
+        statistics[FUSED] = now.statistic
+        n, watch = len(likelihoods), watched or state.watch
+        known = watch.reference.summary if watch else Summary.of(likelihoods)
+        highest = burst.height if burst else now.statistic
+        began = burst.began if burst else state.samples - now.age
         return Verdict(
-            level=Level.NORMAL,
+            level=level,
             statistics=statistics,
             thresholds=dict.fromkeys(statistics, threshold),
-            armed=watch is not None,
-            inlier_rate=float(np.count_nonzero(values >= known.limit)) / n,
+            armed=watched is not None,
+            inlier_rate=float(np.count_nonzero(likelihoods >= known.limit)) / n,
             inlier_rate_mean=known.inlier_rate if watch else None,
             change_samples=max(n, state.samples - began),
             speaker=FUSED,
@@ -377,10 +365,11 @@ class SequentialDetector:
             burst=burst is not None,
             evidence={
                 "log_likelihood_before": known.mean,
-                "log_likelihood_now": float(values.mean()),
+                "log_likelihood_now": float(likelihoods.sum()) / n,
                 "statistic_highest": highest,
                 "p_value": min(1.0, max(1, state.samples) * math.exp(-highest)),
             },
+            probe=probe,
         )
 
 
@@ -398,15 +387,19 @@ def _unlearned(
     watch = Watch(state.watch.sentinel, reference)
     if burst:
         return replace(state, watch=watch)
-    withheld = torch.cat([state.withheld, seen.scores], 1)
+    withheld = np.concatenate([state.withheld, seen.scores], 1)
     return replace(state, watch=watch, withheld=withheld)
 
 
 def _withholding(heir: Heir, x: Tensor, burst: bool) -> Heir:
     """With samples withheld, or, after a burst, with all that was withheld left out."""
     if burst:
-        return replace(heir, withheld=Sighting.nothing())
-    return replace(heir, withheld=Sighting.joined(heir.withheld, heir.sentinel.sees(x)))
+        return replace(heir, withheld=())
+    return replace(heir, withheld=(*heir.withheld, heir.sentinel.sees(x)))
+
+
+def _chunks(x: Tensor) -> Sequence[Tensor]:
+    return (x,) if len(x) <= CHUNK else torch.split(x, CHUNK)
 
 
 def _softplus(x: float) -> float:

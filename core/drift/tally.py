@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from core.drift.bets import Array, Book
 from core.drift.compiled import compiled
@@ -35,6 +33,9 @@ SMOOTHING = 0.5
 SPARE_CELLS = 10
 """Cells never seen that may yet be: they share the smoothing."""
 
+RENEWAL = 500.0
+"""Samples from which shares are learned anew once they have changed."""
+
 _GROWTH = np.exp([1 / memory for memory in MEMORIES])
 """By which a sample counts for more than the one before it."""
 
@@ -47,14 +48,18 @@ class Tally:
     """Samples per cell.
 
     Arguments:
+        widths: Cells of each division.
         counts: In the long run, with shape (M,), float64.
         recent: Among the last, faded, with shape (memories, M), float64.
         spread: Samples that smoothing adds to each cell's division, with shape (M,), float64.
+        quiet: Samples of the long run up to which nothing is paid: fewer do not tell shares.
     """
 
-    counts: Tensor
-    recent: Tensor
-    spread: Tensor
+    widths: tuple[int, ...]
+    counts: Array
+    recent: Array
+    spread: Array
+    quiet: float = 0.0
 
     @classmethod
     def empty(cls, widths: Sequence[int]) -> Self:
@@ -63,24 +68,24 @@ class Tally:
         Arguments:
             widths: Cells of each division.
         """
-        none = torch.zeros(sum(widths), dtype=torch.float64)
-        recent = torch.zeros(len(MEMORIES), len(none), dtype=torch.float64)
-        return cls(none, recent, none).smoothed(widths)
+        none = np.zeros(sum(widths))
+        return cls(tuple(widths), none, np.zeros((len(MEMORIES), len(none))), none).smoothed()
 
-    def smoothed(self, widths: Sequence[int]) -> Self:
+    def smoothed(self) -> Self:
         """With the smoothing that the cells in use ask for."""
         spread, begin = np.empty(len(self.counts)), 0
-        for width in widths:
-            used = int(np.count_nonzero(self.counts.numpy()[begin : begin + width]))
+        for width in self.widths:
+            used = int(np.count_nonzero(self.counts[begin : begin + width]))
             spread[begin : begin + width] = SMOOTHING * min(width, used + SPARE_CELLS)
             begin += width
-        return replace(self, spread=torch.from_numpy(spread))
+        return replace(self, spread=spread)
 
-    def renewed(self, widths: Sequence[int]) -> Self:
+    def renewed(self) -> Self:
         """As if the last samples were all that there have been."""
-        last = self.recent[AT_ONCE].clone()
-        recent = last.expand(len(MEMORIES), -1).clone()
-        return replace(self, counts=last, recent=recent).smoothed(widths)
+        # What has all but faded is in use no more.
+        last = np.where(self.recent[AT_ONCE] < SMOOTHING, 0, self.recent[AT_ONCE])
+        recent = np.tile(last, (len(MEMORIES), 1))
+        return replace(self, counts=last, recent=recent, quiet=RENEWAL).smoothed()
 
     def betted_on(self, cells: Array, book: Book, paid: Array) -> Self:
         """Bet on samples one by one, and count them: the tally with them.
@@ -89,13 +94,12 @@ class Tally:
             cells: Of every sample in each division, with shape (divisions, N), int64.
             paid: Is filled with e-values; with shape (cell bets, N).
         """
-        counts, recent = self.counts.numpy().copy(), self.recent.numpy().copy()
+        counts, recent = self.counts.copy(), self.recent.copy()
         if book.cells:
             places, shares = book.cell_terms
-            total = float(counts.sum()) / len(cells)
-            _bet(paid, cells, places, shares, counts, recent, self.spread.numpy(), total, _GROWTH)
-        known = torch.from_numpy(counts), torch.from_numpy(recent)
-        return replace(self, counts=known[0], recent=known[1])
+            quiet = self.quiet
+            _bet(paid, cells, places, shares, counts, recent, self.spread, _GROWTH, quiet)
+        return type(self)(self.widths, counts, recent, self.spread, self.quiet)
 
 
 @compiled
@@ -107,8 +111,8 @@ def _bet(
     counts: Array,
     recent: Array,
     spread: Array,
-    total: float,
     growth: Array,
+    quiet: float,
 ) -> None:
     """Fills `paid`, and adds the samples to `counts` and `recent`.
 
@@ -116,6 +120,7 @@ def _bet(
     """
     n_divisions, n = cells.shape
     weights = np.ones(len(growth))
+    total = counts.sum() / n_divisions
     masses = recent.sum(1) / n_divisions
     for i in range(n):
         for j in range(len(shares)):
@@ -123,7 +128,7 @@ def _bet(
             usual = (counts[cell] + SMOOTHING) / (total + spread[cell])
             prior = PRIOR * weights[memory]
             last = (recent[memory, cell] + prior * usual) / (masses[memory] + prior)
-            paid[j, i] = 1 - shares[j] + shares[j] * last / usual
+            paid[j, i] = 1 - shares[j] + shares[j] * last / usual if total >= quiet else 0.0
         for division in range(n_divisions):
             counts[cells[division, i]] += 1
         total += 1

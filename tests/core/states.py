@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
@@ -25,7 +26,7 @@ Script = list[Batch | str]
 
 
 def leaves(value: Any, path: str = "state") -> Iterator[tuple[str, Any]]:
-    """Every tensor, number and text of a state with its place, containers flattened."""
+    """Every tensor (an array is one), number and text of a state with its place."""
     if dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
             yield from leaves(getattr(value, field.name), f"{path}.{field.name}")
@@ -37,7 +38,7 @@ def leaves(value: Any, path: str = "state") -> Iterator[tuple[str, Any]]:
         for index, item in enumerate(value):
             yield from leaves(item, f"{path}[{index}]")
     else:
-        yield path, value
+        yield path, torch.from_numpy(value) if isinstance(value, np.ndarray) else value
 
 
 def tensors_of(value: Any) -> list[Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from core.batch import Batch
 from core.checkpoint import FORMAT, dump, load
 from core.config import EngineConfig
+from core.drift.detector import Level
 from core.engine import Engine
 from core.events import (
     BatchLearned,
@@ -23,6 +25,7 @@ from core.events import (
     Replayed,
     SetAsideReleased,
 )
+from core.judgement import Position
 from core.state import EngineState
 from core.tensors import pack, unpack
 from tests.core.states import Script, assert_identical, play
@@ -312,6 +315,37 @@ def test_after_a_change_of_shares_the_new_ones_are_usual_and_the_detector_stays_
     _, events = play(Engine(CONFIG), state, list(batches([2], 2, seed=3)))
     (boundary,) = of(BoundaryDetected, events)
     assert boundary.estimated_start_sample == pytest.approx(2900, abs=10)
+
+
+def test_shares_that_go_on_changing_are_told_now_and_then_and_not_with_every_batch() -> None:
+    """Once they have changed, shares are learned anew before they can change again."""
+    engine = Engine(CONFIG)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 25, seed=1)))
+    events: list[Event] = []
+    for n in range(30):  # from half and half to nothing but the first
+        x = torch.cat([blob(0, 50 + n, seed=2 * n), blob(1, 50 - n, seed=2 * n + 1)])
+        order = torch.randperm(100, generator=torch.Generator().manual_seed(n))
+        labels = [int(row >= 50 + n) for row in order.tolist()]
+        state, more = play(engine, state, [Batch.of(x[order], labels)])
+        events += more
+    state, more = play(engine, state, list(batches([0], 15, seed=60)))
+    assert not of(BoundaryDetected, events + more)
+    assert 1 <= len(of(PriorShift, events + more)) <= 6
+
+
+@pytest.mark.parametrize(("signal", "shifts"), [("occupancy", 1), ("inliers", 1), ("", 0)])
+def test_only_a_detector_that_names_signals_can_tell_a_change_of_shares(
+    signal: str, shifts: int
+) -> None:
+    """One that watches the likelihood alone has seen that change."""
+    engine = Engine(CONFIG)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 25, seed=1)))
+    (batch,) = batches([0], 1, seed=2)
+    batch = engine.late.claim(state, batch)[1]
+    verdict = engine.judge.judge(state, batch).verdict
+    assert verdict is not None
+    said = replace(verdict, level=Level.BOUNDARY, signal=signal)
+    assert len(engine.parting.prior_shift(state, batch, Position(25, 2500), said)) == shifts
 
 
 def test_without_labels_it_is_a_boundary_for_it_may_be_a_class_in_hiding() -> None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from core.drift.evidence import SLACK, Evidence
+from core.drift.bets import Array, Book, CellBet, RankBet
+from core.drift.evidence import ALIKE, CHANCE, LARGE, SLACK, Evidence, Reading
 
 SAMPLES = 12
 
 gains = st.one_of(
     st.floats(-3, 3),
-    st.sampled_from([-700.0, -40.0, -1e-12, 0.0, 1e-12, 40.0, 700.0]),
+    st.sampled_from([-LARGE, -40.0, -1e-12, 0.0, 1e-12, 40.0, LARGE - 1]),
 )
 lives = st.integers(1, 3).flatmap(
     lambda n_bets: st.lists(
@@ -26,13 +25,13 @@ lives = st.integers(1, 3).flatmap(
 )
 
 
-def table(life: list[list[float]]) -> Tensor:
+def table(life: list[list[float]]) -> Array:
     """Gains with shape (J, N)."""
-    return torch.tensor(life, dtype=torch.float64).T
+    return np.array(life, dtype=np.float64).T
 
 
-def even(n_bets: int) -> Tensor:
-    return torch.full((n_bets,), -math.log(n_bets), dtype=torch.float64)
+def even(n_bets: int) -> Array:
+    return np.full(n_bets, 1 / n_bets)
 
 
 def log_plus_one(log_r: float) -> float:
@@ -59,20 +58,17 @@ def tops(life: list[float]) -> list[float]:
     return [max(path[n:]) - value for n, value in enumerate(path) if value - lowest < 1e-9]
 
 
-def played(life: Tensor, sizes: list[int]) -> tuple[Evidence, Tensor]:
+def played(life: Array, sizes: list[int]) -> tuple[Evidence, Array]:
     """The evidence after a life that comes in pieces, and log R of all bets after each sample."""
     evidence, sums = Evidence.none(len(life)), []
-    for piece in life.split(sizes, 1):
-        evidence, together = evidence.added(piece, even(len(life)))
+    for piece in np.split(life, np.cumsum(sizes)[:-1], 1):
+        evidence, together = evidence.added(np.exp(piece), even(len(life)))
         sums.append(together)
-    return evidence, torch.cat(sums)
+    return evidence, np.concatenate(sums)
 
 
-def assert_close(one: Evidence, other: Evidence) -> None:
-    for field in fields(Evidence):
-        torch.testing.assert_close(
-            getattr(one, field.name), getattr(other, field.name), atol=1e-6, rtol=1e-9
-        )
+def close(values: Array) -> object:
+    return pytest.approx(values, abs=1e-6, rel=1e-9)
 
 
 @settings(deadline=None)
@@ -85,19 +81,21 @@ def test_it_is_the_plain_recursion_whatever_the_gains(life: list[list[float]]) -
         assert float(evidence.heights[bet]) == pytest.approx(height, abs=1e-6)
         # Where a path comes back to its lowest point, rounding decides which of the two it is.
         assert any(float(evidence.tops[bet]) == pytest.approx(one, abs=1e-6) for one in tops(own))
-    assert bool(sums.isfinite().all())
-    ends = torch.logsumexp(evidence.totals + even(len(evidence.totals)), 0)
+    assert np.isfinite(sums).all()
+    ends = np.logaddexp.reduce(evidence.totals + np.log(even(len(evidence.totals))))
     assert float(sums[-1]) == pytest.approx(float(ends), abs=1e-9)
 
 
 @settings(deadline=None)
 @given(steps=st.lists(st.integers(-3, 3), min_size=1, max_size=30))
 def test_spans_heights_and_tops_are_counted_from_the_lowest_point(steps: list[int]) -> None:
-    """In whole numbers, where no rounding can move a lowest point."""
-    evidence, _ = played(table([[float(step)] for step in steps]), [len(steps)])
-    _, height, span, top = naive([float(step) for step in steps])
-    told = evidence.heights, evidence.spans, evidence.tops
-    assert tuple(map(float, told)) == (height, span, top)
+    """In powers of two, where no rounding can move a lowest point."""
+    gains = [step * math.log(2) for step in steps]
+    evidence, _ = Evidence.none(1).added(np.exp2([steps]), even(1))
+    _, height, span, _ = naive(gains)
+    assert float(evidence.spans[0]) == span
+    assert float(evidence.heights[0]) == pytest.approx(height)
+    assert any(float(evidence.tops[0]) == pytest.approx(one) for one in tops(gains))
 
 
 @settings(deadline=None)
@@ -111,19 +109,19 @@ def test_it_does_not_matter_how_a_stream_is_cut(
         left -= sizes[-1]
     evidence, sums = played(table(life), sizes)
     whole, together = played(table(life), [len(life)])
-    torch.testing.assert_close(evidence.totals, whole.totals, atol=1e-6, rtol=1e-9)
-    torch.testing.assert_close(evidence.heights, whole.heights, atol=1e-6, rtol=1e-9)
+    assert evidence.totals == close(whole.totals)
+    assert evidence.heights == close(whole.heights)
     # At the lowest point itself, where rounding decides which one it is, there is no top.
     risen = whole.heights > 1e-6
-    torch.testing.assert_close(evidence.tops[risen], whole.tops[risen], atol=1e-6, rtol=1e-9)
-    torch.testing.assert_close(sums, together, atol=1e-6, rtol=1e-9)
+    assert evidence.tops[risen] == close(whole.tops[risen])
+    assert sums == close(together)
 
 
 def test_spans_do_not_depend_on_the_cut_where_the_lowest_point_is_clear() -> None:
-    life = torch.randn(4, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    life = np.random.default_rng(0).normal(size=(4, 300))
     whole, _ = played(life, [300])
-    assert_close(played(life, [1] * 300)[0], whole)
-    assert_close(played(life, [7] * 42 + [6])[0], whole)
+    assert played(life, [1] * 300)[0].levels == close(whole.levels)
+    assert played(life, [7] * 42 + [6])[0].levels == close(whole.levels)
     assert whole.spans.tolist() == [naive(own)[2] for own in life.tolist()]
 
 
@@ -131,48 +129,102 @@ def test_it_starts_with_nothing() -> None:
     none = Evidence.none(3)
     assert none.totals.tolist() == [-math.inf] * 3
     assert none.heights.tolist() == none.spans.tolist() == none.tops.tolist() == [0.0] * 3
-    evidence, sums = none.added(torch.zeros(3, 1, dtype=torch.float64), even(3))
+    evidence, sums = none.added(np.ones((3, 1)), even(3))
     # R = (1 + 0) e, and e is one.
     assert evidence.totals.tolist() == pytest.approx([0] * 3)
     assert sums.tolist() == pytest.approx([0])
 
 
 def test_bets_that_neither_gain_nor_lose_count_samples() -> None:
-    _, sums = played(torch.zeros(2, 1000, dtype=torch.float64), [300, 700])
-    torch.testing.assert_close(sums.exp(), torch.arange(1, 1001).double())
+    _, sums = played(np.zeros((2, 1000)), [300, 700])
+    assert np.exp(sums) == pytest.approx(np.arange(1, 1001))
 
 
 def test_a_long_loss_is_forgotten_and_a_long_gain_never_overflows() -> None:
-    worse, better = torch.full((1, 5000), -3.0).double(), torch.full((1, 5000), 3.0).double()
+    worse, better = np.full((1, 5000), math.exp(-3)), np.full((1, 5000), math.exp(3))
     evidence, _ = Evidence.none(1).added(worse, even(1))
-    assert float(evidence.spans) == float(evidence.heights) == 0
+    assert evidence.spans == evidence.heights == 0
     evidence, sums = evidence.added(better, even(1))
-    assert float(evidence.spans) == 5000
+    assert evidence.spans == 5000
     assert float(sums[-1]) == pytest.approx(15_000, abs=1)
     evidence, _ = evidence.added(worse[:, :4000], even(1))
-    assert float(evidence.tops) == pytest.approx(15_000)
-    assert float(evidence.heights) == pytest.approx(3000)
+    assert evidence.tops == pytest.approx(15_000)
+    assert evidence.heights == pytest.approx(3000)
 
 
 def test_it_grows_by_one_a_sample_on_average_as_long_as_nothing_changes() -> None:
     """R - n is a martingale: 20,000 streams of 25 samples."""
-    generator = torch.Generator().manual_seed(1)
-    e_values = 0.5 + torch.rand(20_000, 25, generator=generator, dtype=torch.float64)
-    evidence, _ = Evidence.none(20_000).added(e_values.log(), even(20_000))
-    final = evidence.totals.exp()
+    paid = 0.5 + np.random.default_rng(1).random((20_000, 25))
+    evidence, _ = Evidence.none(20_000).added(paid, even(20_000))
+    final = np.exp(evidence.totals)
     error = float(final.std()) / 20_000**0.5
     assert float(final.mean()) == pytest.approx(25, abs=4 * error)
     assert error < 0.3
 
 
 def test_the_threshold_in_samples_is_passed_after_as_many_or_more() -> None:
-    generator = torch.Generator().manual_seed(2)
+    random = np.random.default_rng(2)
     run_times = []
     for _ in range(300):
-        gains = (0.5 + torch.rand(1, 3000, generator=generator, dtype=torch.float64)).log()
-        _, sums = Evidence.none(1).added(gains, even(1))
-        passed = (sums >= math.log(100)).nonzero()
+        _, sums = Evidence.none(1).added(0.5 + random.random((1, 3000)), even(1))
+        (passed,) = (sums >= math.log(100)).nonzero()
         assert len(passed)
         run_times.append(int(passed[0]) + 1)
     mean = sum(run_times) / len(run_times)
     assert 95 < mean < 150
+
+
+def test_e_values_of_zero_leave_no_evidence() -> None:
+    """A closed bet pays next to nothing, which a float may hold as zero."""
+    evidence, _ = Evidence.none(2).added(np.array([[2.0, 0, 0], [1, 2, 2]]), even(2))
+    assert evidence.levels[:, 0].tolist() == [-math.inf, 0, 0, 0, 0]
+    assert evidence.heights[1] == pytest.approx(math.log(4))
+
+
+BETS = Book(
+    tuple(RankBet(signal, 0, False, 0.5, 0.5, 1.0) for signal in ("a", "b", "a")),
+    (CellBet("c", 0, 0, 0.5, 1.0),),
+)
+
+
+def read(*levels: list[float]) -> Reading:
+    """Of totals, heights, tops, spans and climbs."""
+    return Evidence(np.array(levels)).read(BETS, BETS.weights)
+
+
+def test_a_reading_fuses_all_bets_and_those_of_each_signal() -> None:
+    got = read([3, 1, -math.inf, 2], *[[0.0] * 4] * 4)
+    parts = [math.exp(3) / 4, math.e / 4, math.exp(2) / 4]
+    assert got.statistic == pytest.approx(math.log1p(sum(parts)))
+    assert got.of_signals == pytest.approx([math.log1p(part) for part in parts])
+    assert got.leader == 0
+    assert Evidence.none(4).read(BETS, BETS.weights) == Reading(0, [0, 0, 0], 0, 0, 0, 0)
+
+
+def test_a_bet_without_a_weight_does_not_count() -> None:
+    levels = np.array([[-math.inf, 1, 2, 3], *[[0.0] * 4] * 4])
+    got = Evidence(levels).read(BETS, np.array([0, 0, 0.5, 0.5]))
+    assert got.statistic == pytest.approx(math.log1p((math.exp(2) + math.exp(3)) / 2))
+    assert got.of_signals[1] == 0
+
+
+def test_of_bets_about_as_loud_the_latest_start_counts() -> None:
+    spans, climbs, high = [90.0, 20, 40, 5], [80.0, 12, 30, 4], [1e9] * 4
+    got = read([9, 9 - ALIKE + 0.01, 8, 0], high, high, spans, climbs)
+    assert (got.span, got.age) == (20, 12)
+    got = read([9, 9 - ALIKE - 0.01, 8, 0], high, high, spans, climbs)
+    assert (got.span, got.age) == (40, 30)
+
+
+def test_a_change_began_before_it_had_gained_more_than_chance_may() -> None:
+    """At 0.1 nats a sample, after a long stretch at half of that, which is no change."""
+    gains = np.array([[CHANCE / 2] + [0.0] * 300 + [0.1] * 200] * 4)
+    evidence, _ = Evidence.none(4).added(np.exp(gains), even(4))
+    assert evidence.read(BETS, BETS.weights).age == pytest.approx(200, abs=0.6 * CHANCE / 0.1)
+    steep = np.array([[CHANCE / 2] + [0.0] * 300 + [2.0] * 20] * 4)
+    evidence, _ = Evidence.none(4).added(np.exp(steep), even(4))
+    assert evidence.read(BETS, BETS.weights).age == pytest.approx(20, abs=2)
+
+
+def test_what_the_highest_bet_has_lost_again_is_told() -> None:
+    assert read([0] * 4, [1, 2, 3, 4], [5, 8, 7, 4], [0] * 4, [0] * 4).lost == 6

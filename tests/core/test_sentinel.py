@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from core.density.density import Scored
-from core.drift.sentinel import CHUNK, UNRIVALLED, Sentinel, Sighting
+from core.drift.sentinel import (
+    BLOCK,
+    CHUNK,
+    MARGIN,
+    OWN_LIKELIHOOD,
+    SURENESS,
+    Sentinel,
+    Sighting,
+    within,
+)
 from core.model import Model
 from core.readout import LinearReadout
 from tests.core.scripted_density import ScriptedDensity, identity, sentinel
@@ -17,21 +32,25 @@ def test_it_gives_back_what_was_scripted_however_many_samples_there_are() -> Non
     x = features([Stretch(2 * CHUNK + 7)])
     seen = sentinel(4).sees(x)
     assert len(seen) == 2 * CHUNK + 7
-    assert torch.equal(seen.log_likelihoods, x[:, 0].double())
-    assert torch.equal(seen.components, x[:, 1].long())
+    assert seen.log_likelihoods.tolist() == x[:, 0].tolist()
+    assert seen.components.tolist() == x[:, 1].tolist()
 
 
 def test_sightings_are_joined_in_order() -> None:
     x = features([Stretch(30)])
     joined = Sighting.joined(Sighting.nothing(), *(sentinel(4).sees(rows) for rows in x.split(7)))
-    assert torch.equal(joined.log_likelihoods, x[:, 0].double())
-    assert torch.equal(joined.components, x[:, 1].long())
+    assert joined.log_likelihoods.tolist() == x[:, 0].tolist()
+    assert joined.components.tolist() == x[:, 1].tolist()
 
 
 def test_a_margin_is_the_distance_to_the_best_component_of_another_class() -> None:
     x = torch.tensor([[5.0, 0.0, 3.0], [-2.0, 2.0, 0.5]])
     two = sentinel(3, classes=[0, 0, 1], n_features=3)
-    assert two.sees(x).scores[1].tolist() == [3.0, 0.5]
+    scores = two.sees(x).scores
+    # The second sample is of the other class, whose numbers come after those of the first.
+    assert scores[MARGIN].tolist() == [3.0, BLOCK + 0.5]
+    assert scores[SURENESS].tolist() == [5.0 + 3.0, BLOCK - 2.0 + 0.5]
+    assert scores[OWN_LIKELIHOOD].tolist() == [5.0, BLOCK - 2.0]
     joint = torch.tensor([[9.0, 8.5, 4.0, 7.0]])
 
     class Told(ScriptedDensity):
@@ -41,11 +60,27 @@ def test_a_margin_is_the_distance_to_the_best_component_of_another_class() -> No
     readout = sentinel(4, classes=[1, 1, 0, 2]).model.readout
     told = Sentinel(Model(Told(4), readout), identity(), 0)
     # The second component is of the same class as the first.
-    assert told.sees(x[:1, :2]).scores[1].tolist() == [2.0]
+    assert told.sees(x[:1, :2]).scores[MARGIN].tolist() == [BLOCK + 2.0]
 
 
-def test_where_there_is_one_class_margins_say_nothing() -> None:
-    assert sentinel(3).sees(features([Stretch(5)])).scores[1].tolist() == [UNRIVALLED] * 5
+def test_where_there_is_one_class_nothing_can_be_told_within_classes() -> None:
+    scores = sentinel(3).sees(features([Stretch(5)])).scores
+    assert scores[SURENESS:].tolist() == [[0.0] * 5] * 3
+
+
+@given(
+    classes=st.lists(st.integers(0, 1000), min_size=2, max_size=2),
+    scores=st.lists(st.floats(allow_nan=False), min_size=2, max_size=2),
+)
+def test_numbers_within_classes_sort_by_class_and_then_by_score(
+    classes: list[int], scores: list[float]
+) -> None:
+    one, other = within(np.array(classes), np.array(scores)).tolist()
+    if classes[0] != classes[1]:
+        assert (one < other) == (classes[0] < classes[1])
+        assert abs(one - other) > BLOCK / 4
+    elif scores[0] <= scores[1]:
+        assert one <= other
 
 
 def test_scores_are_in_the_senders_units() -> None:
@@ -59,8 +94,8 @@ def test_scores_are_in_the_senders_units() -> None:
     )
     x = torch.tensor([[6.0, 8.0], [-4.0, 0.0]])
     seen = moved.sees(x)
-    expected = torch.tensor([3.0, -2.0]).double() - torch.tensor(16.0).double().log()
-    torch.testing.assert_close(seen.log_likelihoods, expected)
+    volume = math.log(16)
+    assert seen.log_likelihoods.tolist() == pytest.approx([3 - volume, -2 - volume])
     assert seen.components.tolist() == [1, 0]
 
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from core.drift.bets import Array, Book, CellBet
+from core.drift.evidence import Evidence
 from core.drift.tally import (
     AT_ONCE,
     MEMORIES,
     PRIOR,
+    RENEWAL,
     SMOOTHING,
     SPARE_CELLS,
     TRICKLING,
@@ -41,9 +41,9 @@ def betted(
 
 
 def with_counts(counts: list[float], recent: list[float]) -> Tally:
-    long = torch.tensor(counts, dtype=torch.float64)
-    both = torch.tensor([recent] * len(MEMORIES), dtype=torch.float64)
-    return Tally(long, both, long).smoothed(WIDTHS)
+    long = np.array(counts, dtype=np.float64)
+    both = np.array([recent] * len(MEMORIES), dtype=np.float64)
+    return Tally(WIDTHS, long, both, long).smoothed()
 
 
 @settings(deadline=None)
@@ -64,7 +64,7 @@ def test_it_is_the_plain_rule_sample_by_sample(path: list[tuple[int, int]]) -> N
         recent *= np.exp(-1 / np.array(MEMORIES))[:, None]
         recent[:, places] += 1
     assert after.counts.tolist() == pytest.approx(counts.tolist())
-    assert after.recent.numpy() == pytest.approx(recent, rel=1e-9)
+    assert after.recent == pytest.approx(recent, rel=1e-9)
 
 
 @settings(deadline=None)
@@ -77,8 +77,8 @@ def test_it_does_not_matter_how_a_stream_is_cut(path: list[tuple[int, int]], at:
             tally, own = betted(piece, tally)
             parts.append(own)
     assert np.concatenate(parts, 1) == pytest.approx(paid, rel=1e-9)
-    torch.testing.assert_close(tally.recent, whole.recent)
-    assert torch.equal(tally.counts, whole.counts)
+    assert tally.recent == pytest.approx(whole.recent)
+    assert tally.counts.tolist() == whole.counts.tolist()
 
 
 def test_weights_never_overflow_in_a_huge_batch() -> None:
@@ -118,9 +118,9 @@ def test_a_cell_that_the_last_samples_preferred_pays_and_others_cost() -> None:
 
 
 def test_cells_never_seen_share_the_smoothing_however_many_they_are() -> None:
-    used = torch.zeros(1000).double()
+    used = np.zeros(1000)
     used[:5] = 100
-    tally = Tally(used, used.expand(2, -1), used).smoothed((1000,))
+    tally = Tally((1000,), used, np.tile(used, (2, 1)), used).smoothed()
     assert tally.spread.tolist() == [SMOOTHING * (5 + SPARE_CELLS)] * 1000
     few = Tally.empty((4,))
     assert few.spread.tolist() == [SMOOTHING * 4] * 4
@@ -129,20 +129,35 @@ def test_cells_never_seen_share_the_smoothing_however_many_they_are() -> None:
 def test_once_renewed_the_last_samples_are_all_that_there_have_been() -> None:
     before, _ = betted([(0, 0)] * 900, Tally.empty(WIDTHS))
     shifted, _ = betted([(1, 1)] * 150, before)
-    now = shifted.renewed(WIDTHS)
-    assert torch.equal(now.counts, shifted.recent[AT_ONCE])
+    now = shifted.renewed()
+    last = shifted.recent[AT_ONCE]
+    assert now.counts.tolist() == np.where(last < SMOOTHING, 0, last).tolist()
     assert float(now.counts[0]) < 0.1 * float(now.counts[1])
-    for path, least, most in (([(1, 1)], 0.9, 1.1), ([(0, 0)], 0.5, 1.1)):
-        _, paid = betted(path, now)
+    # As many samples as are counted now tell no shares: until there are more, nothing is won.
+    assert now.counts.sum() < 2 * RENEWAL
+    learned, paid = betted([(1, 1)] * 500, now)
+    assert paid[:, : int(RENEWAL - now.counts[:3].sum())].max() == 0
+    for path, least, most in (([(1, 1)], 0.9, 1.1), ([(0, 0)], 0.1, 1.1)):
+        _, paid = betted(path, learned)
         assert least < paid.min() <= paid.max() < most
     # Without that, what has changed would go on to be news.
     assert betted([(1, 1)], shifted)[1].max() > 3
 
 
+def test_bets_stay_fair_while_shares_are_learned_anew_over_many_cells() -> None:
+    """The last samples alone do not tell that most of a hundred cells are not in use any more."""
+    random = np.random.default_rng(0)
+    book = Book((), (CellBet("s", 0, AT_ONCE, 0.8, 0.5), CellBet("s", 0, TRICKLING, 0.8, 0.5)))
+    tally, paid = Tally.empty((100,)), np.empty((2, 1000))
+    for used in (100, 20):
+        tally = tally.betted_on(random.integers(used, size=(1, 1000)), book, paid).smoothed()
+    tally.renewed().betted_on(random.integers(20, size=(1, 1000)), book, paid)
+    _, evidence = Evidence.none(2).added(paid, book.weights)
+    assert np.exp(evidence.max()) < 10_000
+
+
 def test_what_it_was_given_is_not_changed() -> None:
     tally = with_counts([5, 3, 2, 10, 0], [4, 4, 2, 10, 0])
-    before: list[Tensor] = [tally.counts.clone(), tally.recent.clone(), tally.spread.clone()]
+    before = [tally.counts.tolist(), tally.recent.tolist(), tally.spread.tolist()]
     betted([(0, 0)] * 30, tally)
-    assert torch.equal(before[0], tally.counts)
-    assert torch.equal(before[1], tally.recent)
-    assert torch.equal(before[2], tally.spread)
+    assert [tally.counts.tolist(), tally.recent.tolist(), tally.spread.tolist()] == before
