@@ -30,6 +30,9 @@ from core.state import EngineState, joined
 MIXED = (0.25, 0.9)
 """Share of typical samples between which a change is taken for a mixture of old and new."""
 
+A_FEW = 3
+"""Samples without a label that may be untypical by chance."""
+
 AT_HOME = 0.25
 """Part of an even share of the sub-task's samples that makes a class one of its own."""
 
@@ -117,8 +120,11 @@ class Parting:
         seen = torch.tensor([float(now - was) for now, was in counts])
         # The first few of a class that trickles in have been learned before the alarm.
         shown = seen * len(seen[seen > 0]) >= AT_HOME * seen.sum()
-        old, _ = self._parted(state, batches)
-        alike = sum(map(len, old)) >= MIXED[1] * len(codes)
+        strange = ~torch.cat([self._typical(state, one) for one in batches])
+        # Of those without a label too: they might be of no class at all.
+        unnamed = strange[codes == UNLABELLED]
+        alike = int(strange.sum()) <= (1 - MIXED[1]) * len(codes)
+        alike &= int(unnamed.sum()) <= (1 - MIXED[1]) * len(unnamed) + A_FEW
         if not alike or not bool(shown[named].all()):
             return []
         start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
