@@ -22,7 +22,7 @@ from core.density.registry import DENSITIES
 from core.errors import InvalidCheckpoint, InvalidRequest, ModelNotReady, UnknownClass
 from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
-from core.sampling import MAX_DRAWS, draw
+from core.sampling import MAX_DRAWS, draw, noise_of_a_class
 from core.standardiser import Standardiser
 from core.tensors import pack, unpack
 from core.typicality import Typicality
@@ -37,8 +37,7 @@ LEAST_CONFIDENCE = 0.9
 """A sample drawn for a class is drawn again while the model itself is less sure of it ..."""
 
 FEATURES_PER_DOUBT = 20
-"""... at a temperature of D over this, so that components of other classes are heard as well:
-plain Bayes is sure of nearly every draw (docs/method.md)."""
+"""... at a temperature of D over this, and its other components object (`core.vetting`)."""
 
 LEAST_DEVIATION = 1e-6
 """Nats: log-likelihoods that do not vary are taken to vary by this."""
@@ -77,7 +76,7 @@ class Samples(NamedTuple):
     codes: Tensor  # (n,) int64, index into the snapshot's classes; -1 while none is known
     log_likelihoods: Tensor  # (n,)
     probabilities: Tensor  # (n,) that the model gives each sample's class
-    short: Tensor  # (n,) bool, less probable than was asked for: the best that came
+    short: Tensor  # (n,) bool, not as surely of its class as was asked for: the best that came
 
 
 @dataclass(frozen=True)
@@ -290,10 +289,13 @@ class Snapshot:
         if classes is not None:
             codes = torch.tensor(self._codes(classes))
             wanted = codes[torch.randint(len(codes), (n,), generator=generator)]
-        least, doubt, draws = least_probability, 1.0, PATIENT_DRAWS
+        least, doubt, draws = least_probability, None, PATIENT_DRAWS
         if least is None:
             least, draws = (LEAST_CONFIDENCE if wanted is not None else 0.0), MAX_DRAWS
             doubt = self.model.density.n_features / FEATURES_PER_DOUBT
+        deviations = float(noise)
+        if wanted is not None:
+            deviations *= noise_of_a_class(self.model.readout.temperature)
         drawn = draw(
             self.model,
             n,
@@ -301,14 +303,13 @@ class Snapshot:
             wanted,
             least_probability=least,
             doubt=doubt,
-            noise=noise,
+            noise=deviations,
             max_draws=draws,
         )
         likelihoods = drawn.log_likelihood - self.standardiser.log_volume
         named = drawn.codes.cpu() if wanted is None else wanted
         features = self.standardiser.invert(drawn.x)
-        short = drawn.probability < least
-        return Samples(features, named, likelihoods, drawn.probability, short)
+        return Samples(features, named, likelihoods, drawn.probability, drawn.short)
 
     def _codes(self, classes: Sequence[Label]) -> list[int]:
         unknown = [label for label in classes if not self.knows(label)]
