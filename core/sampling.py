@@ -32,12 +32,12 @@ def noise_of_a_class(temperature: float) -> float:
 
     Noise is drawn for each feature by itself, though features that repeat each other vary
     together: pixels become grain that no image has. A read-out at a temperature of T takes T
-    features for one, so half of the variance stays, and of the other half one part in T.
+    features for one: a third of the variance stays, and of the rest one part in T.
 
     Arguments:
         temperature: Of the read-out, at least 1, where noise stays as it is.
     """
-    return math.sqrt((1 + 1 / temperature) / 2)
+    return math.sqrt((1 + 2 / temperature) / 3)
 
 
 @dataclass(frozen=True, eq=False)

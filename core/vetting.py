@@ -23,9 +23,9 @@ from torch import Tensor
 
 from core.readout import Readout
 
-LEAST_SHARE = 0.4
+LEAST_SHARE = 0.6
 """Of what the others give the wanted class and its strongest rival together, what they must give
-the wanted one. A half would let them decide alone, at the cost of variety (docs/method.md)."""
+the wanted one: half as much again as to any other. More costs variety (docs/method.md)."""
 
 
 def vetted(

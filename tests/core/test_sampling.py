@@ -179,9 +179,9 @@ def test_what_no_draw_could_reach_is_told() -> None:
     assert not draw(overlapping(), 300, seeded(), codes).short.any()
 
 
-def test_noise_of_a_class_stays_where_nothing_is_tempered_and_never_falls_below_half() -> None:
+def test_noise_of_a_class_stays_where_nothing_is_tempered_and_never_falls_below_a_third() -> None:
     assert noise_of_a_class(1.0) == 1.0
     squared = [noise_of_a_class(temperature) ** 2 for temperature in (1.0, 2.0, 14.0, 31.0, 1e9)]
     assert squared == sorted(squared, reverse=True)
-    assert squared[1] == pytest.approx(0.75)
-    assert squared[-1] == pytest.approx(0.5)
+    assert squared[1] == pytest.approx(2 / 3)
+    assert squared[-1] == pytest.approx(1 / 3)

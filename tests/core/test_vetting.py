@@ -32,7 +32,10 @@ def sure(
 
 
 def test_others_of_its_class_speak_for_a_draw_that_is_in_doubt() -> None:
-    assert sure([0.0, -10.0, -15.0, -15.0]) >= LEAST
+    joint = [0.0, -10.0, -25.0, -25.0]
+    heard = PosteriorReadout(OF_FOUR, 10.0).class_probabilities(torch.tensor([joint]))[0, 0]
+    assert float(heard) < LEAST
+    assert sure(joint) >= LEAST
 
 
 def test_a_draw_that_only_its_own_component_finds_of_its_class_is_doubted() -> None:
