@@ -268,10 +268,10 @@ class Snapshot:
             seed: Of the draw.
             least_probability: What the model itself must give a sample's class, 0 to 1; what
                 falls short is drawn again, up to a limit, and then kept all the same:
-                `Samples.short` tells. None asks for `LEAST_CONFIDENCE` where classes
-                are named, in fewer draws.
-            noise: Whether to add the noise of single features; without it samples look cleaner
-                and vary less.
+                `Samples.short` tells. None asks for `LEAST_CONFIDENCE` and the other
+                components' consent (`core.vetting`) where classes are named, in fewer draws.
+            noise: Whether to add the noise of single features, where classes are named as much
+                of it as `noise_of_a_class` says; without it samples look cleaner and vary less.
 
         Raises:
             UnknownClass: A class was never seen.

@@ -39,7 +39,7 @@ def test_others_of_its_class_speak_for_a_draw_that_is_in_doubt() -> None:
 
 
 def test_a_draw_that_only_its_own_component_finds_of_its_class_is_doubted() -> None:
-    joint = [0.0, -60.0, -10.0, -10.0]
+    joint = [0.0, -60.0, -15.0, -15.0]
     # By Bayes' rule it is of its class beyond any doubt.
     assert PosteriorReadout(OF_FOUR, 1.0).class_probabilities(torch.tensor([joint]))[0, 0] > 0.999
     assert sure(joint) < LEAST
