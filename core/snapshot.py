@@ -42,6 +42,10 @@ FEATURES_PER_DOUBT = 20
 LEAST_DEVIATION = 1e-6
 """Nats: log-likelihoods that do not vary are taken to vary by this."""
 
+TEMPERED_DRAWS = 2
+"""Draws of a sample for a class by a read-out that is tempered, whose doubts are rough: where a
+class is doubtful as a whole, the surest of many draws would be taken, all much alike."""
+
 PATIENT_DRAWS = 8 * MAX_DRAWS
 """Draws of a sample whose least class probability the caller named."""
 
@@ -290,12 +294,14 @@ class Snapshot:
             codes = torch.tensor(self._codes(classes))
             wanted = codes[torch.randint(len(codes), (n,), generator=generator)]
         least, doubt, draws = least_probability, None, PATIENT_DRAWS
+        temperature = self.model.readout.temperature
         if least is None:
-            least, draws = (LEAST_CONFIDENCE if wanted is not None else 0.0), MAX_DRAWS
+            least = LEAST_CONFIDENCE if wanted is not None else 0.0
+            draws = MAX_DRAWS if temperature == 1 else TEMPERED_DRAWS
             doubt = self.model.density.n_features / FEATURES_PER_DOUBT
         deviations = float(noise)
         if wanted is not None:
-            deviations *= noise_of_a_class(self.model.readout.temperature)
+            deviations *= noise_of_a_class(temperature)
         drawn = draw(
             self.model,
             n,

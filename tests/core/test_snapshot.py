@@ -25,7 +25,7 @@ from core.errors import (
 )
 from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
-from core.sampling import noise_of_a_class
+from core.sampling import draw, noise_of_a_class
 from core.snapshot import FORMAT, LEAST_CONFIDENCE, ModelInfo, Snapshot
 from core.standardiser import Standardiser
 from core.tensors import pack, unpack
@@ -332,6 +332,21 @@ def test_of_a_wanted_class_noise_is_damped_as_the_readout_is_tempered() -> None:
         anything = served.sample(20_000, seed=1).features
         right = anything[anything.mean(-1) > 0]
         assert right.std().item() == pytest.approx(deviation, rel=0.03)
+
+
+def test_where_the_readout_is_tempered_few_draws_are_made_for_a_class() -> None:
+    short = {}
+    for temperature in (1.0, 1.001):
+        readout = PosteriorReadout(torch.eye(2), temperature)
+        served = by_hand(readout, ("left", "right"), mean=0.6)
+        short[temperature] = int(served.sample(1000, ["right"], seed=1).short.sum())
+    once = draw(
+        served.model, 1000, torch.Generator(), torch.ones(1000).long(),
+        least_probability=LEAST_CONFIDENCE, max_draws=1,
+    )  # fmt: skip
+    share = int(once.short.sum()) / 1000
+    assert short[1.0] / 1000 == pytest.approx(share**8, abs=0.05)
+    assert short[1.001] / 1000 == pytest.approx(share**2, abs=0.05)
 
 
 # Facts ------------------------------------------------------------------------------------
