@@ -216,7 +216,7 @@ class GMRClient:
             seed: Of the draw.
             min_probability: What the model itself must give a sample's class, 0 to 1. What
                 falls short is drawn again, up to a limit: `Samples.short` says which stayed
-                so. None: 0.9 where classes are named, and fewer draws; 0 otherwise.
+                so. None: the service's own rule where classes are named; 0 otherwise.
             noise: Add the noise of single features; without it samples look cleaner.
         """
         return self.send(calls.sample(n, classes, seed, min_probability, noise))

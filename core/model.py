@@ -61,6 +61,6 @@ class Model:
         signal = self.readout.control_signal(self.density.log_weights).cpu()
         return torch.multinomial(signal[codes], 1, generator=generator)[:, 0]
 
-    def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
+    def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:
         """Draw one sample from each component, with shape (n, D); see `Density.sample`."""
         return self.density.sample(components, generator, noise)

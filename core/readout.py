@@ -52,8 +52,13 @@ class Readout(Protocol):
         """Weights over components for every class, with shape (C, K); rows sum to one."""
         ...
 
-    def doubting(self, temperature: float) -> Self:
-        """The same, hearing more components: unsure where it would be sure, if it can be."""
+    @property
+    def temperature(self) -> float:
+        """By how much responsibilities are tempered, at least 1; 1 where they are not."""
+        ...
+
+    def at(self, temperature: float) -> Self:
+        """The same at another temperature, if it has one: the higher, the more are heard."""
         ...
 
 
@@ -88,8 +93,8 @@ class PosteriorReadout:
         shares = torch.where(shares.sum(0) > 0, shares, weights)
         return (shares / shares.sum(0)).T
 
-    def doubting(self, temperature: float) -> Self:
-        return replace(self, temperature=max(self.temperature, temperature))
+    def at(self, temperature: float) -> Self:
+        return replace(self, temperature=temperature)
 
 
 @dataclass(frozen=True)
@@ -134,5 +139,9 @@ class LinearReadout:
         kept = torch.where(strongest, signal.clamp_min(1e-6), torch.zeros_like(signal))
         return kept / kept.sum(-1, keepdim=True)
 
-    def doubting(self, temperature: float) -> Self:
+    @property
+    def temperature(self) -> float:
+        return 1.0
+
+    def at(self, temperature: float) -> Self:
         return self

@@ -21,9 +21,23 @@ from torch import Tensor
 from core.batch import UNLABELLED
 from core.model import Model
 from core.readout import Readout
+from core.vetting import vetted
 
 MAX_DRAWS = 8
 """How often a sample may be drawn before the best of its draws is taken."""
+
+
+def noise_of_a_class(temperature: float) -> float:
+    """Times the deviation of its noise that a component draws with for a wanted class, 0 to 1.
+
+    Noise is drawn for each feature by itself, though features that repeat each other vary
+    together: pixels become grain that no image has. A read-out at a temperature of T takes T
+    features for one: a third of the variance stays, and of the rest one part in T.
+
+    Arguments:
+        temperature: Of the read-out, at least 1, where noise stays as it is.
+    """
+    return math.sqrt((1 + 2 / temperature) / 3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +51,7 @@ class Drawn:
         log_likelihood: Under the model, with shape (N,), nats.
         probability: Of the wanted class, or of the most probable one, with shape (N,), 0 to 1;
             1 while no class is known.
+        short: Which of them are not of a sure enough class: the best that came; shape (N,), bool.
         rejected: How many draws fell short, a sample's last one included.
     """
 
@@ -44,6 +59,7 @@ class Drawn:
     codes: Tensor
     log_likelihood: Tensor
     probability: Tensor
+    short: Tensor
     rejected: int
 
 
@@ -55,8 +71,8 @@ def draw(
     *,
     threshold: float = -math.inf,
     least_probability: float = 0.0,
-    doubt: float = 1.0,
-    noise: bool = True,
+    doubt: float | None = None,
+    noise: float = 1.0,
     max_draws: int = MAX_DRAWS,
 ) -> Drawn:
     """Draw samples that are typical, and of the class that was asked for.
@@ -73,7 +89,8 @@ def draw(
         threshold: In nats; a draw below it is untypical. Minus infinity accepts all.
         least_probability: A draw to whose class (the wanted one, or else the most probable)
             the model gives less than this is drawn again; 0 accepts all.
-        doubt: Temperature at which that probability is taken, if the read-out's is lower.
+        doubt: Temperature of a closer look at draws for a wanted class (`core.vetting`), if the
+            read-out's is lower; None takes the read-out's word.
         noise: See `Density.sample`.
         max_draws: At least 1.
     """
@@ -84,7 +101,7 @@ def draw(
     merit = torch.full((n, 2), -math.inf)
     open_ = torch.arange(n)
     rejected = 0
-    readout = model.readout.doubting(doubt)
+    readout = model.readout
     for _ in range(max_draws):
         if not len(open_):
             break
@@ -93,8 +110,11 @@ def draw(
         tried = model.sample(components, generator, noise)
         joint, scores = model.density.score(tried)
         tried_scores = scores.cpu()
-        guesses, served = _named(model.readout, joint, wanted)
-        _, sure = _named(readout, joint, wanted)
+        guesses, served = _named(readout, joint, wanted)
+        sure = served
+        if wanted is not None and doubt is not None and readout.n_classes:
+            temperature = max(doubt, readout.temperature)
+            sure = vetted(readout, joint, components, wanted, least_probability, temperature).cpu()
 
         # Merit is compared in two stages: doubt of the class first, as far as it matters.
         first, second = sure.clamp(max=least_probability), tried_scores
@@ -109,7 +129,15 @@ def draw(
 
         open_ = open_[(tried_scores < threshold) | (sure < least_probability)]
         rejected += len(open_)
-    return Drawn(x, named.to(device), likelihood.to(device), probability.to(device), rejected)
+    short = merit[:, 0] < least_probability
+    return Drawn(
+        x,
+        named.to(device),
+        likelihood.to(device),
+        probability.to(device),
+        short.to(device),
+        rejected,
+    )
 
 
 def _named(readout: Readout, joint: Tensor, wanted: Tensor | None) -> tuple[Tensor, Tensor]:

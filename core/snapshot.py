@@ -22,7 +22,7 @@ from core.density.registry import DENSITIES
 from core.errors import InvalidCheckpoint, InvalidRequest, ModelNotReady, UnknownClass
 from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
-from core.sampling import MAX_DRAWS, draw
+from core.sampling import MAX_DRAWS, draw, noise_of_a_class
 from core.standardiser import Standardiser
 from core.tensors import pack, unpack
 from core.typicality import Typicality
@@ -37,11 +37,14 @@ LEAST_CONFIDENCE = 0.9
 """A sample drawn for a class is drawn again while the model itself is less sure of it ..."""
 
 FEATURES_PER_DOUBT = 20
-"""... at a temperature of D over this, so that components of other classes are heard as well:
-plain Bayes is sure of nearly every draw (docs/method.md)."""
+"""... at a temperature of D over this, and its other components object (`core.vetting`)."""
 
 LEAST_DEVIATION = 1e-6
 """Nats: log-likelihoods that do not vary are taken to vary by this."""
+
+TEMPERED_DRAWS = 2
+"""Draws of a sample for a class by a read-out that is tempered, whose doubts are rough: where a
+class is doubtful as a whole, the surest of many draws would be taken, all much alike."""
 
 PATIENT_DRAWS = 8 * MAX_DRAWS
 """Draws of a sample whose least class probability the caller named."""
@@ -77,7 +80,7 @@ class Samples(NamedTuple):
     codes: Tensor  # (n,) int64, index into the snapshot's classes; -1 while none is known
     log_likelihoods: Tensor  # (n,)
     probabilities: Tensor  # (n,) that the model gives each sample's class
-    short: Tensor  # (n,) bool, less probable than was asked for: the best that came
+    short: Tensor  # (n,) bool, not as surely of its class as was asked for: the best that came
 
 
 @dataclass(frozen=True)
@@ -269,10 +272,10 @@ class Snapshot:
             seed: Of the draw.
             least_probability: What the model itself must give a sample's class, 0 to 1; what
                 falls short is drawn again, up to a limit, and then kept all the same:
-                `Samples.short` tells. None asks for `LEAST_CONFIDENCE` where classes
-                are named, in fewer draws.
-            noise: Whether to add the noise of single features; without it samples look cleaner
-                and vary less.
+                `Samples.short` tells. None asks for `LEAST_CONFIDENCE` and the other
+                components' consent (`core.vetting`) where classes are named, in fewer draws.
+            noise: Whether to add the noise of single features, where classes are named as much
+                of it as `noise_of_a_class` says; without it samples look cleaner and vary less.
 
         Raises:
             UnknownClass: A class was never seen.
@@ -290,10 +293,15 @@ class Snapshot:
         if classes is not None:
             codes = torch.tensor(self._codes(classes))
             wanted = codes[torch.randint(len(codes), (n,), generator=generator)]
-        least, doubt, draws = least_probability, 1.0, PATIENT_DRAWS
+        least, doubt, draws = least_probability, None, PATIENT_DRAWS
+        temperature = self.model.readout.temperature
         if least is None:
-            least, draws = (LEAST_CONFIDENCE if wanted is not None else 0.0), MAX_DRAWS
+            least = LEAST_CONFIDENCE if wanted is not None else 0.0
+            draws = MAX_DRAWS if temperature == 1 else TEMPERED_DRAWS
             doubt = self.model.density.n_features / FEATURES_PER_DOUBT
+        deviations = float(noise)
+        if wanted is not None:
+            deviations *= noise_of_a_class(temperature)
         drawn = draw(
             self.model,
             n,
@@ -301,14 +309,13 @@ class Snapshot:
             wanted,
             least_probability=least,
             doubt=doubt,
-            noise=noise,
+            noise=deviations,
             max_draws=draws,
         )
         likelihoods = drawn.log_likelihood - self.standardiser.log_volume
         named = drawn.codes.cpu() if wanted is None else wanted
         features = self.standardiser.invert(drawn.x)
-        short = drawn.probability < least
-        return Samples(features, named, likelihoods, drawn.probability, short)
+        return Samples(features, named, likelihoods, drawn.probability, drawn.short)
 
     def _codes(self, classes: Sequence[Label]) -> list[int]:
         unknown = [label for label in classes if not self.knows(label)]

@@ -69,14 +69,15 @@ class Density(Protocol):
         """
         ...
 
-    def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
+    def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:
         """Draw one sample from each of the named components, with shape (N, D).
 
         Arguments:
             components: With shape (N,), int64, on any device.
             generator: On the CPU, so that samples do not depend on the device.
-            noise: Whether to add what the family takes for noise of single features;
-                without it samples show what is common to many features, and look cleaner.
+            noise: Times the deviation of what the family takes for noise of single features;
+                1 draws from the density itself. At 0 samples show what is common to many
+                features, and look cleaner.
         """
         ...
 

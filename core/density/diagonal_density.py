@@ -75,11 +75,12 @@ class DiagonalDensity:
     def traits(self, x: Tensor, scored: Scored) -> Tensor:
         return diagonal_traits(self.log_weights, diagonal_heights(self.form), x, *scored)
 
-    def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
+    def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:
         # All that a diagonal component varies by is noise of single features.
         if not noise:
             return self.mixture.means[components.to(self.device)]
-        return sample(self.mixture.means, self.deviations, components.to(self.device), generator)
+        deviations = self.deviations if noise == 1 else self.deviations * noise
+        return sample(self.mixture.means, deviations, components.to(self.device), generator)
 
     def tensors(self) -> dict[str, Tensor]:
         return dict(self.mixture._asdict(), deviations=self.deviations)

@@ -72,7 +72,7 @@ class FactorDensity:
     def traits(self, x: Tensor, scored: Scored) -> Tensor:
         return factor_traits([self.analyser], x, *scored)
 
-    def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
+    def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:
         return sample(self.mixture, components.to(self.device), generator, noise)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -259,7 +259,7 @@ def m_step(
 
 
 def sample(
-    mixture: FactorMixture, components: Tensor, generator: torch.Generator, noise: bool
+    mixture: FactorMixture, components: Tensor, generator: torch.Generator, noise: float
 ) -> Tensor:
     """Draw one sample from each of the named components, with shape (N, D).
 
@@ -267,7 +267,7 @@ def sample(
         mixture: With raw noise.
         components: With shape (N,), int64, on the mixture's device.
         generator: On the CPU, so that samples do not depend on the device.
-        noise: Whether to add the noise; without it only what the factors explain is drawn.
+        noise: Times its deviation; at 0 only what the factors explain is drawn.
     """
     n, (_, d, n_factors) = len(components), mixture.loadings.shape
     means = mixture.means
@@ -282,7 +282,7 @@ def sample(
                 x[rows] = torch.addmm(x[rows], latent[rows], mixture.loadings[one].T)
     if noise:
         standard = torch.randn(n, d, generator=generator, dtype=means.dtype).to(means.device)
-        x = x + standard * mixture.noise[components].sqrt()
+        x = x + standard * (mixture.noise[components].sqrt() * noise)
     return x
 
 

@@ -156,6 +156,8 @@ def test_without_noise_patches_are_means_of_components() -> None:
     assert torch.equal(clean, first.mixture.means)
     noisy = small.sample(components, torch.Generator())
     assert not torch.equal(noisy, clean)
+    some = small.sample(components, torch.Generator(), noise=0.5)
+    torch.testing.assert_close(some - clean, 0.5 * (noisy - clean))
 
 
 def test_no_images_are_as_good_as_any() -> None:

@@ -65,6 +65,16 @@ def test_without_noise_samples_show_what_the_factors_say() -> None:
     assert int(torch.linalg.matrix_rank(clean - density.mixture.means, rtol=1e-4)) == 2
 
 
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_a_share_of_the_noise_is_drawn_where_that_is_asked_for(share: float) -> None:
+    density, components = random_density(), torch.arange(3).repeat(10)
+    clean, full, some = (
+        density.sample(components, torch.Generator().manual_seed(1), noise)
+        for noise in (0.0, 1.0, share)
+    )
+    torch.testing.assert_close(some - clean, share * (full - clean), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("n_factors", [0, 2])
 def test_tensors_and_facts_make_the_same_density_again(n_factors: int) -> None:
     density, x = random_density(n_factors=n_factors), torch.randn(6, 5)

@@ -60,6 +60,11 @@ def test_samples_are_drawn_with_the_raw_deviations_not_with_the_floored_ones() -
     assert drawn.mean().item() == pytest.approx(20.0, abs=0.02)
 
 
+def test_a_share_of_the_noise_is_drawn_where_that_is_asked_for() -> None:
+    drawn = four_points(TWO_CLASSES).sample(torch.full((20_000,), 2), torch.Generator(), 0.6)
+    assert drawn.std().item() == pytest.approx(0.3, rel=0.03)
+
+
 def test_counts_and_tensors_name_every_part() -> None:
     linear = four_points(LinearReadout(torch.zeros(4, 3), torch.zeros(3), top=2))
     assert (linear.n_components, linear.n_classes) == (4, 3)

@@ -1,5 +1,7 @@
 """Tests for core.readout: forwards to classes, backwards to a control signal."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -118,3 +120,18 @@ def test_a_single_class_can_be_asked_for() -> None:
     signal = LinearReadout(torch.zeros(6, 1), torch.zeros(1), top=2).control_signal(UNIFORM)
     assert signal.shape == (1, 6)
     assert signal.sum().item() == pytest.approx(1)
+
+
+def test_at_another_temperature_more_components_are_heard() -> None:
+    readout = PosteriorReadout(torch.eye(2), temperature=3.0)
+    joint = torch.tensor([[0.0, -4.0]])
+    assert readout.at(3.0) == readout
+    for temperature in (1.0, 8.0):
+        heard = readout.at(temperature).class_probabilities(joint)[0, 1].item()
+        assert heard == pytest.approx(1 / (1 + math.exp(4 / temperature)))
+
+
+def test_a_linear_readout_has_no_temperature() -> None:
+    readout = LinearReadout(torch.eye(2), torch.zeros(2), top=1)
+    assert readout.temperature == 1.0
+    assert readout.at(8.0) is readout

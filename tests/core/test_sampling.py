@@ -9,7 +9,7 @@ from core.density.diagonal import Mixture
 from core.density.diagonal_density import DiagonalDensity
 from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
-from core.sampling import draw
+from core.sampling import draw, noise_of_a_class
 
 
 def source(*, deviation: float = 1.0, classes: int = 2) -> Model:
@@ -148,3 +148,40 @@ def test_doubt_rejects_what_plain_bayes_is_sure_of_and_reports_what_is_served() 
     least = 1.5**3 / (1 + 1.5**3)
     assert bool((wary.probability >= least - 1e-4).all())
     assert plain.probability.min() < least
+
+
+def strayed() -> Model:
+    """Two classes of two components each; the last one lies among those of the other class."""
+    means = torch.tensor([[0.0, 0.0], [3.0, 0.0], [40.0, 0.0], [1.5, 2.5]])
+    mixture = Mixture(torch.full((4,), 0.25).log(), means, torch.ones(4, 2))
+    classes = torch.eye(2)[torch.tensor([0, 0, 1, 1])]
+    return Model(
+        DiagonalDensity(mixture, torch.full((4, 2), 0.1)),
+        PosteriorReadout(classes, temperature=1.0),
+    )
+
+
+def test_a_component_that_lies_among_another_class_is_not_drawn_from_on_its_own_word() -> None:
+    codes = torch.ones(1000, dtype=torch.int64)
+    trusting = draw(strayed(), 1000, seeded(), codes, least_probability=0.8)
+    wary = draw(strayed(), 1000, seeded(), codes, least_probability=0.8, doubt=4.0, max_draws=40)
+    assert trusting.rejected == 0
+    assert (trusting.x[:, 0] < 20).float().mean().item() == pytest.approx(0.5, abs=0.05)
+    assert bool((wary.x[:, 0] > 20).all())
+    assert not wary.short.any()
+
+
+def test_what_no_draw_could_reach_is_told() -> None:
+    codes = torch.ones(300, dtype=torch.int64)
+    drawn = draw(overlapping(), 300, seeded(), codes, least_probability=0.7, max_draws=2)
+    assert torch.equal(drawn.short, drawn.probability < 0.7)
+    assert 0 < int(drawn.short.sum()) < 300
+    assert not draw(overlapping(), 300, seeded(), codes).short.any()
+
+
+def test_noise_of_a_class_stays_where_nothing_is_tempered_and_never_falls_below_a_third() -> None:
+    assert noise_of_a_class(1.0) == 1.0
+    squared = [noise_of_a_class(temperature) ** 2 for temperature in (1.0, 2.0, 14.0, 31.0, 1e9)]
+    assert squared == sorted(squared, reverse=True)
+    assert squared[1] == pytest.approx(2 / 3)
+    assert squared[-1] == pytest.approx(1 / 3)

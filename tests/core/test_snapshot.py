@@ -25,6 +25,7 @@ from core.errors import (
 )
 from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
+from core.sampling import draw, noise_of_a_class
 from core.snapshot import FORMAT, LEAST_CONFIDENCE, ModelInfo, Snapshot
 from core.standardiser import Standardiser
 from core.tensors import pack, unpack
@@ -317,6 +318,35 @@ def test_draws_that_stay_less_sure_than_was_asked_for_are_marked() -> None:
     assert int(patient.short.sum()) < int(usual.short.sum()) / 2
     assert not served.sample(500, seed=1).short.any()
     assert served.sample(20, ["right"], seed=1, least_probability=1.0).short.all()
+
+
+def test_of_a_wanted_class_noise_is_damped_as_the_readout_is_tempered() -> None:
+    for temperature in (1.0, 8.0):
+        served = by_hand(PosteriorReadout(torch.eye(2), temperature), ("left", "right"), mean=90.0)
+        deviation = float(served.model.sample(torch.ones(20_000).long(), torch.Generator()).std())
+        share = noise_of_a_class(temperature)
+        wanted = served.sample(20_000, ["right"], seed=1).features
+        assert wanted.std().item() == pytest.approx(share * deviation, rel=0.03)
+        assert float(served.sample(9, ["right"], noise=False).features.std()) == 0
+        # Whatever the model knows is drawn from the density as it is.
+        anything = served.sample(20_000, seed=1).features
+        right = anything[anything.mean(-1) > 0]
+        assert right.std().item() == pytest.approx(deviation, rel=0.03)
+
+
+def test_where_the_readout_is_tempered_few_draws_are_made_for_a_class() -> None:
+    short = {}
+    for temperature in (1.0, 1.001):
+        readout = PosteriorReadout(torch.eye(2), temperature)
+        served = by_hand(readout, ("left", "right"), mean=0.6)
+        short[temperature] = int(served.sample(1000, ["right"], seed=1).short.sum())
+    once = draw(
+        served.model, 1000, torch.Generator(), torch.ones(1000).long(),
+        least_probability=LEAST_CONFIDENCE, max_draws=1,
+    )  # fmt: skip
+    share = int(once.short.sum()) / 1000
+    assert short[1.0] / 1000 == pytest.approx(share**8, abs=0.05)
+    assert short[1.001] / 1000 == pytest.approx(share**2, abs=0.05)
 
 
 # Facts ------------------------------------------------------------------------------------

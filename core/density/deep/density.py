@@ -118,14 +118,14 @@ class DeepDensity:
         # Components of the last layer are of posteriors, not of images: they have no closeness.
         return torch.stack([scored.log_likelihood, size(x)], 1)
 
-    def sample(self, components: Tensor, generator: torch.Generator, noise: bool = True) -> Tensor:
+    def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:
         components = components.to(self.device)
         for depth in reversed(range(len(self.layers))):
             layer = self.layers[depth]
             patches = layer.mixture.means[components]
             if noise and bool(layer.deviations.any()):
                 normal = torch.randn(patches.shape, generator=generator, dtype=patches.dtype)
-                deviations = layer.deviations[components]
+                deviations = layer.deviations[components] * noise
                 patches = torch.addcmul(patches, normal.to(self.device), deviations)
             x = layer.folding.assemble(patches)
             if depth < len(self.layers) - 1:

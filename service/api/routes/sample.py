@@ -70,7 +70,7 @@ async def sample(
         Query(
             description="What the model itself must give a sample's class, 0 to 1. What falls "
             f"short is drawn again, and after {PATIENT_DRAWS} draws the best is kept. Without it "
-            "0.9 where classes are named, in fewer draws, and 0 otherwise."
+            "a stricter rule where classes are named, in fewer draws, and 0 otherwise."
         ),
     ] = None,
     noise: Annotated[
@@ -82,7 +82,7 @@ async def sample(
 
     As `.npy` the answer holds the features alone. As PNG it is a montage, one row per
     class where classes were asked for. The header `X-Samples-Short` counts the samples
-    whose class stayed less probable than was asked for.
+    that fall short of what was asked for.
     """
     parts = parts_of(request)
     form = choose(request.headers.get("accept"), FORMS)
