@@ -22,6 +22,7 @@ from torch import Tensor
 from core.batch import Label
 from core.config import EngineConfig
 from core.density.registry import DENSITIES
+from core.density.shifts import NO_SHIFTS, Shifts
 from core.drift.registry import make_detector
 from core.drift.sentinel import Sentinel
 from core.drift.shadows import Shadow
@@ -126,10 +127,13 @@ def _sentinel(tree: dict[str, Any], converter: Converter) -> Sentinel:
     tensors = {name: converter.structure(key, Tensor) for name, key in density["tensors"].items()}
     read: type[Any] = LinearReadout if "weight" in tree["readout"] else PosteriorReadout
     readout = converter.structure(tree["readout"], read)
+    # Earlier releases knew of none.
+    shifts = converter.structure(tree["shifts"], Shifts) if "shifts" in tree else NO_SHIFTS
     return Sentinel(
         Model(
             DENSITIES[density["kind"]].of(tensors, density["facts"]),
             readout,
+            shifts,
         ),
         converter.structure(tree["standardiser"], Standardiser),
         tree["taken_at"],
@@ -143,6 +147,7 @@ def _sentinel_tree(sentinel: Sentinel, converter: Converter) -> dict[str, Any]:
     return {
         "density": {"kind": density.kind, "facts": density.facts(), "tensors": tensors},
         "readout": converter.unstructure(sentinel.model.readout),
+        "shifts": converter.unstructure(sentinel.model.shifts),
         "standardiser": converter.unstructure(sentinel.standardiser),
         "taken_at": sentinel.taken_at,
     }

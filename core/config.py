@@ -11,6 +11,11 @@ PRESETS = ("mfa", "flat", "paper", "dcgmm")
 DETECTORS = ("sequential", "paper", "adwin", "page_hinkley", "kswin", "none")
 PACES = ("stream", "published")
 REPLAYS = ("auto", "analytic", "constant", "proportional")
+SHIFTED = ("mfa", "flat")
+"""Presets that `EngineConfig.shift` is for."""
+
+MOST_SHIFT = 4
+"""Pixels."""
 
 
 LEAST_PROPOSAL = 10
@@ -41,8 +46,10 @@ class EngineConfig:
         outlier_c: A sample is an outlier below mean - c * deviation of the log-likelihood.
         outlier_false_positive_rate: Share of inliers, above 0 and below 1, that may be called
             outliers, by their p-values; None: `outlier_c` decides.
-        image: Shape of the images behind the features, of preset "dcgmm": "HEIGHT,WIDTH" or
-            "HEIGHT,WIDTH,CHANNELS"; None takes a square with one channel.
+        image: Shape of the images behind the features, of preset "dcgmm" and of `shift`:
+            "HEIGHT,WIDTH" or "HEIGHT,WIDTH,CHANNELS"; None takes a square with one channel.
+        shift: Of presets "mfa" and "flat", where samples are images: pixels by which they may
+            be shifted and still be the same, 0 to 4; 0: samples may be anything.
         sharpening: Steps of sharpening of every image that preset "dcgmm" draws for a reader.
         pace: Of presets "paper" and "dcgmm": "stream" anneals within one pass over a few
             thousand samples, "published" is the paper's own schedule, made for tens of epochs.
@@ -73,6 +80,7 @@ class EngineConfig:
     outlier_c: float = 2.0
     outlier_false_positive_rate: float | None = None
     image: str | None = None
+    shift: int = 0
     sharpening: int = 0
     pace: str = "stream"
     replay: str = "auto"
@@ -141,6 +149,15 @@ class EngineConfig:
         if rate is not None and not 0 < rate < 1:
             raise InvalidSettings(
                 f"outlier_false_positive_rate is {rate}; it must be above 0 and below 1."
+            )
+        if not 0 <= self.shift <= MOST_SHIFT:
+            raise InvalidSettings(
+                f"shift is {self.shift}; it must be from 0, for none, to {MOST_SHIFT} pixels."
+            )
+        if self.shift and self.preset not in SHIFTED:
+            raise InvalidSettings(
+                f"shift is {self.shift}, which preset {self.preset!r} cannot do. Set it to 0, or "
+                f"choose one of the presets {', '.join(SHIFTED)}."
             )
         if self.image is not None:
             _shape(self.image)

@@ -6,13 +6,17 @@ Throughout: N samples, D features, K components, C classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from core.density.density import Density
+from core.density.shifts import NO_SHIFTS, Shifts
 from core.readout import LinearReadout, PosteriorReadout
+
+CHUNK = 512
+"""Rows that are heard under all shifts at a time: each takes K numbers for every shift."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +26,12 @@ class Model:
     Arguments:
         density: Scores and draws.
         readout: Components to classes.
+        shifts: Under which a sample is heard as well when its class is asked for.
     """
 
     density: Density
     readout: PosteriorReadout | LinearReadout
+    shifts: Shifts = NO_SHIFTS
 
     @property
     def n_components(self) -> int:
@@ -48,6 +54,26 @@ class Model:
     def log_likelihood(self, x: Tensor) -> Tensor:
         """Log density in nats of each sample, with shape (N,)."""
         return self.density.score(x).log_likelihood
+
+    def class_probabilities(self, x: Tensor, joint: Tensor) -> Tensor:
+        """Class probabilities (N, C) of samples (N, D); rows sum to one.
+
+        With shifts, by Bayes' rule over components and shifts, all of these alike: a sample
+        speaks for a class where some shift of it falls on one of its components.
+
+        Arguments:
+            joint: What `density.score` said of them, with shape (N, K).
+        """
+        if not len(self.shifts) or isinstance(self.readout, LinearReadout):
+            return self.readout.class_probabilities(joint)
+        shares = self.readout.component_classes.repeat(1 + len(self.shifts), 1)
+        readout = replace(self.readout, component_classes=shares)
+        parts = []
+        for begin in range(0, len(x), CHUNK):
+            rows = slice(begin, begin + CHUNK)
+            shifted = (self.density.score(moved).joint for moved in self.shifts.of_samples(x[rows]))
+            parts.append(readout.class_probabilities(torch.cat([joint[rows], *shifted], 1)))
+        return torch.cat(parts)
 
     def sample_components(self, codes: Tensor | None, n: int, generator: torch.Generator) -> Tensor:
         """Draw the component of each sample, with shape (n,), int64.

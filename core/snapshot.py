@@ -19,6 +19,7 @@ from torch import Tensor
 from core.batch import Batch, Label
 from core.density.density import Scored
 from core.density.registry import DENSITIES
+from core.density.shifts import Shifts
 from core.errors import InvalidCheckpoint, InvalidRequest, ModelNotReady, UnknownClass
 from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
@@ -203,7 +204,7 @@ class Snapshot:
                 "The model has seen samples but no label, so it knows no class to name. "
                 "Send labelled samples to POST /ingest first; POST /outliers works already."
             )
-        probabilities = self.model.readout.class_probabilities(joint)
+        probabilities = self.model.class_probabilities(x, joint)
         rate, asked, unknown = self.false_positive_rate, None, None
         if p_values or unknown_rate is not None or rate is not None:
             _, asked = self._strangeness(x, scored)
@@ -343,6 +344,7 @@ class Snapshot:
             "identity": self.standardiser.identity,
             "density": {"kind": density.kind, **density.facts()},
             "false_positive_rate": self.false_positive_rate,
+            "shifts": asdict(self.model.shifts),
         }
         # Readers of earlier releases leave these aside.
         tensors["usual_rows"], tensors["usual_weights"] = self.usual.rows, self.usual.weights
@@ -389,12 +391,15 @@ class Snapshot:
                 rows, weights = tensors["usual_rows"], tensors["usual_weights"]
                 usual = Typicality(rows.cpu(), weights.cpu())
             rate = facts.get("false_positive_rate")
+            shifted = facts.get("shifts", {"pixels": 0, "image": None})
+            image = shifted["image"]
+            shifts = Shifts(shifted["pixels"], None if image is None else tuple(image))
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidCheckpoint(
                 f"The snapshot lacks or garbles {error}; it was written by another release. "
                 f"Let the trainer publish a new one."
             ) from error
-        return cls(info, Model(density, readout), standardiser, usual, rate), metadata
+        return cls(info, Model(density, readout, shifts), standardiser, usual, rate), metadata
 
 
 def _check_rate(name: str, rate: float | None) -> None:

@@ -177,8 +177,15 @@ class Settings(BaseSettings):
     image: str | None = Field(
         None,
         pattern=r"^\s*\d+\s*(,\s*\d+\s*){1,2}$",
-        description="Of preset dcgmm: HEIGHT,WIDTH or HEIGHT,WIDTH,CHANNELS of the images behind "
-        "the features; unset: a square with one channel.",
+        description="Of preset dcgmm and of shift: HEIGHT,WIDTH or HEIGHT,WIDTH,CHANNELS of the "
+        "images behind the features; unset: a square with one channel.",
+    )
+    shift: int = Field(
+        0,
+        ge=0,
+        le=4,
+        description="Of presets mfa and flat, where samples are images: pixels by which one may be "
+        "shifted and still be the same; 0: samples may be anything.",
     )
     sharpening: int = Field(
         0,
@@ -483,6 +490,7 @@ class Settings(BaseSettings):
             outlier_c=self.outlier_c,
             outlier_false_positive_rate=self.outlier_false_positive_rate,
             image=self.image,
+            shift=self.shift,
             sharpening=self.sharpening,
             pace=self.pace,
             replay=self.replay,

@@ -18,7 +18,7 @@ def test_the_defaults_are_allowed_and_survive_json() -> None:
 
 def test_every_field_survives_json() -> None:
     config = EngineConfig(
-        preset="paper",
+        preset="flat",
         n_components=49,
         n_factors=4,
         n_features=3,
@@ -30,6 +30,7 @@ def test_every_field_survives_json() -> None:
         outlier_c=1.0,
         outlier_false_positive_rate=0.1,
         image="7,9",
+        shift=1,
         sharpening=5,
         pace="published",
         replay="constant",
@@ -134,6 +135,19 @@ def test_factors_are_numbers_that_are_not_negative(name: str, value: float) -> N
 def test_the_shape_of_an_image_is_read_from_text(image: str, shape: tuple[int, int, int]) -> None:
     assert EngineConfig(image=image).image_shape == shape
     assert EngineConfig().image_shape is None
+
+
+@pytest.mark.parametrize("shift", [-1, 5])
+def test_images_are_shifted_by_a_few_pixels_at_most(shift: int) -> None:
+    with pytest.raises(InvalidSettings, match=f"shift is {shift}; it must be from 0, .* to 4"):
+        EngineConfig(shift=shift)
+    EngineConfig(shift=4)
+
+
+@pytest.mark.parametrize("preset", ["paper", "dcgmm"])
+def test_a_preset_that_cannot_shift_is_refused(preset: str) -> None:
+    with pytest.raises(InvalidSettings, match=f"shift is 1, which preset '{preset}' cannot do"):
+        EngineConfig(preset=preset, shift=1)
 
 
 @pytest.mark.parametrize("image", ["", "28", "28x28", "28,28,1,1", "28,-1", "28,0", "0,3,1"])

@@ -24,7 +24,7 @@ from core.learners.mfa import learner as learner_module
 from core.learners.mfa import room as room_module
 from core.learners.mfa import windows as windows_module
 from core.learners.mfa.state import Group
-from core.learners.mfa.windows import MOST_HELD, MOST_PER_OWNER, SAMPLES_PER_COMPONENT
+from core.learners.mfa.windows import MOST_HELD, MOST_PER_OWNER, SAMPLES_PER_COMPONENT, Fit
 from core.sampling import draw
 from tests.core.lives import FedByHand
 from tests.core.states import assert_finite, assert_identical, leaves, tensors_of
@@ -993,7 +993,8 @@ def test_a_component_that_has_shrunk_to_copies_of_one_sample_is_let_go() -> None
     cross = torch.cat([torch.zeros(2, 4, 2), first[..., None]], -1)
     sums = FactorMoments(mass, which.T @ x.square(), cross, latent)
     parameters = (first / mass[:, None], torch.zeros(2, 4, 2), torch.full((2, 4), 0.1))
-    state = windows._with_components(life.state, 0, sums, which, parameters)
+    fit = Fit(sums, (sums,), which, parameters)
+    state = windows._with_components(life.state, 0, fit)
     assert len(state.groups[0].bank) == 1
     torch.testing.assert_close(state.groups[0].bank.analysers.means[0], x[:60].mean(0))
 

@@ -44,9 +44,9 @@ def image_of(n_features: int, image: Image | None) -> Image:
     side = math.isqrt(n_features)
     if side * side != n_features:
         raise ShapeMismatch(
-            f"Each sample has {n_features} features, which is no square, so that the preset dcgmm "
-            f"cannot tell the shape of the image. Set image to HEIGHT,WIDTH or "
-            f"HEIGHT,WIDTH,CHANNELS, or choose another preset for data that are no images.",
+            f"Each sample has {n_features} features, which is no square, so that the shape of the "
+            f"image cannot be told. Set image to HEIGHT,WIDTH or HEIGHT,WIDTH,CHANNELS, or, for "
+            f"data that are no images, shift to 0 and preset to another one than dcgmm.",
             got=n_features,
         )
     return side, side, 1

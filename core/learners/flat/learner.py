@@ -20,6 +20,7 @@ from core.learners.flat.windows import Windows
 from core.learners.learner import Replay, Scores
 from core.learners.quiet import due_when_quiet
 from core.learners.regeneration import Regenerator
+from core.learners.shifting import shifts_of
 from core.model import Model
 from core.readout import PosteriorReadout, class_shares
 from core.standardiser import CLIP
@@ -37,12 +38,14 @@ class FlatLearner:
         self.floor = config.variance_floor
         budget = Budget(config.budget)
         self.em = StepwiseEM()
+        self.shifts = shifts_of(config)
         self.windows = Windows(budget, self.floor, config.window)
         self.mode = config.replay_mode
         regenerator = Regenerator(self.mode, config.replay_factor, config.outlier_c)
         self.room = Room(budget, self.windows, self.em, self.floor, regenerator, self._served)
 
     def start(self, n_features: int, device: torch.device) -> FlatState:
+        self.shifts.check(n_features)
         return FlatState.empty(n_features, self.floor, device)
 
     def grow(self, state: FlatState, n_classes: int) -> FlatState:
@@ -240,7 +243,8 @@ class FlatLearner:
 
     def _served(self, components: Components) -> Model:
         density = DiagonalDensity(components.mixture(self.floor), components.variances.sqrt())
-        return Model(density, _readout(class_shares(components.votes), density.n_features))
+        readout = _readout(class_shares(components.votes), density.n_features)
+        return Model(density, readout, self.shifts)
 
 
 def _due_when_quiet(state: FlatState) -> list[int]:

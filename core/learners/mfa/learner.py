@@ -22,12 +22,16 @@ from core.learners.mfa.state import Bank, Group, MfaState
 from core.learners.mfa.windows import Windows, standing
 from core.learners.quiet import due_when_quiet
 from core.learners.regeneration import Regenerator
+from core.learners.shifting import shifts_of
 from core.model import Model
 from core.readout import PosteriorReadout, class_shares
 from core.standardiser import CLIP
 
 FEATURES_PER_DEGREE = 56
 """The read-out's temperature is D over this: chosen on held-out training data of MNIST."""
+
+SHIFTED_FEATURES_PER_DEGREE = 80
+"""The same where shifts of a sample are heard, likewise."""
 
 
 class MfaLearner:
@@ -39,12 +43,14 @@ class MfaLearner:
         self.floor = config.variance_floor
         self.n_factors = config.n_factors
         budget = Budget(config.budget)
-        self.windows = Windows(budget, self.floor, config.window)
+        self.shifts = shifts_of(config)
+        self.windows = Windows(budget, self.floor, config.window, self.shifts)
         self.mode = config.replay_mode
         regenerator = Regenerator(self.mode, config.replay_factor, config.outlier_c)
         self.room = Room(budget, self.windows, regenerator, self._served)
 
     def start(self, n_features: int, device: torch.device) -> MfaState:
+        self.shifts.check(n_features)
         n_factors = n_factors_of(n_features, self.n_factors)
         return MfaState.empty(n_features, n_factors, self.floor, device)
 
@@ -98,7 +104,7 @@ class MfaLearner:
         return factor_traits(parts, scores.x, scores.joint, scores.log_likelihood)
 
     def class_probabilities(self, state: MfaState, joint: Tensor) -> Tensor:
-        return _readout(state.votes, state.n_features).class_probabilities(joint)
+        return self._readout(state.votes, state.n_features).class_probabilities(joint)
 
     def settled(self, state: MfaState) -> bool:
         return True
@@ -267,17 +273,17 @@ class MfaLearner:
 
     def _served(self, analysers: Analysers) -> Model:
         density = FactorDensity(analysers.mixture(), self.floor)
-        return Model(density, _readout(analysers.votes, density.n_features))
+        readout = self._readout(analysers.votes, density.n_features)
+        return Model(density, readout, self.shifts)
+
+    def _readout(self, votes: Tensor, n_features: int) -> PosteriorReadout:
+        per_degree = SHIFTED_FEATURES_PER_DEGREE if len(self.shifts) else FEATURES_PER_DEGREE
+        return PosteriorReadout(class_shares(votes), max(1.0, n_features / per_degree))
 
 
 def _due_when_quiet(state: MfaState) -> list[int]:
     groups = state.groups
     return due_when_quiet([one.waiting for one in groups], [one.samples for one in groups])
-
-
-def _readout(votes: Tensor, n_features: int) -> PosteriorReadout:
-    temperature = max(1.0, n_features / FEATURES_PER_DEGREE)
-    return PosteriorReadout(class_shares(votes), temperature)
 
 
 def _replay(mode: str, state: MfaState, before: int, reason: str) -> Replay:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,7 +29,6 @@ from core.density.factor_seeding import (
     FEWEST_COPIES,
     FEWEST_SAMPLES,
     SPARK,
-    are_copies,
     seed_analysers,
 )
 from core.density.factors import (
@@ -42,6 +42,8 @@ from core.density.factors import (
     whitened_form,
 )
 from core.density.seeding import FEWEST_SAMPLES as FEWEST_TO_AVERAGE
+from core.density.seeding import without_spread
+from core.density.shifts import NO_SHIFTS, Shifts
 from core.learners.budget import Budget
 from core.learners.mfa.state import Bank, Group, MfaState
 
@@ -72,6 +74,27 @@ BELIEF = 10.0
 """Samples' worth of belief in loadings of zero, and in noise of half of what varies."""
 
 
+class Fit(NamedTuple):
+    """What EM made of a window of N samples."""
+
+    sums: FactorMoments  # statistics of all samples, under all shifts
+    versions: tuple[FactorMoments, ...]  # the same for samples as they came, and for each shift
+    shares: Tensor  # (N, K) their responsibilities
+    parameters: tuple[Tensor, Tensor, Tensor]  # means, loadings and noise
+
+    @property
+    def copies(self) -> Tensor:
+        """Whose samples are one sample, sent too few times to be a fact; shape (K,), bool.
+
+        Shifts of one sample differ from each other, but say no more than that sample.
+        """
+        alike = [
+            without_spread(Moments(part.mass, part.cross[..., -1], part.second))
+            for part in self.versions
+        ]
+        return torch.stack(alike).all(0) & (self.sums.mass < FEWEST_COPIES)
+
+
 @dataclass(frozen=True)
 class Windows:
     """Holds samples, and learns them.
@@ -80,11 +103,13 @@ class Windows:
         budget: How many components there may be.
         floor: Smallest noise variance while responsibilities are computed.
         samples: Most samples held in all windows together.
+        shifts: Under which samples are learned as well, all together as one sample.
     """
 
     budget: Budget
     floor: float
     samples: int
+    shifts: Shifts = NO_SHIFTS
 
     def take(self, state: MfaState, index: int, x: Tensor, codes: Tensor) -> tuple[MfaState, int]:
         """Hold as many of an owner's samples as there is room for: at least one.
@@ -158,7 +183,8 @@ class Windows:
         """Components fitted to generated samples, (N, D); the mass of all, and votes, stay."""
         nothing = no_moments(len(analysers), analysers.loadings.shape[-1], x)
         parameters = (analysers.means, analysers.loadings, analysers.noise)
-        sums, _, fitted = self._fitted(x, nothing, analysers.mass, parameters, ROUNDS)
+        # What is drawn has been learned under shifts, and has them already.
+        sums, _, _, fitted = self._fitted(x, nothing, analysers.mass, parameters, ROUNDS, NO_SHIFTS)
         if bool((sums.mass < FEWEST_SAMPLES).any()):
             return analysers
         means, loadings, noise = fitted
@@ -194,12 +220,12 @@ class Windows:
         x = group.window
         mass, parameters = seed_analysers(x, self._wanted(state, group), state.n_factors, generator)
         nothing = no_moments(len(mass), state.n_factors, x)
-        sums, shares, parameters = self._fitted(x, nothing, mass, parameters, rounds)
+        fit = self._fitted(x, nothing, mass, parameters, rounds, self.shifts)
         copies = len(x) < FEWEST_COPIES and bool((x == x[0]).all())
         alone = len(x) < FEWEST_TO_AVERAGE or copies
         if alone:
-            parameters = self._blurred(state, parameters, generator)
-        state = self._with_components(state, index, sums, shares, parameters)
+            fit = fit._replace(parameters=self._blurred(state, fit.parameters, generator))
+        state = self._with_components(state, index, fit)
         group = state.groups[index]
         if passing:
             # They will be started again, from more samples and without what was learned here.
@@ -223,8 +249,8 @@ class Windows:
             mass = torch.cat([before.mass[: len(old)], new_mass])
             parameters = _joined3(parameters, new)
         rounds = ROUNDS if len(x) >= SAMPLES_PER_COMPONENT else 1
-        sums, shares, parameters = self._fitted(x, before, mass, parameters, rounds)
-        return self._with_components(state, index, sums, shares, parameters)
+        fit = self._fitted(x, before, mass, parameters, rounds, self.shifts)
+        return self._with_components(state, index, fit)
 
     def _fitted(
         self,
@@ -233,36 +259,33 @@ class Windows:
         mass: Tensor,
         parameters: tuple[Tensor, Tensor, Tensor],
         rounds: int,
-    ) -> tuple[FactorMoments, Tensor, tuple[Tensor, Tensor, Tensor]]:
-        """Rounds of EM on N samples beside the statistics of those before them.
-
-        Returns:
-            All statistics, the responsibilities (N, K) for the samples, and the parameters.
-        """
+        shifts: Shifts,
+    ) -> Fit:
+        """Rounds of EM on N samples, and their shifts, beside the statistics of those before."""
         squared = x.square()
         for _ in range(rounds):
             means, loadings, noise = parameters
             weights = (mass / mass.sum()).clamp_min(1e-9).log()
             mixture = FactorMixture(weights, means, loadings, noise.clamp_min(self.floor))
-            new, shares = e_step(whitened_form(mixture), x, squared)
-            sums = before + new
+            form = whitened_form(mixture)
+            new, shares = e_step(form, x, squared)
+            # Shifts are made when they are learned, and never held.
+            shifted = [e_step(form, moved)[0] for moved in shifts.of_samples(x)]
+            versions = tuple(before + part for part in (new, *shifted))
+            for part in shifted:
+                new = new + part
+            sums = before + new.scaled(1 / (1 + len(shifts))) if shifted else versions[0]
             parameters = m_step(sums, 0.5 * sums.spread_of_all, RIDGE, BELIEF)
             mass = sums.mass
-        return sums, shares, parameters
+        return Fit(sums, versions, shares, parameters)
 
-    def _with_components(
-        self,
-        state: MfaState,
-        index: int,
-        sums: FactorMoments,
-        shares: Tensor,
-        parameters: tuple[Tensor, Tensor, Tensor],
-    ) -> MfaState:
+    def _with_components(self, state: MfaState, index: int, fit: Fit) -> MfaState:
         """With an owner's components as they were fitted to its window, starved ones left out."""
         group = state.groups[index]
+        sums, shares, parameters = fit.sums, fit.shares, fit.parameters
         # The others take over what a starved one stood for when the next samples come.
         kept = sums.mass >= min(FEWEST_SAMPLES, float(sums.mass.max()))
-        apart = kept & ~are_copies(Moments(sums.mass, sums.cross[..., -1], sums.second))
+        apart = kept & ~fit.copies
         kept = apart if bool(apart.any()) else kept
         mass = sums.mass[kept] * (group.samples / sums.mass[kept].sum())
         means, loadings, noise = (part[kept] for part in parameters)
