@@ -33,6 +33,9 @@ EDGES = (0.02, 0.1, 0.3, 0.6)
 """Ranks at which one height ends and the next begins: the low end says most."""
 HEIGHTS = len(EDGES) + 1
 
+MOST_BLOCKS = 2**20
+"""Classes, far more than there can be: what a damaged state says is not believed."""
+
 WORTH_SORTING = 8
 """Earlier samples for each one that waits, below which those that wait are sorted in."""
 
@@ -196,14 +199,24 @@ class Reference:
 @compiled
 def _rank(low: Array, high: Array, known: Array, scores: Array) -> None:
     """Fills `low` and `high`; a sample counts as one of those that it is ranked among."""
-    begin, end = 0, known.shape[1]
+    n_known = known.shape[1]
     for row in range(len(scores)):
+        # All but the likelihood are ranked among those of their own class.
+        one, top = row == LIKELIHOOD or not n_known, 0.0
+        if not one:
+            top = np.floor(known[row, n_known - 1] / BLOCK + 0.5)
+        if not 0 <= top < MOST_BLOCKS:
+            raise ValueError("earlier scores are of no class")
+        n_blocks = int(top) + 1
+        begins = np.full(n_blocks + 1, n_known)
+        begins[0] = 0
+        for block in range(1, n_blocks):
+            begins[block] = np.searchsorted(known[row], (block - 0.5) * BLOCK)
         for i in range(scores.shape[1]):
-            score = scores[row, i]
-            if row != LIKELIHOOD:  # among those of its own class
-                block = np.floor(score / BLOCK + 0.5)
-                begin = np.searchsorted(known[row], (block - 0.5) * BLOCK)
-                end = np.searchsorted(known[row], (block + 0.5) * BLOCK)
+            score, block = scores[row, i], 0
+            if not one:
+                block = min(int(np.floor(score / BLOCK + 0.5)), n_blocks)
+            begin, end = begins[block], begins[min(block + 1, n_blocks)]
             first = last = np.searchsorted(known[row], score)
             if first < end and known[row, first] == score:
                 last = np.searchsorted(known[row], score, side="right")

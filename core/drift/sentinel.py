@@ -42,13 +42,13 @@ BLOCK = 2.0**32
 
 
 def within(classes: Array, scores: Array) -> Array:
-    """Numbers that sort by class first, then by score, with shape (N,), float64.
+    """Numbers that sort by class first, then by score, float64, shaped like `scores`.
 
     Arguments:
         classes: With shape (N,), int64.
-        scores: With shape (N,).
+        scores: With shape (N,), or rows of them.
     """
-    keys: Array = classes * BLOCK + np.clip(scores, -FARTHEST, FARTHEST)
+    keys: Array = np.clip(scores, -FARTHEST, FARTHEST) + classes * BLOCK
     return keys
 
 
@@ -137,7 +137,6 @@ class Sentinel:
             classes = self.classes[winners]
             best = joint[np.arange(len(x)), winners]
             margins = best - (joint + self._others[classes]).max(1)
-            scores[SURENESS] = within(classes, likelihoods + margins)
-            scores[MARGIN] = within(classes, margins)
-            scores[OWN_LIKELIHOOD] = within(classes, likelihoods)
+            own = np.array([likelihoods + margins, margins, likelihoods])
+            scores[SURENESS:] = within(classes, own)
         return Sighting(scores, winners)

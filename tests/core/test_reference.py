@@ -14,7 +14,7 @@ from torch import Tensor
 
 from core.drift.evidence import Evidence
 from core.drift.reference import CLOSED, HEIGHTS, Reference, Summary
-from core.drift.sentinel import MARGIN, N_SCORES, SURENESS, Sighting
+from core.drift.sentinel import BLOCK, MARGIN, N_SCORES, SURENESS, Sighting
 from core.drift.sequential import BOOK, DOUBT
 from tests.core.scripted_density import sentinel
 from tests.core.signals import Stretch, features
@@ -86,6 +86,15 @@ def test_all_ranks_but_the_likelihoods_are_within_the_class(
     # All margins are the same: every rank of a class is as good as any other.
     assert low[MARGIN].tolist() == [0] * len(new)
     assert high[MARGIN].tolist() == [1] * len(new)
+
+
+@pytest.mark.parametrize("damage", [math.nan, math.inf, -BLOCK, 1e300])
+def test_scores_of_a_damaged_state_are_refused(damage: float) -> None:
+    now = reference(500)
+    scores = now.scores.copy()
+    scores[SURENESS, -1] = damage
+    with pytest.raises(ValueError, match="of no class"):
+        replace(now, scores=scores).ranks(sees(features([Stretch(5)], 1)).scores)
 
 
 def test_a_summary_says_what_the_paper_calls_inliers() -> None:
