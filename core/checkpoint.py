@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_origin, get_type_hints
 
-import numpy as np
 import torch
 from cattrs import BaseValidationError, Converter
 from cattrs.strategies import configure_union_passthrough
@@ -23,6 +22,7 @@ from core.batch import Label
 from core.config import EngineConfig
 from core.density.registry import DENSITIES
 from core.density.shifts import NO_SHIFTS, Shifts
+from core.drift.bets import Array
 from core.drift.registry import make_detector
 from core.drift.sentinel import Sentinel
 from core.drift.shadows import Shadow
@@ -48,7 +48,7 @@ def dump(state: EngineState, config: EngineConfig, metadata: Mapping[str, str]) 
 
     converter = _converter()
     converter.register_unstructure_hook(Tensor, name)
-    converter.register_unstructure_hook_func(_is_array, lambda array: name(_tensor(array)))
+    converter.register_unstructure_hook_func(_is_array, lambda array: name(torch.from_numpy(array)))
     tree = converter.unstructure(state)
     text = {"state": json.dumps(tree), "config": json.dumps(config.to_dict())}
     return pack(FORMAT, tensors, {**metadata, **text})
@@ -175,11 +175,7 @@ def _converter() -> Converter:
 
 
 def _is_array(kind: Any) -> bool:
-    return (get_origin(kind) or kind) is np.ndarray
-
-
-def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return (get_origin(kind) or kind) is get_origin(Array)
 
 
 def _is_named_tuple(kind: Any) -> bool:
