@@ -49,8 +49,8 @@ class Reading(NamedTuple):
         span: Samples for which the change has shown, by the bets that have gained most. Of
             those about as loud the latest start counts: before a change some neither gain nor
             lose, and find no lowest point for long.
-        age: Samples since the change began, by the same bets: the first `CHANCE` nats are taken
-            to have been gained as fast as the rest.
+        age: Samples since the change began, by the same bets, `span` at most: the first
+            `CHANCE` nats are taken to have been gained as fast as the rest.
         lost: Nats that the bet which stood highest has lost again.
     """
 
@@ -128,7 +128,7 @@ class Evidence:
         sums = np.empty(1 + len(book.signals))
         leader, span, age, lost = _read(self.levels, weights, book.owners, sums)
         statistic, *of_signals = sums.tolist()
-        return Reading(statistic, of_signals, leader, int(span), round(age), lost)
+        return Reading(statistic, of_signals, leader, int(span), int(age), lost)
 
 
 def shiryaev_roberts(totals: Array, paid: Array, weights: Array) -> tuple[Array, Array]:
@@ -233,7 +233,7 @@ def _read(
         if levels[TOTALS, j] + np.log(weights[j]) >= best - ALIKE:
             height = max(levels[HEIGHTS, j], 2 * CHANCE)
             span = min(span, levels[SPANS, j])
-            age = min(age, levels[CLIMBS, j] * height / (height - CHANCE))
+            age = min(age, span, levels[CLIMBS, j] * height / (height - CHANCE))
     for v in range(len(sums)):
         sums[v] = np.logaddexp(0.0, sums[v])
     return leader, span, age, levels[TOPS, highest] - levels[HEIGHTS, highest]

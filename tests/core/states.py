@@ -62,8 +62,10 @@ def assert_identical(one: Any, other: Any) -> None:
 def assert_finite(value: Any) -> None:
     """No number of a state is NaN or infinite, but for evidence that has not begun: log 0."""
     for path, leaf in leaves(value):
-        if path.endswith((".evidence.totals", ".detector.probe")):
-            assert not bool((leaf.isnan() | leaf.isposinf()).any()), path
+        if path.endswith((".evidence.levels", ".detector.probe")):
+            totals = leaf[:1] if path.endswith("levels") else leaf
+            assert not bool((totals.isnan() | totals.isposinf()).any()), path
+            assert bool(leaf[len(totals) :].isfinite().all()), path
             continue
         if isinstance(leaf, Tensor) and leaf.is_floating_point():
             assert bool(leaf.isfinite().all()), path
