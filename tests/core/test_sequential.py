@@ -597,3 +597,15 @@ def test_the_outliers_of_a_burst_within_a_batch_never_become_usual() -> None:
     assert state.watch is not None
     reference = state.watch.reference
     assert known(reference).min() > -6
+
+
+def test_what_is_usual_for_its_class_is_typical_however_rare_the_class() -> None:
+    x = torch.cat([features([Stretch(4000, shares=(0.9, 0.1))]), torch.ones(4000, 1)], 1)
+    x[x[:, 1] == 1, 0] -= 10
+    state = DETECTOR.start()
+    for rows in x.split(100):
+        said = Observation(rows[:, 0], rows, lambda n: sentinel(2, n, [0, 1], n_features=3))
+        state, _ = DETECTOR.observe(state, said, True)
+    # Among all the second is one of the lowest in a hundred; in its class one in ten is lower.
+    asked = torch.tensor([[0.0, 0, 1], [-11.3, 1, 1], [-14.0, 1, 1], [-11.3, 0, 1]])
+    assert DETECTOR.typical(state, asked).tolist() == [True, True, False, False]
