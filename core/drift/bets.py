@@ -126,16 +126,16 @@ def _pay(paid: Array, low: Array, high: Array, places: Array, terms: Array) -> N
 
     Bets on the same end of the same score share its logarithms, from which powers follow.
     """
-    score, side = -1, -1
     for i in range(paid.shape[1]):
-        score = -1
+        score, side = -1, -1
         for j in range(len(places)):
             if places[j, 0] != score or places[j, 1] != side:
                 score, side = places[j, 0], places[j, 1]
                 begin, end = low[score, i], high[score, i]
+                width = end - begin
                 if side:
                     begin, end = 1 - end, 1 - begin
-                width, log_end = end - begin, np.log(end)
+                log_end = np.log(end)
                 log_begin = np.log(begin) if begin > 0 else -np.inf
             share, power = terms[j, 0], terms[j, 1]
             mean = (math.exp(power * log_end) - math.exp(power * log_begin)) / width

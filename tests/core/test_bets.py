@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.drift.bets import Array, Book, RankBet
@@ -56,6 +56,7 @@ def test_over_the_members_of_any_multiset_the_mean_e_value_is_one(
 
 
 @settings(deadline=None)
+@example(bet=RankBet("s", 0, True, 0.5, 0.5, 1.0), cuts=[0.001, 0.0010000000000000002])
 @given(bet=rank_bets, cuts=st.lists(st.floats(0.001, 0.999), max_size=20, unique=True))
 def test_over_any_division_of_the_unit_interval_e_values_integrate_to_one(
     bet: RankBet, cuts: list[float]

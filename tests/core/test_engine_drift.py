@@ -317,22 +317,6 @@ def test_after_a_change_of_shares_the_new_ones_are_usual_and_the_detector_stays_
     assert boundary.estimated_start_sample == pytest.approx(2900, abs=10)
 
 
-def test_shares_that_go_on_changing_are_told_now_and_then_and_not_with_every_batch() -> None:
-    """Once they have changed, shares are learned anew before they can change again."""
-    engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 25, seed=1)))
-    events: list[Event] = []
-    for n in range(30):  # from half and half to nothing but the first
-        x = torch.cat([blob(0, 50 + n, seed=2 * n), blob(1, 50 - n, seed=2 * n + 1)])
-        order = torch.randperm(100, generator=torch.Generator().manual_seed(n))
-        labels = [int(row >= 50 + n) for row in order.tolist()]
-        state, more = play(engine, state, [Batch.of(x[order], labels)])
-        events += more
-    state, more = play(engine, state, list(batches([0], 15, seed=60)))
-    assert not of(BoundaryDetected, events + more)
-    assert 1 <= len(of(PriorShift, events + more)) <= 6
-
-
 @pytest.mark.parametrize(("signal", "shifts"), [("occupancy", 1), ("inliers", 1), ("", 0)])
 def test_only_a_detector_that_names_signals_can_tell_a_change_of_shares(
     signal: str, shifts: int

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from core.drift.bets import Array
 from core.drift.detector import Level, Observation, Verdict
+from core.drift.evidence import Reading
 from core.drift.reference import Reference
 from core.drift.sentinel import Sentinel
 from core.drift.sequential import (
@@ -28,6 +29,7 @@ from core.drift.sequential import (
     LONGEST_WATCH,
     OCCUPANCY,
     OVERSHOOT,
+    Alarm,
     SequentialDetector,
     SequentialState,
 )
@@ -609,3 +611,21 @@ def test_what_is_usual_for_its_class_is_typical_however_rare_the_class() -> None
     # Among all the second is one of the lowest in a hundred; in its class one in ten is lower.
     asked = torch.tensor([[0.0, 0, 1], [-11.3, 1, 1], [-14.0, 1, 1], [-11.3, 0, 1]])
     assert DETECTOR.typical(state, asked).tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("below", "lost", "level"),
+    [
+        (1.0, 1.0, Level.BOUNDARY),
+        (1.0, 3.0, Level.WARNING),
+        (3.0, 1.0, Level.WARNING),
+        (1.0, 8.0, Level.NORMAL),
+    ],
+)
+def test_a_slow_change_that_hangs_just_below_the_threshold_after_its_alarm_lasts(
+    below: float, lost: float, level: Level
+) -> None:
+    threshold = DETECTOR.threshold()
+    state = replace(DETECTOR.start(), samples=5000, alarm=Alarm(4000, threshold + 0.1))
+    now = Reading(threshold - below, [0.0] * len(BOOK.signals), len(BOOK) - 1, 800, 800, lost)
+    assert DETECTOR._judged(state, now, threshold - below, threshold)[1] is level
