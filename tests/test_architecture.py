@@ -20,7 +20,16 @@ OURS = ("core", "service", "clients", "benchmarks")
 CORE_LIBRARIES = {"torch", "safetensors", "cattrs"}
 CORE_COMPILED = {
     f"core.drift.{name}"
-    for name in ("bets", "compiled", "evidence", "reference", "sentinel", "sequential", "tally")
+    for name in (
+        "bets",
+        "compiled",
+        "evidence",
+        "ranking",
+        "reference",
+        "sentinel",
+        "sequential",
+        "tally",
+    )
 }
 """What is done sample by sample: numpy, compiled by numba."""
 

@@ -97,9 +97,9 @@ class Book:
 
     @cached_property
     def _rank_terms(self) -> tuple[Array, Array]:
-        places = np.array([[bet.score, bet.high] for bet in self.ranks], dtype=np.int64)
+        places = [[bet.score, bet.high, _squarings(bet.power)] for bet in self.ranks]
         terms = np.array([[bet.share, bet.power] for bet in self.ranks], dtype=np.float64)
-        return places, terms
+        return np.array(places, dtype=np.int64), terms
 
     @cached_property
     def cell_terms(self) -> tuple[Array, Array]:
@@ -120,23 +120,36 @@ class Book:
             _pay(paid, low, high, *self._rank_terms)
 
 
+def _squarings(power: float) -> int:
+    """How often a number is squared to raise it to a power of at least 2; -1 if never exactly."""
+    mantissa, exponent = math.frexp(power)
+    return exponent - 1 if mantissa == 0.5 and power > 1 else -1
+
+
 @compiled
 def _pay(paid: Array, low: Array, high: Array, places: Array, terms: Array) -> None:
     """Fills `paid`: the mean of f between `low` and `high`.
 
-    Bets on the same end of the same score share its logarithms, from which powers follow.
+    Powers of two are cheap. Other bets on the same end of the same score share its logarithms.
     """
     for i in range(paid.shape[1]):
-        score, side = -1, -1
+        score, side, logs = -1, -1, False
         for j in range(len(places)):
             if places[j, 0] != score or places[j, 1] != side:
-                score, side = places[j, 0], places[j, 1]
+                score, side, logs = places[j, 0], places[j, 1], False
                 begin, end = low[score, i], high[score, i]
                 width = end - begin
                 if side:
                     begin, end = 1 - end, 1 - begin
-                log_end = np.log(end)
-                log_begin = np.log(begin) if begin > 0 else -np.inf
             share, power = terms[j, 0], terms[j, 1]
-            mean = (math.exp(power * log_end) - math.exp(power * log_begin)) / width
-            paid[j, i] = 1 - share + share * mean
+            if places[j, 2] > 0:
+                to_begin, to_end = begin, end
+                for _ in range(places[j, 2]):
+                    to_begin *= to_begin
+                    to_end *= to_end
+            else:
+                if not logs:
+                    logs, log_end = True, np.log(end)
+                    log_begin = np.log(begin) if begin > 0 else -np.inf
+                to_begin, to_end = math.exp(power * log_begin), math.exp(power * log_end)
+            paid[j, i] = 1 - share + share * (to_end - to_begin) / width

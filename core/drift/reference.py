@@ -23,7 +23,8 @@ import numpy as np
 
 from core.drift.bets import Array, Book
 from core.drift.compiled import compiled
-from core.drift.sentinel import BLOCK, LIKELIHOOD, Sentinel, Sighting
+from core.drift.ranking import Ranking
+from core.drift.sentinel import LIKELIHOOD, Sentinel, Sighting
 from core.drift.tally import Tally
 
 BY_COMPONENT, BY_CLASS, BY_HEIGHT = range(3)
@@ -33,11 +34,11 @@ EDGES = (0.02, 0.1, 0.3, 0.6)
 """Ranks at which one height ends and the next begins: the low end says most."""
 HEIGHTS = len(EDGES) + 1
 
-MOST_BLOCKS = 2**20
-"""Classes, far more than there can be: what a damaged state says is not believed."""
-
 WORTH_SORTING = 8
 """Earlier samples for each one that waits, below which those that wait are sorted in."""
+
+MOST_PARTS = 64
+"""Batches of scores that wait side by side, before they are joined."""
 
 RUNS = (10, 30, 100)
 """Samples of stretches whose gains are added up to see how they hang together."""
@@ -84,18 +85,18 @@ class Reference:
     """What is known of a stream without change, by one sentinel.
 
     Arguments:
-        scores: Of earlier samples, with shape (S, n), float64, each row rising.
-        waiting: The same of the latest, in stream order, not sorted in yet.
+        ranking: Of earlier samples.
+        waiting: Scores of the latest, in stream order, not sorted in yet, with shape (S, n) each.
         tally: Cells of earlier samples.
         drift: Logarithm of what every bet gains without a change, with shape (J,); `CLOSED`
             if it is.
         pace: Samples over which a bet's gains hang together, with shape (J,), at least 1.
         weights: Of the bets, with shape (J,); their sum is one, closed ones have none.
-        summary: Of the log-likelihoods in `scores`.
+        summary: Of the log-likelihoods in the ranking.
     """
 
-    scores: Array
-    waiting: Array
+    ranking: Ranking
+    waiting: tuple[Array, ...]
     tally: Tally
     drift: Array
     pace: Array
@@ -105,12 +106,11 @@ class Reference:
     @classmethod
     def of(cls, sentinel: Sentinel, seen: Sighting, book: Book) -> Reference:
         """From the first samples that a sentinel saw, in stream order."""
-        scores, still = np.sort(seen.scores), np.zeros(len(book))
+        ranking, still = Ranking.of(seen.scores), np.zeros(len(book))
         widths = sentinel.model.n_components, sentinel.n_classes * HEIGHTS, HEIGHTS
         calm = Summary.of(seen.log_likelihoods)
-        nothing = scores[:, :0]
-        empty = cls(scores, nothing, Tally.empty(widths), still, still + 1, book.weights, calm)
-        tally, paid = empty._betted(sentinel, seen, book, nothing)
+        empty = cls(ranking, (), Tally.empty(widths), still, still + 1, book.weights, calm)
+        tally, paid = empty._betted(sentinel, seen, book, seen.scores[:, :0])
         # The very first samples are betted on with next to no knowledge.
         drift, pace = _dependence(np.log(paid[:, len(seen) // 4 :]))
         weights = np.where(drift < CLOSED, book.weights, 0)
@@ -119,7 +119,12 @@ class Reference:
         return replace(empty, tally=tally.smoothed(), drift=drift, pace=pace, weights=weights)
 
     def __len__(self) -> int:
-        return int(self.scores.shape[1] + self.waiting.shape[1])
+        return len(self.ranking) + self.n_waiting
+
+    @property
+    def n_waiting(self) -> int:
+        """Samples that are not sorted in yet."""
+        return sum(part.shape[1] for part in self.waiting)
 
     @property
     def worth(self) -> float:
@@ -145,7 +150,7 @@ class Reference:
     def with_scores_of(self, earlier: Reference) -> Reference:
         """The same with the scores that were known earlier."""
         return replace(
-            self, scores=earlier.scores, waiting=earlier.waiting, summary=earlier.summary
+            self, ranking=earlier.ranking, waiting=earlier.waiting, summary=earlier.summary
         )
 
     def with_more(self, scores: Array) -> Reference:
@@ -163,12 +168,10 @@ class Reference:
             scores: With shape (S, N), of all scores or the first few.
             withheld: See `weighed`.
         """
-        known = self.scores
+        known = self.ranking
         if withheld is not None and withheld.shape[1]:
-            known = _merged(known, withheld)
-        low, high = np.empty(scores.shape), np.empty(scores.shape)
-        _rank(low, high, known, scores)
-        return low, high
+            known = known.with_more(withheld)
+        return known.ranks(scores)
 
     def _betted(
         self, sentinel: Sentinel, seen: Sighting, book: Book, withheld: Array
@@ -183,45 +186,14 @@ class Reference:
 
     def _with(self, more: Array, tally: Tally) -> Reference:
         """With scores that wait, or, once that is worth the effort, are sorted in."""
-        waiting = np.concatenate((self.waiting, more), 1)
-        if waiting.shape[1] * WORTH_SORTING < self.scores.shape[1]:
+        waiting = (*self.waiting, more)
+        if sum(part.shape[1] for part in waiting) * WORTH_SORTING < len(self.ranking):
+            if len(waiting) > MOST_PARTS:
+                waiting = (np.concatenate(waiting, 1),)
             return replace(self, waiting=waiting, tally=tally)
-        scores = _merged(self.scores, waiting)
-        return replace(
-            self,
-            scores=scores,
-            waiting=waiting[:, :0].copy(),
-            tally=tally.smoothed(),
-            summary=Summary.of(scores[LIKELIHOOD]),
-        )
-
-
-@compiled
-def _rank(low: Array, high: Array, known: Array, scores: Array) -> None:
-    """Fills `low` and `high`; a sample counts as one of those that it is ranked among."""
-    n_known = known.shape[1]
-    for row in range(len(scores)):
-        # All but the likelihood are ranked among those of their own class.
-        one, top = row == LIKELIHOOD or not n_known, 0.0
-        if not one:
-            top = np.floor(known[row, n_known - 1] / BLOCK + 0.5)
-        if not 0 <= top < MOST_BLOCKS:
-            raise ValueError("earlier scores are of no class")
-        n_blocks = int(top) + 1
-        begins = np.full(n_blocks + 1, n_known)
-        begins[0] = 0
-        for block in range(1, n_blocks):
-            begins[block] = np.searchsorted(known[row], (block - 0.5) * BLOCK)
-        for i in range(scores.shape[1]):
-            score, block = scores[row, i], 0
-            if not one:
-                block = min(int(np.floor(score / BLOCK + 0.5)), n_blocks)
-            begin, end = begins[block], begins[min(block + 1, n_blocks)]
-            first = last = np.searchsorted(known[row], score)
-            if first < end and known[row, first] == score:
-                last = np.searchsorted(known[row], score, side="right")
-            n = end - begin + 1
-            low[row, i], high[row, i] = (first - begin) / n, (last - begin + 1) / n
+        ranking = self.ranking.with_more(np.concatenate(waiting, 1))
+        summary = Summary.of(ranking.scores[LIKELIHOOD])
+        return replace(self, ranking=ranking, waiting=(), tally=tally.smoothed(), summary=summary)
 
 
 @compiled
@@ -252,27 +224,6 @@ def _stretch(paid: Array, drift: Array, pace: Array) -> None:
         if drift[j] != 0 or pace[j] != 1:
             for i in range(paid.shape[1]):
                 paid[j, i] = np.exp((np.log(paid[j, i]) - drift[j]) / pace[j])
-
-
-@compiled
-def _merge(merged: Array, known: Array, more: Array) -> None:
-    """Fills `merged`, row by row, from two that are in order."""
-    for row in range(len(merged)):
-        i = j = 0
-        for place in range(merged.shape[1]):
-            if j == more.shape[1] or (i < known.shape[1] and known[row, i] <= more[row, j]):
-                merged[row, place] = known[row, i]
-                i += 1
-            else:
-                merged[row, place] = more[row, j]
-                j += 1
-
-
-def _merged(known: Array, more: Array) -> Array:
-    """All scores, each row rising; those known rise already."""
-    merged = np.empty((len(known), known.shape[1] + more.shape[1]))
-    _merge(merged, known, np.sort(more))
-    return merged
 
 
 def _dependence(gains: Array) -> tuple[Array, Array]:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from core.drift.bets import Array
+from core.drift.compiled import compiled
 from core.model import Model
 from core.readout import PosteriorReadout
 from core.standardiser import Standardiser
@@ -40,16 +41,21 @@ FARTHEST = 2.0**30
 BLOCK = 2.0**32
 """Between the scores of one class and the next."""
 
+_BUT_THE_SIGN = np.int32(2**31 - 1)
+"""Bits that are inverted so that, read as integers, negative numbers sort as they should."""
 
-def within(classes: Array, scores: Array) -> Array:
-    """Numbers that sort by class first, then by score, float64, shaped like `scores`.
+_SMALLEST = np.float32(-np.inf).view(np.int32) ^ _BUT_THE_SIGN
+"""Minus infinity as such an integer."""
+
+
+@compiled
+def within(one: int, score: float) -> float:
+    """A number that sorts by class first, then by score; what is no number at all is lowest.
 
     Arguments:
-        classes: With shape (N,), int64.
-        scores: With shape (N,), or rows of them.
+        one: The class, 0 or above.
     """
-    keys: Array = np.clip(scores, -FARTHEST, FARTHEST) + classes * BLOCK
-    return keys
+    return one * BLOCK + (min(score, FARTHEST) if score > -FARTHEST else -FARTHEST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,19 +104,12 @@ class Sentinel:
 
     @cached_property
     def classes(self) -> Array:
-        """The class that each component stands for, with shape (K,), int64; 0 where none."""
+        """The class that each component stands for, with shape (K,), int32; 0 where none."""
         readout = self.model.readout
         if isinstance(readout, PosteriorReadout) and readout.n_classes:
-            classes: Array = readout.component_classes.argmax(-1).cpu().numpy()
+            classes: Array = readout.component_classes.argmax(-1).int().cpu().numpy()
             return classes
-        return np.zeros(self.model.n_components, np.int64)
-
-    @cached_property
-    def _others(self) -> Array:
-        """0 for components of other classes than the row's, else minus infinity: (C, K)."""
-        others = np.zeros((self.n_classes, len(self.classes)), np.float32)
-        others[self.classes, np.arange(len(self.classes))] = -np.inf
-        return others
+        return np.zeros(self.model.n_components, np.int32)
 
     @cached_property
     def _log_volume(self) -> float:
@@ -129,14 +128,35 @@ class Sentinel:
 
     def _sees(self, x: Tensor) -> Sighting:
         scored, likelihood = self.model.density.score(self.standardiser.apply(x))
-        joint, scores = scored.cpu().numpy(), np.zeros((N_SCORES, len(x)))
-        likelihoods = scores[LIKELIHOOD]
-        np.subtract(likelihood.cpu().numpy(), self._log_volume, out=likelihoods)
+        joint, scores = scored.float().cpu().numpy(), np.zeros((N_SCORES, len(x)))
         winners = joint.argmax(1)
+        likelihoods = likelihood.cpu().numpy()
+        np.subtract(likelihoods, self._log_volume, out=scores[LIKELIHOOD])
         if self.n_classes > 1:  # else they would say nothing, or nothing more
-            classes = self.classes[winners]
-            best = joint[np.arange(len(x)), winners]
-            margins = best - (joint + self._others[classes]).max(1)
-            own = np.array([likelihoods + margins, margins, likelihoods])
-            scores[SURENESS:] = within(classes, own)
+            _tell_apart(scores, joint, joint.view(np.int32), winners, self.classes)
         return Sighting(scores, winners)
+
+
+@compiled
+def _tell_apart(scores: Array, joint: Array, bits: Array, winners: Array, classes: Array) -> None:
+    """Fills the scores within classes, from log-joint values (N, K), float32, and their bits.
+
+    The best component of another class is looked for among integers that sort as the numbers
+    do: of those the processor compares many at a time, of numbers, for the sake of those that
+    are none, only one.
+    """
+    others = np.empty(len(winners), np.int32)
+    for i in range(len(winners)):
+        row, one, largest = bits[i], classes[winners[i]], _SMALLEST
+        for k in range(len(row)):
+            key = row[k] ^ ((row[k] >> 31) & _BUT_THE_SIGN)
+            other = key if classes[k] != one else _SMALLEST
+            largest = other if other > largest else largest
+        others[i] = largest ^ ((largest >> 31) & _BUT_THE_SIGN)
+    best_of_others = others.view(np.float32)
+    for i in range(len(winners)):
+        one, likelihood = classes[winners[i]], scores[LIKELIHOOD, i]
+        margin = joint[i, winners[i]] - best_of_others[i]
+        scores[SURENESS, i] = within(one, likelihood + margin)
+        scores[MARGIN, i] = within(one, margin)
+        scores[OWN_LIKELIHOOD, i] = within(one, likelihood)

@@ -18,7 +18,7 @@ rank_bets = st.builds(
     score=st.just(0),
     high=st.booleans(),
     share=st.floats(0.01, 0.99),
-    power=st.floats(0.01, 0.99) | st.floats(1.01, 20),
+    power=st.floats(0.01, 0.99) | st.floats(1.01, 20) | st.sampled_from([2.0, 4.0, 8.0, 32.0]),
     weight=st.floats(0.01, 1.0),
 )
 
@@ -65,6 +65,17 @@ def test_over_any_division_of_the_unit_interval_e_values_integrate_to_one(
     low, high = edges[:-1], edges[1:]
     paid = pays([bet], low, high)[0]
     assert float((paid * (high - low)).sum()) == pytest.approx(1, abs=1e-9)
+
+
+@settings(deadline=None)
+@given(bets=st.lists(rank_bets, min_size=1, max_size=5), low=st.floats(0, 0.9))
+def test_every_bet_pays_the_mean_of_its_density(bets: list[RankBet], low: float) -> None:
+    high = low + 0.05
+    paid = pays(bets, np.array([low]), np.array([high]))[:, 0]
+    for bet, value in zip(bets, paid.tolist(), strict=True):
+        begin, end = (1 - high, 1 - low) if bet.high else (low, high)
+        mean = (end**bet.power - begin**bet.power) / (high - low)
+        assert value == pytest.approx(1 - bet.share + bet.share * mean, rel=1e-9)
 
 
 @settings(deadline=None)

@@ -8,13 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from core.drift.evidence import Evidence
-from core.drift.reference import CLOSED, HEIGHTS, Reference, Summary
-from core.drift.sentinel import BLOCK, MARGIN, N_SCORES, SURENESS, Sighting
+from core.drift.reference import CLOSED, HEIGHTS, MOST_PARTS, Reference, Summary
+from core.drift.sentinel import N_SCORES, Sighting
 from core.drift.sequential import BOOK, DOUBT
 from tests.core.scripted_density import sentinel
 from tests.core.signals import Stretch, features
@@ -39,62 +37,7 @@ def sticky(n: int, length: int, seed: int = 0) -> Tensor:
     return features([Stretch(n // length)], seed).repeat_interleave(length, 0)
 
 
-# Ranks ------------------------------------------------------------------------------------
-
-
-@settings(deadline=None)
-@given(
-    earlier=st.lists(st.integers(-3, 3), min_size=4, max_size=40),
-    new=st.lists(st.integers(-4, 4), min_size=1, max_size=10),
-)
-def test_ranks_count_the_sample_itself_and_its_equals(earlier: list[int], new: list[int]) -> None:
-    rows = torch.tensor([[value, 0] for value in earlier]).float()
-    scores = np.array([new], dtype=np.float64)
-    low, high = Reference.of(WATCHER, sees(rows), BOOK).ranks(scores)
-    n = len(earlier) + 1
-    for value, begin, end in zip(new, low[0].tolist(), high[0].tolist(), strict=True):
-        assert begin == pytest.approx(sum(other < value for other in earlier) / n)
-        assert end == pytest.approx((sum(other <= value for other in earlier) + 1) / n)
-
-
-def test_ranks_of_samples_that_do_not_differ_from_earlier_ones_are_uniform() -> None:
-    low, high = reference(4000).ranks(sees(features([Stretch(4000)], 1)).scores)
-    assert low[1].tolist() == [0] * 4000  # of one class nothing else is told
-    assert high[1].tolist() == [1] * 4000
-    middle = (low[0] + high[0]) / 2
-    assert float(middle.mean()) == pytest.approx(0.5, abs=0.02)
-    assert np.histogram(middle, 4, (0, 1))[0].tolist() == pytest.approx([1000] * 4, rel=0.12)
-
-
-@settings(deadline=None)
-@given(
-    earlier=st.lists(st.tuples(st.integers(0, 2), st.integers(-3, 3)), min_size=4, max_size=40),
-    new=st.lists(st.tuples(st.integers(0, 3), st.integers(-4, 4)), min_size=1, max_size=10),
-)
-def test_all_ranks_but_the_likelihoods_are_within_the_class(
-    earlier: list[tuple[int, int]], new: list[tuple[int, int]]
-) -> None:
-    rows = torch.tensor([[value, one, 1] for one, value in earlier]).float()
-    watcher = sentinel(4, classes=[0, 1, 2, 3], n_features=3)
-    asked = torch.tensor([[value, one, 1] for one, value in new]).float()
-    known = Reference.of(watcher, watcher.sees(rows), BOOK)
-    low, high = known.ranks(watcher.sees(asked).scores)
-    for (one, value), begin, end in zip(new, low[SURENESS], high[SURENESS], strict=True):
-        same = [other for other_class, other in earlier if other_class == one]
-        assert begin == pytest.approx(sum(other < value for other in same) / (len(same) + 1))
-        assert end == pytest.approx((sum(other <= value for other in same) + 1) / (len(same) + 1))
-    # All margins are the same: every rank of a class is as good as any other.
-    assert low[MARGIN].tolist() == [0] * len(new)
-    assert high[MARGIN].tolist() == [1] * len(new)
-
-
-@pytest.mark.parametrize("damage", [math.nan, math.inf, -BLOCK, 1e300])
-def test_scores_of_a_damaged_state_are_refused(damage: float) -> None:
-    now = reference(500)
-    scores = now.scores.copy()
-    scores[SURENESS, -1] = damage
-    with pytest.raises(ValueError, match="of no class"):
-        replace(now, scores=scores).ranks(sees(features([Stretch(5)], 1)).scores)
+# What is known ----------------------------------------------------------------------------
 
 
 def test_a_summary_says_what_the_paper_calls_inliers() -> None:
@@ -111,7 +54,7 @@ def test_samples_are_ranked_among_those_withheld_which_are_no_part_of_it_yet() -
     later = sees(features([Stretch(100)], 2))
     after, paid = now.weighed(WATCHER, later, BOOK, withheld)
     both = now.with_more(withheld)
-    assert both.scores.shape[1] == 800
+    assert len(both.ranking) == 800
     low, high = both.ranks(later.scores)
     assert [values.tolist() for values in now.ranks(later.scores, withheld)] == [
         low.tolist(),
@@ -167,12 +110,12 @@ def test_the_last_samples_fade_and_bets_follow_what_they_preferred() -> None:
 
 def test_the_state_that_it_is_given_is_not_changed() -> None:
     now = reference(600)
-    before = {**vars(now), **vars(now.tally)}
+    before = {**vars(now), **vars(now.tally), **vars(now.ranking)}
     kept = {name: one.copy() for name, one in before.items() if isinstance(one, np.ndarray)}
     one, paid = now.weighed(WATCHER, sees(features([Stretch(700, mean=-2)], 5)), BOOK, NONE)
     other, same = now.weighed(WATCHER, sees(features([Stretch(700, mean=-2)], 5)), BOOK, NONE)
     assert np.array_equal(paid, same)
-    assert np.array_equal(one.scores, other.scores)
+    assert np.array_equal(one.ranking.scores, other.ranking.scores)
     assert len(kept) > 5
     for name, array in kept.items():
         assert np.array_equal(before[name], array), name
@@ -182,19 +125,31 @@ def test_scores_are_sorted_in_once_there_are_enough_of_them() -> None:
     now = reference(1600)
     for n in (100, 90):
         now, _ = now.weighed(WATCHER, sees(features([Stretch(n)], n)), BOOK, NONE)
-    assert (now.scores.shape[1], now.waiting.shape[1]) == (1600, 190)
+    assert (len(now.ranking), now.n_waiting) == (1600, 190)
     now, _ = now.weighed(WATCHER, sees(features([Stretch(20)], 9)), BOOK, NONE)
-    assert (now.scores.shape[1], now.waiting.shape[1]) == (1810, 0)
-    assert np.array_equal(now.scores, np.sort(now.scores))
+    assert (len(now.ranking), now.n_waiting) == (1810, 0)
+    assert np.array_equal(now.ranking.scores, np.sort(now.ranking.scores))
     assert len(now) == 1810
+
+
+def test_however_small_the_batches_only_so_many_wait_side_by_side() -> None:
+    one, at_once = reference(1600), reference(1600)
+    rows = features([Stretch(150)], 1)
+    for row in rows.split(1):
+        one = one.with_more(sees(row).scores)
+        assert len(one.waiting) <= MOST_PARTS
+    assert one.n_waiting == 150
+    later = sees(features([Stretch(80)], 2)).scores
+    one, at_once = one.with_more(later), at_once.with_more(np.hstack([sees(rows).scores, later]))
+    assert np.array_equal(one.ranking.scores, at_once.ranking.scores)
 
 
 def test_scores_known_earlier_can_be_taken_back() -> None:
     before = reference(1000)
     after, _ = before.weighed(WATCHER, sees(features([Stretch(500, mean=-5)], 1)), BOOK, NONE)
     back = after.with_scores_of(before)
-    assert back.scores is before.scores
-    assert back.waiting.shape[1] == 0
+    assert back.ranking is before.ranking
+    assert back.n_waiting == 0
     assert back.tally is after.tally
     assert back.summary == before.summary != after.summary
 

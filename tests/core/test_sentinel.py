@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -75,12 +75,47 @@ def test_where_there_is_one_class_nothing_can_be_told_within_classes() -> None:
 def test_numbers_within_classes_sort_by_class_and_then_by_score(
     classes: list[int], scores: list[float]
 ) -> None:
-    one, other = within(np.array(classes), np.array(scores)).tolist()
+    one, other = map(within, classes, scores)
     if classes[0] != classes[1]:
         assert (one < other) == (classes[0] < classes[1])
         assert abs(one - other) > BLOCK / 4
     elif scores[0] <= scores[1]:
         assert one <= other
+
+
+def test_what_is_no_number_is_the_lowest_of_its_class() -> None:
+    assert BLOCK / 2 < within(1, math.nan) == within(1, -math.inf) < within(1, -1e6) < BLOCK
+
+
+@settings(deadline=None)
+@given(
+    joint=st.lists(
+        st.lists(st.floats(width=32, allow_nan=False), min_size=7, max_size=7),
+        min_size=1,
+        max_size=5,
+    ),
+    classes=st.lists(st.integers(0, 2), min_size=7, max_size=7),
+)
+def test_margins_are_those_of_the_largest_numbers(
+    joint: list[list[float]], classes: list[int]
+) -> None:
+    """They are looked for among integers: for every sign and size the order must be the same."""
+    values = torch.tensor(joint)
+
+    class Told(ScriptedDensity):
+        def score(self, x: Tensor) -> Scored:
+            return Scored(values.clone(), torch.zeros(len(values)))
+
+    model = Model(Told(7), sentinel(7, classes=[*classes[:-1], 2]).model.readout)
+    seen = Sentinel(model, identity(), 0).sees(torch.zeros(len(joint), 2))
+    of = np.array([*classes[:-1], 2])
+    for i, row in enumerate(values.numpy()):
+        winner = int(row.argmax())
+        others = row[of != of[winner]]
+        with np.errstate(invalid="ignore", over="ignore"):
+            margin = row[winner] - others.max() if len(others) else math.inf
+        assert seen.components[i] == winner
+        assert seen.scores[MARGIN, i] == within(int(of[winner]), float(margin))
 
 
 def test_scores_are_in_the_senders_units() -> None:

@@ -353,7 +353,7 @@ def test_it_trusts_no_learner_that_has_not_settled() -> None:
 
 def known(reference: Reference) -> Array:
     """Log-likelihoods that later ones are compared with, or will be."""
-    return np.concatenate([reference.scores, reference.waiting], 1)[0]
+    return np.concatenate([reference.ranking.scores, *reference.waiting], 1)[0]
 
 
 # Sentinels and heirs ----------------------------------------------------------------------
@@ -368,7 +368,7 @@ def ruler(state: SequentialState) -> tuple[Sentinel, Tensor]:
     """The sentinel, and the scores that it compares with, by its own zero."""
     assert state.watch is not None
     watcher = state.watch.sentinel
-    return watcher, torch.from_numpy(state.watch.reference.scores[0] - watcher.taken_at)
+    return watcher, torch.from_numpy(state.watch.reference.ranking.scores[0] - watcher.taken_at)
 
 
 def test_heirs_take_over_as_the_model_learns_and_later_less_often() -> None:

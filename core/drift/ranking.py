@@ -1,0 +1,116 @@
+"""Scores of earlier samples in order, and the ranks of later ones among them.
+
+Ranks are taken among all, or, for scores that tell within classes, among those of the same class.
+
+Throughout: N samples, S scores, n earlier samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from core.drift.bets import Array
+from core.drift.compiled import compiled
+from core.drift.sentinel import BLOCK, LIKELIHOOD
+
+MOST_BLOCKS = 2**20
+"""Classes, far more than there can be: what a damaged state says is not believed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Earlier samples, by each of their scores.
+
+    Arguments:
+        scores: With shape (S, n), float64, each row rising.
+    """
+
+    scores: Array
+
+    @classmethod
+    def of(cls, scores: Array) -> Ranking:
+        """From scores in any order, with shape (S, n)."""
+        return cls(np.sort(scores))
+
+    def __len__(self) -> int:
+        return int(self.scores.shape[1])
+
+    @cached_property
+    def _begins(self) -> Array:
+        """Where each class begins in each row, and where the last ends: (S, classes + 1), int64."""
+        n = len(self)
+        last = self.scores[:, -1] if n else np.zeros(len(self.scores))
+        tops = np.floor(last / BLOCK + 0.5)
+        tops[LIKELIHOOD] = 0  # is ranked among all
+        if not np.all((tops >= 0) & (tops < MOST_BLOCKS)):
+            raise ValueError("earlier scores are of no class")
+        edges = (np.arange(1, int(tops.max()) + 1) - 0.5) * BLOCK
+        begins = np.full((len(self.scores), len(edges) + 2), n)
+        begins[:, 0] = 0
+        for row in range(len(self.scores)):
+            if row != LIKELIHOOD:
+                begins[row, 1:-1] = np.searchsorted(self.scores[row], edges)
+        return begins
+
+    def with_more(self, scores: Array) -> Ranking:
+        """The same with more, in any order, with shape (S, more)."""
+        merged = np.empty((len(self.scores), len(self) + scores.shape[1]))
+        _merge(merged, self.scores, np.sort(scores))
+        return Ranking(merged)
+
+    def ranks(self, scores: Array) -> tuple[Array, Array]:
+        """Share of the ranks below samples, and with their equals, with shape (S, N) each.
+
+        A sample counts as one of those that it is ranked among.
+
+        Arguments:
+            scores: With shape (S, N), of all scores or the first few.
+        """
+        low, high = np.empty(scores.shape), np.empty(scores.shape)
+        _rank(low, high, self.scores, self._begins, scores)
+        return low, high
+
+
+@compiled
+def _rank(low: Array, high: Array, known: Array, begins: Array, scores: Array) -> None:
+    """Fills `low` and `high`."""
+    n_blocks = begins.shape[1] - 1
+    for row in range(len(scores)):
+        values = known[row]
+        for i in range(scores.shape[1]):
+            score, block = scores[row, i], 0
+            if row != LIKELIHOOD:
+                block = min(int(np.floor(score / BLOCK + 0.5)), n_blocks)
+            begin, end = begins[row, block], begins[row, min(block + 1, n_blocks)]
+            # Halved without a branch, whose outcome no processor could guess.
+            first, length = begin, end - begin
+            while length > 1:
+                half = length >> 1
+                first += half * (values[first + half - 1] < score)
+                length -= half
+            if length == 1:
+                first += values[first] < score
+            last = first
+            if first < end and values[first] == score:
+                last += np.searchsorted(values[first:end], score, side="right")
+            n = end - begin + 1
+            low[row, i], high[row, i] = (first - begin) / n, (last - begin + 1) / n
+
+
+@compiled
+def _merge(merged: Array, known: Array, more: Array) -> None:
+    """Fills `merged`, row by row, from two that are in order."""
+    n_known, n_more = known.shape[1], more.shape[1]
+    for row in range(len(merged)):
+        i = j = 0
+        while i < n_known and j < n_more:
+            one, other = known[row, i], more[row, j]
+            earlier = one <= other
+            merged[row, i + j] = one if earlier else other
+            i += earlier
+            j += not earlier
+        merged[row, i + j : n_known + j] = known[row, i:]
+        merged[row, n_known + j :] = more[row, j:]

@@ -1,0 +1,104 @@
+"""Tests for the core.drift.ranking module: ranks among earlier samples."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.drift.bets import Array
+from core.drift.ranking import Ranking
+from core.drift.sentinel import BLOCK, LIKELIHOOD, MARGIN, SURENESS, within
+from tests.core.scripted_density import sentinel
+from tests.core.signals import Stretch, features
+
+PAIRS = st.tuples(st.integers(0, 3), st.integers(-4, 4))
+"""A class and a score."""
+
+
+def scores_of(pairs: list[tuple[int, int]]) -> Array:
+    """Of all kinds: the likelihood, twice the score within the class, and none at all."""
+    rows = [[value, within(one, value), within(one, value), within(one, 0)] for one, value in pairs]
+    return np.array(rows, dtype=np.float64).T
+
+
+def shares(earlier: list[int], value: int) -> tuple[float, float]:
+    """What the ranks of a value are by their definition."""
+    n, below = len(earlier) + 1, sum(other < value for other in earlier)
+    return below / n, (below + sum(other == value for other in earlier) + 1) / n
+
+
+@settings(deadline=None)
+@given(
+    earlier=st.lists(PAIRS, max_size=40),
+    more=st.lists(PAIRS, max_size=20),
+    new=st.lists(PAIRS, min_size=1, max_size=10),
+)
+def test_ranks_count_the_sample_itself_and_its_equals(
+    earlier: list[tuple[int, int]], more: list[tuple[int, int]], new: list[tuple[int, int]]
+) -> None:
+    ranking = Ranking.of(scores_of([(0, 0)])[:, :0])
+    for part in (earlier, more):
+        if part:
+            ranking = ranking.with_more(scores_of(part))
+    known = [*earlier, *more]
+    assert len(ranking) == len(known)
+    low, high = ranking.ranks(scores_of(new))
+    for i, (one, value) in enumerate(new):
+        of_all = [other for _, other in known]
+        of_class = [other for other_class, other in known if other_class == one]
+        assert (low[LIKELIHOOD, i], high[LIKELIHOOD, i]) == pytest.approx(shares(of_all, value))
+        assert (low[SURENESS, i], high[SURENESS, i]) == pytest.approx(shares(of_class, value))
+        # The last are all the same: every rank of a class is as good as any other.
+        assert (low[-1, i], high[-1, i]) == (0, 1)
+
+
+@settings(deadline=None)
+@given(
+    known=st.lists(st.floats(-1e9, 1e9), max_size=300),
+    new=st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20),
+)
+def test_ranks_are_those_of_numpys_search(known: list[float], new: list[float]) -> None:
+    ranking = Ranking.of(np.array([known]))
+    low, high = ranking.ranks(np.array([new]))
+    n = len(known) + 1
+    rising = np.sort(known)
+    assert (low[0] * n).tolist() == pytest.approx(np.searchsorted(rising, new).tolist())
+    ends = np.searchsorted(rising, new, side="right") + 1
+    assert (high[0] * n).tolist() == pytest.approx(ends.tolist())
+
+
+def test_ranks_of_samples_that_do_not_differ_from_earlier_ones_are_uniform() -> None:
+    earlier, later = (sentinel(4).sees(features([Stretch(4000)], seed)).scores for seed in (0, 1))
+    low, high = Ranking.of(earlier).ranks(later)
+    assert low[1].tolist() == [0] * 4000  # of one class nothing else is told
+    assert high[1].tolist() == [1] * 4000
+    middle = (low[0] + high[0]) / 2
+    assert float(middle.mean()) == pytest.approx(0.5, abs=0.02)
+    assert np.histogram(middle, 4, (0, 1))[0].tolist() == pytest.approx([1000] * 4, rel=0.12)
+
+
+def test_only_the_first_scores_may_be_asked_for() -> None:
+    scores = scores_of([(0, 1), (1, 2), (1, 3)])
+    low, high = Ranking.of(scores).ranks(scores)
+    for asked, whole in zip(Ranking.of(scores).ranks(scores[:MARGIN]), (low, high), strict=True):
+        assert np.array_equal(asked, whole[:MARGIN])
+
+
+def test_more_scores_leave_it_as_it_was() -> None:
+    ranking, more = Ranking.of(scores_of([(0, 1), (1, 2)])), scores_of([(2, 3), (0, -1)])
+    before = ranking.scores.copy()
+    both = ranking.with_more(more)
+    assert np.array_equal(ranking.scores, before)
+    assert np.array_equal(both.scores, np.sort(np.hstack([before, more])))
+
+
+@pytest.mark.parametrize("damage", [math.nan, math.inf, -BLOCK, 1e300])
+def test_scores_of_a_damaged_state_are_refused(damage: float) -> None:
+    scores = np.sort(scores_of([(0, 1), (0, 2), (1, 3)]))
+    scores[SURENESS, -1] = damage
+    with pytest.raises(ValueError, match="of no class"):
+        Ranking(scores).ranks(scores_of([(0, 1)]))
