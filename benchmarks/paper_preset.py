@@ -111,7 +111,7 @@ def accuracy(learner: PaperLearner, state: PaperState, split: Split, order: list
     wanted = torch.isin(split.judge_y, torch.tensor(order))
     scores = learner.score(state, split.judge_x[wanted])
     assert scores is not None
-    found = learner.class_probabilities(state, scores.joint).argmax(-1)
+    found = learner.readout(state).class_probabilities(scores.joint).argmax(-1)
     right = torch.tensor(order)[found] == split.judge_y[wanted]
     return 100 * right.float().mean().item()
 

@@ -61,7 +61,7 @@ class Judge:
         labelled = batch.codes.cpu() != UNLABELLED
         if not bool(labelled.any()):
             return None, 0
-        probabilities = self.learner.class_probabilities(state.learner, scores.joint)
+        probabilities = self.learner.readout(state.learner).class_probabilities(scores.joint)
         guesses = probabilities.argmax(-1).cpu()
         hits = guesses == state.codes_of(batch)
         return float(hits[labelled].double().mean()), int(labelled.sum())

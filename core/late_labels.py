@@ -97,7 +97,9 @@ class LateLabels:
             return state, replace(batch, sample_ids=None), everything
         guesses = [UNLABELLED] * len(batch)
         if scores is not None and state.classes:
-            probabilities = self.learning.learner.class_probabilities(state.learner, scores.joint)
+            probabilities = self.learning.learner.readout(state.learner).class_probabilities(
+                scores.joint
+            )
             guesses = probabilities.argmax(-1).tolist()
         begin = state.stream_samples - len(batch)
         index = torch.tensor(rows)

@@ -426,7 +426,7 @@ class Novelty:
         scores = learner.score(state.learner, x)
         if scores is None or not state.classes:
             return (), ()
-        probabilities = learner.class_probabilities(state.learner, scores.joint)[0]
+        probabilities = learner.readout(state.learner).class_probabilities(scores.joint)[0]
         top = probabilities.topk(min(NEAREST, len(state.classes)))
         return tuple(state.classes[code] for code in top.indices.tolist()), tuple(
             top.values.tolist()

@@ -20,12 +20,15 @@ from torch import Tensor
 
 from core.batch import UNLABELLED, Batch
 from core.drift.detector import Detector, Level, Verdict
-from core.drift.sequential import INLIERS
+from core.drift.sequential import DOUBT, INLIERS
 from core.events import Event, OutlierBurst, PriorShift
 from core.judgement import Position, evidence_of
 from core.learning import Learning
 from core.recurrence import mostly_labelled
 from core.state import EngineState, joined
+
+FEWER_FIT = (INLIERS, DOUBT)
+"""Signals of samples that are of none of the known: old ones may come between them."""
 
 MIXED = (0.25, 0.9)
 """Share of typical samples between which a change is taken for a mixture of old and new."""
@@ -96,7 +99,7 @@ class Parting:
         """
         old, new = self._parted(state, batches)
         share = sum(map(len, old)) / max(1, sum(map(len, batches)))
-        mixed = verdict.signal == INLIERS and MIXED[0] <= share <= MIXED[1]
+        mixed = verdict.signal in FEWER_FIT and MIXED[0] <= share <= MIXED[1]
         return (old, new) if mixed else ((), batches)
 
     def prior_shift(

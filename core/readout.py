@@ -10,6 +10,7 @@ Throughout: N samples, K components, C classes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol, Self
 
 import torch
@@ -20,6 +21,11 @@ from core.density.diagonal import responsibilities
 CONFIDENCE = 0.95
 """o_C: what the classifier's output is asked to be for the wanted class (paper, sampling)."""
 
+
+FEATURES_PER_DEGREE = 12
+"""Features for each degree of the temperature at which classes are compared: at least 1, which is
+Bayes' rule. In hundreds of dimensions the best component of a class says less of it than
+several do, as when a class is named, and the more so where no class fits (docs/method.md)."""
 
 LEAST_VOTES = 1e-6
 """Labelled samples, or a share of one, below which a component stands for no class."""
@@ -36,6 +42,26 @@ def class_shares(votes: Tensor) -> Tensor:
     return torch.where(total > LEAST_VOTES, shares, 1 / max(1, votes.shape[1]))
 
 
+NAMED = 1e-3
+"""By how much more than an even share a component must be of some class to be of one."""
+
+
+def log_odds(probabilities: Tensor) -> Tensor:
+    """Of the largest in each row against all others, with shape (N,); at most 87 nats.
+
+    Arguments:
+        probabilities: With shape (N, C), C at least 2.
+    """
+    largest, which = probabilities.max(-1)
+    others = probabilities.scatter(1, which[:, None], 0).sum(-1)
+    return largest.log() - others.clamp_min(torch.finfo(others.dtype).tiny).log()
+
+
+def margin_temperature(n_features: int) -> float:
+    """At which classes are compared."""
+    return max(1.0, n_features / FEATURES_PER_DEGREE)
+
+
 class Readout(Protocol):
     """What the model asks of a read-out."""
 
@@ -46,6 +72,18 @@ class Readout(Protocol):
 
     def class_probabilities(self, joint: Tensor) -> Tensor:
         """Probabilities (N, C) from log-joint values (N, K); rows sum to one."""
+        ...
+
+    def margins(self, joint: Tensor, temperature: float) -> Tensor:
+        """By how many nats the likeliest class stands above all others together, with shape (N,).
+
+        T log (p / (1 - p)) of its probability p at the temperature T; 0 where there are fewer than
+        two classes.
+
+        Arguments:
+            joint: Log-joint values, with shape (N, K).
+            temperature: T, where the read-out has one.
+        """
         ...
 
     def control_signal(self, log_weights: Tensor) -> Tensor:
@@ -85,6 +123,18 @@ class PosteriorReadout:
     def class_probabilities(self, joint: Tensor) -> Tensor:
         return responsibilities(joint, self.temperature) @ self.component_classes
 
+    @cached_property
+    def _kinds(self) -> Tensor:
+        """p(c | k), and one column more: what no label fell on is a kind of its own, (K, C + 1)."""
+        largest = self.component_classes.amax(-1, keepdim=True)
+        unnamed = (largest * self.n_classes <= 1 + NAMED).to(self.component_classes)
+        return torch.cat([self.component_classes * (1 - unnamed), unnamed], 1)
+
+    def margins(self, joint: Tensor, temperature: float) -> Tensor:
+        if self.n_classes < 2:
+            return joint.new_zeros(len(joint))
+        return temperature * log_odds(responsibilities(joint, temperature) @ self._kinds)
+
     def control_signal(self, log_weights: Tensor) -> Tensor:
         """Exact: p(k | c) is proportional to pi_k p(c | k) (docs/method.md)."""
         weights = log_weights.exp()[:, None]
@@ -117,6 +167,11 @@ class LinearReadout:
 
     def class_probabilities(self, joint: Tensor) -> Tensor:
         return torch.softmax(responsibilities(joint) @ self.weight + self.bias, -1)
+
+    def margins(self, joint: Tensor, temperature: float) -> Tensor:
+        if self.n_classes < 2:
+            return joint.new_zeros(len(joint))
+        return log_odds(self.class_probabilities(joint))
 
     def control_signal(self, log_weights: Tensor) -> Tensor:
         """The paper's inversion, i = W (log o + k - b), with the shift k that it leaves open.

@@ -31,13 +31,18 @@ REPEATS = 5
 
 
 class Scripted:
-    """A density that says what it is told: samples are log-likelihood and component."""
+    """A density that says what it is told: samples are log-likelihood and component.
+
+    The others are as far below as those of images are, hundreds of nats.
+    """
 
     kind = "scripted"
     n_components = COMPONENTS
+    n_features = 784
+    others = torch.randn(10_000, COMPONENTS, generator=torch.Generator().manual_seed(0)) * 60 - 400
 
     def score(self, x: Tensor) -> Scored:
-        joint = torch.full((len(x), COMPONENTS), -1e9)
+        joint = self.others[: len(x)].clone()
         joint[torch.arange(len(x)), x[:, 1].long()] = 0
         return Scored(joint, x[:, 0])
 

@@ -21,6 +21,7 @@ Throughout: N samples, J bets, S scores.
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -94,6 +95,10 @@ class Book:
     def owners(self) -> Array:
         """Which of the signals each bet belongs to, with shape (J,), int64."""
         return np.array([self.signals.index(bet.signal) for bet in self._all], dtype=np.int64)
+
+    def on_scores(self, scores: Container[int]) -> Array:
+        """Which bets are on the ranks of certain scores, with shape (J,), bool."""
+        return np.array([isinstance(bet, RankBet) and bet.score in scores for bet in self._all])
 
     @cached_property
     def _rank_terms(self) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ Where that folder cannot be written every start compiles, which takes some secon
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from numba import njit
 
@@ -20,12 +20,24 @@ def compiled(loop: F) -> F:
 
     An index out of range raises `IndexError`, as it does uncompiled.
     """
+    return _compiled(loop)
+
+
+def vectorised(loop: F) -> F:
+    """The same, and sums may be taken in any order, so that many numbers are added at a time.
+
+    As with matrix products, another processor may round otherwise.
+    """
+    return _compiled(loop, fastmath={"reassoc", "nsz", "contract"})
+
+
+def _compiled(loop: F, **options: Any) -> F:
     folder = loop.__code__.co_filename.rpartition("/")[0]
     try:
-        kept = njit(cache=True, boundscheck=True)(loop)
+        kept = njit(cache=True, boundscheck=True, **options)(loop)
         # Nothing has been read yet: numba looks at what it keeps at the first call.
         if str(kept.stats.cache_path).startswith(folder):
             return cast(F, kept)
     except RuntimeError:  # numba found no folder for its cache
         pass
-    return cast(F, njit(boundscheck=True)(loop))
+    return cast(F, njit(boundscheck=True, **options)(loop))

@@ -14,7 +14,7 @@ import numpy as np
 
 from core.drift.bets import Array
 from core.drift.compiled import compiled
-from core.drift.sentinel import BLOCK, LIKELIHOOD
+from core.drift.sentinel import BLOCK, OVERALL
 
 MOST_BLOCKS = 2**20
 """Classes, far more than there can be: what a damaged state says is not believed."""
@@ -44,15 +44,14 @@ class Ranking:
         n = len(self)
         last = self.scores[:, -1] if n else np.zeros(len(self.scores))
         tops = np.floor(last / BLOCK + 0.5)
-        tops[LIKELIHOOD] = 0  # is ranked among all
+        tops[:OVERALL] = 0  # are ranked among all
         if not np.all((tops >= 0) & (tops < MOST_BLOCKS)):
             raise ValueError("earlier scores are of no class")
         edges = (np.arange(1, int(tops.max()) + 1) - 0.5) * BLOCK
         begins = np.full((len(self.scores), len(edges) + 2), n)
         begins[:, 0] = 0
-        for row in range(len(self.scores)):
-            if row != LIKELIHOOD:
-                begins[row, 1:-1] = np.searchsorted(self.scores[row], edges)
+        for row in range(OVERALL, len(self.scores)):
+            begins[row, 1:-1] = np.searchsorted(self.scores[row], edges)
         return begins
 
     def with_more(self, scores: Array) -> Ranking:
@@ -82,7 +81,7 @@ def _rank(low: Array, high: Array, known: Array, begins: Array, scores: Array) -
         values = known[row]
         for i in range(scores.shape[1]):
             score, block = scores[row, i], 0
-            if row != LIKELIHOOD:
+            if row >= OVERALL:
                 block = min(int(np.floor(score / BLOCK + 0.5)), n_blocks)
             begin, end = begins[row, block], begins[row, min(block + 1, n_blocks)]
             # Halved without a branch, whose outcome no processor could guess.

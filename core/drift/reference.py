@@ -24,7 +24,7 @@ import numpy as np
 from core.drift.bets import Array, Book
 from core.drift.compiled import compiled
 from core.drift.ranking import Ranking
-from core.drift.sentinel import LIKELIHOOD, Sentinel, Sighting
+from core.drift.sentinel import LIKELIHOOD, N_SCORES, OVERALL, Sentinel, Sighting
 from core.drift.tally import Tally
 
 BY_COMPONENT, BY_CLASS, BY_HEIGHT = range(3)
@@ -113,9 +113,7 @@ class Reference:
         tally, paid = empty._betted(sentinel, seen, book, seen.scores[:, :0])
         # The very first samples are betted on with next to no knowledge.
         drift, pace = _dependence(np.log(paid[:, len(seen) // 4 :]))
-        weights = np.where(drift < CLOSED, book.weights, 0)
-        # Where every bet is closed, nothing can be found whatever the weights.
-        weights = weights / weights.sum() if weights.any() else book.weights
+        weights = _open_weights(drift, book)
         return replace(empty, tally=tally.smoothed(), drift=drift, pace=pace, weights=weights)
 
     def __len__(self) -> int:
@@ -157,9 +155,22 @@ class Reference:
         """The same with more scores, with shape (S, n)."""
         return self._with(scores, self.tally)
 
-    def with_new_shares(self) -> Reference:
-        """The same where only what the last samples preferred counts for usual."""
-        return replace(self, tally=self.tally.renewed())
+    def with_new_shares(self, book: Book) -> Reference:
+        """The same where only what the last samples preferred counts for usual.
+
+        What was said of earlier samples is still true of each class, but no more of all together:
+        where there are bets within classes, others on ranks are closed.
+        """
+        overall = book.on_scores(range(OVERALL))
+        inside = book.on_scores(range(OVERALL, N_SCORES)) & (self.drift < CLOSED)
+        drift = np.where(overall, CLOSED, self.drift) if inside.any() else self.drift
+        weights = _open_weights(drift, book)
+        return replace(self, tally=self.tally.renewed(), drift=drift, weights=weights)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether shares have changed since: another reference is wanted."""
+        return self.tally.quiet > 0
 
     def ranks(self, scores: Array, withheld: Array | None = None) -> tuple[Array, Array]:
         """Share of the ranks below samples, and with their equals, with shape (S, N) each.
@@ -224,6 +235,13 @@ def _stretch(paid: Array, drift: Array, pace: Array) -> None:
         if drift[j] != 0 or pace[j] != 1:
             for i in range(paid.shape[1]):
                 paid[j, i] = np.exp((np.log(paid[j, i]) - drift[j]) / pace[j])
+
+
+def _open_weights(drift: Array, book: Book) -> Array:
+    """Closed bets' weight shared by the others, with shape (J,)."""
+    weights: Array = np.where(drift < CLOSED, book.weights, 0)
+    # Where every bet is closed, nothing can be found whatever the weights.
+    return weights / weights.sum() if weights.any() else book.weights
 
 
 def _dependence(gains: Array) -> tuple[Array, Array]:

@@ -10,6 +10,7 @@ Throughout: N samples, D features, K components, C classes.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,22 +19,26 @@ import torch
 from torch import Tensor
 
 from core.drift.bets import Array
-from core.drift.compiled import compiled
+from core.drift.compiled import compiled, vectorised
 from core.model import Model
-from core.readout import PosteriorReadout
+from core.readout import PosteriorReadout, margin_temperature
 from core.standardiser import Standardiser
 
 CHUNK = 1024
 """Rows that are scored at a time, which bounds the memory of a large batch."""
 
 
-LIKELIHOOD, SURENESS, MARGIN, OWN_LIKELIHOOD = range(4)
-"""Scores. The log-likelihood in nats, in the sender's units; it and the margin added up; the
-margin, the nats by which the best component stands above the best one of another class; and
-the log-likelihood once more. All but the first differ between classes, so that they say most
-within one, that of the best component: they are kept as numbers that sort `within` classes."""
+LIKELIHOOD, SURENESS, OWN_SURENESS, MARGIN, OWN_LIKELIHOOD = range(5)
+"""Scores. The log-likelihood in nats, in the sender's units; it and the margin added up, twice;
+the margin, the nats by which the class of the best component stands above all others together,
+at a temperature T: T log (sum of its e^(joint / T) / theirs); and the log-likelihood once more.
+The last three are kept as numbers that sort `within` classes, that of the best component first:
+what is usual differs between classes."""
 
-N_SCORES = 4
+N_SCORES = 5
+
+OVERALL = 2
+"""The first scores, whose numbers are those of all classes together."""
 
 FARTHEST = 2.0**30
 """Nats at which a score within a class is cut off."""
@@ -41,11 +46,11 @@ FARTHEST = 2.0**30
 BLOCK = 2.0**32
 """Between the scores of one class and the next."""
 
-_BUT_THE_SIGN = np.int32(2**31 - 1)
-"""Bits that are inverted so that, read as integers, negative numbers sort as they should."""
+_FAINTEST = np.float32(-125)
+"""Power of two that is as good as nothing, the least but one of single precision."""
 
-_SMALLEST = np.float32(-np.inf).view(np.int32) ^ _BUT_THE_SIGN
-"""Minus infinity as such an integer."""
+_CUBIC = np.array([0.6951786, 0.2276132, 0.0772093], dtype=np.float32)
+"""1 + these times u, u^2 and u^3 is 2^u to a part in ten thousand, for u from 0 to 1."""
 
 
 @compiled
@@ -62,7 +67,7 @@ def within(one: int, score: float) -> float:
 class Sighting:
     """What a sentinel says of samples, in stream order."""
 
-    scores: Array  # (4, N) float64
+    scores: Array  # (5, N) float64
     components: Array  # (N,) int64, the component with the largest log-joint
 
     def __len__(self) -> int:
@@ -111,6 +116,11 @@ class Sentinel:
             return classes
         return np.zeros(self.model.n_components, np.int32)
 
+    @property
+    def temperature(self) -> float:
+        """T, at which classes are compared, at least 1."""
+        return margin_temperature(self.model.density.n_features)
+
     @cached_property
     def _log_volume(self) -> float:
         return self.standardiser.log_volume
@@ -130,33 +140,52 @@ class Sentinel:
         scored, likelihood = self.model.density.score(self.standardiser.apply(x))
         joint, scores = scored.float().cpu().numpy(), np.zeros((N_SCORES, len(x)))
         winners = joint.argmax(1)
-        likelihoods = likelihood.cpu().numpy()
-        np.subtract(likelihoods, self._log_volume, out=scores[LIKELIHOOD])
+        likelihoods = scores[LIKELIHOOD]
+        np.subtract(likelihood.cpu().numpy(), self._log_volume, out=likelihoods)
         if self.n_classes > 1:  # else they would say nothing, or nothing more
-            _tell_apart(scores, joint, joint.view(np.int32), winners, self.classes)
+            margins = np.empty(len(x))
+            _compare(margins, joint, winners, self.classes, self.temperature)
+            _tell_classes(scores, winners, self.classes, margins)
         return Sighting(scores, winners)
 
 
-@compiled
-def _tell_apart(scores: Array, joint: Array, bits: Array, winners: Array, classes: Array) -> None:
-    """Fills the scores within classes, from log-joint values (N, K), float32, and their bits.
+@vectorised
+def _compare(
+    margins: Array, joint: Array, winners: Array, classes: Array, temperature: float
+) -> None:
+    """Fills `margins` (N,), from log-joint values (N, K), float32, and the classes (K,).
 
-    The best component of another class is looked for among integers that sort as the numbers
-    do: of those the processor compares many at a time, of numbers, for the sake of those that
-    are none, only one.
+    Fifty thousand exponentials a batch would cost more than all else that the detector does. So
+    they are put together from a cubic and, for whole powers of two, the bits of the exponent
+    (Schraudolph 1999). What is fainter than `_FAINTEST` counts as that: margins end at 86 T.
     """
-    others = np.empty(len(winners), np.int32)
-    for i in range(len(winners)):
-        row, one, largest = bits[i], classes[winners[i]], _SMALLEST
+    powers = np.empty(joint.shape[1], np.float32)
+    bits, whole = powers.view(np.int32), np.empty(joint.shape[1], np.int32)
+    scale, nothing = np.float32(1 / (temperature * math.log(2))), np.float32(0)
+    for i in range(len(joint)):
+        row, own, others = joint[i], nothing, nothing
+        best, one = row[winners[i]], classes[winners[i]]
         for k in range(len(row)):
-            key = row[k] ^ ((row[k] >> 31) & _BUT_THE_SIGN)
-            other = key if classes[k] != one else _SMALLEST
-            largest = other if other > largest else largest
-        others[i] = largest ^ ((largest >> 31) & _BUT_THE_SIGN)
-    best_of_others = others.view(np.float32)
+            power = (row[k] - best) * scale
+            power = power if power > _FAINTEST else _FAINTEST
+            floor = np.floor(power)
+            u = power - floor
+            powers[k] = np.float32(1) + u * (_CUBIC[0] + u * (_CUBIC[1] + u * _CUBIC[2]))
+            whole[k] = np.int32(floor)
+        for k in range(len(row)):
+            bits[k] += whole[k] << np.int32(23)
+        for k in range(len(row)):
+            own += powers[k] if classes[k] == one else nothing
+            others += nothing if classes[k] == one else powers[k]
+        margins[i] = temperature * (np.log(own) - np.log(others))
+
+
+@compiled
+def _tell_classes(scores: Array, winners: Array, classes: Array, margins: Array) -> None:
+    """Fills all scores but the first, each with shape (N,)."""
     for i in range(len(winners)):
         one, likelihood = classes[winners[i]], scores[LIKELIHOOD, i]
-        margin = joint[i, winners[i]] - best_of_others[i]
-        scores[SURENESS, i] = within(one, likelihood + margin)
-        scores[MARGIN, i] = within(one, margin)
+        scores[SURENESS, i] = likelihood + margins[i]
+        scores[OWN_SURENESS, i] = within(one, likelihood + margins[i])
+        scores[MARGIN, i] = within(one, margins[i])
         scores[OWN_LIKELIHOOD, i] = within(one, likelihood)

@@ -31,7 +31,15 @@ from core.drift.detector import Level, Observation, Probe, Verdict
 from core.drift.evidence import Evidence, Reading, shiryaev_roberts
 from core.drift.reference import BY_CLASS, BY_COMPONENT, BY_HEIGHT, Reference, Summary
 from core.drift.sentinel import LIKELIHOOD as LOG_LIKELIHOOD
-from core.drift.sentinel import MARGIN, OWN_LIKELIHOOD, SURENESS, Sentinel, Sighting
+from core.drift.sentinel import (
+    MARGIN,
+    OVERALL,
+    OWN_LIKELIHOOD,
+    OWN_SURENESS,
+    SURENESS,
+    Sentinel,
+    Sighting,
+)
 from core.drift.tally import AT_ONCE, TRICKLING
 
 INLIERS = "inliers"
@@ -51,7 +59,10 @@ BOOK = Book(
         RankBet(LIKELIHOOD, LOG_LIKELIHOOD, high=True, share=0.2, power=0.2, weight=0.05),
         RankBet(DOUBT, SURENESS, high=True, share=0.4, power=4.0, weight=0.1),
         RankBet(DOUBT, SURENESS, high=True, share=0.2, power=8.0, weight=0.1),
-        RankBet(DOUBT, SURENESS, high=True, share=0.1, power=32.0, weight=0.1),
+        RankBet(DOUBT, SURENESS, high=True, share=0.1, power=32.0, weight=0.2),
+        RankBet(DOUBT, SURENESS, high=True, share=0.05, power=64.0, weight=0.2),
+        RankBet(DOUBT, OWN_SURENESS, high=True, share=0.2, power=8.0, weight=0.1),
+        RankBet(DOUBT, OWN_SURENESS, high=True, share=0.05, power=64.0, weight=0.2),
         RankBet(DOUBT, MARGIN, high=True, share=0.4, power=4.0, weight=0.1),
         RankBet(DOUBT, MARGIN, high=True, share=0.1, power=16.0, weight=0.1),
     ),
@@ -81,8 +92,9 @@ LASTING = 2.0
 OVER = 7.0
 """Nats that it must have lost for the change to be over."""
 
-OVERSHOOT = 1.8
-"""By how much, on average, evidence is above the threshold when it passes it."""
+OVERSHOOT = 1.6
+"""By how much, on average, evidence is above the threshold when it passes it (in simulation 1.5
+to 1.9, with scores that do and do not depend on each other)."""
 
 PROBE_ERT = 1000.0
 """Run time between alarms of the probe, in samples."""
@@ -95,7 +107,7 @@ MOST_AWAITED = 4
 """Warm-ups that a reference may take where samples depend on each other."""
 
 LEAST_TYPICAL = 0.02
-"""Rank of the log-likelihood from which on a sample passes for what was there before."""
+"""Rank of likelihood and sureness from which on a sample passes for what was there before."""
 
 LONGEST_WATCH = 2000
 """Samples that an heir watches at most, if they do not depend on each other."""
@@ -229,7 +241,7 @@ class SequentialDetector:
         if state.watch is None:
             return self.start()
         sentinel, reference = state.watch.sentinel, state.watch.reference
-        reference = reference.with_more(state.withheld).with_new_shares()
+        reference = reference.with_more(state.withheld).with_new_shares(self.book)
         return self.dismiss(replace(state, watch=Watch(sentinel, reference), heir=None))
 
     def dismiss(self, state: SequentialState) -> SequentialState:
@@ -247,18 +259,21 @@ class SequentialDetector:
             return torch.ones(len(x), dtype=torch.bool)
         watch = state.watch
         low, high = watch.reference.ranks(watch.sentinel.sees(x).scores)
-        usual = high[LOG_LIKELIHOOD] >= LEAST_TYPICAL
+        usual = (high[:OVERALL] >= LEAST_TYPICAL).all(0)
         # What is usual for its class is so however rare the class was. Of a class that has been
         # seen too seldom, even the strangest sample would have a high rank.
-        fine = high[OWN_LIKELIHOOD] - low[OWN_LIKELIHOOD] <= LEAST_TYPICAL
-        own = fine & (high[OWN_LIKELIHOOD] >= 2 * LEAST_TYPICAL)
-        return torch.from_numpy(usual | own)
+        own = [OWN_LIKELIHOOD, OWN_SURENESS]
+        fine = high[own] - low[own] <= LEAST_TYPICAL
+        usual |= (fine & (high[own] >= 2 * LEAST_TYPICAL)).all(0)
+        return torch.from_numpy(usual)
 
     def _needs_heir(self, state: SequentialState) -> bool:
         if state.heir is not None:
             return False
         if state.watch is None:
             return state.samples >= self.warm_up / 2
+        if state.watch.reference.outdated:
+            return True
         taken = state.watch.sentinel.taken_at
         return state.samples >= taken + min(taken, LONGEST_REIGN)
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from core.model import Model
+from core.readout import Readout
 
 S = TypeVar("S")
 
@@ -63,8 +64,8 @@ class Learner(Protocol[S]):
         """In which ways scored samples fit, with shape (N, S): `core.density.traits`."""
         ...
 
-    def class_probabilities(self, state: S, joint: Tensor) -> Tensor:
-        """Class probabilities (N, C) from log-joint values (N, K)."""
+    def readout(self, state: S) -> Readout:
+        """From components to classes, as it would be served."""
         ...
 
     def learn(

@@ -214,8 +214,8 @@ class PaperLearner(GradientLearner[PaperState]):
         weights, heights = mixture.log_weights, diagonal_heights(natural_form(mixture))
         return diagonal_traits(weights, heights, scores.x, scores.joint, scores.log_likelihood)
 
-    def class_probabilities(self, state: PaperState, joint: Tensor) -> Tensor:
-        return self._readout(state).class_probabilities(joint)
+    def readout(self, state: PaperState) -> LinearReadout:
+        return LinearReadout(state.weight, state.bias, self.settings.top)
 
     def learn(
         self,
@@ -254,7 +254,7 @@ class PaperLearner(GradientLearner[PaperState]):
         frozen = FrozenGenerator(
             state.parameters.mixture,
             self._raw_variances(state).sqrt(),
-            self._readout(state),
+            self.readout(state),
             threshold,
         )
         schedule, radius = self.settings.schedule, self.settings.new_radius
@@ -282,12 +282,9 @@ class PaperLearner(GradientLearner[PaperState]):
         if not state.steps:
             return None
         density = DiagonalDensity(state.parameters.mixture, self._raw_variances(state).sqrt())
-        return Model(density, self._readout(state))
+        return Model(density, self.readout(state))
 
     # How it is done ----------------------------------------------------------------------
-
-    def _readout(self, state: PaperState) -> LinearReadout:
-        return LinearReadout(state.weight, state.bias, self.settings.top)
 
     def _raw_variances(self, state: PaperState) -> Tensor:
         """Variances (K, D) without the floor, which is in every one of them and in no data."""

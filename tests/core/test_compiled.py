@@ -11,7 +11,7 @@ import pytest
 
 import core.drift.compiled as module
 from core.drift.bets import Array
-from core.drift.compiled import compiled
+from core.drift.compiled import compiled, vectorised
 
 
 def double(values: Array) -> None:
@@ -26,12 +26,24 @@ def test_a_loop_does_the_same_compiled() -> None:
     assert isinstance(compiled(double), numba.core.dispatcher.Dispatcher)
 
 
+def test_sums_of_many_numbers_at_a_time_are_the_same_but_for_rounding() -> None:
+    def total(values: Array) -> float:
+        result = 0.0
+        for value in values:
+            result += value
+        return result
+
+    values = np.random.default_rng(0).normal(size=1000)
+    assert vectorised(total)(values) == pytest.approx(values.sum(), abs=1e-9)
+
+
 def test_an_index_out_of_range_is_an_error_and_not_somebody_elses_memory() -> None:
     def beyond(values: Array) -> None:
         values[len(values)] = 1
 
-    with pytest.raises(IndexError):
-        compiled(beyond)(np.arange(4.0))
+    for decorator in (compiled, vectorised):
+        with pytest.raises(IndexError):
+            decorator(beyond)(np.arange(4.0))
 
 
 def test_what_is_compiled_is_kept_beside_the_source_and_nowhere_else(

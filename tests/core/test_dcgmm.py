@@ -82,7 +82,7 @@ def taught(
 
 def accuracy(by: DcgmmLearner, state: DcgmmState, classes: list[int]) -> float:
     x, codes = bars(classes, 300, torch.Generator().manual_seed(99))
-    found = by.class_probabilities(state, scored(by, state, x).joint).argmax(-1)
+    found = by.readout(state).class_probabilities(scored(by, state, x).joint).argmax(-1)
     return (found == codes).float().mean().item()
 
 

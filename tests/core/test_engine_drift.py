@@ -309,7 +309,11 @@ def test_after_a_change_of_shares_the_new_ones_are_usual_and_the_detector_stays_
     state, events = shares_shift(labelled=True, n_batches=40)
     assert len(of(PriorShift, events)) == 1
     assert not of(BoundaryDetected, events)
+    # Another sentinel has taken over, with a reference in which the new shares are usual.
+    assert state.detector.watch.sentinel.taken_at > 2500
+    assert not state.detector.watch.reference.outdated
     state, _ = shares_shift(labelled=True, n_batches=4)
+    assert state.detector.watch.reference.outdated
     assert state.armed
     # Two batches later another class comes: it is found as if nothing had been before.
     _, events = play(Engine(CONFIG), state, list(batches([2], 2, seed=3)))

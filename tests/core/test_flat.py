@@ -50,7 +50,7 @@ class Life(FedByHand[FlatState]):
         for label in labels:
             scores = self.learner.score(self.state, blob(label, 100, seed=4242))
             assert scores is not None
-            guesses = self.learner.class_probabilities(self.state, scores.joint).argmax(-1)
+            guesses = self.learner.readout(self.state).class_probabilities(scores.joint).argmax(-1)
             hits += int((guesses == label).sum())
         return hits / (100 * len(labels))
 
@@ -443,7 +443,7 @@ def test_a_class_that_comes_back_as_something_else_is_known_by_both_looks() -> N
     for seen, expected in ((0, 0), (20, 0), (1, 1)):
         scores = life.learner.score(life.state, blob(seen, 100, seed=7))
         assert scores is not None
-        guesses = life.learner.class_probabilities(life.state, scores.joint).argmax(-1)
+        guesses = life.learner.readout(life.state).class_probabilities(scores.joint).argmax(-1)
         assert float((guesses == expected).double().mean()) > 0.97
 
 
@@ -486,7 +486,7 @@ def test_without_any_label_there_are_no_classes_but_a_density() -> None:
     assert model.n_classes == 0
     scores = life.learner.score(life.state, blob(0, 5, seed=2))
     assert scores is not None
-    assert life.learner.class_probabilities(life.state, scores.joint).shape == (5, 0)
+    assert life.learner.readout(life.state).class_probabilities(scores.joint).shape == (5, 0)
 
 
 def test_a_component_on_which_no_label_fell_votes_for_nobody_in_particular() -> None:

@@ -62,7 +62,7 @@ class Life(FedByHand[MfaState]):
     def guesses(self, x: Tensor) -> Tensor:
         scores = self.learner.score(self.state, x)
         assert scores is not None
-        return self.learner.class_probabilities(self.state, scores.joint).argmax(-1)
+        return self.learner.readout(self.state).class_probabilities(scores.joint).argmax(-1)
 
     def accuracy(self, labels: list[int]) -> float:
         """Share of fresh samples of these classes that get their own code."""
@@ -609,7 +609,7 @@ def test_without_any_label_there_are_no_classes_but_a_density() -> None:
     assert model.n_classes == 0
     scores = life.learner.score(life.state, blob(0, 5, seed=2))
     assert scores is not None
-    assert life.learner.class_probabilities(life.state, scores.joint).shape == (5, 0)
+    assert life.learner.readout(life.state).class_probabilities(scores.joint).shape == (5, 0)
 
 
 def test_more_classes_change_no_score_and_nothing_of_it_is_worked_out_again() -> None:
@@ -626,7 +626,7 @@ def test_more_classes_change_no_score_and_nothing_of_it_is_worked_out_again() ->
     assert torch.equal(after.joint, before.joint)
     assert [bank.form for bank in grown.banks] == [bank.form for bank in life.state.banks]
     assert grown.partition == life.state.partition
-    probabilities = life.learner.class_probabilities(grown, after.joint)
+    probabilities = life.learner.readout(grown).class_probabilities(after.joint)
     assert probabilities.shape == (30, 7)
     torch.testing.assert_close(probabilities.sum(1), torch.ones(30))
 
@@ -663,7 +663,7 @@ def test_what_is_served_is_what_was_learned() -> None:
     torch.testing.assert_close(served.log_likelihood, scores.log_likelihood, rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(
         model.readout.class_probabilities(served.joint),
-        life.learner.class_probabilities(life.state, scores.joint),
+        life.learner.readout(life.state).class_probabilities(scores.joint),
         rtol=0,
         atol=1e-4,
     )

@@ -61,7 +61,7 @@ def taught(
 def accuracy(by: PaperLearner, state: PaperState, classes: list[int]) -> float:
     x, codes = corners(classes, 500, torch.Generator().manual_seed(99))
     scores = scored(by, state, x)
-    found = by.class_probabilities(state, scores.joint).argmax(-1)
+    found = by.readout(state).class_probabilities(scores.joint).argmax(-1)
     return (found == codes).float().mean().item()
 
 
@@ -282,9 +282,9 @@ def test_a_new_class_leaves_what_is_known_about_the_others(two_known: PaperState
     by = learner()
     x, _ = corners([0, 1], 50, torch.Generator())
     scores = scored(by, two_known, x)
-    before = by.class_probabilities(two_known, scores.joint)
+    before = by.readout(two_known).class_probabilities(scores.joint)
     grown = by.grow(two_known, 6)
-    after = by.class_probabilities(grown, scores.joint)
+    after = by.readout(grown).class_probabilities(scores.joint)
     assert after.shape == (50, 6)
     torch.testing.assert_close(after[:, :4] / after[:, :4].sum(-1, keepdim=True), before)
 

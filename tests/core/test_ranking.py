@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.drift.bets import Array
 from core.drift.ranking import Ranking
-from core.drift.sentinel import BLOCK, LIKELIHOOD, MARGIN, SURENESS, within
+from core.drift.sentinel import BLOCK, N_SCORES, OWN_SURENESS, within
 from tests.core.scripted_density import sentinel
 from tests.core.signals import Stretch, features
 
@@ -20,9 +20,12 @@ PAIRS = st.tuples(st.integers(0, 3), st.integers(-4, 4))
 
 
 def scores_of(pairs: list[tuple[int, int]]) -> Array:
-    """Of all kinds: the likelihood, twice the score within the class, and none at all."""
-    rows = [[value, within(one, value), within(one, value), within(one, 0)] for one, value in pairs]
-    return np.array(rows, dtype=np.float64).T
+    """Of all kinds: two of all classes together, two within the class, and none at all."""
+    rows = [
+        [value, -value, within(one, value), within(one, -value), within(one, 0)]
+        for one, value in pairs
+    ]
+    return np.array(rows, dtype=np.float64).T.reshape(N_SCORES, -1)
 
 
 def shares(earlier: list[int], value: int) -> tuple[float, float]:
@@ -40,7 +43,7 @@ def shares(earlier: list[int], value: int) -> tuple[float, float]:
 def test_ranks_count_the_sample_itself_and_its_equals(
     earlier: list[tuple[int, int]], more: list[tuple[int, int]], new: list[tuple[int, int]]
 ) -> None:
-    ranking = Ranking.of(scores_of([(0, 0)])[:, :0])
+    ranking = Ranking.of(scores_of([]))
     for part in (earlier, more):
         if part:
             ranking = ranking.with_more(scores_of(part))
@@ -50,8 +53,11 @@ def test_ranks_count_the_sample_itself_and_its_equals(
     for i, (one, value) in enumerate(new):
         of_all = [other for _, other in known]
         of_class = [other for other_class, other in known if other_class == one]
-        assert (low[LIKELIHOOD, i], high[LIKELIHOOD, i]) == pytest.approx(shares(of_all, value))
-        assert (low[SURENESS, i], high[SURENESS, i]) == pytest.approx(shares(of_class, value))
+        for row, one_of, asked in ((0, of_all, value), (2, of_class, value)):
+            assert (low[row, i], high[row, i]) == pytest.approx(shares(one_of, asked))
+            mirrored = [-other for other in one_of]
+            below = shares(mirrored, -asked)
+            assert (low[row + 1, i], high[row + 1, i]) == pytest.approx(below)
         # The last are all the same: every rank of a class is as good as any other.
         assert (low[-1, i], high[-1, i]) == (0, 1)
 
@@ -84,8 +90,8 @@ def test_ranks_of_samples_that_do_not_differ_from_earlier_ones_are_uniform() -> 
 def test_only_the_first_scores_may_be_asked_for() -> None:
     scores = scores_of([(0, 1), (1, 2), (1, 3)])
     low, high = Ranking.of(scores).ranks(scores)
-    for asked, whole in zip(Ranking.of(scores).ranks(scores[:MARGIN]), (low, high), strict=True):
-        assert np.array_equal(asked, whole[:MARGIN])
+    for asked, whole in zip(Ranking.of(scores).ranks(scores[:3]), (low, high), strict=True):
+        assert np.array_equal(asked, whole[:3])
 
 
 def test_more_scores_leave_it_as_it_was() -> None:
@@ -99,6 +105,6 @@ def test_more_scores_leave_it_as_it_was() -> None:
 @pytest.mark.parametrize("damage", [math.nan, math.inf, -BLOCK, 1e300])
 def test_scores_of_a_damaged_state_are_refused(damage: float) -> None:
     scores = np.sort(scores_of([(0, 1), (0, 2), (1, 3)]))
-    scores[SURENESS, -1] = damage
+    scores[OWN_SURENESS, -1] = damage
     with pytest.raises(ValueError, match="of no class"):
         Ranking(scores).ranks(scores_of([(0, 1)]))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from core.density.diagonal import responsibilities
-from core.readout import LinearReadout, PosteriorReadout
+from core.readout import LinearReadout, PosteriorReadout, margin_temperature
 
 K, C = 100, 10
 OWNER = torch.arange(K) % C
@@ -135,3 +135,53 @@ def test_a_linear_readout_has_no_temperature() -> None:
     readout = LinearReadout(torch.eye(2), torch.zeros(2), top=1)
     assert readout.temperature == 1.0
     assert readout.at(8.0) is readout
+
+
+# Margins -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [1.0, 5.0])
+def test_a_margin_is_the_log_odds_of_the_likeliest_class(temperature: float) -> None:
+    readout = PosteriorReadout(torch.tensor([[1.0, 0, 0], [1.0, 0, 0], [0, 0.75, 0.25]]), 3.0)
+    joint = torch.tensor([[0.0, -1.0, -4.0], [-9.0, -9.0, -2.0]])
+    probabilities = readout.at(temperature).class_probabilities(joint)
+    largest = probabilities.amax(1)
+    expected = temperature * (largest / (1 - largest)).log()
+    torch.testing.assert_close(readout.margins(joint, temperature), expected)
+
+
+def test_where_no_label_fell_is_a_kind_of_its_own() -> None:
+    """A sample that is surely of what has no name is not one between two classes."""
+    readout = PosteriorReadout(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]), 1.0)
+    sure, torn = readout.margins(torch.tensor([[-50.0, -50.0, 0.0], [0.0, 0.0, -50.0]]), 1.0)
+    assert float(sure) > 40
+    assert float(torn) == pytest.approx(0, abs=1e-5)
+
+
+def test_margins_are_finite_however_sure_a_class_is() -> None:
+    joint = torch.tensor([[0.0, -1e6]])
+    for margins in (
+        PosteriorReadout(torch.eye(2), 1.0).margins(joint, 2.0),
+        LinearReadout(torch.eye(2) * 1e4, torch.zeros(2), 1).margins(joint, 2.0),
+    ):
+        assert 80 < float(margins) < 200
+
+
+@pytest.mark.parametrize("n_classes", [0, 1])
+def test_one_class_stands_above_nothing(n_classes: int) -> None:
+    joint = torch.zeros(3, 4)
+    for readout in (
+        PosteriorReadout(torch.ones(4, n_classes), 1.0),
+        LinearReadout(torch.zeros(4, n_classes), torch.zeros(n_classes), 1),
+    ):
+        assert readout.margins(joint, 7.0).tolist() == [0, 0, 0]
+
+
+def test_a_linear_readout_gives_its_own_log_odds() -> None:
+    readout = LinearReadout(torch.eye(2) * 3, torch.tensor([0.5, 0.0]), top=1)
+    joint = torch.tensor([[0.0, -50.0], [-50.0, 0.0]])
+    assert readout.margins(joint, 9.0).tolist() == pytest.approx([3.5, 2.5], abs=1e-4)
+
+
+def test_classes_are_compared_at_bayes_rule_where_features_are_few() -> None:
+    assert [margin_temperature(d) for d in (1, 12, 120)] == [1.0, 1.0, 10.0]

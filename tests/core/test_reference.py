@@ -12,7 +12,7 @@ from torch import Tensor
 
 from core.drift.evidence import Evidence
 from core.drift.reference import CLOSED, HEIGHTS, MOST_PARTS, Reference, Summary
-from core.drift.sentinel import N_SCORES, Sighting
+from core.drift.sentinel import N_SCORES, OVERALL, Sighting
 from core.drift.sequential import BOOK, DOUBT
 from tests.core.scripted_density import sentinel
 from tests.core.signals import Stretch, features
@@ -152,6 +152,25 @@ def test_scores_known_earlier_can_be_taken_back() -> None:
     assert back.n_waiting == 0
     assert back.tally is after.tally
     assert back.summary == before.summary != after.summary
+
+
+def test_once_shares_have_changed_only_ranks_within_classes_are_betted_on() -> None:
+    rows = torch.cat([features([Stretch(1000)]), torch.rand(1000, 1) * 9], 1)
+    classes = sentinel(4, classes=[0, 1, 2, 3], n_features=3)
+    now = Reference.of(classes, classes.sees(rows), BOOK)
+    renewed = now.with_new_shares(BOOK)
+    assert not now.outdated
+    assert renewed.outdated
+    closed = BOOK.on_scores(range(OVERALL))
+    assert 0 < closed.sum() < N_RANKS
+    assert np.array_equal(renewed.drift >= CLOSED, closed)
+    assert np.array_equal(renewed.weights > 0, ~closed)
+    assert renewed.weights.sum() == pytest.approx(1)
+    _, paid = renewed.weighed(classes, classes.sees(rows[:50]), BOOK, NONE)
+    assert paid[closed].max() < 1e-100
+    # Of one class they are all that there is.
+    alone = reference(1000)
+    assert np.array_equal(alone.with_new_shares(BOOK).drift, alone.drift)
 
 
 # Fair bets --------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -12,19 +13,22 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from core.density.density import Scored
+from core.drift.bets import Array
 from core.drift.sentinel import (
     BLOCK,
     CHUNK,
     MARGIN,
+    OVERALL,
     OWN_LIKELIHOOD,
+    OWN_SURENESS,
     SURENESS,
     Sentinel,
     Sighting,
     within,
 )
 from core.model import Model
-from core.readout import LinearReadout
-from tests.core.scripted_density import ScriptedDensity, identity, sentinel
+from core.readout import LinearReadout, margin_temperature
+from tests.core.scripted_density import N_FEATURES, ScriptedDensity, identity, sentinel
 from tests.core.signals import Stretch, features
 
 
@@ -43,29 +47,56 @@ def test_sightings_are_joined_in_order() -> None:
     assert joined.components.tolist() == x[:, 1].tolist()
 
 
-def test_a_margin_is_the_distance_to_the_best_component_of_another_class() -> None:
-    x = torch.tensor([[5.0, 0.0, 3.0], [-2.0, 2.0, 0.5]])
-    two = sentinel(3, classes=[0, 0, 1], n_features=3)
-    scores = two.sees(x).scores
-    # The second sample is of the other class, whose numbers come after those of the first.
-    assert scores[MARGIN].tolist() == [3.0, BLOCK + 0.5]
-    assert scores[SURENESS].tolist() == [5.0 + 3.0, BLOCK - 2.0 + 0.5]
-    assert scores[OWN_LIKELIHOOD].tolist() == [5.0, BLOCK - 2.0]
-    joint = torch.tensor([[9.0, 8.5, 4.0, 7.0]])
+def margins(joint: Tensor, classes: Array, temperature: float) -> list[float]:
+    """By their definition, of the class of the largest number."""
+    own = torch.from_numpy(classes == classes[joint.argmax(1).numpy()][:, None])
+    powers = joint.double() / temperature
+    inside = powers.masked_fill(~own, -math.inf).logsumexp(1)
+    outside = powers.masked_fill(own, -math.inf).logsumexp(1)
+    found: list[float] = (temperature * (inside - outside)).tolist()
+    return found
+
+
+def told(joint: Tensor, classes: Sequence[int], n_features: int = N_FEATURES) -> Sentinel:
+    """A sentinel that says the same of whatever samples it sees."""
 
     class Told(ScriptedDensity):
+        @property
+        def n_features(self) -> int:
+            return n_features
+
         def score(self, x: Tensor) -> Scored:
             return Scored(joint.clone(), joint.logsumexp(-1))
 
-    readout = sentinel(4, classes=[1, 1, 0, 2]).model.readout
-    told = Sentinel(Model(Told(4), readout), identity(), 0)
-    # The second component is of the same class as the first.
-    assert told.sees(x[:1, :2]).scores[MARGIN].tolist() == [BLOCK + 2.0]
+    k = joint.shape[1]
+    model = Model(Told(k), sentinel(k, classes=classes).model.readout)
+    return Sentinel(model, identity(), 0)
+
+
+def test_a_margin_is_by_how_much_a_class_stands_above_all_others() -> None:
+    joint = torch.tensor([[5.0, 2.0, 2.0], [-2.5, -2.5, -2.0]])
+    watcher = told(joint, [0, 0, 1])
+    scores = watcher.sees(torch.zeros(2, 2)).scores
+    assert watcher.temperature == 1
+    # Bayes' rule. The second sample is of the other class, whose numbers come after the first's.
+    expected = [
+        math.log((math.exp(5) + math.exp(2)) / math.exp(2)),
+        BLOCK + math.log(math.exp(-2) / (2 * math.exp(-2.5))),
+    ]
+    likelihoods = joint.logsumexp(-1).tolist()
+    places = [0, BLOCK]
+    assert scores[MARGIN].tolist() == pytest.approx(expected, abs=1e-3)
+    sure = [a + b for a, b in zip(expected, likelihoods, strict=True)]
+    assert scores[OWN_SURENESS].tolist() == pytest.approx(sure, abs=1e-3)
+    # The same of all classes together.
+    assert scores[SURENESS].tolist() == pytest.approx([sure[0], sure[1] - BLOCK], abs=1e-3)
+    own = [a + b for a, b in zip(places, likelihoods, strict=True)]
+    assert scores[OWN_LIKELIHOOD].tolist() == pytest.approx(own, abs=1e-6)
 
 
 def test_where_there_is_one_class_nothing_can_be_told_within_classes() -> None:
     scores = sentinel(3).sees(features([Stretch(5)])).scores
-    assert scores[SURENESS:].tolist() == [[0.0] * 5] * 3
+    assert scores[SURENESS:].tolist() == [[0.0] * 5] * 4
 
 
 @given(
@@ -89,33 +120,36 @@ def test_what_is_no_number_is_the_lowest_of_its_class() -> None:
 
 @settings(deadline=None)
 @given(
-    joint=st.lists(
-        st.lists(st.floats(width=32, allow_nan=False), min_size=7, max_size=7),
-        min_size=1,
-        max_size=5,
-    ),
-    classes=st.lists(st.integers(0, 2), min_size=7, max_size=7),
+    rows=st.lists(st.lists(st.floats(-900, 300), min_size=7, max_size=7), min_size=1, max_size=5),
+    classes=st.lists(st.integers(0, 2), min_size=5, max_size=5),
+    n_features=st.sampled_from([2, 100, 784]),
 )
-def test_margins_are_those_of_the_largest_numbers(
-    joint: list[list[float]], classes: list[int]
+def test_margins_are_what_they_are_by_definition(
+    rows: list[list[float]], classes: list[int], n_features: int
 ) -> None:
-    """They are looked for among integers: for every sign and size the order must be the same."""
-    values = torch.tensor(joint)
+    """Their exponentials are put together from a cubic and bits."""
+    joint, of = torch.tensor(rows), [0, *classes, 2]
+    watcher = told(joint, of, n_features)
+    seen = watcher.sees(torch.zeros(len(rows), 2)).scores[MARGIN]
+    t = watcher.temperature
+    assert t == margin_temperature(n_features)
+    exact = margins(joint, np.array(of), t)
+    for found, margin, winner in zip(seen, exact, joint.argmax(1).tolist(), strict=True):
+        within_class = found - BLOCK * of[winner]
+        if margin < 80 * t:
+            assert within_class == pytest.approx(margin, abs=1e-3 * t)
+        else:  # what is fainter counts as so faint
+            assert 79 * t < within_class < 90 * t
 
-    class Told(ScriptedDensity):
-        def score(self, x: Tensor) -> Scored:
-            return Scored(values.clone(), torch.zeros(len(values)))
 
-    model = Model(Told(7), sentinel(7, classes=[*classes[:-1], 2]).model.readout)
-    seen = Sentinel(model, identity(), 0).sees(torch.zeros(len(joint), 2))
-    of = np.array([*classes[:-1], 2])
-    for i, row in enumerate(values.numpy()):
-        winner = int(row.argmax())
-        others = row[of != of[winner]]
-        with np.errstate(invalid="ignore", over="ignore"):
-            margin = row[winner] - others.max() if len(others) else math.inf
-        assert seen.components[i] == winner
-        assert seen.scores[MARGIN, i] == within(int(of[winner]), float(margin))
+@pytest.mark.parametrize("strange", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_none_are_no_trouble(strange: float) -> None:
+    joint = torch.tensor([[strange, 1.0, 2.0], [strange] * 3, [0.0, 1.0, 2.0]])
+    scores = told(joint, [0, 0, 1]).sees(torch.zeros(3, 2)).scores
+    assert not np.isnan(scores[OVERALL:]).any()
+    assert scores[MARGIN, 2] == pytest.approx(
+        BLOCK + margins(joint[2:], np.array([0, 0, 1]), 1.0)[0], abs=1e-3
+    )
 
 
 def test_scores_are_in_the_senders_units() -> None:

@@ -150,8 +150,8 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
     def traits(self, state: DcgmmState, scores: Scores) -> Tensor:
         return self._density(state).traits(scores.x, Scored(scores.joint, scores.log_likelihood))
 
-    def class_probabilities(self, state: DcgmmState, joint: Tensor) -> Tensor:
-        return self._readout(state).class_probabilities(joint)
+    def readout(self, state: DcgmmState) -> LinearReadout:
+        return LinearReadout(state.weight, state.bias, self.settings.top)
 
     def learn(
         self,
@@ -182,7 +182,7 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
             state.likelihood.mean, state.likelihood.deviation, self.config.outlier_c
         )
         density = replace(self._density(state).apart, choices=len(state.weight))
-        frozen = DeepGenerator(density, self._readout(state), threshold)
+        frozen = DeepGenerator(density, self.readout(state), threshold)
         begun = replace(
             state,
             layers=tuple(self._restarted(state, depth) for depth in range(len(state.layers))),
@@ -203,7 +203,7 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
         if not state.steps:
             return None
         density = replace(self._density(state), sharpening=self.config.sharpening)
-        return Model(density, self._readout(state))
+        return Model(density, self.readout(state))
 
     # How it is done ----------------------------------------------------------------------
 
@@ -237,9 +237,6 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
     def _density(self, state: DcgmmState) -> DeepDensity:
         layers = tuple(layer.at_rest for layer in state.layers)
         return DeepDensity(layers, self.settings.choices, volume=state.volume)
-
-    def _readout(self, state: DcgmmState) -> LinearReadout:
-        return LinearReadout(state.weight, state.bias, self.settings.top)
 
     def _refloored(self, state: DcgmmState) -> DcgmmState:
         """The state with the floor where the settings want it, in the present units.

@@ -85,8 +85,8 @@ class FlatLearner:
         weights = (mass / mass.sum()).log()
         return diagonal_traits(weights, heights, scores.x, scores.joint, scores.log_likelihood)
 
-    def class_probabilities(self, state: FlatState, joint: Tensor) -> Tensor:
-        return _readout(state.mixing.component_classes, state.n_features).class_probabilities(joint)
+    def readout(self, state: FlatState) -> PosteriorReadout:
+        return _readout(state.mixing.component_classes, state.n_features)
 
     def settled(self, state: FlatState) -> bool:
         return True

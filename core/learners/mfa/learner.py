@@ -103,8 +103,8 @@ class MfaLearner:
         parts = [bank.analyser for bank in state.banks]
         return factor_traits(parts, scores.x, scores.joint, scores.log_likelihood)
 
-    def class_probabilities(self, state: MfaState, joint: Tensor) -> Tensor:
-        return self._readout(state.votes, state.n_features).class_probabilities(joint)
+    def readout(self, state: MfaState) -> PosteriorReadout:
+        return self._readout(state.votes, state.n_features)
 
     def settled(self, state: MfaState) -> bool:
         return True
