@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from core.belonging import belonging
 from core.calibration import DRAWN, Calibration, chosen
 from core.held import Held
 from core.learners.learner import Learner, Scores
@@ -77,4 +78,7 @@ class Inliers:
         """Traits with the log-likelihood in the sender's units, with shape (n, S)."""
         assert state.standardiser is not None
         likelihood = scores.log_likelihood - state.standardiser.log_volume
-        return self.learner.traits(state.learner, scores._replace(log_likelihood=likelihood))
+        scores = scores._replace(log_likelihood=likelihood)
+        traits = self.learner.traits(state.learner, scores)
+        readout = self.learner.readout(state.learner)
+        return belonging(traits, readout, scores.joint, scores.x.shape[1])

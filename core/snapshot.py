@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from core.batch import Batch, Label
+from core.belonging import belonging
 from core.density.density import Scored
 from core.density.registry import DENSITIES
 from core.density.shifts import Shifts
@@ -28,7 +29,7 @@ from core.standardiser import Standardiser
 from core.tensors import pack, unpack
 from core.typicality import Typicality
 
-FORMAT = "gmr-snapshot-2"
+FORMAT = "gmr-snapshot-3"
 
 LOG_LIKELIHOOD = "log_likelihood"
 P_VALUE = "p_value"
@@ -166,7 +167,9 @@ class Snapshot:
         While too few scores are known, the log-likelihood is taken for Gaussian.
         """
         if len(self.usual):
-            typicality = self.usual.typicality(self.model.density.traits(x, scored))
+            traits = self.model.density.traits(x, scored)
+            traits = belonging(traits, self.model.readout, scored.joint, x.shape[1])
+            typicality = self.usual.typicality(traits)
             return typicality, self.usual.p_values(typicality)
         mean, deviation = self.info.log_likelihood_mean, self.info.log_likelihood_deviation
         apart = (scored.log_likelihood.double().cpu() - mean) / max(deviation, LEAST_DEVIATION)

@@ -14,6 +14,8 @@ the log density with every component's peak at the height of its weight, so that
 component gives no higher marks than a wide one; t, the softness, lets several have a say, so
 that a small component far from all others gives lower marks than one among many.
 
+Where there are classes, `core.belonging` adds to it by how much one stands above the others.
+
 Throughout: N samples, D features, K components, L factors, S traits.
 """
 

@@ -279,7 +279,7 @@ def test_a_snapshot_is_no_checkpoint() -> None:
     config = EngineConfig(n_components=3)
     engine = Engine(config)
     state, _ = engine.step(engine.start(), Batch(blob(0, 20, 1)))
-    with pytest.raises(InvalidCheckpoint, match=r"gmr-snapshot-2.*expected 'gmr-checkpoint-1'"):
+    with pytest.raises(InvalidCheckpoint, match=r"gmr-snapshot-3.*expected 'gmr-checkpoint-1'"):
         load(engine.snapshot(state).to_bytes({}))
 
 

@@ -412,9 +412,9 @@ def test_bytes_that_are_no_snapshot_are_refused(snapshot: Snapshot) -> None:
         with pytest.raises(InvalidCheckpoint):
             Snapshot.from_bytes(wrong)
     with pytest.raises(InvalidCheckpoint, match="lacks or garbles"):
-        Snapshot.from_bytes(pack("gmr-snapshot-2", {"means": torch.zeros(2)}, {"snapshot": "{}"}))
+        Snapshot.from_bytes(pack("gmr-snapshot-3", {"means": torch.zeros(2)}, {"snapshot": "{}"}))
     with pytest.raises(InvalidCheckpoint, match="lacks or garbles"):
-        Snapshot.from_bytes(pack("gmr-snapshot-2", {"means": torch.zeros(2)}, {}))
+        Snapshot.from_bytes(pack("gmr-snapshot-3", {"means": torch.zeros(2)}, {}))
 
 
 def test_the_device_it_is_read_to_is_the_one_it_reports(
@@ -493,6 +493,26 @@ def test_unknown_samples_are_those_with_low_p_values(snapshot: Snapshot) -> None
     assert float(answer.unknown[:200].double().mean()) < 0.15
     assert bool(answer.unknown[200:].all())
     assert torch.equal(snapshot.classify(x).codes, answer.codes)
+
+
+def test_samples_between_two_classes_are_stranger_where_classes_are_known() -> None:
+    """A new class is often made of what the known ones have: its samples lie between them."""
+    generator = torch.Generator().manual_seed(5)
+
+    def around(x: float, n: int) -> Tensor:
+        return torch.tensor([x, 0.0]) + 5 * torch.randn(n, 2, generator=generator)
+
+    pairs = [torch.cat([around(-12, 50), around(12, 50)]) for _ in range(30)]
+    asked, strange = torch.cat([around(-12, 99), around(12, 99)]), []
+    between = around(0, 200)
+    for labels in ([0] * 50 + [1] * 50, None):
+        engine = Engine(EngineConfig(preset="flat", n_components=4))
+        state, _ = play(engine, engine.start(), [Batch.of(x, labels) for x in pairs])
+        served = engine.snapshot(state)
+        low = float(served.outliers(asked).p_values.quantile(0.05))
+        strange.append(float((served.outliers(between).p_values <= low).double().mean()))
+    named, unnamed = strange
+    assert named > 1.5 * unnamed > 0, strange
 
 
 @pytest.mark.parametrize("rate", [None, 0.2])
