@@ -18,8 +18,8 @@ from core.density.traits import SOFTNESS
 from core.readout import Readout, margin_temperature
 
 SURE = 1.5
-"""Log odds of a class, at the temperature of margins, from which on it is as sure as any; chosen
-on held-out training data of MNIST. Without an end, odds fall whenever there is a class more,
+"""Log odds of a class, at the temperature of margins, from which on it is as sure as any
+(docs/method.md says how it was chosen). Without an end, odds fall whenever there is a class more,
 and what inliers looked like before it says little of what they look like after."""
 
 

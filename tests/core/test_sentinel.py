@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -119,6 +119,7 @@ def test_what_is_no_number_is_the_lowest_of_its_class() -> None:
 
 
 @settings(deadline=None)
+@example(rows=[[0.0, 0.0, -6.0, 81.5, 0.0, 1.0, -6.0]], classes=[0, 0, 1, 0, 0], n_features=2)
 @given(
     rows=st.lists(st.lists(st.floats(-900, 300), min_size=7, max_size=7), min_size=1, max_size=5),
     classes=st.lists(st.integers(0, 2), min_size=5, max_size=5),
@@ -136,10 +137,10 @@ def test_margins_are_what_they_are_by_definition(
     exact = margins(joint, np.array(of), t)
     for found, margin, winner in zip(seen, exact, joint.argmax(1).tolist(), strict=True):
         within_class = found - BLOCK * of[winner]
-        if margin < 80 * t:
+        if margin < 70 * t:
             assert within_class == pytest.approx(margin, abs=1e-3 * t)
         else:  # what is fainter counts as so faint
-            assert 79 * t < within_class < 90 * t
+            assert 69 * t < within_class < min(90 * t, margin + t)
 
 
 @pytest.mark.parametrize("strange", [math.nan, math.inf, -math.inf])
