@@ -122,6 +122,11 @@ class Sentinel:
         return margin_temperature(self.model.density.n_features)
 
     @cached_property
+    def _several(self) -> bool:
+        """Whether components stand for more than one class."""
+        return bool((self.classes != self.classes[:1]).any())
+
+    @cached_property
     def _log_volume(self) -> float:
         return self.standardiser.log_volume
 
@@ -142,7 +147,7 @@ class Sentinel:
         winners = joint.argmax(1)
         likelihoods = scores[LIKELIHOOD]
         np.subtract(likelihood.cpu().numpy(), self._log_volume, out=likelihoods)
-        if self.n_classes > 1:  # else they would say nothing, or nothing more
+        if self._several:  # else they would say nothing, or nothing more
             margins = np.empty(len(x))
             _compare(margins, joint, winners, self.classes, self.temperature)
             _tell_classes(scores, winners, self.classes, margins)

@@ -94,8 +94,12 @@ def test_a_margin_is_by_how_much_a_class_stands_above_all_others() -> None:
     assert scores[OWN_LIKELIHOOD].tolist() == pytest.approx(own, abs=1e-6)
 
 
-def test_where_there_is_one_class_nothing_can_be_told_within_classes() -> None:
-    scores = sentinel(3).sees(features([Stretch(5)])).scores
+@pytest.mark.parametrize("classes", [None, [1, 1, 1]])
+def test_where_there_is_one_class_nothing_can_be_told_within_classes(
+    classes: list[int] | None,
+) -> None:
+    """Or where components stand for one of several, the others being known by name only."""
+    scores = sentinel(3, classes=classes).sees(features([Stretch(5)])).scores
     assert scores[SURENESS:].tolist() == [[0.0] * 5] * 4
 
 
