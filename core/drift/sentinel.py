@@ -33,7 +33,8 @@ LIKELIHOOD, SURENESS, OWN_SURENESS, MARGIN, OWN_LIKELIHOOD = range(5)
 the margin, the nats by which the class of the best component stands above all others together,
 at a temperature T: T log (sum of its e^(joint / T) / theirs); and the log-likelihood once more.
 The last three are kept as numbers that sort `within` classes, that of the best component first:
-what is usual differs between classes."""
+what is usual differs between classes. Where no classes are told apart, the margin is that of
+the best component, and nothing is kept within classes."""
 
 N_SCORES = 5
 
@@ -45,6 +46,10 @@ FARTHEST = 2.0**30
 
 BLOCK = 2.0**32
 """Between the scores of one class and the next."""
+
+FEATURES_PER_DEGREE = 4
+"""Features for each degree at which components are compared where there are no classes: they are
+more alike than classes are, and more of them have a say."""
 
 _FAINTEST = np.float32(-125)
 """Power of two that is as good as nothing, the least but one of single precision."""
@@ -118,13 +123,23 @@ class Sentinel:
 
     @property
     def temperature(self) -> float:
-        """T, at which classes are compared, at least 1."""
-        return margin_temperature(self.model.density.n_features)
+        """T, at which classes, or components, are compared, at least 1."""
+        n_features = self.model.density.n_features
+        if self._several:
+            return margin_temperature(n_features)
+        return max(1.0, n_features / FEATURES_PER_DEGREE)
 
     @cached_property
     def _several(self) -> bool:
         """Whether components stand for more than one class."""
         return bool((self.classes != self.classes[:1]).any())
+
+    @cached_property
+    def _kinds(self) -> Array:
+        """What is told apart: the class of each component, or each component, (K,), int32."""
+        if self._several:
+            return self.classes
+        return np.arange(self.model.n_components, dtype=np.int32)
 
     @cached_property
     def _log_volume(self) -> float:
@@ -147,10 +162,12 @@ class Sentinel:
         winners = joint.argmax(1)
         likelihoods = scores[LIKELIHOOD]
         np.subtract(likelihood.cpu().numpy(), self._log_volume, out=likelihoods)
-        if self._several:  # else they would say nothing, or nothing more
+        if self.model.n_components > 1:
             margins = np.empty(len(x))
-            _compare(margins, joint, winners, self.classes, self.temperature)
-            _tell_classes(scores, winners, self.classes, margins)
+            _compare(margins, joint, winners, self._kinds, self.temperature)
+            scores[SURENESS] = likelihoods + margins
+            if self._several:
+                _tell_classes(scores, winners, self.classes, margins)
         return Sighting(scores, winners)
 
 
@@ -187,10 +204,9 @@ def _compare(
 
 @compiled
 def _tell_classes(scores: Array, winners: Array, classes: Array, margins: Array) -> None:
-    """Fills all scores but the first, each with shape (N,)."""
+    """Fills the scores within classes, each with shape (N,)."""
     for i in range(len(winners)):
         one, likelihood = classes[winners[i]], scores[LIKELIHOOD, i]
-        scores[SURENESS, i] = likelihood + margins[i]
         scores[OWN_SURENESS, i] = within(one, likelihood + margins[i])
         scores[MARGIN, i] = within(one, margins[i])
         scores[OWN_LIKELIHOOD, i] = within(one, likelihood)

@@ -80,8 +80,8 @@ def test_ranks_are_those_of_numpys_search(known: list[float], new: list[float]) 
 def test_ranks_of_samples_that_do_not_differ_from_earlier_ones_are_uniform() -> None:
     earlier, later = (sentinel(4).sees(features([Stretch(4000)], seed)).scores for seed in (0, 1))
     low, high = Ranking.of(earlier).ranks(later)
-    assert low[1].tolist() == [0] * 4000  # of one class nothing else is told
-    assert high[1].tolist() == [1] * 4000
+    assert low[2].tolist() == [0] * 4000  # of one class nothing is told within it
+    assert high[2].tolist() == [1] * 4000
     middle = (low[0] + high[0]) / 2
     assert float(middle.mean()) == pytest.approx(0.5, abs=0.02)
     assert np.histogram(middle, 4, (0, 1))[0].tolist() == pytest.approx([1000] * 4, rel=0.12)

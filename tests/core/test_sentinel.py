@@ -95,12 +95,27 @@ def test_a_margin_is_by_how_much_a_class_stands_above_all_others() -> None:
 
 
 @pytest.mark.parametrize("classes", [None, [1, 1, 1]])
-def test_where_there_is_one_class_nothing_can_be_told_within_classes(
-    classes: list[int] | None,
-) -> None:
+def test_where_there_is_one_class_components_are_told_apart(classes: list[int] | None) -> None:
     """Or where components stand for one of several, the others being known by name only."""
-    scores = sentinel(3, classes=classes).sees(features([Stretch(5)])).scores
-    assert scores[SURENESS:].tolist() == [[0.0] * 5] * 4
+    watcher = sentinel(3, classes=classes, n_features=3)
+    x = torch.cat([features([Stretch(5)]), torch.rand(5, 1) * 9], 1)
+    scores = watcher.sees(x).scores
+    joint = watcher.model.density.score(x).joint
+    expected = margins(joint, np.arange(3), watcher.temperature)
+    sure = [a + b for a, b in zip(x[:, 0].tolist(), expected, strict=True)]
+    assert scores[SURENESS].tolist() == pytest.approx(sure, abs=1e-3)
+    assert scores[OVERALL:].tolist() == [[0.0] * 5] * 3
+
+
+def test_components_are_compared_at_a_higher_temperature_than_classes() -> None:
+    joint = torch.zeros(1, 2)
+    temperatures = [told(joint, classes, 784).temperature for classes in ([0, 1], [0, 0])]
+    assert temperatures == [784 / 12, 784 / 4]
+
+
+def test_a_single_component_has_nothing_to_stand_above() -> None:
+    scores = sentinel(1).sees(torch.tensor([[3.0, 0.0]])).scores
+    assert scores[SURENESS:].tolist() == [[0.0]] * 4
 
 
 @given(
