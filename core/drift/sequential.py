@@ -10,7 +10,7 @@ set anew for every version, by samples that it has not learned.
 Four signals, all of the one forward pass, are told apart and fused into one decision:
 - `inliers`: log-likelihoods fall (the paper's signal),
 - `likelihood`: log-likelihoods rise,
-- `doubt`: samples belong less surely to their class than usual,
+- `doubt`: samples belong less surely to a class, or component, than usual,
 - `occupancy`: other components, classes or heights of the likelihood than usual.
 
 An alarm that lasts is a boundary; one that goes away was a burst of outliers.
