@@ -138,6 +138,21 @@ def test_a_boundary_in_the_middle_of_a_batch_parts_old_samples_from_new() -> Non
     assert state.quarantined == ()
 
 
+@pytest.mark.parametrize(
+    ("signal", "parted"),
+    [("inliers", True), ("doubt", True), ("likelihood", False), ("occupancy", False)],
+)
+def test_old_and_new_are_parted_where_fewer_samples_fit(signal: str, parted: bool) -> None:
+    engine = Engine(CONFIG)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    (batch,) = mixed_batches(0.5, 1, seed=3)
+    verdict = engine.judge.judge(state, batch).verdict
+    assert verdict is not None
+    old, new = engine.parting.mixture(state, (batch,), replace(verdict, signal=signal))
+    assert sum(map(len, (*old, *new))) == len(batch)
+    assert (len(old) > 0) is parted
+
+
 def test_a_boundary_whose_samples_are_all_new_parts_nothing() -> None:
     engine = Engine(CONFIG)
     state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))

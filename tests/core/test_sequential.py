@@ -613,6 +613,27 @@ def test_what_is_usual_for_its_class_is_typical_however_rare_the_class() -> None
     assert DETECTOR.typical(state, asked).tolist() == [True, True, False, False]
 
 
+@pytest.mark.parametrize("classes", [[0, 0, 1, 1], None], ids=["classes", "components"])
+def test_samples_as_likely_as_ever_that_lie_between_what_is_known_are_found(
+    classes: list[int] | None,
+) -> None:
+    stream = [Stretch(4000, margin=60.0), Stretch(1000, margin=2.0)]
+    said = verdicts(DETECTOR, cut(features(stream), 100, 4, classes))
+    (found,) = of(Level.BOUNDARY, said[:45])
+    assert found <= 42
+    assert said[found].signal == DOUBT
+
+
+def test_what_is_sure_of_no_class_is_not_typical_however_likely() -> None:
+    x = features([Stretch(4000, margin=60.0)])
+    state = DETECTOR.start()
+    for rows in x.split(100):
+        said = Observation(rows[:, 0], rows, lambda n: sentinel(4, n, [0, 1, 2, 3], n_features=3))
+        state, _ = DETECTOR.observe(state, said, True)
+    asked = torch.tensor([[0.0, 0, 60], [0.0, 0, 0], [0.0, 3, 30], [-6.0, 3, 60]])
+    assert DETECTOR.typical(state, asked).tolist() == [True, False, True, False]
+
+
 @pytest.mark.parametrize(
     ("below", "lost", "level"),
     [
