@@ -242,6 +242,15 @@ class ClassChange:
 
 
 @dataclass(frozen=True)
+class LabelChange:
+    """Samples that are called something else now."""
+
+    before: Label  # what the model of before calls them
+    now: Label  # their label
+    samples: int  # of those examined
+
+
+@dataclass(frozen=True)
 class Prototype:
     """The mean of a group of new samples."""
 
@@ -265,6 +274,7 @@ class Explanation:
     features: tuple[FeatureChange, ...] = ()  # the strongest, at most ten; likewise:
     components: tuple[ComponentChange, ...] = ()
     classes: tuple[ClassChange, ...] = ()
+    labels: tuple[LabelChange, ...] = ()  # where labels are what changed
     prototypes: tuple[Prototype, ...] = ()  # not in a list of boundaries; likewise:
     contributions: tuple[float, ...] = ()  # the share of every feature
 

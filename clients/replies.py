@@ -262,6 +262,7 @@ def _explanation(document: Mapping[str, Any]) -> answers.Explanation:
         features=rows(answers.FeatureChange, "features"),
         components=rows(answers.ComponentChange, "components"),
         classes=rows(answers.ClassChange, "classes"),
+        labels=rows(answers.LabelChange, "labels"),
         prototypes=prototypes,
         contributions=tuple(document.get("contributions", ())),
     )

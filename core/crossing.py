@@ -79,6 +79,7 @@ class Crossing:
         for one in mixed:
             state, learned = self.learning.learn(state, one, None)
             events += learned
+        relabelled, shown = self.parting.relabelled(state, beginning, verdict), state.shown
         strange = self.novelty.strange(state, beginning)
         state, fresh, of_proposals, unknown = self.novelty.leave(state, first)
         events += unknown
@@ -86,12 +87,15 @@ class Crossing:
         explanation = explain(model, state, beginning, verdict, self.config.outlier_c)
         state = self._remembered(state)
         codes = codes_of(state, beginning)
-        recurrence = self._recurring(state, beginning, codes) if verdict else None
+        asked = verdict is not None and not relabelled
+        recurrence = self._recurring(state, beginning, codes) if asked else None
         # Labels lead samples back to the components of their class. Without them they would be
         # learned by those of the sub-task that has ended, which must be put away first.
         if recurrence is None or not mostly_labelled(codes):
             state, replays = self.learning.consolidated(state)
             events += replays
+        if relabelled:
+            state = self.learning.renamed(state, relabelled, shown)
         state = replace(
             state,
             detector=self.detector.start(),

@@ -26,9 +26,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.batch import Batch
+from core.batch import UNLABELLED, Batch
 from core.density.seeding import FEWEST_COPIES, k_means_plus_plus
 from core.drift.detector import Verdict
+from core.drift.sequential import LABELS
 from core.model import Model
 from core.readout import PosteriorReadout
 from core.running import Running
@@ -74,8 +75,8 @@ def explain(
     Returns:
         `samples` (all that are new) and `examined`; the size of the change; `features`,
         `components` and `classes`, at most ten of each; and for D up to `MOST_FEATURES`
-        `prototypes` and the `contributions` of all D features. docs/method.md has the meaning
-        of each.
+        `prototypes` and the `contributions` of all D features; where labels mean something
+        else, `labels`. docs/method.md has the meaning of each.
     """
     standardiser = state.standardiser
     if model is None or standardiser is None or not batches:
@@ -95,6 +96,9 @@ def explain(
     counts = _own_counts(state)
     told["components"] = _components(model, joint, counts, max(1, _own_samples(state)))
     told["classes"] = _classes(model, state, joint, counts)
+    if verdict is not None and verdict.signal == LABELS:
+        codes = _evenly([state.codes_of(batch) for batch in batches], MOST_SAMPLES)
+        told["labels"] = _labels(model, state, joint, codes)
     if x.shape[1] <= MOST_FEATURES:
         seed = zlib.crc32(f"explanation {state.sub_task}".encode())
         told["prototypes"] = prototypes(x, raw, torch.Generator().manual_seed(seed))
@@ -239,6 +243,31 @@ def _classes(
             "now": _rounded(float(now[code])),
         }
         for code in order.tolist()
+    ]
+
+
+def _labels(model: Model, state: EngineState, joint: Tensor, codes: Tensor) -> list[dict[str, Any]]:
+    """What samples were called before, and are called now, where that differs.
+
+    Arguments:
+        codes: Of the samples, with shape (N,), int64, on the CPU.
+    """
+    if not model.n_classes:
+        return []
+    before = model.readout.class_probabilities(joint).argmax(-1).cpu()
+    named = (codes != UNLABELLED) & (codes < model.n_classes)
+    pairs = before[named] * model.n_classes + codes[named]
+    counts = torch.bincount(pairs, minlength=model.n_classes**2).view(model.n_classes, -1)
+    counts.fill_diagonal_(0)
+    order = counts.flatten().argsort(descending=True, stable=True)[:MOST_NAMED]
+    return [
+        {
+            "before": state.classes[place // model.n_classes],
+            "now": state.classes[place % model.n_classes],
+            "samples": int(counts.flatten()[place]),
+        }
+        for place in order.tolist()
+        if counts.flatten()[place] > 0
     ]
 
 

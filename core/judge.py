@@ -41,6 +41,7 @@ class Judge:
             batch.features,
             lambda samples: self._sentinel(state, samples),
             state.ert,
+            None if batch.codes is None else state.codes_of(batch),
         )
         settled = self.learner.settled(state.learner)
         detector, verdict = self.detector.observe(state.detector, seen, settled)

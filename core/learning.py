@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.batch import Batch
+from core.batch import UNLABELLED, Batch
 from core.events import ClassDiscovered, Event, SetAsideReleased
 from core.judgement import replayed
 from core.learners.learner import Learner, Scores
@@ -121,6 +121,26 @@ class Learning:
         )
         told = replace(state, sub_task=state.sub_task + 1)
         return state, [replayed(told, replay) for replay in replays]
+
+    def renamed(self, state: EngineState, batches: tuple[Batch, ...], shown: Tensor) -> EngineState:
+        """Labels mean something else, as these samples say; the version grows by one.
+
+        Arguments:
+            shown: Which classes the sub-task before has shown, with shape (C,), bool.
+        """
+        assert state.standardiser is not None
+        codes = torch.cat([state.codes_of(one) for one in batches])
+        named = codes != UNLABELLED
+        x = torch.cat([one.features for one in batches])[named.to(self.device)]
+        x = state.standardiser.apply(x)
+        return replace(
+            state,
+            learner=self.learner.renamed(
+                state.learner, x, codes[named].to(self.device), shown.to(self.device)
+            ),
+            version=state.last_version + 1,
+            last_version=state.last_version + 1,
+        )
 
     def _follow_scale(self, state: EngineState, x: Tensor) -> tuple[EngineState, bool]:
         """Let the standardiser follow the data, and the learner the standardiser."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from core.batch import UNLABELLED, Batch
 from core.drift.detector import Detector, Level, Verdict
-from core.drift.sequential import DOUBT, INLIERS
+from core.drift.sequential import DOUBT, INLIERS, LABELS
 from core.events import Event, OutlierBurst, PriorShift
 from core.judgement import Position, evidence_of
 from core.learning import Learning
@@ -35,9 +35,6 @@ MIXED = (0.25, 0.9)
 
 A_FEW = 3
 """Samples without a label that may be untypical by chance."""
-
-AT_HOME = 0.25
-"""Part of an even share of the sub-task's samples that makes a class one of its own."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +92,11 @@ class Parting:
     ) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
         """What still is of the old sub-task, and what begins the new one, both in order.
 
-        They are parted where both come together for a while, as in a gradual change.
+        They are parted where both come together for a while, as in a gradual change. Where labels
+        mean something else samples look alike, and are told by their place in the stream.
         """
+        if verdict.signal == LABELS:
+            return _split(batches, sum(map(len, batches)) - verdict.change_samples)
         old, new = self._parted(state, batches)
         share = sum(map(len, old)) / max(1, sum(map(len, batches)))
         mixed = verdict.signal in FEWER_FIT and MIXED[0] <= share <= MIXED[1]
@@ -109,26 +109,24 @@ class Parting:
 
         That can be said where there are labels: all are of classes that the sub-task has
         shown, and the samples are as likely as ever, or as others of their class. A detector
-        that names no signal watches the likelihood alone, which has changed if it speaks.
+        that names no signal watches the likelihood alone, which has changed if it speaks, and
+        where labels mean something else shares may be what they were.
         """
-        if verdict is None or verdict.level is not Level.BOUNDARY or not verdict.signal:
+        if verdict is None or verdict.level is not Level.BOUNDARY:
+            return []
+        if verdict.signal in ("", LABELS):
             return []
         batches = joined(state.set_aside, rest)
         codes = codes_of(state, batches)
         named = codes[codes != UNLABELLED]
         if not mostly_labelled(codes) or int(named.max()) >= len(state.classes):
             return []
-        begin = [*state.held.class_counts, *[0] * len(state.classes)]
-        counts = zip(state.class_counts, begin, strict=False)
-        seen = torch.tensor([float(now - was) for now, was in counts])
-        # The first few of a class that trickles in have been learned before the alarm.
-        shown = seen * len(seen[seen > 0]) >= AT_HOME * seen.sum()
         strange = ~torch.cat([self._typical(state, one) for one in batches])
         # Of those without a label too: they might be of no class at all.
         unnamed = strange[codes == UNLABELLED]
         alike = int(strange.sum()) <= (1 - MIXED[1]) * len(codes)
         alike &= int(unnamed.sum()) <= (1 - MIXED[1]) * len(unnamed) + A_FEW
-        if not alike or not bool(shown[named].all()):
+        if not alike or not bool(state.shown[named].all()):
             return []
         start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
         return [
@@ -144,6 +142,18 @@ class Parting:
                 model_version=state.version,
             )
         ]
+
+    def relabelled(
+        self, state: EngineState, batches: tuple[Batch, ...], verdict: Verdict | None
+    ) -> tuple[Batch, ...]:
+        """Those samples that say what labels mean now; none if they mean the same.
+
+        Whatever does not look like samples before the change says nothing of their names.
+        """
+        if verdict is None or verdict.signal != LABELS:
+            return ()
+        typical, _ = self._parted(state, batches)
+        return typical
 
     def _parted(
         self, state: EngineState, batches: tuple[Batch, ...]
@@ -166,6 +176,17 @@ class Parting:
             return typical
         unheard = (batch.codes.cpu() != UNLABELLED) & (state.codes_of(batch) == UNLABELLED)
         return typical & ~unheard
+
+
+def _split(batches: tuple[Batch, ...], n: int) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
+    """The first n samples, none if n is below one, and the rest."""
+    first: tuple[Batch, ...] = ()
+    rest: tuple[Batch, ...] = ()
+    for one in batches:
+        rows, n = torch.arange(len(one)), n - len(one)
+        first = joined(first, one.select(rows[: max(0, n + len(one))]))
+        rest = joined(rest, one.select(rows[max(0, n + len(one)) :]))
+    return first, rest
 
 
 def codes_of(state: EngineState, batches: Sequence[Batch]) -> Tensor:

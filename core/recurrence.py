@@ -1,9 +1,10 @@
 """Whether what comes after a change was there before: a sub-task that returns.
 
 Labels decide where there are any: samples of the classes that one earlier sub-task showed,
-nearly all of these, are that sub-task again. Without labels the model is asked, and asked
-much: nearly all of the new samples must be as likely as that sub-task's data were at its end,
-and must fall on the components of samples that were drawn for it.
+nearly all of these, are that sub-task again, unless most of them are less likely than its data
+were: the same classes under new conditions are something new. Without labels the model is
+asked, and asked much: nearly all of the new samples must be as likely as that sub-task's data
+were at its end, and must fall on the components of samples that were drawn for it.
 
 Throughout: N samples, K components.
 """
@@ -32,6 +33,9 @@ LEAST_BACK = 0.8
 LEAST_LIKELY = 0.9
 """Share of the samples that must be as likely as the sub-task's own ..."""
 
+LEAST_LIKELY_LABELLED = 0.5
+"""The same where labels say that they are of its classes."""
+
 LEAST_SHARED = 0.8
 """... and that must fall on components that its own samples fall on."""
 
@@ -52,9 +56,16 @@ def recurring(
         codes: Their classes, with shape (N,), int64; `UNLABELLED` where unknown, and
             the number of classes or above where the class is new.
     """
+    joint, likelihood = model.density.score(standardiser.apply(x))
+    likelihood = likelihood.double() - standardiser.log_volume
     if mostly_labelled(codes):
-        return _by_labels(sets, codes[codes != UNLABELLED])
-    return _by_likelihood(sets, model, standardiser, x)
+        likely = [
+            one
+            for one in sets
+            if _as_likely(one, model, standardiser, likelihood)[0] >= LEAST_LIKELY_LABELLED
+        ]
+        return _by_labels(likely, codes[codes != UNLABELLED])
+    return _by_likelihood(sets, model, standardiser, joint, likelihood)
 
 
 def mostly_labelled(codes: Tensor) -> bool:
@@ -77,20 +88,33 @@ def _by_labels(sets: Sequence[HeldSet], codes: Tensor) -> int | None:
 
 
 def _by_likelihood(
-    sets: Sequence[HeldSet], model: Model, standardiser: Standardiser, x: Tensor
+    sets: Sequence[HeldSet],
+    model: Model,
+    standardiser: Standardiser,
+    joint: Tensor,
+    likelihood: Tensor,
 ) -> int | None:
-    joint, likelihood = model.density.score(standardiser.apply(x))
     winners = joint.argmax(-1)
     best, found = LEAST_SHARED, None
     for one in sets:
-        own_joint, own = model.density.score(standardiser.apply(one.features.float()))
-        # What is learned later takes its share of the mixture, and moves all likelihoods alike.
-        moved = (own - standardiser.log_volume - one.then.log_likelihood).double().mean()
-        level = one.level.mean + moved
-        away = (likelihood.double() - standardiser.log_volume - level).abs()
-        likely = away <= FAR * one.level.deviation
+        likely, own_joint = _as_likely(one, model, standardiser, likelihood)
         shared = torch.isin(winners, torch.unique(own_joint.argmax(-1)))
         share = float(shared.double().mean())
-        if share >= best and float(likely.double().mean()) >= LEAST_LIKELY:
+        if share >= best and likely >= LEAST_LIKELY:
             best, found = share, one.sub_task
     return found
+
+
+def _as_likely(
+    one: HeldSet, model: Model, standardiser: Standardiser, likelihood: Tensor
+) -> tuple[float, Tensor]:
+    """Share of samples that are as likely as a sub-task's were, and its own log-joint values.
+
+    Arguments:
+        likelihood: Of the samples, with shape (N,), float64, in the sender's units.
+    """
+    own_joint, own = model.density.score(standardiser.apply(one.features.float()))
+    # What is learned later takes its share of the mixture, and moves all likelihoods alike.
+    moved = (own - standardiser.log_volume - one.then.log_likelihood).double().mean()
+    away = (likelihood - one.level.mean - moved).abs()
+    return float((away <= FAR * one.level.deviation).double().mean()), own_joint

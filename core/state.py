@@ -17,6 +17,9 @@ from core.proposals import Proposals
 from core.running import Running
 from core.standardiser import Standardiser
 
+AT_HOME = 0.25
+"""Part of an even share of the sub-task's samples that makes a class one of its own."""
+
 
 @dataclass(frozen=True, eq=False)
 class EngineState:
@@ -111,6 +114,15 @@ class EngineState:
         table = [codes.get(distinct(label), UNLABELLED) for label in batch.vocabulary]
         # The code -1 picks the last entry, UNLABELLED.
         return torch.tensor([*table, UNLABELLED])[batch.codes.cpu()]
+
+    @property
+    def shown(self) -> Tensor:
+        """Which classes are the sub-task's own, with shape (C,), bool."""
+        begin = [*self.held.class_counts, *[0] * len(self.classes)]
+        counts = zip(self.class_counts, begin, strict=False)
+        seen = torch.tensor([float(now - was) for now, was in counts])
+        # The first few of a class that trickles in are learned before any alarm.
+        return seen * len(seen[seen > 0]) >= AT_HOME * seen.sum()
 
     def counted(self, codes: Tensor) -> tuple[int, ...]:
         """`class_counts` with the samples of these codes (N,), on the CPU."""

@@ -28,6 +28,7 @@ CORE_COMPILED = {
         "reference",
         "sentinel",
         "sequential",
+        "misses",
         "tally",
     )
 }

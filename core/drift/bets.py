@@ -1,7 +1,7 @@
 """Bets against "nothing has changed", and what they pay.
 
 A bet turns what is seen of a sample into an *e-value*: a number of mean one as long as nothing
-changes, and larger where the sample looks like the change that the bet is on. Two kinds:
+changes, and larger where the sample looks like the change that the bet is on. Three kinds:
 
 - on **ranks**: the rank of a score among those of earlier samples is uniform whatever the
   model and the data (Vovk, Gammerman and Shafer 2005: conformal p-values), so that any
@@ -11,6 +11,8 @@ changes, and larger where the sample looks like the change that the bet is on. T
 - on **cells**: each sample falls into one of M cells; what the last samples preferred is
   betted on, q(m) / r(m), with r the shares among all earlier samples and q those among the
   last, drawn towards r (`core.drift.tally`).
+- on **labels**: a sample's label is, or is not, that of the class on which it falls; more of those
+  that are not are betted on than there were (`core.drift.misses`).
 
 Arrays of the detector are of numpy, and what is done sample by sample is compiled: in small
 operations of torch a batch would take longer than the model's forward pass.
@@ -55,6 +57,15 @@ class CellBet(NamedTuple):
     weight: float
 
 
+class LabelBet(NamedTuple):
+    """On labels that contradict what was known, as often as among the last samples."""
+
+    signal: str
+    memory: int  # which of the memories of the last samples
+    share: float  # b
+    weight: float
+
+
 @dataclass(frozen=True)
 class Book:
     """The bets that are placed.
@@ -62,17 +73,19 @@ class Book:
     Arguments:
         ranks: On ranks.
         cells: On cells.
+        labels: On labels.
     """
 
     ranks: tuple[RankBet, ...]
     cells: tuple[CellBet, ...]
+    labels: tuple[LabelBet, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.ranks) + len(self.cells)
+        return len(self._all)
 
-    @property
-    def _all(self) -> list[RankBet | CellBet]:
-        return [*self.ranks, *self.cells]
+    @cached_property
+    def _all(self) -> list[RankBet | CellBet | LabelBet]:
+        return [*self.ranks, *self.cells, *self.labels]
 
     @cached_property
     def n_scores(self) -> int:
@@ -81,7 +94,7 @@ class Book:
 
     @cached_property
     def weights(self) -> Array:
-        """Of every bet, ranks first, with shape (J,), float64; their sum is one."""
+        """Of every bet, ranks first, labels last, with shape (J,), float64; their sum is one."""
         weights: Array = np.array([bet.weight for bet in self._all])
         weights /= weights.sum()
         return weights
@@ -112,6 +125,12 @@ class Book:
         places = [[bet.memory, bet.partition] for bet in self.cells]
         shares = np.array([bet.share for bet in self.cells], dtype=np.float64)
         return np.array(places, dtype=np.int64), shares
+
+    @cached_property
+    def label_terms(self) -> tuple[Array, Array]:
+        """Memory of every bet on labels, int64, and b, with shape (bets,) each."""
+        memories = np.array([bet.memory for bet in self.labels], dtype=np.int64)
+        return memories, np.array([bet.share for bet in self.labels], dtype=np.float64)
 
     def on_ranks(self, low: Array, high: Array, paid: Array) -> None:
         """Work out e-values.

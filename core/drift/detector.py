@@ -29,6 +29,7 @@ class Observation(NamedTuple):
     features: Tensor  # (N, D) in the sender's units
     sentinel: Callable[[int], Sentinel]  # that model at rest, taken after so many samples
     ert: float | None = None  # run time between false alarms asked for by now; None: as set
+    codes: Tensor | None = None  # (N,) int64, on the CPU; -1: no label, or a new class
 
 
 class Level(StrEnum):

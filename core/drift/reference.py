@@ -23,6 +23,7 @@ import numpy as np
 
 from core.drift.bets import Array, Book
 from core.drift.compiled import compiled
+from core.drift.misses import Misses
 from core.drift.ranking import Ranking
 from core.drift.sentinel import LIKELIHOOD, N_SCORES, OVERALL, Sentinel, Sighting
 from core.drift.tally import Tally
@@ -88,6 +89,7 @@ class Reference:
         ranking: Of earlier samples.
         waiting: Scores of the latest, in stream order, not sorted in yet, with shape (S, n) each.
         tally: Cells of earlier samples.
+        misses: Labels of earlier samples.
         drift: Logarithm of what every bet gains without a change, with shape (J,); `CLOSED`
             if it is.
         pace: Samples over which a bet's gains hang together, with shape (J,), at least 1.
@@ -98,6 +100,7 @@ class Reference:
     ranking: Ranking
     waiting: tuple[Array, ...]
     tally: Tally
+    misses: Misses
     drift: Array
     pace: Array
     weights: Array
@@ -109,12 +112,18 @@ class Reference:
         ranking, still = Ranking.of(seen.scores), np.zeros(len(book))
         widths = sentinel.model.n_components, sentinel.n_classes * HEIGHTS, HEIGHTS
         calm = Summary.of(seen.log_likelihoods)
-        empty = cls(ranking, (), Tally.empty(widths), still, still + 1, book.weights, calm)
-        tally, paid = empty._betted(sentinel, seen, book, seen.scores[:, :0])
+        tally, misses = Tally.empty(widths), Misses.none(sentinel.n_classes)
+        empty = cls(ranking, (), tally, misses, still, still + 1, book.weights, calm)
+        betted, paid = empty._betted(sentinel, seen, book, seen.scores[:, :0])
         # The very first samples are betted on with next to no knowledge.
         drift, pace = _dependence(np.log(paid[:, len(seen) // 4 :]))
+        if betted.misses.told and book.labels:
+            # That no label has ever contradicted says the more of the first that will.
+            on_labels = drift[-len(book.labels) :]
+            on_labels[on_labels == CLOSED] = 0
         weights = _open_weights(drift, book)
-        return replace(empty, tally=tally.smoothed(), drift=drift, pace=pace, weights=weights)
+        tally = betted.tally.smoothed()
+        return replace(betted, tally=tally, drift=drift, pace=pace, weights=weights)
 
     def __len__(self) -> int:
         return len(self.ranking) + self.n_waiting
@@ -141,9 +150,9 @@ class Reference:
         Returns:
             The reference with them, and e-values, with shape (J, N).
         """
-        tally, paid = self._betted(sentinel, seen, book, withheld)
+        betted, paid = self._betted(sentinel, seen, book, withheld)
         _stretch(paid, self.drift, self.pace)
-        return self._with(seen.scores, tally), paid
+        return betted.with_more(seen.scores), paid
 
     def with_scores_of(self, earlier: Reference) -> Reference:
         """The same with the scores that were known earlier."""
@@ -152,8 +161,19 @@ class Reference:
         )
 
     def with_more(self, scores: Array) -> Reference:
-        """The same with more scores, with shape (S, n)."""
-        return self._with(scores, self.tally)
+        """The same with more scores, with shape (S, n).
+
+        They wait, or, once that is worth the effort, are sorted in with all that wait.
+        """
+        waiting = (*self.waiting, scores)
+        if sum(part.shape[1] for part in waiting) * WORTH_SORTING < len(self.ranking):
+            if len(waiting) > MOST_PARTS:
+                waiting = (np.concatenate(waiting, 1),)
+            return replace(self, waiting=waiting)
+        ranking = self.ranking.with_more(np.concatenate(waiting, 1))
+        summary = Summary.of(ranking.scores[LIKELIHOOD])
+        tally = self.tally.smoothed()
+        return replace(self, ranking=ranking, waiting=(), tally=tally, summary=summary)
 
     def with_new_shares(self, book: Book) -> Reference:
         """The same where only what the last samples preferred counts for usual.
@@ -186,25 +206,19 @@ class Reference:
 
     def _betted(
         self, sentinel: Sentinel, seen: Sighting, book: Book, withheld: Array
-    ) -> tuple[Tally, Array]:
-        """The tally with samples, and what every bet pays for them, with shape (J, N)."""
+    ) -> tuple[Reference, Array]:
+        """With samples in tally and misses, and what every bet pays for them, (J, N)."""
         low, high = self.ranks(seen.scores[: book.n_scores], withheld)
         cells = np.empty((len(self.tally.widths), len(seen)), np.int64)
         _place(cells, seen.components, sentinel.classes, low, high, EDGES, self.tally.widths)
         paid = np.empty((len(book), len(seen)))
         book.on_ranks(low, high, paid)
-        return self.tally.betted_on(cells, book, paid[len(book.ranks) :]), paid
-
-    def _with(self, more: Array, tally: Tally) -> Reference:
-        """With scores that wait, or, once that is worth the effort, are sorted in."""
-        waiting = (*self.waiting, more)
-        if sum(part.shape[1] for part in waiting) * WORTH_SORTING < len(self.ranking):
-            if len(waiting) > MOST_PARTS:
-                waiting = (np.concatenate(waiting, 1),)
-            return replace(self, waiting=waiting, tally=tally)
-        ranking = self.ranking.with_more(np.concatenate(waiting, 1))
-        summary = Summary.of(ranking.scores[LIKELIHOOD])
-        return replace(self, ranking=ranking, waiting=(), tally=tally.smoothed(), summary=summary)
+        places = np.cumsum([len(book.ranks), len(book.cells)])
+        _, on_cells, on_labels = np.split(paid, places)
+        tally = self.tally.betted_on(cells, book, on_cells)
+        classes = sentinel.classes[seen.components]
+        misses = self.misses.betted_on(seen.labels, classes, book, on_labels)
+        return replace(self, tally=tally, misses=misses), paid
 
 
 @compiled

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 
 import numpy as np
 import torch
@@ -20,8 +21,9 @@ from torch import Tensor
 
 from core.drift.bets import Array
 from core.drift.compiled import compiled, vectorised
+from core.drift.misses import UNTOLD
 from core.model import Model
-from core.readout import PosteriorReadout, margin_temperature
+from core.readout import NAMED, PosteriorReadout, margin_temperature
 from core.standardiser import Standardiser
 
 CHUNK = 1024
@@ -74,6 +76,7 @@ class Sighting:
 
     scores: Array  # (5, N) float64
     components: Array  # (N,) int64, the component with the largest log-joint
+    labels: Array  # (N,) int64, classes that samples are said to be of; `UNTOLD` where none is
 
     def __len__(self) -> int:
         return len(self.components)
@@ -90,12 +93,13 @@ class Sighting:
         return cls(
             np.concatenate([part.scores for part in parts], 1),
             np.concatenate([part.components for part in parts]),
+            np.concatenate([part.labels for part in parts]),
         )
 
     @classmethod
     def nothing(cls) -> Sighting:
         """No samples."""
-        return cls(np.zeros((N_SCORES, 0)), np.zeros(0, np.int64))
+        return cls(np.zeros((N_SCORES, 0)), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +124,25 @@ class Sentinel:
             classes: Array = readout.component_classes.argmax(-1).int().cpu().numpy()
             return classes
         return np.zeros(self.model.n_components, np.int32)
+
+    @cached_property
+    def _spoken_for(self) -> Array:
+        """Which components stand for a class, with shape (K,), bool."""
+        readout = self.model.readout
+        if isinstance(readout, PosteriorReadout) and readout.n_classes:
+            largest = readout.component_classes.amax(-1)
+            # Where there is one class only, every component that is not without any is of it.
+            even = (1 + NAMED) / readout.n_classes if readout.n_classes > 1 else 0.0
+            spoken: Array = (largest > even).cpu().numpy()
+            return spoken
+        return np.zeros(self.model.n_components, np.bool_)
+
+    @cached_property
+    def _known(self) -> Array:
+        """Which classes a component stands for, with shape (C,), bool."""
+        known = np.zeros(self.n_classes, np.bool_)
+        known[self.classes[self._spoken_for]] = True
+        return known
 
     @property
     def temperature(self) -> float:
@@ -150,13 +173,21 @@ class Sentinel:
         """Different values that `classes` may take, at least 1."""
         return max(1, self.model.n_classes)
 
-    def sees(self, x: Tensor) -> Sighting:
-        """Score samples, with shape (N, D), in the sender's units."""
-        if len(x) <= CHUNK:
-            return self._sees(x)
-        return Sighting.joined(*(self._sees(rows) for rows in torch.split(x, CHUNK)))
+    def sees(self, x: Tensor, codes: Tensor | None = None) -> Sighting:
+        """Score samples.
 
-    def _sees(self, x: Tensor) -> Sighting:
+        Arguments:
+            x: With shape (N, D), in the sender's units.
+            codes: The class of each, with shape (N,), int64, on the CPU, -1 where there is none or
+                a new one; None: no labels.
+        """
+        if len(x) <= CHUNK:
+            return self._sees(x, codes)
+        said = repeat(None) if codes is None else iter(torch.split(codes, CHUNK))
+        parts = zip(torch.split(x, CHUNK), said, strict=False)
+        return Sighting.joined(*(self._sees(rows, own) for rows, own in parts))
+
+    def _sees(self, x: Tensor, codes: Tensor | None) -> Sighting:
         scored, likelihood = self.model.density.score(self.standardiser.apply(x))
         joint, scores = scored.float().cpu().numpy(), np.zeros((N_SCORES, len(x)))
         winners = joint.argmax(1)
@@ -168,7 +199,10 @@ class Sentinel:
             scores[SURENESS] = likelihoods + margins
             if self._several:
                 _tell_classes(scores, winners, self.classes, margins)
-        return Sighting(scores, winners)
+        labels = np.full(len(x), UNTOLD)
+        if codes is not None:
+            _tell_labels(labels, winners, codes.numpy(), self._spoken_for, self._known)
+        return Sighting(scores, winners, labels)
 
 
 @vectorised
@@ -210,3 +244,13 @@ def _tell_classes(scores: Array, winners: Array, classes: Array, margins: Array)
         scores[OWN_SURENESS, i] = within(one, likelihood + margins[i])
         scores[MARGIN, i] = within(one, margins[i])
         scores[OWN_LIKELIHOOD, i] = within(one, likelihood)
+
+
+@compiled
+def _tell_labels(
+    labels: Array, winners: Array, codes: Array, spoken_for: Array, known: Array
+) -> None:
+    """Fills `labels` where they are known, and the component stands for a class."""
+    for i in range(len(labels)):
+        if 0 <= codes[i] < len(known) and known[codes[i]] and spoken_for[winners[i]]:
+            labels[i] = codes[i]

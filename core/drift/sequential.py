@@ -7,11 +7,12 @@ false alarms. As the model learns, an heir is taken from it, which first watches
 the sentinel until it has a reference of its own, and then takes its place: thresholds are
 set anew for every version, by samples that it has not learned.
 
-Four signals, all of the one forward pass, are told apart and fused into one decision:
+Five signals, all of the one forward pass, are told apart and fused into one decision:
 - `inliers`: log-likelihoods fall (the paper's signal),
 - `likelihood`: log-likelihoods rise,
 - `doubt`: samples belong less surely to a class, or component, than usual,
-- `occupancy`: other components, classes or heights of the likelihood than usual.
+- `occupancy`: other components, classes or heights of the likelihood than usual,
+- `labels`: where there are any, they contradict what is known of samples like these.
 
 An alarm that lasts is a boundary; one that goes away was a burst of outliers.
 """
@@ -19,14 +20,14 @@ An alarm that lasts is a boundary; one that goes away was a burst of outliers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from core.drift.bets import Array, Book, CellBet, RankBet
+from core.drift.bets import Array, Book, CellBet, LabelBet, RankBet
 from core.drift.detector import Level, Observation, Probe, Verdict
 from core.drift.evidence import Evidence, Reading, shiryaev_roberts
 from core.drift.reference import BY_CLASS, BY_COMPONENT, BY_HEIGHT, Reference, Summary
@@ -46,6 +47,7 @@ INLIERS = "inliers"
 LIKELIHOOD = "likelihood"
 DOUBT = "doubt"
 OCCUPANCY = "occupancy"
+LABELS = "labels"
 FUSED = "fused"
 
 BOOK = Book(
@@ -71,6 +73,10 @@ BOOK = Book(
         CellBet(OCCUPANCY, BY_CLASS, AT_ONCE, share=0.8, weight=0.1),
         CellBet(OCCUPANCY, BY_CLASS, TRICKLING, share=0.8, weight=0.1),
         CellBet(OCCUPANCY, BY_HEIGHT, TRICKLING, share=0.8, weight=0.1),
+    ),
+    labels=(
+        LabelBet(LABELS, AT_ONCE, share=0.8, weight=0.1),
+        LabelBet(LABELS, TRICKLING, share=0.8, weight=0.1),
     ),
 )
 
@@ -209,9 +215,9 @@ class SequentialDetector:
         if settled and calm and self._needs_heir(state):
             state = replace(state, heir=Heir(seen.sentinel(state.samples)))
         probed, scores, level, burst = 0, list[Array](), Level.NORMAL, None
-        for x in _chunks(seen.features):
+        for x, codes in _chunks(seen.features, seen.codes):
             before = state
-            state, highest, alarms, sighting = self._weighed(state, x)
+            state, highest, alarms, sighting = self._weighed(state, x, codes)
             if sighting is not None:
                 scores.append(sighting.log_likelihoods)
                 reading = self._read(state)
@@ -221,11 +227,12 @@ class SequentialDetector:
             if level is not Level.NORMAL or over:
                 state = _unlearned(state, before, sighting, over is not None)
                 if state.heir is not None:
-                    state = replace(state, heir=_withholding(state.heir, x, over is not None))
+                    heir = _withholding(state.heir, x, codes, over is not None)
+                    state = replace(state, heir=heir)
             else:
                 state = self._cleared(state)
                 if state.heir is not None:
-                    state = self._inherited(state, state.heir, x)
+                    state = self._inherited(state, state.heir, x, codes)
             if level is Level.BOUNDARY:
                 burst = None
                 break
@@ -278,7 +285,7 @@ class SequentialDetector:
         return state.samples >= taken + min(taken, LONGEST_REIGN)
 
     def _weighed(
-        self, state: SequentialState, x: Tensor
+        self, state: SequentialState, x: Tensor, codes: Tensor | None
     ) -> tuple[SequentialState, float, int, Sighting | None]:
         """With some samples more, and their evidence.
 
@@ -289,7 +296,7 @@ class SequentialDetector:
         if state.watch is None:
             return replace(state, samples=samples), 0.0, 0, None
         sentinel = state.watch.sentinel
-        sighting = sentinel.sees(x)
+        sighting = sentinel.sees(x, codes)
         known, withheld = state.watch.reference, state.withheld
         reference, paid = known.weighed(sentinel, sighting, self.book, withheld)
         evidence, sums = state.evidence.added(paid, known.weights)
@@ -315,9 +322,11 @@ class SequentialDetector:
         watch = Watch(state.watch.sentinel, reference)
         return replace(state, watch=watch, withheld=NOTHING)
 
-    def _inherited(self, state: SequentialState, heir: Heir, x: Tensor) -> SequentialState:
+    def _inherited(
+        self, state: SequentialState, heir: Heir, x: Tensor, codes: Tensor | None
+    ) -> SequentialState:
         """With the heir having seen samples, and in place of the sentinel if these are enough."""
-        seen = (*heir.seen, *heir.withheld, heir.sentinel.sees(x))
+        seen = (*heir.seen, *heir.withheld, heir.sentinel.sees(x, codes))
         n, watch = sum(map(len, seen)), min(heir.sentinel.taken_at / 4, LONGEST_WATCH)
         if n < max(self.warm_up / 2, watch, heir.wanted):
             return replace(state, heir=Heir(heir.sentinel, seen, heir.wanted))
@@ -406,15 +415,17 @@ def _unlearned(
     return replace(state, watch=watch, withheld=withheld)
 
 
-def _withholding(heir: Heir, x: Tensor, burst: bool) -> Heir:
+def _withholding(heir: Heir, x: Tensor, codes: Tensor | None, burst: bool) -> Heir:
     """With samples withheld, or, after a burst, with all that was withheld left out."""
     if burst:
         return replace(heir, withheld=())
-    return replace(heir, withheld=(*heir.withheld, heir.sentinel.sees(x)))
+    return replace(heir, withheld=(*heir.withheld, heir.sentinel.sees(x, codes)))
 
 
-def _chunks(x: Tensor) -> Sequence[Tensor]:
-    return (x,) if len(x) <= CHUNK else torch.split(x, CHUNK)
+def _chunks(x: Tensor, codes: Tensor | None) -> Iterator[tuple[Tensor, Tensor | None]]:
+    for begin in range(0, len(x), CHUNK):
+        rows = slice(begin, begin + CHUNK)
+        yield x[rows], None if codes is None else codes[rows]
 
 
 def _softplus(x: float) -> float:

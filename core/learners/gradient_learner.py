@@ -78,6 +78,9 @@ class GradientLearner(Generic[S]):
     def vote(self, state: S, x: Tensor, codes: Tensor, weights: Tensor) -> S:
         return state
 
+    def renamed(self, state: S, x: Tensor, codes: Tensor, shown: Tensor) -> S:
+        return state  # whose classifier goes on learning, and stands for no class by components
+
     def waiting(self, state: S) -> int:
         return 0  # every batch is learned at once
 

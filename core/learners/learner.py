@@ -104,6 +104,17 @@ class Learner(Protocol[S]):
         """
         ...
 
+    def renamed(self, state: S, x: Tensor, codes: Tensor, shown: Tensor) -> S:
+        """Labels mean something else from now on; the state is one that has begun a sub-task.
+
+        Arguments:
+            x: Samples since then, whose features are as usual, with shape (N, D).
+            codes: Their classes, with shape (N,), int64, below C.
+            shown: Which classes the sub-task before has shown, with shape (C,), bool: nothing is
+                said of others.
+        """
+        ...
+
     def begin_sub_task(self, state: S, generator: torch.Generator) -> tuple[S, list[Replay]]:
         """A boundary: what was learned becomes the generator, raw samples are let go."""
         ...

@@ -35,6 +35,14 @@ class ClassChange(BaseModel):
     now: float = Field(description="Share that the model of before takes the new samples for.")
 
 
+class LabelChange(BaseModel):
+    """Samples that are called something else now."""
+
+    before: int | str = Field(description="What the model of before calls them.")
+    now: int | str = Field(description="Their label.")
+    samples: int = Field(description="Of those examined.")
+
+
 class Prototype(BaseModel):
     """The mean of a group of new samples."""
 
@@ -61,5 +69,8 @@ class Explanation(BaseModel):
     features: list[FeatureChange] = Field([], description="The strongest ten.")
     components: list[ComponentChange] = Field([], description="The strongest ten.")
     classes: list[ClassChange] = Field([], description="The strongest ten.")
+    labels: list[LabelChange] = Field(
+        [], description="The ten most frequent, where labels are what changed."
+    )
     prototypes: list[Prototype] = Field([], description="At most four, the largest first.")
     contributions: list[float] = Field([], description="The share of every feature.")

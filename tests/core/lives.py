@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
+from core.density.analysers import Analysers
+from core.density.components import Components
 from core.learners.learner import Learner, Replay
 
 S = TypeVar("S")
+Parts = TypeVar("Parts", Analysers, Components)
+
+
+def by_name(parts: Parts) -> Parts:
+    """The same with the class that most votes are for in place of the votes."""
+    return replace(parts, votes=parts.votes.argmax(-1))
 
 
 class FedByHand(Generic[S]):

@@ -125,10 +125,10 @@ def test_every_bet_is_on_its_own_score() -> None:
 
 
 def test_weights_sum_to_one_and_every_bet_belongs_to_one_signal() -> None:
-    assert len(BOOK) == len(BOOK.weights) == len(BOOK.ranks) + len(BOOK.cells)
+    assert len(BOOK) == len(BOOK.weights) == len(BOOK.ranks) + len(BOOK.cells) + len(BOOK.labels)
     assert float(BOOK.weights.sum()) == pytest.approx(1)
-    assert BOOK.signals == ("inliers", "likelihood", "doubt", "occupancy")
-    signals = [bet.signal for bet in (*BOOK.ranks, *BOOK.cells)]
+    assert BOOK.signals == ("inliers", "likelihood", "doubt", "occupancy", "labels")
+    signals = [bet.signal for bet in (*BOOK.ranks, *BOOK.cells, *BOOK.labels)]
     assert [BOOK.signals[owner] for owner in BOOK.owners] == signals
 
 

@@ -79,9 +79,22 @@ def test_labels_decide_where_half_of_the_samples_have_one_and_likelihoods_where_
     codes = labelled([UNLABELLED, 0, UNLABELLED, 1])
     elsewhere = samples([5], mean=-50)
     sets = [held(3, [0, 1], [0])]
-    assert asked(sets, elsewhere, codes) == 3
-    codes[1] = UNLABELLED
     assert asked(sets, elsewhere, codes) is None
+    assert asked(sets, samples([5]), codes) == 3
+    codes[1] = UNLABELLED
+    assert asked(sets, samples([5]), codes) is None
+
+
+def test_the_same_classes_under_new_conditions_are_something_new() -> None:
+    """In a stream of two classes every change would be the return of the first sub-task."""
+    sets, codes = [held(3, [0, 1], [0])], labelled([0, 1])
+    x = samples([0])
+    x[: len(x) * 2 // 5, 0] = -30
+    assert asked(sets, x, codes) == 3
+    x[: len(x) * 3 // 5, 0] = -30
+    assert asked(sets, x, codes) is None
+    x[: len(x) * 3 // 5, 0] = 30
+    assert asked(sets, x, codes) is None
 
 
 # By likelihood ----------------------------------------------------------------------------

@@ -20,8 +20,9 @@ from tests.core.signals import Stretch, features
 WATCHER = sentinel(4)
 N_RANKS = len(BOOK.ranks)
 NONE = np.zeros((N_SCORES, 0))
-OPEN = ~BOOK.on_scores(range(OVERALL, N_SCORES))
-"""Without classes nothing is told within them."""
+ON_LABELS = np.arange(len(BOOK)) >= len(BOOK) - len(BOOK.labels)
+OPEN = ~BOOK.on_scores(range(OVERALL, N_SCORES)) & ~ON_LABELS
+"""Without classes nothing is told within them, and without labels nothing of these."""
 
 
 def sees(x: Tensor) -> Sighting:
@@ -157,7 +158,7 @@ def test_scores_known_earlier_can_be_taken_back() -> None:
 def test_once_shares_have_changed_only_ranks_within_classes_are_betted_on() -> None:
     rows = torch.cat([features([Stretch(1000)]), torch.rand(1000, 1) * 9], 1)
     classes = sentinel(4, classes=[0, 1, 2, 3], n_features=3)
-    now = Reference.of(classes, classes.sees(rows), BOOK)
+    now = Reference.of(classes, classes.sees(rows, rows[:, 1].long()), BOOK)
     renewed = now.with_new_shares(BOOK)
     assert not now.outdated
     assert renewed.outdated
@@ -207,7 +208,7 @@ def test_where_cells_differ_in_size_nothing_is_taken_off_either() -> None:
 def test_a_bet_that_says_nothing_is_closed_and_gathers_no_evidence() -> None:
     """With e = 1 for ever it would count samples, and alarm for that."""
     x = features([Stretch(1000)])
-    for classes, is_open in (([0, 0, 0, 0], OPEN), ([0, 1, 2, 3], np.ones(len(BOOK), bool))):
+    for classes, is_open in (([0, 0, 0, 0], OPEN), ([0, 1, 2, 3], ~ON_LABELS)):
         rows = torch.cat([x, torch.rand(1000, 1, generator=torch.Generator().manual_seed(3))], 1)
         watcher = sentinel(4, classes=classes, n_features=3)
         now = Reference.of(watcher, watcher.sees(rows), BOOK)

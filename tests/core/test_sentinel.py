@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from core.density.density import Scored
 from core.drift.bets import Array
+from core.drift.misses import UNTOLD
 from core.drift.sentinel import (
     BLOCK,
     CHUNK,
@@ -27,7 +29,7 @@ from core.drift.sentinel import (
     within,
 )
 from core.model import Model
-from core.readout import LinearReadout, margin_temperature
+from core.readout import LinearReadout, PosteriorReadout, margin_temperature
 from tests.core.scripted_density import N_FEATURES, ScriptedDensity, identity, sentinel
 from tests.core.signals import Stretch, features
 
@@ -195,3 +197,36 @@ def test_components_stand_for_classes_where_there_are_labels() -> None:
     assert sentinel(3).n_classes == 1
     linear = Model(ScriptedDensity(3), LinearReadout(torch.zeros(3, 2), torch.zeros(2), 1))
     assert Sentinel(linear, identity(), 0).classes.tolist() == [0, 0, 0]
+
+
+# Labels -----------------------------------------------------------------------------------
+
+
+def test_labels_are_told_where_the_sentinel_knows_them_and_components_have_a_class() -> None:
+    watcher = sentinel(4, classes=[0, 1, 1, 2])
+    x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [0.0, 3.0], [0.0, 3.0]])
+    seen = watcher.sees(x, torch.tensor([0, 2, 3, -1]))
+    assert seen.labels.tolist() == [0, 2, UNTOLD, UNTOLD]
+    assert watcher.sees(x).labels.tolist() == [UNTOLD] * 4
+    # Without labels at the time when it was taken it knows none.
+    assert sentinel(4).sees(x, torch.tensor([0, 0, 0, 0])).labels.tolist() == [UNTOLD] * 4
+
+
+def test_a_component_without_a_class_contradicts_no_label() -> None:
+    watcher = sentinel(3, classes=[0, 1, 1])
+    readout = watcher.model.readout
+    assert isinstance(readout, PosteriorReadout)
+    shares = readout.component_classes.clone()
+    shares[2] = 0.5
+    watcher = replace(
+        watcher, model=replace(watcher.model, readout=replace(readout, component_classes=shares))
+    )
+    x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [0.0, 2.0]])
+    assert watcher.sees(x, torch.tensor([1, 1, 1])).labels.tolist() == [1, 1, UNTOLD]
+
+
+def test_labels_stay_with_their_samples_in_a_large_batch() -> None:
+    watcher = sentinel(4, classes=[0, 1, 2, 3])
+    x = features([Stretch(3000)])
+    codes = torch.arange(3000) % 4
+    assert watcher.sees(x, codes).labels.tolist() == codes.tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -18,6 +19,7 @@ from core.learners.flat.state import LEAST_MASS, FlatState, Group, votes_of
 from core.learners.flat.stepwise import StepwiseEM
 from core.learners.flat.windows import Windows
 from core.learners.learner import Replay, Scores
+from core.learners.naming import coming, counted, heard, owners_by_name, renamed
 from core.learners.quiet import due_when_quiet
 from core.learners.regeneration import Regenerator
 from core.learners.shifting import shifts_of
@@ -117,6 +119,7 @@ class FlatLearner:
         state, replays = self._welcome(state, codes, generator)
         if state.partition != partition:
             scores = None  # components changed under them
+        state, scores = self._heard(state, x, codes, scores)
         state, scores = self._vote(state, x, codes, scores)
 
         owners = state.owners_of(codes)
@@ -149,6 +152,13 @@ class FlatLearner:
         votes = components.votes + votes * (components.owner == NO_CLASS)[:, None]
         return state.with_values(replace(components, votes=votes))
 
+    def renamed(self, state: FlatState, x: Tensor, codes: Tensor, shown: Tensor) -> FlatState:
+        scores = self.score(state, x)
+        if scores is None or not len(codes):
+            return state
+        votes = renamed(state.components.votes, responsibilities(scores.joint), codes, shown)
+        return _by_name(state.with_values(replace(state.components, votes=votes)))
+
     def begin_sub_task(
         self, state: FlatState, generator: torch.Generator
     ) -> tuple[FlatState, list[Replay]]:
@@ -156,6 +166,7 @@ class FlatLearner:
         state = self.em.maximised(state, at_least=1)
         for index in range(len(state.groups)):
             state = self.windows.closed(state, index, generator)
+        state = _by_name(state)
         seen = dict(state.sub_tasks_of)
         for group in state.groups:
             seen[group.owner] = seen.get(group.owner, 0) + 1
@@ -241,10 +252,44 @@ class FlatLearner:
         votes = components.votes + votes * nobody[:, None]
         return state.with_values(replace(components, votes=votes)), scores
 
+    def _heard(
+        self, state: FlatState, x: Tensor, codes: Tensor, scores: Scores | None
+    ) -> tuple[FlatState, Scores | None]:
+        """Labels that fall on components of classes that come.
+
+        Nothing falls on those that are still started anew: what they are at the moment depends on
+        when the stream was quiet.
+        """
+        owners, components = state.owners_of(codes), state.components
+        state = replace(state, groups=counted(state.groups, owners))
+        starting = {one.owner for one in state.groups if one.window is not None}
+        stand = {one.owner for one in state.groups} - starting | {*state.sub_tasks_of}
+        present = torch.tensor(coming(state.groups))
+        speaking = torch.isin(owners, torch.tensor(sorted(stand - {NO_CLASS})).to(codes))
+        if not bool(speaking.any()):
+            return state, scores
+        scores = self.score(state, x) if scores is None else scores
+        assert scores is not None
+        unsteady = torch.isin(components.owner, torch.tensor(sorted(starting)).to(codes))
+        unsteady[: state.n_frozen] = False
+        joint = scores.joint[speaking].masked_fill(unsteady, -math.inf)
+        classes = torch.nn.functional.one_hot(codes[speaking], state.n_classes).to(joint.dtype)
+        shares = responsibilities(joint)
+        votes = heard(components.votes, components.owner, shares, classes, present.to(codes))
+        return state.with_values(replace(components, votes=votes)), scores
+
     def _served(self, components: Components) -> Model:
         density = DiagonalDensity(components.mixture(self.floor), components.variances.sqrt())
         readout = _readout(class_shares(components.votes), density.n_features)
         return Model(density, readout, self.shifts)
+
+
+def _by_name(state: FlatState) -> FlatState:
+    """With every component its class's by what it is called."""
+    all_ = state.components
+    pooled = torch.tensor(state.pooled, dtype=torch.int64, device=all_.owner.device)
+    owner = owners_by_name(all_.votes, all_.owner, pooled)
+    return state.with_values(replace(all_, owner=owner))
 
 
 def _due_when_quiet(state: FlatState) -> list[int]:

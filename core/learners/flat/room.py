@@ -23,6 +23,7 @@ from core.learners.flat.stepwise import STEP_SAMPLES, StepwiseEM
 from core.learners.flat.windows import Windows
 from core.learners.regeneration import Regenerator
 from core.model import Model
+from core.readout import class_shares
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Room:
         old = state.components
         mine = old.owner == owner
         votes = old.votes.clone()
-        votes[mine, owner] = old.mass[mine]
+        votes[mine] = class_shares(votes[mine]) * old.mass[mine, None]
         handed = replace(old, owner=old.owner.masked_fill(mine, NO_CLASS), votes=votes)
         groups = tuple(
             replace(group, owner=NO_CLASS) if group.owner == owner else group

@@ -27,6 +27,7 @@ class Group:
     codes: Tensor | None  # (n,) their classes
     seeded_at: int  # window length at the last seeding
     settled_at: int = 0  # window length when its components were last started for a quiet stream
+    recent: float = 0.0  # samples among the last, faded (`core.learners.naming`)
 
     @property
     def waiting(self) -> int:

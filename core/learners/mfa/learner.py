@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -20,6 +21,7 @@ from core.learners.learner import Replay, Scores
 from core.learners.mfa.room import Room
 from core.learners.mfa.state import Bank, Group, MfaState
 from core.learners.mfa.windows import Windows, standing
+from core.learners.naming import coming, counted, heard, owners_by_name, renamed
 from core.learners.quiet import due_when_quiet
 from core.learners.regeneration import Regenerator
 from core.learners.shifting import shifts_of
@@ -32,6 +34,10 @@ FEATURES_PER_DEGREE = 56
 
 SHIFTED_FEATURES_PER_DEGREE = 80
 """The same where shifts of a sample are heard, likewise."""
+
+
+Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""From votes (K, C), owners (K,), responsibilities (N, K) and classes (N, C) to votes (K, C)."""
 
 
 class MfaLearner:
@@ -135,6 +141,7 @@ class MfaLearner:
         state, replays = self._welcome(state, codes, generator)
         if state.partition != partition:
             scores = None  # components changed under them
+        state = self._heard(state, x, codes, scores)
         state = self._vote(state, x, codes, scores)
         owners = state.owners_of(codes)
         for owner in sorted(set(owners.tolist())):
@@ -155,7 +162,14 @@ class MfaLearner:
         return all_.means[nobody][scores.joint[:, nobody].argmax(-1)]
 
     def vote(self, state: MfaState, x: Tensor, codes: Tensor, weights: Tensor) -> MfaState:
-        return self._cast(state, x, codes, weights[:, None], None)
+        return self._cast(state, x, codes, weights[:, None], None, _by_nobody)
+
+    def renamed(self, state: MfaState, x: Tensor, codes: Tensor, shown: Tensor) -> MfaState:
+        scores = self.score(state, x)
+        if scores is None or not len(codes):
+            return state
+        votes = renamed(state.votes, responsibilities(scores.joint), codes, shown)
+        return _by_name(state, replace(state.analysers, votes=votes))
 
     def begin_sub_task(
         self, state: MfaState, generator: torch.Generator
@@ -166,7 +180,7 @@ class MfaLearner:
         seen = dict(state.sub_tasks_of)
         for group in state.groups:
             seen[group.owner] = seen.get(group.owner, 0) + 1
-        state = replace(state.with_frozen(state.analysers), groups=(), sub_tasks_of=seen)
+        state = replace(_by_name(state, state.analysers), groups=(), sub_tasks_of=seen)
         state = self.room.fitted(state, generator)
         return state, [_replay(self.mode, state, before, "boundary")] if before else []
 
@@ -219,7 +233,23 @@ class MfaLearner:
         if not any(NO_CLASS in bank.owners for bank in state.banks) or not bool(voting.any()):
             return state
         joint = None if scores is None else scores.joint[voting]
-        return self._cast(state, x[voting], codes[voting], 1.0, joint)
+        return self._cast(state, x[voting], codes[voting], 1.0, joint, _by_nobody)
+
+    def _heard(self, state: MfaState, x: Tensor, codes: Tensor, scores: Scores | None) -> MfaState:
+        """Labels that fall on components of classes that come."""
+        owners = state.owners_of(codes)
+        state = replace(state, groups=counted(state.groups, owners))
+        stand = {one.owner for one in state.groups if one.sums is not None} | {*state.sub_tasks_of}
+        speaking = torch.isin(owners, torch.tensor(sorted(stand - {NO_CLASS})).to(codes))
+        if not bool(speaking.any()):
+            return state
+        present = torch.tensor(coming(state.groups)).to(codes)
+
+        def by_all(votes: Tensor, owner: Tensor, shares: Tensor, classes: Tensor) -> Tensor:
+            return heard(votes, owner, shares, classes, present)
+
+        joint = None if scores is None else scores.joint[speaking]
+        return self._cast(state, x[speaking], codes[speaking], 1.0, joint, by_all)
 
     def _cast(
         self,
@@ -228,18 +258,19 @@ class MfaLearner:
         codes: Tensor,
         weights: Tensor | float,
         joint: Tensor | None,
+        rule: Rule,
     ) -> MfaState:
         """With votes on the components that are shown, and on those that learning goes on from."""
-        voted = self._voted(state, x, codes, weights, joint)
+        voted = self._voted(state, x, codes, weights, joint, rule)
         if all(group.base is None for group in state.groups):
             return voted
-        behind = tuple(group.unsettled for group in state.groups)
-        behind = self._voted(replace(state, groups=behind), x, codes, weights, None).groups
+        unsettled = tuple(group.unsettled for group in state.groups)
+        behind = self._voted(replace(state, groups=unsettled), x, codes, weights, None, rule)
         groups = tuple(
-            group if group.base is None else replace(group, base=other.bank)
-            for group, other in zip(voted.groups, behind, strict=True)
+            other if shown.base is None else replace(shown, base=other.bank)
+            for shown, other in zip(voted.groups, behind.groups, strict=True)
         )
-        return replace(voted, groups=groups)
+        return replace(voted, frozen=behind.frozen, groups=groups)
 
     def _voted(
         self,
@@ -248,24 +279,22 @@ class MfaLearner:
         codes: Tensor,
         weights: Tensor | float,
         joint: Tensor | None,
+        rule: Rule,
     ) -> MfaState:
-        """With votes of M samples, (M, D), for the components without a class."""
+        """With votes of M samples, (M, D), counted by a rule."""
         if joint is None:
             scores = self.score(state, x)
             assert scores is not None
             joint = scores.joint
         classes = torch.nn.functional.one_hot(codes, state.n_classes).to(joint.dtype)
-        votes = (responsibilities(joint) * weights).T @ classes
+        shares = responsibilities(joint) * weights
         begin = 0
 
         def voted(bank: Bank) -> Bank:
             nonlocal begin
-            old, mine = bank.analysers, votes[begin : begin + len(bank)]
+            old, mine = bank.analysers, shares[:, begin : begin + len(bank)]
             begin += len(bank)
-            if NO_CLASS not in bank.owners:
-                return bank
-            nobody = (old.owner == NO_CLASS)[:, None]
-            return bank.with_votes(old.votes + mine * nobody)
+            return bank.with_votes(rule(old.votes, old.owner, mine, classes))
 
         frozen = voted(state.frozen)
         groups = tuple(replace(group, bank=voted(group.bank)) for group in state.groups)
@@ -279,6 +308,18 @@ class MfaLearner:
     def _readout(self, votes: Tensor, n_features: int) -> PosteriorReadout:
         per_degree = SHIFTED_FEATURES_PER_DEGREE if len(self.shifts) else FEATURES_PER_DEGREE
         return PosteriorReadout(class_shares(votes), max(1.0, n_features / per_degree))
+
+
+def _by_nobody(votes: Tensor, owner: Tensor, shares: Tensor, classes: Tensor) -> Tensor:
+    """Votes for components without a class."""
+    return votes + (shares.T @ classes) * (owner == NO_CLASS)[:, None]
+
+
+def _by_name(state: MfaState, frozen: Analysers) -> MfaState:
+    """With these components frozen, each its class's by what it is called."""
+    pooled = torch.tensor(state.pooled, dtype=torch.int64, device=frozen.owner.device)
+    owner = owners_by_name(frozen.votes, frozen.owner, pooled)
+    return state.with_frozen(replace(frozen, owner=owner))
 
 
 def _due_when_quiet(state: MfaState) -> list[int]:

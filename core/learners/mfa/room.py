@@ -20,6 +20,7 @@ from core.learners.mfa.state import Bank, MfaState
 from core.learners.mfa.windows import Windows, standing
 from core.learners.regeneration import Regenerator
 from core.model import Model
+from core.readout import class_shares
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def _handed_to_pool(state: MfaState, owner: int) -> MfaState:
         old = bank.analysers
         mine = old.owner == owner
         votes = old.votes.clone()
-        votes[mine, owner] = old.mass[mine]
+        votes[mine] = class_shares(votes[mine]) * old.mass[mine, None]
         return Bank(
             replace(old, owner=old.owner.masked_fill(mine, NO_CLASS), votes=votes), bank.floor
         )

@@ -70,6 +70,7 @@ class Group:
         base: What learning goes on from where `bank` was fitted to an open window for a quiet
             stream; else None.
         settled_at: Length of the window then; else 0.
+        recent: Samples among the last, faded (`core.learners.naming`).
     """
 
     owner: int
@@ -81,6 +82,7 @@ class Group:
     seeded_at: int
     base: Bank | None = None
     settled_at: int = 0
+    recent: float = 0.0
 
     @property
     def unsettled(self) -> Group:

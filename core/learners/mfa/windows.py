@@ -294,6 +294,11 @@ class Windows:
             votes = self._votes(state, group, shares)
             moved = _handed_on(votes[~kept], parameters[0][~kept], means)
             owned = replace(owned, votes=votes[kept] + moved)
+        elif group.sums is not None:
+            # What labels have said of those that learning goes on from.
+            said = group.bank.analysers.votes
+            stay = kept[: len(said)]
+            owned = replace(owned, votes=torch.cat([said[stay], owned.votes[int(stay.sum()) :]]))
         learned = replace(group, bank=Bank(owned, self.floor), sums=sums.select(kept))
         # Even the same components now win other samples than before.
         return state.with_components(index, learned)

@@ -1,0 +1,112 @@
+"""Labels that contradict what the sentinel knows: how often, and how often of late.
+
+A sample falls on a component, and that stands for a class. If its label says another one, that is
+a *miss*. Among samples of one label, misses come at a rate that does not depend on how many of the
+stream's samples are of which class, nor on which classes come at all: as long as samples of a
+class look as they did, only a change of what labels mean raises it. A bet on labels
+(`core.drift.bets`) is on misses being as many times as frequent as they were among the last
+samples, against the rates in the long run, and only on more of them.
+
+Samples without a label, or with one that the sentinel does not know, say nothing: they are
+neither counted nor paid for.
+
+Throughout: N samples, C classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from core.drift.bets import Array, Book
+from core.drift.compiled import compiled
+from core.drift.tally import MEMORIES
+
+UNTOLD = -1
+"""In place of a label that is missing or not known."""
+
+FEWEST = 100.0
+"""Labelled samples up to which nothing is paid: fewer do not tell a rate."""
+
+PRIOR = 1.0
+"""Misses that count as usual among the last ones."""
+
+MOST = 0.95
+"""Rate of misses beyond which nobody bets."""
+
+_FADING = np.exp([-1 / memory for memory in MEMORIES])
+
+
+@dataclass(frozen=True, eq=False)
+class Misses:
+    """What labels have said so far.
+
+    Arguments:
+        counts: Samples of each label, and misses of them, with shape (C, 2), float64.
+        recent: Misses to be expected of the last labelled samples, and misses of them, faded, with
+            shape (memories, 2), float64.
+    """
+
+    counts: Array
+    recent: Array
+
+    @classmethod
+    def none(cls, n_classes: int) -> Self:
+        """Before the first sample."""
+        return cls(np.zeros((n_classes, 2)), np.zeros((len(MEMORIES), 2)))
+
+    @property
+    def told(self) -> float:
+        """Labelled samples."""
+        return float(self.counts[:, 0].sum())
+
+    def betted_on(self, labels: Array, classes: Array, book: Book, paid: Array) -> Self:
+        """Bet on samples one by one, and count them: the same with them.
+
+        Arguments:
+            labels: Of samples, or `UNTOLD`, with shape (N,), int64.
+            classes: On which each sample fell, with shape (N,), int.
+            paid: Is filled with e-values; with shape (bets on labels, N).
+        """
+        if not book.labels:
+            return self
+        counts, recent = self.counts.copy(), self.recent.copy()
+        _bet(paid, labels, classes, *book.label_terms, counts, recent, _FADING)
+        return type(self)(counts, recent)
+
+
+@compiled
+def _bet(
+    paid: Array,
+    labels: Array,
+    classes: Array,
+    memories: Array,
+    shares: Array,
+    counts: Array,
+    recent: Array,
+    fading: Array,
+) -> None:
+    """Fills `paid`, and adds the samples to `counts` and `recent`."""
+    n = counts[:, 0].sum()
+    for i in range(len(labels)):
+        one = labels[i]
+        if one == UNTOLD:
+            paid[:, i] = 1.0
+            continue
+        miss = classes[i] != one
+        # Little is known of a label of which little has come: neither is likelier, then.
+        usual = (counts[one, 1] + 1) / (counts[one, 0] + 2)
+        for j in range(len(shares)):
+            memory = memories[j]
+            times = (recent[memory, 1] + PRIOR) / (recent[memory, 0] + PRIOR)
+            expected = max(usual, min(MOST, usual * max(1.0, times)))
+            ratio = expected / usual if miss else (1 - expected) / (1 - usual)
+            paid[j, i] = 1 - shares[j] + shares[j] * ratio if n >= FEWEST else 1.0
+        counts[one, 0] += 1
+        counts[one, 1] += miss
+        n += 1
+        for memory in range(len(fading)):
+            recent[memory, 0] = recent[memory, 0] * fading[memory] + usual
+            recent[memory, 1] = recent[memory, 1] * fading[memory] + miss
