@@ -4,8 +4,7 @@ The streams of tables in the data folder, in their own order, in batches of 100:
 named by what was learned before it (*prequential* accuracy, Gama et al. 2013), then learned. Beside
 the engine, alone and with default settings, stand River's Hoeffding tree, its adaptive one, naive
 Bayes and the adaptive random forest, with its defaults too, and the last label as a guess for all
-of the next batch. Electricity comes twice, the second time without its first feature, the date: a
-counter is new in every batch. River needs `pip install -e '.[river]'`.
+of the next batch. River needs `pip install -e '.[river]'`.
 """
 
 from __future__ import annotations
@@ -30,12 +29,11 @@ BATCH = 100
 TENTHS = 10
 
 STREAMS = {
-    "SEA": ("stream_sea", ()),
-    "interchanging RBF": ("stream_interrbf", ()),
-    "Electricity": ("stream_elec2", ()),
-    "Electricity, no date": ("stream_elec2", (0,)),
+    "SEA": "stream_sea",
+    "interchanging RBF": "stream_interrbf",
+    "Electricity": "stream_elec2",
 }
-"""Name -> data set, and features that are left out."""
+"""Name -> data set."""
 
 
 class Guesser(Protocol):
@@ -161,15 +159,13 @@ def _streams(quick: bool, say: Say) -> Iterator[tuple[str, Dataset]]:
     if quick:
         yield "made up", _made_up(3000)
         return
-    for name, (source, left_out) in STREAMS.items():
+    for name, source in STREAMS.items():
         try:
             data = load_dataset(source)
         except InputError as error:
             say(f"{name} is left out: {error}")
             continue
-        x = np.delete(np.asarray(data.train_x), left_out, 1)
-        y = np.asarray(data.train_y).astype(np.int64)
-        yield name, Dataset(name, x, y, x[:0], y[:0], drift_points=data.drift_points)
+        yield name, data
 
 
 def _made_up(n: int) -> Dataset:

@@ -33,6 +33,10 @@ FEWEST = 100.0
 PRIOR = 1.0
 """Misses that count as usual among the last ones."""
 
+LEAST = 1.5
+"""Times as many misses as usual that are betted on at least: a bet on what is usual would gain
+nothing and lose nothing, and only count samples."""
+
 MOST = 0.95
 """Rate of misses beyond which nobody bets."""
 
@@ -56,6 +60,10 @@ class Misses:
     def none(cls, n_classes: int) -> Self:
         """Before the first sample."""
         return cls(np.zeros((n_classes, 2)), np.zeros((len(MEMORIES), 2)))
+
+    def settled(self) -> Self:
+        """With rates that are known, and no last samples: when these came, rates were not."""
+        return type(self)(self.counts, np.zeros_like(self.recent))
 
     @property
     def told(self) -> float:
@@ -101,7 +109,7 @@ def _bet(
         for j in range(len(shares)):
             memory = memories[j]
             times = (recent[memory, 1] + PRIOR) / (recent[memory, 0] + PRIOR)
-            expected = max(usual, min(MOST, usual * max(1.0, times)))
+            expected = max(usual, min(MOST, usual * max(LEAST, times)))
             ratio = expected / usual if miss else (1 - expected) / (1 - usual)
             paid[j, i] = 1 - shares[j] + shares[j] * ratio if n >= FEWEST else 1.0
         counts[one, 0] += 1

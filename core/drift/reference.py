@@ -122,8 +122,8 @@ class Reference:
             on_labels = drift[-len(book.labels) :]
             on_labels[on_labels == CLOSED] = 0
         weights = _open_weights(drift, book)
-        tally = betted.tally.smoothed()
-        return replace(betted, tally=tally, drift=drift, pace=pace, weights=weights)
+        tally, misses = betted.tally.smoothed(), betted.misses.settled()
+        return replace(betted, tally=tally, misses=misses, drift=drift, pace=pace, weights=weights)
 
     def __len__(self) -> int:
         return len(self.ranking) + self.n_waiting

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.drift.bets import Array
+from core.drift.evidence import shiryaev_roberts
 from core.drift.misses import FEWEST, UNTOLD, Misses
 from core.drift.sequential import BOOK
 
@@ -70,7 +71,14 @@ def test_that_no_label_was_ever_wrong_says_the_more_of_those_that_are() -> None:
 
 def test_fewer_misses_than_usual_win_nothing() -> None:
     _, paid = betted(known(2000, (0.3, 0.3, 0.3)), *stream(2000, (0.0, 0.0, 0.0), seed=4))
-    assert np.log(paid).sum(1).max() < 5
+    assert (np.log(paid) < 0).all()
+
+
+def test_where_labels_are_never_wrong_evidence_does_not_grow_by_counting_them() -> None:
+    _, paid = betted(known(2000, (0.0, 0.0, 0.0)), *stream(20_000, (0.0, 0.0, 0.0), seed=8))
+    assert (paid < 1).all()
+    sums, _ = shiryaev_roberts(np.full(len(paid), -np.inf), paid, np.ones(len(paid)) / len(paid))
+    assert np.exp(sums).max() < 20_000 / 1.5
 
 
 @pytest.mark.parametrize("one", range(CLASSES))
@@ -106,3 +114,15 @@ def test_it_does_not_matter_how_a_stream_is_cut(cuts: list[int], seed: int) -> N
     assert np.array_equal(np.concatenate(parts, 1), paid)
     assert np.array_equal(now.counts, whole.counts)
     assert np.array_equal(now.recent, whole.recent)
+
+
+def test_what_came_while_rates_were_not_known_says_nothing_of_the_last_samples() -> None:
+    """Of a label that is new as many misses as hits are expected, far too many."""
+    now = known(300, (0.0, 0.0, 0.0))
+    assert now.recent[:, 0].min() > 0.2
+    settled = now.settled()
+    assert not settled.recent.any()
+    assert np.array_equal(settled.counts, now.counts)
+    labels, classes = stream(25, (1.0, 1.0, 1.0), seed=7)
+    (_, soon), (_, late) = betted(settled, labels, classes), betted(now, labels, classes)
+    assert (np.log(soon).sum(1) > np.log(late).sum(1)).all()
