@@ -23,17 +23,12 @@ Throughout: N samples, K components, C classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from core.density.components import NO_CLASS
 from core.readout import class_shares
-
-G = TypeVar("G", bound="Sender")
 
 MEMORY = 20.0
 """Votes after which what a component remembers has faded to a third."""
@@ -48,55 +43,34 @@ LOYALTY = 2.0
 """Samples that the old name of a class counts as."""
 
 LATELY = 400.0
-"""Samples after which it has faded to a third how many an owner has sent."""
+"""Samples after which it has faded to a third how many of a class there were."""
 
 COMING = 0.25
 """Part of an even share of them from which on a class counts as one that comes."""
 
 
-def lately(recent: float, n: int, of: int) -> float:
-    """An owner's samples among the last, faded.
+def lately(recent: Tensor, codes: Tensor) -> Tensor:
+    """Samples of each class among the last, faded, with shape (C,).
 
     Arguments:
         recent: The same before.
-        n: Samples of its own ...
-        of: ... among so many, at least 1, spread evenly.
+        codes: Classes of newer samples, spread evenly, with shape (N,), int64, N at least 1; -1
+            for unlabelled.
     """
-    kept = math.exp(-of / LATELY)
-    return recent * kept + (1 - kept) * LATELY * n / of
+    kept = math.exp(-len(codes) / LATELY)
+    counts = torch.bincount(codes + 1, minlength=len(recent) + 1)[1:]
+    return recent * kept + counts * ((1 - kept) * LATELY / len(codes))
 
 
-class Sender(Protocol):
-    """What the samples of one owner in a sub-task are kept as: a frozen dataclass."""
-
-    @property
-    def owner(self) -> int:
-        """A class, or `NO_CLASS`."""
-        ...
-
-    @property
-    def recent(self) -> float:
-        """Its samples among the last, faded."""
-        ...
+def coming(recent: Tensor) -> Tensor:
+    """Of which classes samples come, with shape (C,), bool, by `lately`."""
+    shown = recent > 0
+    return shown & (recent * int(shown.sum()) >= COMING * recent.sum())
 
 
-def counted(senders: Sequence[G], owners: Tensor) -> tuple[G, ...]:
-    """The same with a batch, whose samples are of these owners, with shape (N,), N at least 1."""
-    counts = [int((owners == one.owner).sum()) for one in senders]
-    return tuple(
-        replace(one, recent=lately(one.recent, n, len(owners)))  # type: ignore[type-var]
-        for one, n in zip(senders, counts, strict=True)
-    )
-
-
-def coming(senders: Sequence[Sender]) -> list[int]:
-    """Classes of which samples come."""
-    named = [one for one in senders if one.owner != NO_CLASS]
-    least = COMING * sum(one.recent for one in named) / max(1, len(named))
-    return [one.owner for one in named if one.recent > 0 and one.recent >= least]
-
-
-def heard(votes: Tensor, owner: Tensor, shares: Tensor, classes: Tensor, present: Tensor) -> Tensor:
+def heard(
+    votes: Tensor, owner: Tensor, shares: Tensor, classes: Tensor, listening: Tensor
+) -> Tensor:
     """Votes with those of newer samples.
 
     One sample after the other: it does not matter how a stream is cut into batches.
@@ -106,14 +80,14 @@ def heard(votes: Tensor, owner: Tensor, shares: Tensor, classes: Tensor, present
         owner: Of each component, with shape (K,), int64.
         shares: Responsibilities of newer samples, in stream order, with shape (N, K).
         classes: One in the place of the class of each, with shape (N, C).
-        present: Owners whose components listen, with shape (P,), int64.
+        listening: Classes whose components do, with shape (C,), bool.
     """
-    listening = (torch.isin(owner, present) & (owner != NO_CLASS))[:, None]
+    mine = (listening[owner] & (owner != NO_CLASS))[:, None]
     so_far = shares.cumsum(0)
     remembered = MOST / votes.sum(-1, keepdim=True).clamp_min(MOST)
     faded = votes * remembered * (-so_far[-1:].T / MEMORY).exp()
     said = (shares * ((so_far - so_far[-1:]) / MEMORY).exp()).T @ classes
-    return torch.where(listening, faded + said, votes)
+    return torch.where(mine, faded + said, votes)
 
 
 def renamed(votes: Tensor, shares: Tensor, codes: Tensor, shown: Tensor) -> Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -16,7 +14,6 @@ from core.learners.naming import (
     MOST,
     RENAMED,
     coming,
-    counted,
     heard,
     lately,
     owners_by_name,
@@ -25,7 +22,7 @@ from core.learners.naming import (
 
 OWNER = torch.tensor([0, 1, NO_CLASS])
 VOTES = torch.tensor([[300.0, 0.0], [0.0, 4.0], [2.0, 3.0]])
-BOTH = torch.tensor([0, 1])
+BOTH = torch.tensor([True, True])
 
 
 def on(component: int, n: int) -> Tensor:
@@ -65,7 +62,7 @@ def test_no_more_is_remembered_than_the_last_votes() -> None:
 
 
 def test_nothing_is_held_against_a_class_that_does_not_come_or_against_nobody() -> None:
-    only_one = torch.tensor([1])
+    only_one = torch.tensor([False, True])
     shares = torch.full((100, 3), 1 / 3)
     votes = heard(VOTES, OWNER, shares, of(1, 100), only_one)
     assert torch.equal(votes[[0, 2]], VOTES[[0, 2]])
@@ -86,38 +83,32 @@ def test_it_does_not_matter_how_a_stream_is_cut(cuts: list[int], seed: int) -> N
     torch.testing.assert_close(votes, whole, rtol=1e-4, atol=1e-4)
 
 
-@dataclass(frozen=True)
-class Sends:
-    owner: int
-    recent: float = 0.0
-
-
 def test_a_class_comes_while_it_sends_a_part_of_its_share() -> None:
-    senders = (Sends(4), Sends(7), Sends(NO_CLASS))
-    assert coming(senders) == []
+    recent = torch.zeros(3)
+    assert coming(recent).tolist() == [False] * 3
     for _ in range(30):
-        senders = counted(senders, torch.tensor([4, 7] * 50))
-    assert [one.recent for one in senders] == pytest.approx([LATELY / 2, LATELY / 2, 0], rel=0.01)
-    assert coming(senders) == [4, 7]
+        recent = lately(recent, torch.tensor([0, 2] * 50))
+    assert recent.tolist() == pytest.approx([LATELY / 2, 0, LATELY / 2], rel=0.01)
+    assert coming(recent).tolist() == [True, False, True]
     for batch in range(30):
-        senders = counted(senders, torch.tensor([4] * 100))
-        assert coming(senders) == ([4, 7] if batch < 5 else [4]), batch
+        recent = lately(recent, torch.tensor([0] * 100))
+        assert coming(recent).tolist() == [True, False, batch < 5], batch
 
 
-def test_who_sends_no_label_takes_no_share() -> None:
-    senders = (Sends(4), Sends(NO_CLASS))
+def test_samples_without_a_label_take_no_share() -> None:
+    recent = torch.zeros(1)
     for _ in range(30):
-        senders = counted(senders, torch.tensor([4] * 5 + [NO_CLASS] * 95))
-    assert coming(senders) == [4]
+        recent = lately(recent, torch.tensor([0] * 5 + [NO_CLASS] * 95))
+    assert coming(recent).tolist() == [True]
 
 
 def test_a_stream_in_small_batches_has_sent_as_much_lately() -> None:
-    large = small = 0.0
+    large = small = torch.zeros(1)
     for _ in range(10):
-        large = lately(large, 30, 100)
+        large = lately(large, torch.tensor([0] * 30 + [NO_CLASS] * 70))
         for _ in range(10):
-            small = lately(small, 3, 10)
-    assert small == pytest.approx(large, rel=1e-9)
+            small = lately(small, torch.tensor([0] * 3 + [NO_CLASS] * 7))
+    assert float(small) == pytest.approx(float(large), rel=1e-5)
 
 
 # Renamed ----------------------------------------------------------------------------------

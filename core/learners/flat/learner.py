@@ -19,7 +19,7 @@ from core.learners.flat.state import LEAST_MASS, FlatState, Group, votes_of
 from core.learners.flat.stepwise import StepwiseEM
 from core.learners.flat.windows import Windows
 from core.learners.learner import Replay, Scores
-from core.learners.naming import coming, counted, heard, owners_by_name, renamed
+from core.learners.naming import coming, heard, lately, owners_by_name, renamed
 from core.learners.quiet import due_when_quiet
 from core.learners.regeneration import Regenerator
 from core.learners.shifting import shifts_of
@@ -54,7 +54,8 @@ class FlatLearner:
         old = state.components
         added = old.votes.new_zeros(len(old), n_classes - state.n_classes)
         grown = replace(old, votes=torch.cat([old.votes, added], 1))
-        return replace(state.with_values(grown), n_classes=n_classes)
+        recent = torch.nn.functional.pad(state.recent, (0, n_classes - state.n_classes))
+        return replace(state.with_values(grown), n_classes=n_classes, recent=recent)
 
     def rescale(self, state: FlatState, factor: Tensor, offset: Tensor) -> FlatState:
         old, pending = state.components, state.pending
@@ -178,6 +179,7 @@ class FlatLearner:
             groups=(),
             pending=none.moments(),
             sub_tasks_of=seen,
+            recent=torch.zeros_like(state.recent),
             partition=state.partition + 1,
         )
         state = self.room.fitted(state, generator)
@@ -261,10 +263,9 @@ class FlatLearner:
         when the stream was quiet.
         """
         owners, components = state.owners_of(codes), state.components
-        state = replace(state, groups=counted(state.groups, owners))
+        state = replace(state, recent=lately(state.recent, codes))
         starting = {one.owner for one in state.groups if one.window is not None}
         stand = {one.owner for one in state.groups} - starting | {*state.sub_tasks_of}
-        present = torch.tensor(coming(state.groups))
         speaking = torch.isin(owners, torch.tensor(sorted(stand - {NO_CLASS})).to(codes))
         if not bool(speaking.any()):
             return state, scores
@@ -275,7 +276,8 @@ class FlatLearner:
         joint = scores.joint[speaking].masked_fill(unsteady, -math.inf)
         classes = torch.nn.functional.one_hot(codes[speaking], state.n_classes).to(joint.dtype)
         shares = responsibilities(joint)
-        votes = heard(components.votes, components.owner, shares, classes, present.to(codes))
+        come = coming(state.recent)
+        votes = heard(components.votes, components.owner, shares, classes, come)
         return state.with_values(replace(components, votes=votes)), scores
 
     def _served(self, components: Components) -> Model:

@@ -27,7 +27,6 @@ class Group:
     codes: Tensor | None  # (n,) their classes
     seeded_at: int  # window length at the last seeding
     settled_at: int = 0  # window length when its components were last started for a quiet stream
-    recent: float = 0.0  # samples among the last, faded (`core.learners.naming`)
 
     @property
     def waiting(self) -> int:
@@ -67,6 +66,8 @@ class FlatState:
         pool_allowance: Components that the pool may have: the owner `NO_CLASS`, of unlabelled
             samples and of those classes.
         partition: Counts the changes of the set of components.
+        recent: Samples of each class among the last of the current sub-task, faded, with shape
+            (C,): `core.learners.naming`.
     """
 
     n_features: int
@@ -80,6 +81,7 @@ class FlatState:
     pooled: tuple[int, ...]
     pool_allowance: int
     partition: int
+    recent: Tensor
 
     @classmethod
     def empty(cls, n_features: int, floor: float, device: torch.device) -> FlatState:
@@ -97,6 +99,7 @@ class FlatState:
             pooled=(),
             pool_allowance=0,
             partition=0,
+            recent=torch.zeros(0, device=device),
         )
 
     @property

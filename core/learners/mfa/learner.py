@@ -21,7 +21,7 @@ from core.learners.learner import Replay, Scores
 from core.learners.mfa.room import Room
 from core.learners.mfa.state import Bank, Group, MfaState
 from core.learners.mfa.windows import Windows, standing
-from core.learners.naming import coming, counted, heard, owners_by_name, renamed
+from core.learners.naming import coming, heard, lately, owners_by_name, renamed
 from core.learners.quiet import due_when_quiet
 from core.learners.regeneration import Regenerator
 from core.learners.shifting import shifts_of
@@ -67,7 +67,10 @@ class MfaLearner:
             return bank.with_votes(torch.cat([votes, added], 1))
 
         groups = tuple(group.with_banks(grown) for group in state.groups)
-        return replace(state, frozen=grown(state.frozen), groups=groups, n_classes=n_classes)
+        recent = torch.nn.functional.pad(state.recent, (0, n_classes - state.n_classes))
+        return replace(
+            state, frozen=grown(state.frozen), groups=groups, n_classes=n_classes, recent=recent
+        )
 
     def rescale(self, state: MfaState, factor: Tensor, offset: Tensor) -> MfaState:
         def moved(bank: Bank) -> Bank:
@@ -180,7 +183,9 @@ class MfaLearner:
         seen = dict(state.sub_tasks_of)
         for group in state.groups:
             seen[group.owner] = seen.get(group.owner, 0) + 1
-        state = replace(_by_name(state, state.analysers), groups=(), sub_tasks_of=seen)
+        none = torch.zeros_like(state.recent)
+        state = _by_name(state, state.analysers)
+        state = replace(state, groups=(), sub_tasks_of=seen, recent=none)
         state = self.room.fitted(state, generator)
         return state, [_replay(self.mode, state, before, "boundary")] if before else []
 
@@ -237,16 +242,17 @@ class MfaLearner:
 
     def _heard(self, state: MfaState, x: Tensor, codes: Tensor, scores: Scores | None) -> MfaState:
         """Labels that fall on components of classes that come."""
-        owners = state.owners_of(codes)
-        state = replace(state, groups=counted(state.groups, owners))
+        state = replace(state, recent=lately(state.recent, codes))
         stand = {one.owner for one in state.groups if one.sums is not None} | {*state.sub_tasks_of}
-        speaking = torch.isin(owners, torch.tensor(sorted(stand - {NO_CLASS})).to(codes))
+        speaking = torch.isin(
+            state.owners_of(codes), torch.tensor(sorted(stand - {NO_CLASS})).to(codes)
+        )
         if not bool(speaking.any()):
             return state
-        present = torch.tensor(coming(state.groups)).to(codes)
+        come = coming(state.recent)
 
         def by_all(votes: Tensor, owner: Tensor, shares: Tensor, classes: Tensor) -> Tensor:
-            return heard(votes, owner, shares, classes, present)
+            return heard(votes, owner, shares, classes, come)
 
         joint = None if scores is None else scores.joint[speaking]
         return self._cast(state, x[speaking], codes[speaking], 1.0, joint, by_all)

@@ -70,7 +70,6 @@ class Group:
         base: What learning goes on from where `bank` was fitted to an open window for a quiet
             stream; else None.
         settled_at: Length of the window then; else 0.
-        recent: Samples among the last, faded (`core.learners.naming`).
     """
 
     owner: int
@@ -82,7 +81,6 @@ class Group:
     seeded_at: int
     base: Bank | None = None
     settled_at: int = 0
-    recent: float = 0.0
 
     @property
     def unsettled(self) -> Group:
@@ -124,6 +122,8 @@ class MfaState:
         pool_allowance: Components that the pool may have: the owner `NO_CLASS`, of unlabelled
             samples and of those classes.
         partition: Counts the changes of the set of components.
+        recent: Samples of each class among the last of the current sub-task, faded, with shape
+            (C,): `core.learners.naming`.
     """
 
     n_features: int
@@ -135,12 +135,14 @@ class MfaState:
     pooled: tuple[int, ...]
     pool_allowance: int
     partition: int
+    recent: Tensor
 
     @classmethod
     def empty(cls, n_features: int, n_factors: int, floor: float, device: torch.device) -> MfaState:
         """Before anything was learned."""
         none = Analysers.none(n_features, n_factors, 0, device)
-        return cls(n_features, n_factors, 0, Bank(none, floor), (), {}, (), 0, 0)
+        recent = torch.zeros(0, device=device)
+        return cls(n_features, n_factors, 0, Bank(none, floor), (), {}, (), 0, 0, recent)
 
     @property
     def banks(self) -> Iterator[Bank]:
