@@ -104,6 +104,19 @@ def test_a_full_window_is_let_go_and_learning_goes_on_from_its_components() -> N
     assert float(life.components.mass.sum()) == pytest.approx(WINDOW_PER_OWNER + STEP_SAMPLES)
 
 
+def test_what_scores_is_worked_out_anew_by_an_m_step_alone() -> None:
+    life = Life(n_components=4)
+    life.learn(blob(0, WINDOW_PER_OWNER, seed=1), 0)
+    before = life.state.mixing
+    form, votes = before.form, before.components.votes
+    life.learn(blob(0, 10, seed=2), 0)
+    # A label is a vote, and the form for scoring, which costs a batch more than that, knows none.
+    assert not torch.equal(life.components.votes, votes)
+    assert life.state.mixing.form is form
+    life.learn(blob(0, STEP_SAMPLES, seed=3), 0)
+    assert life.state.mixing.form is not form
+
+
 def test_one_batch_may_fill_the_window_and_be_learned_stepwise_from_there() -> None:
     life = Life(n_components=4)
     life.learn(blob(0, 2000, seed=1), 0)

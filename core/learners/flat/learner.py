@@ -151,14 +151,14 @@ class FlatLearner:
         classes = torch.nn.functional.one_hot(codes, state.n_classes).to(x.dtype)
         votes = (responsibilities(scores.joint) * weights[:, None]).T @ classes
         votes = components.votes + votes * (components.owner == NO_CLASS)[:, None]
-        return state.with_values(replace(components, votes=votes))
+        return state.with_votes(votes)
 
     def renamed(self, state: FlatState, x: Tensor, codes: Tensor, shown: Tensor) -> FlatState:
         scores = self.score(state, x)
         if scores is None or not len(codes):
             return state
         votes = renamed(state.components.votes, responsibilities(scores.joint), codes, shown)
-        return _by_name(state.with_values(replace(state.components, votes=votes)))
+        return _by_name(state.with_votes(votes))
 
     def begin_sub_task(
         self, state: FlatState, generator: torch.Generator
@@ -252,7 +252,7 @@ class FlatLearner:
         assert scores is not None
         votes = votes_of(scores.joint[voting], codes[voting], state.n_classes)
         votes = components.votes + votes * nobody[:, None]
-        return state.with_values(replace(components, votes=votes)), scores
+        return state.with_votes(votes), scores
 
     def _heard(
         self, state: FlatState, x: Tensor, codes: Tensor, scores: Scores | None
@@ -278,7 +278,7 @@ class FlatLearner:
         shares = responsibilities(joint)
         come = coming(state.recent)
         votes = heard(components.votes, components.owner, shares, classes, come)
-        return state.with_values(replace(components, votes=votes)), scores
+        return state.with_votes(votes), scores
 
     def _served(self, components: Components) -> Model:
         density = DiagonalDensity(components.mixture(self.floor), components.variances.sqrt())

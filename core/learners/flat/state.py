@@ -51,6 +51,13 @@ class Mixing:
         """p(c | k), with shape (K, C)."""
         return class_shares(self.components.votes)
 
+    def with_votes(self, votes: Tensor) -> Mixing:
+        """The same components with other votes; the form for scoring, being dear, stays."""
+        changed = Mixing(replace(self.components, votes=votes), self.floor)
+        if "form" in self.__dict__:
+            changed.__dict__["form"] = self.form
+        return changed
+
 
 @dataclass(frozen=True, eq=False)
 class FlatState:
@@ -163,6 +170,10 @@ class FlatState:
         """With one group replaced."""
         groups = (*self.groups[:index], group, *self.groups[index + 1 :])
         return replace(self, groups=groups)
+
+    def with_votes(self, votes: Tensor) -> FlatState:
+        """With other votes, of shape (K, C)."""
+        return replace(self, mixing=self.mixing.with_votes(votes))
 
     def with_values(self, components: Components) -> FlatState:
         """With other numbers in the same components."""

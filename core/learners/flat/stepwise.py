@@ -69,7 +69,7 @@ class StepwiseEM:
         if len(shared):
             votes = state.components.votes.clone()
             votes[state.n_frozen :] += votes_of(joint[shared], codes[shared], votes.shape[1])
-            state = state.with_values(replace(state.components, votes=votes))
+            state = state.with_votes(votes)
         return replace(state, pending=pending)
 
     def maximised(self, state: FlatState, at_least: float) -> FlatState:
