@@ -20,24 +20,25 @@ def compiled(loop: F) -> F:
 
     An index out of range raises `IndexError`, as it does uncompiled.
     """
-    return _compiled(loop)
+    return _compiled(loop, boundscheck=True)
 
 
 def vectorised(loop: F) -> F:
-    """The same, and sums may be taken in any order, so that many numbers are added at a time.
+    """The same for loops over many numbers that are dealt with alike, several at a time.
 
-    As with matrix products, another processor may round otherwise.
+    Sums may be taken in any order: as with matrix products, another processor may round otherwise.
+    An index out of range is not noticed, so that whoever calls it has to see to that.
     """
-    return _compiled(loop, fastmath={"reassoc", "nsz", "contract"})
+    return _compiled(loop, boundscheck=False, fastmath={"reassoc", "nsz", "contract"})
 
 
 def _compiled(loop: F, **options: Any) -> F:
     folder = loop.__code__.co_filename.rpartition("/")[0]
     try:
-        kept = njit(cache=True, boundscheck=True, **options)(loop)
+        kept = njit(cache=True, **options)(loop)
         # Nothing has been read yet: numba looks at what it keeps at the first call.
         if str(kept.stats.cache_path).startswith(folder):
             return cast(F, kept)
     except RuntimeError:  # numba found no folder for its cache
         pass
-    return cast(F, njit(boundscheck=True, **options)(loop))
+    return cast(F, njit(**options)(loop))

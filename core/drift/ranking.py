@@ -75,28 +75,40 @@ class Ranking:
 
 @compiled
 def _rank(low: Array, high: Array, known: Array, begins: Array, scores: Array) -> None:
-    """Fills `low` and `high`."""
-    n_blocks = begins.shape[1] - 1
+    """Fills `low` and `high`, by searches that halve in step.
+
+    One search waits for memory at every halving; a hundred side by side wait together. Which half
+    it is, no processor could guess: so there is no branch.
+    """
+    n, n_blocks = scores.shape[1], begins.shape[1] - 1
+    starts, ends = np.empty(n, np.int64), np.empty(n, np.int64)
+    firsts, lengths = np.empty(n, np.int64), np.empty(n, np.int64)
     for row in range(len(scores)):
-        values = known[row]
-        for i in range(scores.shape[1]):
-            score, block = scores[row, i], 0
+        values, longest = known[row], 0
+        for i in range(n):
+            block = 0
             if row >= OVERALL:
-                block = min(int(np.floor(score / BLOCK + 0.5)), n_blocks)
+                block = min(int(np.floor(scores[row, i] / BLOCK + 0.5)), n_blocks)
             begin, end = begins[row, block], begins[row, min(block + 1, n_blocks)]
-            # Halved without a branch, whose outcome no processor could guess.
-            first, length = begin, end - begin
-            while length > 1:
-                half = length >> 1
-                first += half * (values[first + half - 1] < score)
-                length -= half
-            if length == 1:
+            starts[i], ends[i], firsts[i], lengths[i] = begin, end, begin, end - begin
+            longest = max(longest, end - begin)
+        while longest > 1:
+            for i in range(n):
+                half = lengths[i] >> 1
+                middle = max(firsts[i] + half - 1, 0)
+                firsts[i] += half * (values[middle] < scores[row, i])
+                lengths[i] -= half
+            longest -= longest >> 1
+        for i in range(n):
+            score, first, end = scores[row, i], firsts[i], ends[i]
+            if lengths[i] == 1:
                 first += values[first] < score
             last = first
             if first < end and values[first] == score:
                 last += np.searchsorted(values[first:end], score, side="right")
-            n = end - begin + 1
-            low[row, i], high[row, i] = (first - begin) / n, (last - begin + 1) / n
+            among = end - starts[i] + 1
+            low[row, i] = (first - starts[i]) / among
+            high[row, i] = (last - starts[i] + 1) / among
 
 
 @compiled

@@ -213,11 +213,10 @@ class Reference:
         _place(cells, seen.components, sentinel.classes, low, high, EDGES, self.tally.widths)
         paid = np.empty((len(book), len(seen)))
         book.on_ranks(low, high, paid)
-        places = np.cumsum([len(book.ranks), len(book.cells)])
-        _, on_cells, on_labels = np.split(paid, places)
-        tally = self.tally.betted_on(cells, book, on_cells)
+        on_cells, on_labels = len(book.ranks), len(book.ranks) + len(book.cells)
+        tally = self.tally.betted_on(cells, book, paid[on_cells:on_labels])
         classes = sentinel.classes[seen.components]
-        misses = self.misses.betted_on(seen.labels, classes, book, on_labels)
+        misses = self.misses.betted_on(seen.labels, classes, book, paid[on_labels:])
         return replace(self, tally=tally, misses=misses), paid
 
 

@@ -56,8 +56,11 @@ more alike than classes are, and more of them have a say."""
 _FAINTEST = np.float32(-125)
 """Power of two that is as good as nothing, the least but one of single precision."""
 
-_CUBIC = np.array([0.6951786, 0.2276132, 0.0772093], dtype=np.float32)
-"""1 + these times u, u^2 and u^3 is 2^u to a part in ten thousand, for u from 0 to 1."""
+_ONE = np.float32(1)
+_LINEAR = np.float32(0.6951786)
+_SQUARE = np.float32(0.2276132)
+_CUBE = np.float32(0.0772093)
+"""These times 1, u, u^2 and u^3 add up to 2^u, to a part in ten thousand, for u from 0 to 1."""
 
 
 @compiled
@@ -122,6 +125,11 @@ class Sentinel:
         readout = self.model.readout
         if isinstance(readout, PosteriorReadout) and readout.n_classes:
             classes: Array = readout.component_classes.argmax(-1).int().cpu().numpy()
+            if len(classes) != self.model.n_components:
+                # Loops over them do not check.
+                raise ValueError(
+                    f"{len(classes)} components have classes, of {self.model.n_components}"
+                )
             return classes
         return np.zeros(self.model.n_components, np.int32)
 
@@ -209,29 +217,30 @@ class Sentinel:
 def _compare(
     margins: Array, joint: Array, winners: Array, classes: Array, temperature: float
 ) -> None:
-    """Fills `margins` (N,), from log-joint values (N, K), float32, and the classes (K,).
+    """Fills `margins` (N,), from log-joint values (N, K), float32, winners and the classes (K,).
 
     Fifty thousand exponentials a batch would cost more than all else that the detector does. So
     they are put together from a cubic and, for whole powers of two, the bits of the exponent
     (Schraudolph 1999). What is fainter than `_FAINTEST` counts as that: margins end at 86 T.
     """
-    powers = np.empty(joint.shape[1], np.float32)
-    bits, whole = powers.view(np.int32), np.empty(joint.shape[1], np.int32)
+    n = joint.shape[1]
+    powers = np.empty(n, np.float32)
+    bits = powers.view(np.int32)
     scale, nothing = np.float32(1 / (temperature * math.log(2))), np.float32(0)
     for i in range(len(joint)):
-        row, own, others = joint[i], nothing, nothing
-        best, one = row[winners[i]], classes[winners[i]]
-        for k in range(len(row)):
-            power = (row[k] - best) * scale
+        own, others = nothing, nothing
+        best, one = joint[i, winners[i]], classes[winners[i]]
+        for k in range(n):
+            power = (joint[i, k] - best) * scale
             power = power if power > _FAINTEST else _FAINTEST
             floor = np.floor(power)
             u = power - floor
-            powers[k] = np.float32(1) + u * (_CUBIC[0] + u * (_CUBIC[1] + u * _CUBIC[2]))
-            whole[k] = np.int32(floor)
-        for k in range(len(row)):
-            bits[k] += whole[k] << np.int32(23)
-        for k in range(len(row)):
+            powers[k] = _ONE + u * (_LINEAR + u * (_SQUARE + u * _CUBE))
+            bits[k] += np.int32(floor) << np.int32(23)
+        for k in range(n):
             own += powers[k] if classes[k] == one else nothing
+        # Two sums in one loop are not added up several numbers at a time.
+        for k in range(n):
             others += nothing if classes[k] == one else powers[k]
         margins[i] = temperature * (np.log(own) - np.log(others))
 

@@ -201,6 +201,16 @@ def test_a_reading_fuses_all_bets_and_those_of_each_signal() -> None:
     assert Evidence.none(4).read(BETS, BETS.weights) == Reading(0, [0, 0, 0], 0, 0, 0, 0)
 
 
+def test_a_reading_is_of_the_weights_that_are_asked_about() -> None:
+    """One answer is kept, and must not be given to another question."""
+    levels = np.array([[3.0, 1, 2, 2], *[[0.0] * 4] * 4])
+    evidence = Evidence(levels)
+    for weights in (even(4), np.array([0, 0, 0.5, 0.5]), even(4)):
+        fresh = Evidence(levels).read(BETS, weights)
+        assert evidence.read(BETS, weights) == evidence.read(BETS, weights) == fresh
+    assert evidence.read(BETS, even(4)).statistic > math.log1p(math.exp(2))
+
+
 def test_a_bet_without_a_weight_does_not_count() -> None:
     levels = np.array([[-math.inf, 1, 2, 3], *[[0.0] * 4] * 4])
     got = Evidence(levels).read(BETS, np.array([0, 0, 0.5, 0.5]))

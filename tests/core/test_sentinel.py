@@ -164,6 +164,16 @@ def test_margins_are_what_they_are_by_definition(
             assert 69 * t < within_class < min(90 * t, margin + t)
 
 
+@pytest.mark.parametrize("n_classified", [2, 4])
+def test_a_read_out_of_other_components_is_refused(n_classified: int) -> None:
+    """A damaged state may hold one, and the loop that compares classes reads what it is told to."""
+    watcher = sentinel(3)
+    other = PosteriorReadout(torch.eye(n_classified), 1.0)
+    damaged = replace(watcher, model=Model(watcher.model.density, other))
+    with pytest.raises(ValueError, match=f"{n_classified} components have classes, of 3"):
+        damaged.sees(features([Stretch(5)]))
+
+
 @pytest.mark.parametrize("strange", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_none_are_no_trouble(strange: float) -> None:
     joint = torch.tensor([[strange, 1.0, 2.0], [strange] * 3, [0.0, 1.0, 2.0]])
