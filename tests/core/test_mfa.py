@@ -399,6 +399,24 @@ def test_room_made_meanwhile_does_not_make_a_window_forget_those_before() -> Non
     assert life.mass == pytest.approx(2340, rel=1e-4)
 
 
+def test_components_that_labels_gave_another_name_keep_it_when_their_window_is_learned() -> None:
+    life = Life(n_components=6)
+    life.learn(sheet(0, MOST_HELD, seed=1), 0)
+    life.learn(sheet(1, 10, seed=2), 1)
+    (old,) = [one.bank for one in life.state.groups if one.owner == 0]
+    other = torch.zeros_like(old.analysers.votes)
+    other[:, 1] = torch.arange(1.0, 1 + len(old))
+    index, codes = life.state.index_of(0), torch.zeros(MOST_HELD, dtype=torch.int64)
+    renamed = life.group_of(0).with_banks(lambda bank: bank.with_votes(other))
+    windows = life.learner.windows
+    state = life.state.with_group(index, renamed)
+    state, _ = windows.take(state, index, sheet(0, MOST_HELD, seed=3), codes)
+    state = windows.absorbed(state, index, life.generator)
+    votes = state.groups[index].bank.analysers.votes
+    assert torch.equal(votes[: len(old)], other)
+    assert not votes[len(old) :, 1].any()
+
+
 def test_more_classes_than_components_share_them_and_are_told_apart_as_far_as_they_can() -> None:
     life = Life(n_components=6)
     for index in range(8):

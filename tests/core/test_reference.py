@@ -222,6 +222,20 @@ def test_a_bet_that_says_nothing_is_closed_and_gathers_no_evidence() -> None:
         assert now.weights.sum() == pytest.approx(1)
 
 
+def test_bets_on_labels_are_open_where_there_are_labels_though_none_was_ever_wrong() -> None:
+    """They have said nothing yet, and will say the more of the first that is."""
+    x, watcher = features([Stretch(1000)]), sentinel(4, classes=[0, 1, 2, 3])
+    right = torch.from_numpy(watcher.classes[watcher.sees(x).components]).long()
+    now = Reference.of(watcher, watcher.sees(x, right), BOOK)
+    assert not now.drift[ON_LABELS].any()
+    assert (now.weights[ON_LABELS] > 0).all()
+    # When the first came, rates were not known: what was expected of those is no measure.
+    assert now.misses.told == 1000
+    assert not now.misses.recent.any()
+    _, paid = now.weighed(watcher, watcher.sees(x[:20], (right[:20] + 1) % 4), BOOK, NONE)
+    assert (np.log(paid[ON_LABELS]).sum(1) > 20).all()
+
+
 @pytest.mark.parametrize("length", [5, 20])
 def test_samples_in_runs_are_worth_as_many_less(length: int) -> None:
     now = Reference.of(WATCHER, sees(sticky(3000, length)), BOOK)

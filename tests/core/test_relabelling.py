@@ -10,6 +10,7 @@ import torch
 
 from core.batch import Batch
 from core.config import EngineConfig
+from core.drift.detector import Level, Verdict
 from core.engine import Engine
 from core.events import BatchLearned, BoundaryDetected, Event, PriorShift
 from core.state import EngineState
@@ -73,7 +74,8 @@ def test_classes_that_change_places_are_a_boundary_and_called_by_their_new_names
     assert {(row["before"], row["now"]) for row in told} == {("a", "b"), ("b", "c"), ("c", "a")}  # type: ignore[attr-defined]
     # And back again: no name is lost.
     back, events = play(one, after, list(called(LETTERS, 20, 3)))
-    assert [found.signal for found in boundaries(events)] == ["labels"]
+    # A name is brought back, and not a sub-task: its components have gone on learning.
+    assert [(it.signal, it.recurrence_of) for it in boundaries(events)] == [("labels", None)]
     assert named(one, back) == ["a", "b", "c"]
 
 
@@ -115,6 +117,19 @@ def test_samples_that_do_not_look_as_before_say_nothing_of_names() -> None:
     after, events = play(one, state, moved)
     assert boundaries(events)
     assert named(one, after) == ["a", "b", "c"]
+
+
+def test_outliers_that_come_with_the_change_have_no_say_in_names() -> None:
+    one = engine("mfa")
+    state, _ = play(one, one.start(), list(called(LETTERS, 30, 1)))
+    (usual,) = called(TURNED, 1, 2)
+    strange = replace(usual, features=2 * usual.features + 3)
+    verdict = Verdict(Level.BOUNDARY, {}, {}, True, 0.5, 0.9, 200, "fused", "labels")
+    heard = one.parting.relabelled(state, (strange, usual), verdict)
+    assert sum(map(len, heard)) == pytest.approx(len(usual), abs=5)
+    assert torch.isin(heard[-1].features, usual.features).all()
+    for other in (replace(verdict, signal="doubt"), None):
+        assert one.parting.relabelled(state, (strange, usual), other) == ()
 
 
 def test_what_was_set_aside_before_the_change_is_learned_by_its_old_names() -> None:
