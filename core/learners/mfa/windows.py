@@ -53,6 +53,10 @@ SAMPLES_PER_COMPONENT = 40
 MOST_PER_OWNER = 50
 """... up to so many in a sub-task: twice as many cost twice as much and gain a tenth of a point."""
 
+SAMPLES_PER_NEWCOMER = 20
+"""A later window starts at most one for so many of its samples beside those there are: many find
+too few samples of their own, and are let go."""
+
 MOST_HELD = 2048
 """Samples in one owner's window: more gain little and are learned later, all at once."""
 
@@ -241,7 +245,7 @@ class Windows:
         faded = FADING * len(x) / (FADING * len(x) + group.absorbed)
         before = group.sums.scaled(1 - faded)
         mass, parameters = old.mass, (old.means, old.loadings, old.noise)
-        more = min(self._wanted(state, group) - len(old), len(x) // SAMPLES_PER_COMPONENT)
+        more = min(self._wanted(state, group) - len(old), len(x) // SAMPLES_PER_NEWCOMER)
         if more > 0:
             new_mass, new = seed_analysers(x, more, state.n_factors, generator, old.means)
             none = no_moments(len(new_mass), state.n_factors, x)
