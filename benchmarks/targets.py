@@ -12,7 +12,9 @@ from typing import Any
 
 from clients.bench import Measurement, Say, Table
 from clients.datasets import known_datasets
-from clients.evaluate import Plan, Silent, evaluate
+from clients.evaluate import evaluate
+from clients.plan import Plan
+from clients.watcher import Silent
 
 SEEDS = (0, 1, 2)
 PAIRS_OF_10_TO_19 = "10,11/12,13/14,15/16,17/18,19"

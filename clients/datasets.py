@@ -29,6 +29,10 @@ from clients.errors import InputError
 from clients.files import read_file
 from clients.formats.arrays import load_npz
 from clients.formats.rows import as_features, check_count
+from clients.tasks import SLT
+
+TEST_SHARE = 0.2
+"""Share held out of a data set that brings no test set."""
 
 # The label says whether the price will rise, so the price gives it away, and the date is
 # not a feature but the order of the stream.
@@ -115,6 +119,23 @@ class Dataset:
             test_x=np.concatenate([self.test_x, self.train_x[chosen]]),
             test_y=np.concatenate([self.test_y, self.train_y[chosen]]),
         )
+
+    def with_test_set(self) -> Dataset:
+        """The same, or with a fifth of each class held out where there is no test set."""
+        if self.has_test_set:
+            return self
+        return self.split(max(1, round(TEST_SHARE * len(self.train_y))), seed=0)
+
+    def limited(self, slt: SLT, most: int | None, seed: int) -> Dataset:
+        """The same with at most `most` training samples per sub-task, chosen at random."""
+        if most is None:
+            return self
+        chosen = [
+            np.random.default_rng([seed, index, most]).permutation(slt.rows(self.train_y, index))
+            for index in range(len(slt.sub_tasks))
+        ]
+        rows = np.sort(np.concatenate([part[:most] for part in chosen]))
+        return replace(self, train_x=self.train_x[rows], train_y=self.train_y[rows])
 
 
 def load_dataset(source: str | Path) -> Dataset:

@@ -36,7 +36,6 @@ from clients.answers import ServiceEvent
 from clients.client import GMRClient
 from clients.datasets import Dataset, load_dataset
 from clients.errors import ClientError, InputError
-from clients.evaluate import limited, wait_until_settled
 from clients.local import LocalService, free_port
 from clients.scores import BoundaryScore, Position, accuracy, match_boundaries
 from clients.screen import CHANGE, DIM, GOOD, Found, LiveScreen, PlainScreen, Screen, Story
@@ -84,7 +83,7 @@ def demo(plan: DemoPlan, console: Console) -> int:
         ClientError: the service failed, or the plan cannot be carried out.
     """
     slt = SLT.parse(plan.slt)
-    dataset = limited(load_dataset(plan.data), slt, SAMPLES_PER_SUB_TASK, seed=0)
+    dataset = load_dataset(plan.data).limited(slt, SAMPLES_PER_SUB_TASK, seed=0)
     slt.check(dataset.train_y)
     show = _Show(plan, slt, dataset, console)
     with _terminate_as_interrupt(), own_directory(plan.data_dir) as directory:
@@ -181,7 +180,7 @@ class _Show:
                 self._slt, self._dataset.train_x, self._dataset.train_y, epochs=self._passes
             ):
                 self._send(sub_task, service, client, screen, pace)
-                wait_until_settled(client)
+                client.wait_until_learned()
                 self._test(sub_task, client, screen)
             listener.wait_for_batches(self._n_batches)
         self.finished = True

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from clients import download as downloads
-from clients.datasets import known_datasets, load_dataset, stratified
+from clients.datasets import Dataset, known_datasets, load_dataset, stratified
 from clients.download import download
 from clients.errors import InputError
+from clients.tasks import SLT
 
 
 @pytest.fixture
@@ -210,3 +211,33 @@ def test_without_a_network_the_remedies_are_named(
     monkeypatch.setitem(downloads.PUBLISHED, "fashion_mnist", (closed, dict.fromkeys(FILES, "")))
     with pytest.raises(InputError, match=r"set GMR_DATASETS .* or use the data set `digits`"):
         load_dataset("fashion_mnist")
+
+
+# Which part of it is streamed ---------------------------------------------------------
+
+
+def a_dataset(n: int = 60) -> Dataset:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-5, 5, size=(n, 4)).astype(np.float32)
+    y = np.arange(n) % 3
+    return Dataset("made up", x, y, x[:9], y[:9])
+
+
+def test_a_data_set_without_test_samples_gives_a_fifth_of_each_class():
+    dataset = a_dataset()
+    stream = Dataset(
+        "stream", dataset.train_x, dataset.train_y, dataset.train_x[:0], dataset.train_y[:0]
+    )
+    split = stream.with_test_set()
+    assert np.bincount(split.test_y).tolist() == [4, 4, 4]
+    assert len(split.train_y) == 48
+    assert dataset.with_test_set() is dataset
+
+
+def test_a_limit_holds_for_every_sub_task():
+    slt = SLT.parse("0/1,2")
+    cut = a_dataset().limited(slt, 7, seed=0)
+    assert [len(slt.rows(cut.train_y, index)) for index in (0, 1)] == [7, 7]
+    again = a_dataset().limited(slt, 7, seed=0)
+    assert np.array_equal(cut.train_x, again.train_x)
+    assert not np.array_equal(cut.train_x, a_dataset().limited(slt, 7, seed=1).train_x)

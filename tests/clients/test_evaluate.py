@@ -1,4 +1,4 @@
-"""Tests for the clients.evaluate module: its parts, then a whole evaluation."""
+"""Tests for the clients.evaluate module: a whole evaluation, and what is refused before it."""
 
 from __future__ import annotations
 
@@ -6,86 +6,22 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from clients.answers import ClassHeld, Classification, SubTaskHeld
 from clients.client import GMRClient
-from clients.datasets import Dataset, load_dataset
+from clients.datasets import load_dataset
 from clients.errors import InputError
-from clients.evaluate import (
-    Plan,
-    Silent,
-    entry_position,
-    evaluate,
-    hide_labels,
-    limited,
-    outlier_sets,
-    probabilities_of,
-    still_held,
-    with_test_set,
-)
+from clients.evaluate import evaluate
 from clients.local import LocalService
-from clients.results import Certainty, Milestone
+from clients.plan import Plan
+from clients.results import Milestone
 from clients.tasks import SLT
+from clients.watcher import Silent
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-# Parts
-
-
-def a_dataset(n: int = 60) -> Dataset:
-    rng = np.random.default_rng(0)
-    x = rng.uniform(-5, 5, size=(n, 4)).astype(np.float32)
-    y = np.arange(n) % 3
-    return Dataset("made up", x, y, x[:9], y[:9])
-
-
-def test_a_data_set_without_test_samples_gives_a_fifth_of_each_class():
-    dataset = a_dataset()
-    stream = Dataset(
-        "stream", dataset.train_x, dataset.train_y, dataset.train_x[:0], dataset.train_y[:0]
-    )
-    split = with_test_set(stream)
-    assert np.bincount(split.test_y).tolist() == [4, 4, 4]
-    assert len(split.train_y) == 48
-    assert with_test_set(dataset) is dataset
-
-
-def test_a_limit_holds_for_every_sub_task():
-    slt = SLT.parse("0/1,2")
-    cut = limited(a_dataset(), slt, 7, seed=0)
-    assert [len(slt.rows(cut.train_y, index)) for index in (0, 1)] == [7, 7]
-    again = limited(a_dataset(), slt, 7, seed=0)
-    assert np.array_equal(cut.train_x, again.train_x)
-    assert not np.array_equal(cut.train_x, limited(a_dataset(), slt, 7, seed=1).train_x)
-
-
-def test_a_share_of_the_labels_is_hidden():
-    labels = np.arange(1000)
-    shown = hide_labels(labels, 0.3, [0, 1])
-    kept = [label for label in shown if label is not None]
-    assert 230 < len(kept) < 370
-    assert all(shown[label] == label for label in kept)
-
-
-def test_outlier_sets_have_the_shape_and_range_of_the_data():
-    dataset, slt = a_dataset(), SLT.parse("0/1,2")
-    sets = outlier_sets(dataset, slt, seed=0)
-    assert {"uniform noise", "features shuffled"} == set(sets)
-    for samples in sets.values():
-        assert samples.shape == (9, 4)
-        assert samples.dtype == dataset.train_x.dtype
-        assert samples.min() >= -5
-        assert samples.max() <= 5
-
-
-def test_entries_are_ordered_by_number_not_by_text():
-    assert entry_position("99-9") < entry_position("99-10") < entry_position("100-0")
 
 
 @pytest.mark.parametrize(
@@ -101,76 +37,6 @@ def test_entries_are_ordered_by_number_not_by_text():
 def test_a_plan_that_cannot_work_is_refused_before_anything_starts(plan: Plan, message: str):
     with pytest.raises(InputError, match=message):
         evaluate(plan, Silent(), "gmr evaluate")
-
-
-def answered(classes: tuple[object, ...], probabilities: list[list[float]]) -> Classification:
-    codes = np.argmax(probabilities, axis=1)
-    return Classification(
-        model_version=1,
-        labels=np.array(classes, dtype=object)[codes],
-        codes=codes,
-        probabilities=np.array(probabilities),
-        classes=classes,  # type: ignore[arg-type]
-        log_likelihoods=np.zeros(len(codes)),
-        inliers=np.ones(len(codes), dtype=bool),
-        p_values=np.ones(len(codes)),
-        unknown=np.zeros(len(codes), dtype=bool),
-    )
-
-
-def test_the_probability_of_a_label_that_is_no_class_yet_is_zero():
-    answer = answered((1, "b"), [[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]])
-    labels = np.array(["b", 1, "new"], dtype=object)
-    assert probabilities_of(labels, answer).tolist() == [0.75, 1.0, 0.0]
-
-
-def milestone(sub_task: int, *per_class: tuple[float, float, float]) -> Milestone:
-    values = tuple(Certainty(*numbers) for numbers in per_class)
-    return Milestone(sub_task, (), 0, 0, 0.0, 0.0, (), values)
-
-
-def held_row(sub_task: int, *labels: int | str) -> SubTaskHeld:
-    numbers = (1.0, 0.75, 1.0, 0.5, -1.0, -4.0)
-    classes = tuple(ClassHeld(label, 10, *numbers) for label in labels)
-    known = numbers if labels else (None, None, None, None, -1.0, -4.0)
-    return SubTaskHeld(sub_task, 10 * len(labels), classes, *known, 9)
-
-
-def test_what_is_still_held_stands_beside_the_test_data_of_the_same_classes():
-    slt = SLT.parse("0,1/2/3")
-    points = [
-        milestone(0, (1.0, 0.9, -1.0), (0.8, 0.7, -3.0), (0.0, 0.0, -9.0), (0.0, 0.0, -9.0)),
-        milestone(1, (0.9, 0.8, -2.0), (0.7, 0.6, -4.0), (1.0, 1.0, -5.0), (0.0, 0.0, -9.0)),
-        milestone(2, (0.5, 0.4, -3.0), (0.7, 0.6, -5.0), (0.9, 0.8, -6.0), (1.0, 1.0, -1.0)),
-    ]
-    # The second boundary was missed: the service took 2 and 3 for one sub-task.
-    rows = still_held([held_row(0, 1, 0), held_row(1, 2, 3)], points, slt)
-    assert [row.classes for row in rows] == [(1, 0), (2, 3)]
-    first, second = rows
-    assert first.own_then == Certainty(1.0, 1.0, -1.0)
-    assert first.own_now == Certainty(0.75, 0.5, -4.0)
-    assert astuple(first.test_then) == pytest.approx((0.9, 0.8, -2.0))
-    assert astuple(first.test_now) == pytest.approx((0.6, 0.5, -4.0))
-    # Of 2 and 3 both had been streamed when the third sub-task was over, not before.
-    assert astuple(second.test_then) == astuple(second.test_now)
-    assert astuple(second.test_now) == pytest.approx((0.95, 0.9, -3.5))
-
-
-def test_without_labels_or_test_data_there_is_nothing_to_compare():
-    slt = SLT.parse("0/1")
-    points = [
-        milestone(0, (1.0, 1.0, -1.0), (0.0, 0.0, -9.0)),
-        milestone(1, *[(1.0, 1.0, -1.0)] * 2),
-    ]
-    unlabelled, elsewhere = still_held([held_row(0), held_row(1, 0, "of before")], points, slt)
-    assert np.isnan([unlabelled.own_now.accuracy, unlabelled.own_now.probability]).all()
-    assert unlabelled.own_now.log_likelihood == -4.0
-    assert np.isnan(astuple(unlabelled.test_now)).all()
-    assert elsewhere.own_now.accuracy == 0.75
-    assert np.isnan([*astuple(elsewhere.test_then), *astuple(elsewhere.test_now)]).all()
-
-
-# The whole, against one live service
 
 
 @pytest.fixture(scope="module")

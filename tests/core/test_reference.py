@@ -234,6 +234,11 @@ def test_bets_on_labels_are_open_where_there_are_labels_though_none_was_ever_wro
     assert not now.misses.recent.any()
     _, paid = now.weighed(watcher, watcher.sees(x[:20], (right[:20] + 1) % 4), BOOK, NONE)
     assert (np.log(paid[ON_LABELS]).sum(1) > 20).all()
+    # Nor are they closed for having had too few labels to say anything.
+    few = torch.where(torch.arange(1000) < 60, right, -1)
+    begun = Reference.of(watcher, watcher.sees(x, few), BOOK)
+    assert begun.misses.told == 60
+    assert not begun.drift[ON_LABELS].any()
 
 
 @pytest.mark.parametrize("length", [5, 20])
