@@ -16,6 +16,7 @@ from torch import Tensor
 from core.batch import Batch
 from core.config import EngineConfig
 from core.drift.detector import Detector, Verdict
+from core.drift.sequential import FEATURES
 from core.events import BoundaryDetected, Event
 from core.explanation import explain
 from core.inliers import Inliers
@@ -87,7 +88,9 @@ class Crossing:
         explanation = explain(model, state, beginning, verdict, self.config.outlier_c)
         state = self._remembered(state)
         codes = codes_of(state, beginning)
-        asked = verdict is not None and not relabelled
+        # Where labels mean something else, or one feature has changed, samples are as likely as
+        # those of many an earlier sub-task.
+        asked = verdict is not None and not relabelled and verdict.signal != FEATURES
         recurrence = self._recurring(state, beginning, codes) if asked else None
         # Labels lead samples back to the components of their class. Without them they would be
         # learned by those of the sub-task that has ended, which must be put away first.

@@ -92,7 +92,7 @@ def explain(
     }
     if verdict is not None and "p_value" in verdict.evidence:
         told["p_value"] = verdict.evidence["p_value"]
-    told |= _features(model, standardiser, x, raw)
+    told |= _features(model, standardiser, x, raw, verdict.blame if verdict is not None else ())
     counts = _own_counts(state)
     told["components"] = _components(model, joint, counts, max(1, _own_samples(state)))
     told["classes"] = _classes(model, state, joint, counts)
@@ -126,8 +126,14 @@ def _size(likelihoods: Tensor, known: Running, outlier_c: float) -> dict[str, fl
 # Features ---------------------------------------------------------------------------------
 
 
-def _features(model: Model, standardiser: Standardiser, x: Tensor, raw: Tensor) -> dict[str, Any]:
-    """Who takes part in the drop, or in the rise where the likelihood has risen."""
+def _features(
+    model: Model, standardiser: Standardiser, x: Tensor, raw: Tensor, blame: Sequence[float]
+) -> dict[str, Any]:
+    """Who takes part in the drop, or in the rise where the likelihood has risen.
+
+    Arguments:
+        blame: What the detector says of that, with D values, if it has looked at single features.
+    """
     n, d = x.shape
     change, centres = x.new_zeros(2, d, dtype=torch.float64)
     for part in torch.split(x, max(1, MOST_ENTRIES // d)):
@@ -138,6 +144,8 @@ def _features(model: Model, standardiser: Standardiser, x: Tensor, raw: Tensor) 
     drop = float(change.sum())
     shares = (change if drop >= 0 else -change).clamp_min(0)
     shares = shares / shares.sum().clamp_min(torch.finfo(torch.float64).tiny)
+    if blame:
+        shares = torch.tensor(blame, dtype=torch.float64)
     strongest = shares.topk(min(MOST_NAMED, d)).indices
     expected = standardiser.invert(centres[None].to(x))[0]
     means = raw.double().mean(0)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from core.batch import UNLABELLED, Batch
 from core.drift.detector import Detector, Level, Verdict
-from core.drift.sequential import DOUBT, INLIERS, LABELS
+from core.drift.sequential import DOUBT, FEATURES, INLIERS, LABELS
 from core.events import Event, OutlierBurst, PriorShift
 from core.judgement import Position, evidence_of
 from core.learning import Learning
@@ -110,11 +110,12 @@ class Parting:
         That can be said where there are labels: all are of classes that the sub-task has
         shown, and the samples are as likely as ever, or as others of their class. A detector
         that names no signal watches the likelihood alone, which has changed if it speaks, and
-        where labels mean something else shares may be what they were.
+        where labels mean something else, or a feature lies elsewhere in the components on which
+        samples fall, shares may be what they were.
         """
         if verdict is None or verdict.level is not Level.BOUNDARY:
             return []
-        if verdict.signal in ("", LABELS):
+        if verdict.signal in ("", LABELS, FEATURES):
             return []
         batches = joined(state.set_aside, rest)
         codes = codes_of(state, batches)

@@ -61,6 +61,14 @@ class Density(Protocol):
         """What each feature adds to the log-likelihood of samples, with shape (N, D)."""
         ...
 
+    @property
+    def feature_law(self) -> tuple[Tensor, Tensor] | None:
+        """Mean and standard deviation of each feature in each component, with shape (K, D) each.
+
+        None where components are not of features.
+        """
+        ...
+
     def traits(self, x: Tensor, scored: Scored) -> Tensor:
         """In which ways samples (N, D) fit, with shape (N, S): `core.density.traits`.
 

@@ -72,6 +72,10 @@ class DiagonalDensity:
         rest = self.log_weights[components] + (likelihood - largest)
         return FeatureTerms(components, terms, expected, self.mixture.means[components], rest)
 
+    @property
+    def feature_law(self) -> tuple[Tensor, Tensor]:
+        return self.mixture.means, self.deviations
+
     def traits(self, x: Tensor, scored: Scored) -> Tensor:
         return diagonal_traits(self.log_weights, diagonal_heights(self.form), x, *scored)
 

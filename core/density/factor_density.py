@@ -64,6 +64,11 @@ class FactorDensity:
         return FeatureTerms(components, terms, expected, self.mixture.means[components], rest)
 
     @cached_property
+    def feature_law(self) -> tuple[Tensor, Tensor]:
+        _, means, loadings, noise = self.mixture
+        return means, (noise + loadings.square().sum(-1)).sqrt()
+
+    @cached_property
     def analyser(self) -> Analyser:
         """All components, as `traits` looks at them."""
         log_weights, means, loadings, _ = self.mixture

@@ -1,7 +1,7 @@
 """Bets against "nothing has changed", and what they pay.
 
 A bet turns what is seen of a sample into an *e-value*: a number of mean one as long as nothing
-changes, and larger where the sample looks like the change that the bet is on. Three kinds:
+changes, and larger where the sample looks like the change that the bet is on. Four kinds:
 
 - on **ranks**: the rank of a score among those of earlier samples is uniform whatever the
   model and the data (Vovk, Gammerman and Shafer 2005: conformal p-values), so that any
@@ -13,6 +13,8 @@ changes, and larger where the sample looks like the change that the bet is on. T
   last, drawn towards r (`core.drift.tally`).
 - on **labels**: a sample's label is, or is not, that of the class on which it falls; more of those
   that are not are betted on than there were (`core.drift.misses`).
+- on **features**: each lies somewhere in the component on which its sample falls; where the last
+  samples lay is betted on, feature by feature (`core.drift.features`).
 
 Arrays of the detector are of numpy, and what is done sample by sample is compiled: in small
 operations of torch a batch would take longer than the model's forward pass.
@@ -23,9 +25,10 @@ Throughout: N samples, J bets, S scores.
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,6 +69,15 @@ class LabelBet(NamedTuple):
     weight: float
 
 
+class FeatureBet(NamedTuple):
+    """On where single features of the last samples lay."""
+
+    signal: str
+    memory: int  # which of the memories of the last samples
+    share: float  # b
+    weight: float
+
+
 @dataclass(frozen=True)
 class Book:
     """The bets that are placed.
@@ -74,18 +86,27 @@ class Book:
         ranks: On ranks.
         cells: On cells.
         labels: On labels.
+        features: On single features.
     """
 
     ranks: tuple[RankBet, ...]
     cells: tuple[CellBet, ...]
     labels: tuple[LabelBet, ...] = ()
+    features: tuple[FeatureBet, ...] = ()
 
     def __len__(self) -> int:
         return len(self._all)
 
     @cached_property
-    def _all(self) -> list[RankBet | CellBet | LabelBet]:
-        return [*self.ranks, *self.cells, *self.labels]
+    def _all(self) -> list[RankBet | CellBet | LabelBet | FeatureBet]:
+        return [*self.ranks, *self.cells, *self.labels, *self.features]
+
+    @cached_property
+    def places(self) -> tuple[slice, slice, slice, slice]:
+        """Which of all bets are on ranks, cells, labels and features."""
+        ends = list(accumulate(map(len, (self.ranks, self.cells, self.labels, self.features))))
+        ranks, cells, labels, features = map(slice, [0, *ends], ends)
+        return ranks, cells, labels, features
 
     @cached_property
     def n_scores(self) -> int:
@@ -94,7 +115,7 @@ class Book:
 
     @cached_property
     def weights(self) -> Array:
-        """Of every bet, ranks first, labels last, with shape (J,), float64; their sum is one."""
+        """Of every bet, ranks first, features last, with shape (J,), float64; their sum is one."""
         weights: Array = np.array([bet.weight for bet in self._all])
         weights /= weights.sum()
         return weights
@@ -127,10 +148,19 @@ class Book:
         return np.array(places, dtype=np.int64), shares
 
     @cached_property
+    def on_last(self) -> Array:
+        """Which bets are on where the last samples lay, with shape (J,), bool."""
+        return np.array([isinstance(bet, CellBet | FeatureBet) for bet in self._all])
+
+    @cached_property
     def label_terms(self) -> tuple[Array, Array]:
         """Memory of every bet on labels, int64, and b, with shape (bets,) each."""
-        memories = np.array([bet.memory for bet in self.labels], dtype=np.int64)
-        return memories, np.array([bet.share for bet in self.labels], dtype=np.float64)
+        return _memory_terms(self.labels)
+
+    @cached_property
+    def feature_terms(self) -> tuple[Array, Array]:
+        """The same of bets on features."""
+        return _memory_terms(self.features)
 
     def on_ranks(self, low: Array, high: Array, paid: Array) -> None:
         """Work out e-values.
@@ -142,6 +172,11 @@ class Book:
         """
         if self.ranks:
             _pay(paid, low, high, *self._rank_terms)
+
+
+def _memory_terms(bets: Sequence[LabelBet | FeatureBet]) -> tuple[Array, Array]:
+    memories = np.array([bet.memory for bet in bets], dtype=np.int64)
+    return memories, np.array([bet.share for bet in bets], dtype=np.float64)
 
 
 def _squarings(power: float) -> int:

@@ -10,7 +10,7 @@ does not learn them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
@@ -67,6 +67,7 @@ class Verdict:
         signal: Name of the signal that contributes most to it.
         burst: Whether an alarm has just gone away: there were outliers, and there are none.
         evidence: Further numbers.
+        blame: Share of each feature in the evidence, where single features are what it is about.
         probe: What shows whether the asked run time between false alarms is kept.
     """
 
@@ -82,6 +83,7 @@ class Verdict:
     burst: bool = False
     evidence: dict[str, float] = field(default_factory=dict)
     probe: Probe | None = None
+    blame: Sequence[float] = ()
 
     @property
     def statistic(self) -> float:

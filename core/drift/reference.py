@@ -23,7 +23,9 @@ import numpy as np
 
 from core.drift.bets import Array, Book
 from core.drift.compiled import compiled
+from core.drift.features import FeatureTally
 from core.drift.misses import Misses
+from core.drift.persistence import persistence
 from core.drift.ranking import Ranking
 from core.drift.sentinel import LIKELIHOOD, N_SCORES, OVERALL, Sentinel, Sighting
 from core.drift.tally import Tally
@@ -58,6 +60,9 @@ CLOSED = 1e3
 CERTAINTY = 3.0
 """Standard errors by which dependence must show before it is believed."""
 
+CAUTION = 2.0
+"""Standard errors that are added to what the others gain, once dependence is evident."""
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -90,6 +95,8 @@ class Reference:
         waiting: Scores of the latest, in stream order, not sorted in yet, with shape (S, n) each.
         tally: Cells of earlier samples.
         misses: Labels of earlier samples.
+        features: Where their features lay.
+        stride: One sample in so many is betted on by where the last ones lay, at least 1.
         drift: Logarithm of what every bet gains without a change, with shape (J,); `CLOSED`
             if it is.
         pace: Samples over which a bet's gains hang together, with shape (J,), at least 1.
@@ -101,6 +108,8 @@ class Reference:
     waiting: tuple[Array, ...]
     tally: Tally
     misses: Misses
+    features: FeatureTally
+    stride: int
     drift: Array
     pace: Array
     weights: Array
@@ -113,17 +122,47 @@ class Reference:
         widths = sentinel.model.n_components, sentinel.n_classes * HEIGHTS, HEIGHTS
         calm = Summary.of(seen.log_likelihoods)
         tally, misses = Tally.empty(widths), Misses.none(sentinel.n_classes)
-        empty = cls(ranking, (), tally, misses, still, still + 1, book.weights, calm)
+        features = FeatureTally.empty(seen.bins.shape[1], book)
+        stride = persistence(np.vstack([seen.components, seen.bins.T]))
+        empty = cls(
+            ranking,
+            (),
+            tally,
+            misses,
+            features,
+            max(1, stride),
+            still,
+            still + 1,
+            book.weights,
+            calm,
+        )
         betted, paid = empty._betted(sentinel, seen, book, seen.scores[:, :0])
+        if stride != 1:
+            # What bets gain while shares are hardly known says little of what they will gain: they
+            # are placed once more, by those who know them.
+            known = replace(empty, tally=betted.tally.faded(), features=betted.features.faded())
+            _, later = known._betted(sentinel, seen, book, seen.scores[:, :0])
+            paid = np.where(book.on_last[:, None], later, paid)
         # The very first samples are betted on with next to no knowledge.
-        drift, pace = _dependence(np.log(paid[:, len(seen) // 4 :]))
+        gains = np.log(paid[:, len(seen) // 4 :])
+        drift, pace = _dependence(gains)
+        if stride != 1:
+            drift = np.where(book.on_last, _cautious(gains, drift) if stride else CLOSED, drift)
         if betted.misses.told and book.labels:
             # That no label has ever contradicted says the more of the first that will.
-            on_labels = drift[-len(book.labels) :]
+            _, _, place, _ = book.places
+            on_labels = drift[place]
             on_labels[on_labels == CLOSED] = 0
         weights = _open_weights(drift, book)
-        tally, misses = betted.tally.smoothed(), betted.misses.settled()
-        return replace(betted, tally=tally, misses=misses, drift=drift, pace=pace, weights=weights)
+        return replace(
+            betted,
+            tally=betted.tally.smoothed(),
+            misses=betted.misses.settled(),
+            features=betted.features.settled(),
+            drift=drift,
+            pace=pace,
+            weights=weights,
+        )
 
     def __len__(self) -> int:
         return len(self.ranking) + self.n_waiting
@@ -179,11 +218,14 @@ class Reference:
         """The same where only what the last samples preferred counts for usual.
 
         What was said of earlier samples is still true of each class, but no more of all together:
-        where there are bets within classes, others on ranks are closed.
+        where there are bets within classes, others on ranks are closed. So are those on features:
+        some samples fall on components of other classes than their own, and shares of these change.
         """
         overall = book.on_scores(range(OVERALL))
         inside = book.on_scores(range(OVERALL, N_SCORES)) & (self.drift < CLOSED)
-        drift = np.where(overall, CLOSED, self.drift) if inside.any() else self.drift
+        drift = np.where(overall, CLOSED, self.drift) if inside.any() else self.drift.copy()
+        *_, on_features = book.places
+        drift[on_features] = CLOSED
         weights = _open_weights(drift, book)
         return replace(self, tally=self.tally.renewed(), drift=drift, weights=weights)
 
@@ -207,17 +249,18 @@ class Reference:
     def _betted(
         self, sentinel: Sentinel, seen: Sighting, book: Book, withheld: Array
     ) -> tuple[Reference, Array]:
-        """With samples in tally and misses, and what every bet pays for them, (J, N)."""
+        """With samples in all tallies, and what every bet pays for them, (J, N)."""
         low, high = self.ranks(seen.scores[: book.n_scores], withheld)
         cells = np.empty((len(self.tally.widths), len(seen)), np.int64)
         _place(cells, seen.components, sentinel.classes, low, high, EDGES, self.tally.widths)
         paid = np.empty((len(book), len(seen)))
         book.on_ranks(low, high, paid)
-        on_cells, on_labels = len(book.ranks), len(book.ranks) + len(book.cells)
-        tally = self.tally.betted_on(cells, book, paid[on_cells:on_labels])
+        _, on_cells, on_labels, on_features = book.places
+        tally = self.tally.betted_on(cells, book, paid[on_cells], self.stride)
         classes = sentinel.classes[seen.components]
-        misses = self.misses.betted_on(seen.labels, classes, book, paid[on_labels:])
-        return replace(self, tally=tally, misses=misses), paid
+        misses = self.misses.betted_on(seen.labels, classes, book, paid[on_labels])
+        features = self.features.betted_on(seen.bins, book, paid[on_features], self.stride)
+        return replace(self, tally=tally, misses=misses, features=features), paid
 
 
 @compiled
@@ -255,6 +298,22 @@ def _open_weights(drift: Array, book: Book) -> Array:
     weights: Array = np.where(drift < CLOSED, book.weights, 0)
     # Where every bet is closed, nothing can be found whatever the weights.
     return weights / weights.sum() if weights.any() else book.weights
+
+
+def _cautious(gains: Array, drift: Array) -> Array:
+    """With as much taken off as bets may well have gained for each sample, with shape (J,).
+
+    Arguments:
+        gains: Logarithms of e-values, with shape (J, N).
+        drift: What is taken off anyhow, with shape (J,).
+    """
+    length = max(RUNS)
+    n_runs = gains.shape[1] // length
+    if n_runs < 2:
+        return drift
+    means = gains[:, : n_runs * length].reshape(len(gains), n_runs, length).mean(2)
+    above: Array = means.mean(1) + CAUTION * means.std(1, ddof=1) / n_runs**0.5
+    return np.maximum(drift, above)
 
 
 def _dependence(gains: Array) -> tuple[Array, Array]:

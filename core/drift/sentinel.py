@@ -21,6 +21,7 @@ from torch import Tensor
 
 from core.drift.bets import Array
 from core.drift.compiled import compiled, vectorised
+from core.drift.features import LEAST_DEVIATION, MOST_FEATURES, find_bins
 from core.drift.misses import UNTOLD
 from core.model import Model
 from core.readout import NAMED, PosteriorReadout, margin_temperature
@@ -80,6 +81,7 @@ class Sighting:
     scores: Array  # (5, N) float64
     components: Array  # (N,) int64, the component with the largest log-joint
     labels: Array  # (N,) int64, classes that samples are said to be of; `UNTOLD` where none is
+    bins: Array  # (N, R) uint8, of features; R is 2 D, or 0 where they are not looked at
 
     def __len__(self) -> int:
         return len(self.components)
@@ -97,12 +99,14 @@ class Sighting:
             np.concatenate([part.scores for part in parts], 1),
             np.concatenate([part.components for part in parts]),
             np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.bins for part in parts]),
         )
 
     @classmethod
     def nothing(cls) -> Sighting:
         """No samples."""
-        return cls(np.zeros((N_SCORES, 0)), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        none = np.zeros(0, np.int64)
+        return cls(np.zeros((N_SCORES, 0)), none, none, np.zeros((0, 0), np.uint8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +200,8 @@ class Sentinel:
         return Sighting.joined(*(self._sees(rows, own) for rows, own in parts))
 
     def _sees(self, x: Tensor, codes: Tensor | None) -> Sighting:
-        scored, likelihood = self.model.density.score(self.standardiser.apply(x))
+        x = self.standardiser.apply(x)
+        scored, likelihood = self.model.density.score(x)
         joint, scores = scored.float().cpu().numpy(), np.zeros((N_SCORES, len(x)))
         winners = joint.argmax(1)
         likelihoods = scores[LIKELIHOOD]
@@ -210,7 +215,39 @@ class Sentinel:
         labels = np.full(len(x), UNTOLD)
         if codes is not None:
             _tell_labels(labels, winners, codes.numpy(), self._spoken_for, self._known)
-        return Sighting(scores, winners, labels)
+        return Sighting(scores, winners, labels, self._bins(x, winners))
+
+    @cached_property
+    def _laws(self) -> list[tuple[Array, Array]]:
+        """Of features in each component, and in all of its class: float32, with shape (K, D).
+
+        In whichever component samples fall, in the class a sensor that sticks stays where it is.
+        Means and standard deviations; nothing where features are not looked at.
+        """
+        density = self.model.density
+        law = density.feature_law if density.n_features <= MOST_FEATURES else None
+        if law is None:
+            return []
+        means, deviations = (part.float().cpu() for part in law)
+        same = torch.from_numpy(self.classes[:, None] == self.classes)
+        shares = same * density.log_weights.float().cpu().exp()
+        shares = shares / shares.sum(1, keepdim=True)
+        centres = shares @ means
+        second = shares @ (deviations.square() + means.square())
+        spreads = (second - centres.square()).clamp_min(0).sqrt()
+        return [
+            (centre.numpy(), spread.clamp_min(LEAST_DEVIATION).numpy())
+            for centre, spread in ((means, deviations), (centres, spreads))
+        ]
+
+    def _bins(self, x: Tensor, winners: Array) -> Array:
+        """Where features lie in the winning component, and in its class: (N, 2 D), or (N, 0)."""
+        values, n_features = x.float().cpu().numpy(), x.shape[1]
+        bins = np.empty((len(x), len(self._laws) * n_features), np.uint8)
+        for place, (centres, spreads) in enumerate(self._laws):
+            mine = bins[:, place * n_features : (place + 1) * n_features]
+            find_bins(mine, values, winners, centres, spreads)
+        return bins
 
 
 @vectorised

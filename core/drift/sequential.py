@@ -7,12 +7,13 @@ false alarms. As the model learns, an heir is taken from it, which first watches
 the sentinel until it has a reference of its own, and then takes its place: thresholds are
 set anew for every version, by samples that it has not learned.
 
-Five signals, all of the one forward pass, are told apart and fused into one decision:
+Six signals, all of the one forward pass, are told apart and fused into one decision:
 - `inliers`: log-likelihoods fall (the paper's signal),
 - `likelihood`: log-likelihoods rise,
 - `doubt`: samples belong less surely to a class, or component, than usual,
 - `occupancy`: other components, classes or heights of the likelihood than usual,
-- `labels`: where there are any, they contradict what is known of samples like these.
+- `labels`: where there are any, they contradict what is known of samples like these,
+- `features`: a single feature lies elsewhere in the components than usual.
 
 An alarm that lasts is a boundary; one that goes away was a burst of outliers.
 """
@@ -27,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.drift.bets import Array, Book, CellBet, LabelBet, RankBet
+from core.drift.bets import Array, Book, CellBet, FeatureBet, LabelBet, RankBet
 from core.drift.detector import Level, Observation, Probe, Verdict
 from core.drift.evidence import Evidence, Reading, shiryaev_roberts
 from core.drift.reference import BY_CLASS, BY_COMPONENT, BY_HEIGHT, Reference, Summary
@@ -48,6 +49,7 @@ LIKELIHOOD = "likelihood"
 DOUBT = "doubt"
 OCCUPANCY = "occupancy"
 LABELS = "labels"
+FEATURES = "features"
 FUSED = "fused"
 
 BOOK = Book(
@@ -77,6 +79,10 @@ BOOK = Book(
     labels=(
         LabelBet(LABELS, AT_ONCE, share=0.8, weight=0.1),
         LabelBet(LABELS, TRICKLING, share=0.8, weight=0.1),
+    ),
+    features=(
+        FeatureBet(FEATURES, AT_ONCE, share=0.8, weight=0.1),
+        FeatureBet(FEATURES, TRICKLING, share=0.8, weight=0.1),
     ),
 )
 
@@ -372,6 +378,10 @@ class SequentialDetector:
         statistics = dict(zip(self.book.signals, now.of_signals, strict=True))
         loudest = self.book.signals[now.of_signals.index(max(now.of_signals))]
         statistics[FUSED] = now.statistic
+        blame = list[float]()
+        if state.watch and loudest == FEATURES:
+            n_features = state.watch.sentinel.model.density.n_features
+            blame = state.watch.reference.features.blame(n_features)
         n, watch = len(likelihoods), watched or state.watch
         known = watch.reference.summary if watch else Summary.of(likelihoods)
         highest = burst.height if burst else now.statistic
@@ -394,6 +404,7 @@ class SequentialDetector:
                 "p_value": min(1.0, max(1, state.samples) * math.exp(-highest)),
             },
             probe=probe,
+            blame=blame,
         )
 
 

@@ -36,8 +36,8 @@ SPARE_CELLS = 10
 RENEWAL = 500.0
 """Samples from which shares are learned anew once they have changed."""
 
-_GROWTH = np.exp([1 / memory for memory in MEMORIES])
-"""By which a sample counts for more than the one before it."""
+GROWTH = np.exp([1 / memory for memory in MEMORIES])
+"""By which a sample counts for more than the one before it, by memory."""
 
 FRESH = 256
 """Samples after which growing weights are scaled back, long before they overflow."""
@@ -80,6 +80,10 @@ class Tally:
             begin += width
         return replace(self, spread=spread)
 
+    def faded(self) -> Self:
+        """With the shares of the long run, and no last samples."""
+        return replace(self, recent=np.zeros_like(self.recent)).smoothed()
+
     def renewed(self) -> Self:
         """As if the last samples were all that there have been."""
         # What has all but faded is in use no more.
@@ -87,18 +91,19 @@ class Tally:
         recent = np.tile(last, (len(MEMORIES), 1))
         return replace(self, counts=last, recent=recent, quiet=RENEWAL).smoothed()
 
-    def betted_on(self, cells: Array, book: Book, paid: Array) -> Self:
+    def betted_on(self, cells: Array, book: Book, paid: Array, stride: int = 1) -> Self:
         """Bet on samples one by one, and count them: the tally with them.
 
         Arguments:
             cells: Of every sample in each division, with shape (divisions, N), int64.
             paid: Is filled with e-values; with shape (cell bets, N).
+            stride: One sample in so many is betted on, and one of the last ones; all are counted.
         """
         counts, recent = self.counts.copy(), self.recent.copy()
         if book.cells:
             places, shares = book.cell_terms
             quiet = self.quiet
-            _bet(paid, cells, places, shares, counts, recent, self.spread, _GROWTH, quiet)
+            _bet(paid, cells, places, shares, counts, recent, self.spread, GROWTH, quiet, stride)
         return type(self)(self.widths, counts, recent, self.spread, self.quiet)
 
 
@@ -113,6 +118,7 @@ def _bet(
     spread: Array,
     growth: Array,
     quiet: float,
+    stride: int,
 ) -> None:
     """Fills `paid`, and adds the samples to `counts` and `recent`.
 
@@ -123,7 +129,11 @@ def _bet(
     total = counts.sum() / n_divisions
     masses = recent.sum(1) / n_divisions
     for i in range(n):
+        looked_at = int(total) % stride == 0
         for j in range(len(shares)):
+            if not looked_at:
+                paid[j, i] = 1.0
+                continue
             memory, cell = places[j, 0], cells[places[j, 1], i]
             usual = (counts[cell] + SMOOTHING) / (total + spread[cell])
             prior = PRIOR * weights[memory]
@@ -133,10 +143,11 @@ def _bet(
             counts[cells[division, i]] += 1
         total += 1
         for memory in range(len(growth)):
-            weights[memory] *= growth[memory]
-            for division in range(n_divisions):
-                recent[memory, cells[division, i]] += weights[memory]
-            masses[memory] += weights[memory]
+            if looked_at:
+                weights[memory] *= growth[memory]
+                for division in range(n_divisions):
+                    recent[memory, cells[division, i]] += weights[memory]
+                masses[memory] += weights[memory]
             if (i + 1) % FRESH == 0 or i == n - 1:
                 recent[memory] /= weights[memory]
                 masses[memory] /= weights[memory]

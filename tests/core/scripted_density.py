@@ -65,6 +65,10 @@ class ScriptedDensity:
         still = torch.zeros_like(x)
         return FeatureTerms(x[:, 1].long(), terms, still, still, still[:, 0] + self.shift)
 
+    @property
+    def feature_law(self) -> None:
+        return None
+
     def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:
         scores = torch.randn(len(components), generator=generator) * noise
         return torch.stack([scores, components.cpu().float()], 1)

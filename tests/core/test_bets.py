@@ -125,11 +125,20 @@ def test_every_bet_is_on_its_own_score() -> None:
 
 
 def test_weights_sum_to_one_and_every_bet_belongs_to_one_signal() -> None:
-    assert len(BOOK) == len(BOOK.weights) == len(BOOK.ranks) + len(BOOK.cells) + len(BOOK.labels)
+    bets = [*BOOK.ranks, *BOOK.cells, *BOOK.labels, *BOOK.features]
+    assert len(BOOK) == len(BOOK.weights) == len(bets)
     assert float(BOOK.weights.sum()) == pytest.approx(1)
-    assert BOOK.signals == ("inliers", "likelihood", "doubt", "occupancy", "labels")
-    signals = [bet.signal for bet in (*BOOK.ranks, *BOOK.cells, *BOOK.labels)]
-    assert [BOOK.signals[owner] for owner in BOOK.owners] == signals
+    assert BOOK.signals == ("inliers", "likelihood", "doubt", "occupancy", "labels", "features")
+    assert [BOOK.signals[owner] for owner in BOOK.owners] == [bet.signal for bet in bets]
+
+
+def test_bets_lie_side_by_side_by_kind() -> None:
+    numbers = list(range(len(BOOK)))
+    kinds = BOOK.ranks, BOOK.cells, BOOK.labels, BOOK.features
+    assert [len(numbers[place]) for place in BOOK.places] == [len(kind) for kind in kinds]
+    assert [one for place in BOOK.places for one in numbers[place]] == numbers
+    _, cells, _, features = BOOK.places
+    assert np.flatnonzero(BOOK.on_last).tolist() == numbers[cells] + numbers[features]
 
 
 def test_weights_are_relative() -> None:

@@ -20,9 +20,12 @@ from tests.core.signals import Stretch, features
 WATCHER = sentinel(4)
 N_RANKS = len(BOOK.ranks)
 NONE = np.zeros((N_SCORES, 0))
-ON_LABELS = np.arange(len(BOOK)) >= len(BOOK) - len(BOOK.labels)
-OPEN = ~BOOK.on_scores(range(OVERALL, N_SCORES)) & ~ON_LABELS
-"""Without classes nothing is told within them, and without labels nothing of these."""
+ON_RANKS, ON_CELLS, ON_LABELS, ON_FEATURES = (
+    np.isin(np.arange(len(BOOK)), np.arange(len(BOOK))[place]) for place in BOOK.places
+)
+OPEN = ~BOOK.on_scores(range(OVERALL, N_SCORES)) & ~ON_LABELS & ~ON_FEATURES
+"""Without classes nothing is told within them, without labels nothing of these, and scripted
+components have no features."""
 
 
 def sees(x: Tensor) -> Sighting:
@@ -162,8 +165,8 @@ def test_once_shares_have_changed_only_ranks_within_classes_are_betted_on() -> N
     renewed = now.with_new_shares(BOOK)
     assert not now.outdated
     assert renewed.outdated
-    closed = BOOK.on_scores(range(OVERALL))
-    assert 0 < closed.sum() < N_RANKS
+    closed = BOOK.on_scores(range(OVERALL)) | ON_FEATURES
+    assert 0 < (closed & ON_RANKS).sum() < N_RANKS
     assert np.array_equal(renewed.drift >= CLOSED, closed)
     assert np.array_equal(renewed.weights > 0, ~closed)
     assert renewed.weights.sum() == pytest.approx(1)
@@ -208,7 +211,7 @@ def test_where_cells_differ_in_size_nothing_is_taken_off_either() -> None:
 def test_a_bet_that_says_nothing_is_closed_and_gathers_no_evidence() -> None:
     """With e = 1 for ever it would count samples, and alarm for that."""
     x = features([Stretch(1000)])
-    for classes, is_open in (([0, 0, 0, 0], OPEN), ([0, 1, 2, 3], ~ON_LABELS)):
+    for classes, is_open in (([0, 0, 0, 0], OPEN), ([0, 1, 2, 3], ~ON_LABELS & ~ON_FEATURES)):
         rows = torch.cat([x, torch.rand(1000, 1, generator=torch.Generator().manual_seed(3))], 1)
         watcher = sentinel(4, classes=classes, n_features=3)
         now = Reference.of(watcher, watcher.sees(rows), BOOK)
@@ -258,8 +261,17 @@ def test_gains_of_samples_in_runs_are_taken_off_and_stretched() -> None:
     taken_off = (full - now.drift[OPEN, None]) / now.pace[OPEN, None]
     assert gains == pytest.approx(taken_off)
     # Runs of one component win nothing once it is known that they are usual.
+    assert 15 <= now.stride <= 42
     by_component = int(OPEN[:N_RANKS].sum())
-    assert float(gains[by_component].sum()) < 5 < float(full[by_component].sum())
+    every = replace(plain, stride=1).weighed(WATCHER, later, BOOK, NONE)[1]
+    assert float(gains[by_component].sum()) < 5 < float(np.log(every)[OPEN][by_component].sum())
+
+
+def test_where_samples_do_not_part_for_long_no_bet_is_on_where_the_last_ones_lay() -> None:
+    now = Reference.of(WATCHER, sees(sticky(4000, 200)), BOOK)
+    assert (now.drift[BOOK.on_last] == CLOSED).all()
+    assert (now.drift[ON_RANKS & OPEN] < CLOSED).all()
+    assert now.weights.sum() == pytest.approx(1)
 
 
 def test_too_few_samples_say_nothing_of_dependence() -> None:

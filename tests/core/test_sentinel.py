@@ -120,6 +120,7 @@ def test_a_single_component_has_nothing_to_stand_above() -> None:
     assert scores[SURENESS:].tolist() == [[0.0]] * 4
 
 
+@settings(deadline=None)
 @given(
     classes=st.lists(st.integers(0, 1000), min_size=2, max_size=2),
     scores=st.lists(st.floats(allow_nan=False), min_size=2, max_size=2),

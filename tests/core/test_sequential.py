@@ -22,6 +22,7 @@ from core.drift.sequential import (
     BOOK,
     CONFIRMED_THIN,
     DOUBT,
+    FEATURES,
     FUSED,
     INLIERS,
     LABELS,
@@ -515,7 +516,7 @@ def test_typical_samples_are_those_that_the_sentinel_finds_as_likely_as_earlier_
 def test_a_verdict_says_what_it_is_based_on() -> None:
     stream = list(observations([Stretch(3000), Stretch(100, mean=-3)], 100))
     verdict = verdicts(DETECTOR, stream)[30]
-    signals = {INLIERS, LIKELIHOOD, DOUBT, OCCUPANCY, LABELS, FUSED}
+    signals = {INLIERS, LIKELIHOOD, DOUBT, OCCUPANCY, LABELS, FEATURES, FUSED}
     assert set(verdict.statistics) == set(verdict.thresholds) == signals
     assert (verdict.speaker, verdict.signal) == (FUSED, INLIERS)
     assert verdict.statistic == verdict.statistics[FUSED] > verdict.threshold
