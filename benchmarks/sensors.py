@@ -1,0 +1,173 @@
+"""Is a sensor that fails found among many, and is it quiet while readings depend on each other?
+
+Made-up readings without labels, in batches of 100, each sensor a mixture of independent ones. First
+one of them, or all, change after 6,000 samples: how many samples until a boundary is reported?
+Then nothing changes for 40,000 samples, but every reading is a part of the one before: how
+many boundaries are reported all the same? Beside the engine with its default settings stands what
+is usually done: River's ADWIN on every sensor, asked for the same run time between false alarms of
+all together, all restarted when one of them speaks.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks._arithmetic import as_in_the_trainer
+from clients.bench import Measurement, Say, Table
+from core.batch import Batch
+from core.config import EngineConfig
+from core.engine import Engine
+from core.events import BoundaryDetected
+
+Readings = NDArray[np.float64]
+Change = Callable[[Readings], Readings]
+Detector = Callable[[Readings], list[int]]
+"""From readings to the samples after which a boundary was reported."""
+
+BATCH = 100
+BEFORE, AFTER = 6000, 3000
+STILL = 40_000
+ONE = 0
+SEEDS = (0, 1, 2)
+CHECKED_EVERY = 32
+"""Samples after which River's ADWIN looks for a change."""
+
+
+def readings(n: int, n_sensors: int, seed: int, persistence: float = 0.0) -> Readings:
+    """Of correlated sensors, with shape (n, D), each a part of the one before it."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, n_sensors))
+    for i in range(1, n if persistence else 0):
+        z[i] = persistence * z[i - 1] + (1 - persistence**2) ** 0.5 * z[i]
+    mixing = np.random.default_rng(7).normal(size=(n_sensors, n_sensors)) / n_sensors**0.5
+    mixed: Readings = z @ mixing
+    return mixed
+
+
+def _one(change: Callable[[Readings], Any]) -> Change:
+    def changed(x: Readings) -> Readings:
+        x = x.copy()
+        x[:, ONE] = change(x[:, ONE])
+        return x
+
+    return changed
+
+
+def _some(x: Readings) -> Readings:
+    return x + 4 * (np.random.default_rng(1).random(len(x)) < 0.1)[:, None]
+
+
+CHANGES: dict[str, Change] = {
+    "one sensor sticks at its mean": _one(lambda x: 0 * x),
+    "one sensor + 0.5": _one(lambda x: x + 0.5),
+    "one sensor + 1": _one(lambda x: x + 1),
+    "one sensor x 2": _one(lambda x: 2 * x),
+    "one sensor goes its own way": _one(np.random.default_rng(1).permutation),
+    "all sensors x 1.3": lambda x: 1.3 * x,
+    "all sensors x 0.7": lambda x: 0.7 * x,
+    "a tenth of the samples + 4": _some,
+}
+
+
+def _engine(preset: str) -> Detector:
+    def found(x: Readings) -> list[int]:
+        engine, ends = Engine(EngineConfig(preset=preset)), []
+        state = engine.start()
+        for part in torch.split(torch.from_numpy(x.astype(np.float32)), BATCH):
+            state, events = engine.step(state, Batch.of(part))
+            ends += [
+                event.sample_index + len(part)
+                for event in events
+                if isinstance(event, BoundaryDetected)
+            ]
+        return ends
+
+    return found
+
+
+def _adwin(x: Readings) -> list[int]:
+    from river.drift import ADWIN
+
+    make: Any = ADWIN
+    delta = CHECKED_EVERY / (EngineConfig().ert * x.shape[1])
+
+    def fresh() -> list[Any]:
+        return [make(delta=delta, clock=CHECKED_EVERY) for _ in range(x.shape[1])]
+
+    each, ends = fresh(), []
+    for i, row in enumerate(x.tolist()):
+        for one, value in zip(each, row, strict=True):
+            one.update(value)
+        if any(one.drift_detected for one in each):
+            ends.append(i + 1)
+            each = fresh()
+    return ends
+
+
+def detectors(say: Say) -> dict[str, Detector]:
+    """By name; River's where it is installed."""
+    ours: dict[str, Detector] = {preset: _engine(preset) for preset in ("mfa", "flat")}
+    try:
+        import river  # noqa: F401
+    except ImportError:
+        say("River is not installed: ADWIN is left out")
+        return ours
+    return ours | {"ADWIN on each": _adwin}
+
+
+@as_in_the_trainer()
+def measure(quick: bool, say: Say) -> Measurement:
+    """Quick: one sensor of ten sticks or moves; one seed."""
+    systems, values = detectors(say), []
+    names, seeds = (list(CHANGES)[:3:2], SEEDS[:1]) if quick else (list(CHANGES), SEEDS)
+    rows: list[tuple[str, ...]] = []
+    for n_sensors in (10,) if quick else (10, 50):
+        for name in names:
+            cells = [str(n_sensors), name]
+            for system, find in systems.items():
+                delays, false = [], 0
+                for seed in seeds:
+                    later = CHANGES[name](readings(AFTER, n_sensors, 100 + seed))
+                    ends = find(np.concatenate([readings(BEFORE, n_sensors, seed), later]))
+                    after = [end - BEFORE for end in ends if end > BEFORE]
+                    delays += after[:1]
+                    false += len(ends) - len(after)
+                middle = f", {statistics.median_low(delays)}" if delays else ""
+                cells.append(f"{len(delays)} of {len(seeds)}{middle}; {false}")
+                values.append(
+                    {"sensors": n_sensors, "change": name, "system": system,
+                     "delays": delays, "seeds": len(seeds), "false": false}
+                )  # fmt: skip
+            say("  ".join(cells))
+            rows.append(tuple(cells))
+    changed = Table(
+        "A change after 6,000 samples: found, median delay in samples; false before it",
+        ("sensors", "change", *systems),
+        tuple(rows),
+    )
+    rows, quiet = [], []
+    for n_sensors in (5,) if quick else (5, 20):
+        for persistence in (0.5,) if quick else (0.0, 0.5, 0.8, 0.95, 0.99):
+            cells = [str(n_sensors), str(persistence)]
+            for system, find in systems.items():
+                n = STILL // 10 if quick else STILL
+                false = len(find(readings(n, n_sensors, 3, persistence)))
+                cells.append(str(false))
+                quiet.append(
+                    {"sensors": n_sensors, "persistence": persistence, "system": system,
+                     "samples": n, "false": false}
+                )  # fmt: skip
+            say("  ".join(cells))
+            rows.append(tuple(cells))
+    still = Table(
+        "Nothing changes in 40,000 samples, each a part of the one before: boundaries",
+        ("sensors", "part", *systems),
+        tuple(rows),
+    )
+    return Measurement((changed, still), {"changes": values, "still": quiet})
