@@ -29,6 +29,8 @@ CORE_COMPILED = {
         "sentinel",
         "sequential",
         "misses",
+        "features",
+        "persistence",
         "tally",
     )
 }
