@@ -231,7 +231,7 @@ class Sentinel:
         means, deviations = (part.float().cpu() for part in law)
         same = torch.from_numpy(self.classes[:, None] == self.classes)
         shares = same * density.log_weights.float().cpu().exp()
-        shares = shares / shares.sum(1, keepdim=True)
+        shares = shares / shares.sum(1, keepdim=True).clamp_min(torch.finfo(shares.dtype).tiny)
         centres = shares @ means
         second = shares @ (deviations.square() + means.square())
         spreads = (second - centres.square()).clamp_min(0).sqrt()
