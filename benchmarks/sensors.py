@@ -68,7 +68,7 @@ CHANGES: dict[str, Change] = {
     "one sensor + 0.5": _one(lambda x: x + 0.5),
     "one sensor + 1": _one(lambda x: x + 1),
     "one sensor x 2": _one(lambda x: 2 * x),
-    "one sensor goes its own way": _one(np.random.default_rng(1).permutation),
+    "one sensor goes its own way": _one(lambda x: np.random.default_rng(1).permutation(x)),
     "all sensors x 1.3": lambda x: 1.3 * x,
     "all sensors x 0.7": lambda x: 0.7 * x,
     "a tenth of the samples + 4": _some,

@@ -174,6 +174,8 @@ def _bet(
         seen += 1
         if (i + 1) % FRESH == 0 or i == n - 1:
             for memory in range(len(growth)):
-                recent[memory] /= weights[memory]
+                for d in range(n_features):
+                    for one in range(BINS):
+                        recent[memory, d, one] /= weights[memory]
                 masses[memory] /= weights[memory]
                 weights[memory] = 1.0

@@ -123,5 +123,8 @@ def _merge(merged: Array, known: Array, more: Array) -> None:
             merged[row, i + j] = one if earlier else other
             i += earlier
             j += not earlier
-        merged[row, i + j : n_known + j] = known[row, i:]
-        merged[row, n_known + j :] = more[row, j:]
+        # One by one: slices take seconds to compile.
+        for rest in range(i, n_known):
+            merged[row, rest + j] = known[row, rest]
+        for rest in range(j, n_more):
+            merged[row, n_known + rest] = more[row, rest]

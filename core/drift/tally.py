@@ -127,7 +127,10 @@ def _bet(
     n_divisions, n = cells.shape
     weights = np.ones(len(growth))
     total = counts.sum() / n_divisions
-    masses = recent.sum(1) / n_divisions
+    # Sums along an axis, and quotients of tables, take seconds to compile.
+    masses = np.empty(len(growth))
+    for memory in range(len(growth)):
+        masses[memory] = recent[memory].sum() / n_divisions
     for i in range(n):
         looked_at = int(total) % stride == 0
         for j in range(len(shares)):
@@ -149,6 +152,7 @@ def _bet(
                     recent[memory, cells[division, i]] += weights[memory]
                 masses[memory] += weights[memory]
             if (i + 1) % FRESH == 0 or i == n - 1:
-                recent[memory] /= weights[memory]
+                for cell in range(recent.shape[1]):
+                    recent[memory, cell] /= weights[memory]
                 masses[memory] /= weights[memory]
                 weights[memory] = 1.0
