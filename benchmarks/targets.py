@@ -47,7 +47,10 @@ AIMS: tuple[Aim, ...] = (
     Aim("devanagari", ONE_BY_ONE, 97.0, note="24 classes, one at a time"),
     Aim("devanagari", ALL_AT_ONCE, None, note="24 classes at once"),
     Aim("mnist", "D2-2-2-2-2a", 95.5, SMALL, "at most 158,000 numbers"),
+    Aim("mnist", "D10", 92.5, FLAT),
+    Aim("mnist", "D9-1a", 92.0, FLAT),
     Aim("mnist", "D2-2-2-2-2a", 92.5, FLAT),
+    Aim("mnist", "D2-2-2-2-2b", 92.5, FLAT),
     Aim("fashion_mnist", "D2-2-2-2-2a", 80.0, FLAT),
     Aim("devanagari", "D2-2-2-2-2a", 95.0, FLAT),
 )

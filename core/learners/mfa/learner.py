@@ -293,18 +293,19 @@ class MfaLearner:
             assert scores is not None
             joint = scores.joint
         classes = torch.nn.functional.one_hot(codes, state.n_classes).to(joint.dtype)
-        shares = responsibilities(joint) * weights
-        begin = 0
-
-        def voted(bank: Bank) -> Bank:
-            nonlocal begin
-            old, mine = bank.analysers, shares[:, begin : begin + len(bank)]
-            begin += len(bank)
-            return bank.with_votes(rule(old.votes, old.owner, mine, classes))
-
-        frozen = voted(state.frozen)
-        groups = tuple(replace(group, bank=voted(group.bank)) for group in state.groups)
-        return replace(state, frozen=frozen, groups=groups)
+        banks = (state.frozen, *(group.bank for group in state.groups))
+        parts = [bank.analysers for bank in banks]
+        votes = rule(
+            torch.cat([part.votes for part in parts]),
+            torch.cat([part.owner for part in parts]),
+            responsibilities(joint) * weights,
+            classes,
+        )
+        own = torch.split(votes, [len(part) for part in parts])
+        frozen, *others = (bank.with_votes(one) for bank, one in zip(banks, own, strict=True))
+        groups = zip(state.groups, others, strict=True)
+        changed = tuple(replace(group, bank=bank) for group, bank in groups)
+        return replace(state, frozen=frozen, groups=changed)
 
     def _served(self, analysers: Analysers) -> Model:
         density = FactorDensity(analysers.mixture(), self.floor)
