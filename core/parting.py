@@ -31,7 +31,8 @@ FEWER_FIT = (INLIERS, DOUBT)
 """Signals of samples that are of none of the known: old ones may come between them."""
 
 MIXED = (0.25, 0.9)
-"""Share of typical samples between which a change is taken for a mixture of old and new."""
+"""Share of typical samples from which on, and below which, a change is taken for a mixture of old
+and new."""
 
 A_FEW = 3
 """Samples without a label that may be untypical by chance."""
@@ -99,7 +100,7 @@ class Parting:
             return _split(batches, sum(map(len, batches)) - verdict.change_samples)
         old, new = self._parted(state, batches)
         share = sum(map(len, old)) / max(1, sum(map(len, batches)))
-        mixed = verdict.signal in FEWER_FIT and MIXED[0] <= share <= MIXED[1]
+        mixed = verdict.signal in FEWER_FIT and MIXED[0] <= share < MIXED[1]
         return (old, new) if mixed else ((), batches)
 
     def prior_shift(
@@ -125,8 +126,8 @@ class Parting:
         strange = ~torch.cat([self._typical(state, one) for one in batches])
         # Of those without a label too: they might be of no class at all.
         unnamed = strange[codes == UNLABELLED]
-        alike = int(strange.sum()) <= (1 - MIXED[1]) * len(codes)
-        alike &= int(unnamed.sum()) <= (1 - MIXED[1]) * len(unnamed) + A_FEW
+        alike = _hold_few(len(codes), int(strange.sum()))
+        alike &= _hold_few(len(unnamed), int(unnamed.sum()) - A_FEW)
         if not alike or not bool(state.shown[named].all()):
             return []
         start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
@@ -177,6 +178,12 @@ class Parting:
             return typical
         unheard = (batch.codes.cpu() != UNLABELLED) & (state.codes_of(batch) == UNLABELLED)
         return typical & ~unheard
+
+
+def _hold_few(n: int, strange: int) -> bool:
+    """Whether so few of n samples are strange that it is no mixture."""
+    # Not as a share of strange ones: one less nine tenths is less than a tenth to a computer.
+    return n - strange >= MIXED[1] * n
 
 
 def _split(batches: tuple[Batch, ...], n: int) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:

@@ -351,6 +351,24 @@ def test_only_a_detector_that_names_signals_can_tell_a_change_of_shares(
     assert len(engine.parting.prior_shift(state, batch, Position(25, 2500), said)) == shifts
 
 
+@pytest.mark.parametrize(("strange", "shifts"), [(10, 1), (11, 0)])
+def test_it_is_a_change_of_shares_where_nine_tenths_look_as_before(
+    strange: int, shifts: int
+) -> None:
+    engine = Engine(CONFIG)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 25, seed=1)))
+    known = blob(0, 200, seed=2)
+    known = known[engine.detector.typical(state.detector, known)][: 100 - strange]
+    batch = Batch.of(torch.cat([known, blob(7, strange, seed=3)]), [0] * 100)
+    batch = engine.late.claim(state, batch)[1]
+    verdict = engine.judge.judge(state, batch).verdict
+    assert verdict is not None
+    said = replace(verdict, level=Level.BOUNDARY, signal="doubt")
+    assert len(engine.parting.prior_shift(state, batch, Position(25, 2500), said)) == shifts
+    old, _ = engine.parting.mixture(state, (batch,), said)
+    assert bool(old) is not bool(shifts)
+
+
 def test_it_is_no_change_of_shares_where_a_few_without_labels_are_strange() -> None:
     engine = Engine(CONFIG)
     state, _ = play(engine, engine.start(), list(batches([0, 1], 25, seed=1)))
