@@ -358,6 +358,7 @@ class Engine:
                 "Nothing has been learned yet, so there is no model to ask. "
                 "Send samples to POST /ingest first."
             )
+        model = replace(model, density=model.density.gathered())
         tensors = model.tensors
         likelihood = state.past_likelihood.pooled(state.likelihood)
         info = ModelInfo(

@@ -87,6 +87,12 @@ class Standardiser:
         largest = torch.finfo(x.dtype).max
         return (x * self.scale + self.shift).clamp_(-largest, largest)
 
+    def same_scale(self, other: Standardiser) -> bool:
+        """Whether samples come out the same by the other."""
+        if self.identity or other.identity:
+            return self.identity is other.identity
+        return torch.equal(self.shift, other.shift) and torch.equal(self.scale, other.scale)
+
     @property
     def log_volume(self) -> float:
         """What to subtract from a standardised log density for the sender's units, in nats."""

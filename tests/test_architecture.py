@@ -64,6 +64,8 @@ CORE_ROOMS = {
     "core.standardiser": set[str](),
     "core.density": {"core.errors"},
     "core.drift": {
+        "core.density.blocks",
+        "core.density.density",
         "core.running",
         "core.config",
         "core.errors",

@@ -235,7 +235,7 @@ def floored(density: Density) -> Density | None:
         return replace(density, deviations=density.mixture.precision_root.reciprocal())
     if isinstance(density, FactorDensity):
         noise = density.mixture.noise.clamp_min(density.floor)
-        return replace(density, mixture=density.mixture._replace(noise=noise))
+        return FactorDensity.whole(density.mixture._replace(noise=noise), density.floor)
     return None
 
 

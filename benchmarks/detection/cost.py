@@ -15,7 +15,7 @@ from torch import Tensor
 
 from benchmarks._arithmetic import as_in_the_trainer
 from core.config import EngineConfig
-from core.density.density import Scored
+from core.density.density import Parts, Scored
 from core.drift.detector import Level, Observation
 from core.drift.registry import make_detector
 from core.drift.sentinel import Sentinel
@@ -41,7 +41,7 @@ class Scripted:
     n_features = 784
     others = torch.randn(10_000, COMPONENTS, generator=torch.Generator().manual_seed(0)) * 60 - 400
 
-    def score(self, x: Tensor) -> Scored:
+    def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
         joint = self.others[: len(x)].clone()
         joint[torch.arange(len(x)), x[:, 1].long()] = 0
         return Scored(joint, x[:, 0])

@@ -20,6 +20,11 @@ Fact = int | float | str | bool | list[int]
 """A plain value that belongs to a density beside its tensors."""
 
 
+Parts = dict[object, Tensor]
+"""What parts of mixtures say of the same samples, by part: log-joint values up to a constant, with
+shape (N, components of the part)."""
+
+
 class Scored(NamedTuple):
     """One forward pass."""
 
@@ -53,8 +58,17 @@ class Density(Protocol):
         """Where its tensors live."""
         ...
 
-    def score(self, x: Tensor) -> Scored:
-        """Score samples, with shape (N, D). What can be computed once is kept."""
+    def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
+        """Score samples, with shape (N, D). What can be computed once is kept.
+
+        Arguments:
+            parts: Where the family has parts, what some are known to say of these samples is not
+                worked out again, and what is worked out is added.
+        """
+        ...
+
+    def gathered(self) -> Density:
+        """The same density without parts, which is asked faster."""
         ...
 
     def feature_terms(self, x: Tensor) -> FeatureTerms:

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from core.density.density import Fact, Scored
+from core.density.density import Fact, Parts, Scored
 from core.density.diagonal import (
     Mixture,
     NaturalForm,
@@ -61,7 +61,10 @@ class DiagonalDensity:
         """The mixture in the form that scores fastest."""
         return natural_form(self.mixture)
 
-    def score(self, x: Tensor) -> Scored:
+    def gathered(self) -> DiagonalDensity:
+        return self
+
+    def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
         joint = log_joint(self.form, x)
         return Scored(joint, log_sum_exp(joint))
 

@@ -27,10 +27,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from core.density.blocks import ROWS
 from core.density.diagonal import LOG_2PI
-
-CHUNK = 512
-"""Rows scored at a time: the factors of all components take K * L numbers a row."""
 
 NEGLIGIBLE = 1e-3
 """A responsibility below it teaches its component nothing. In hundreds of dimensions all but one
@@ -166,13 +164,11 @@ def log_joint(form: WhitenedForm, x: Tensor, x_squared: Tensor | None = None) ->
         tensor([[-1.8379]])
     """
     squared = x.square() if x_squared is None else x_squared
+    if len(x) > ROWS:
+        blocks = zip(torch.split(x, ROWS), torch.split(squared, ROWS), strict=True)
+        return torch.cat([log_joint(form, *block) for block in blocks])
     joint = torch.addmm(form.constant, x, form.linear.T).addmm_(squared, form.quadratic.T)
-    if len(x) <= CHUNK:
-        return joint.add_(_explained(form, whitened(form, x)))
-    for begin in range(0, len(x), CHUNK):
-        rows = slice(begin, begin + CHUNK)
-        joint[rows] += _explained(form, whitened(form, x[rows]))
-    return joint
+    return joint.add_(_explained(form, whitened(form, x)))
 
 
 def whitened(form: WhitenedForm, x: Tensor) -> Tensor:

@@ -14,11 +14,14 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from core.density.blocks import ROWS
+from core.density.density import Parts
 from core.drift.bets import Array
 from core.drift.compiled import compiled, vectorised
 from core.drift.features import LEAST_DEVIATION, MOST_FEATURES, find_bins
@@ -26,10 +29,6 @@ from core.drift.misses import UNTOLD
 from core.model import Model
 from core.readout import NAMED, PosteriorReadout, margin_temperature
 from core.standardiser import Standardiser
-
-CHUNK = 1024
-"""Rows that are scored at a time, which bounds the memory of a large batch."""
-
 
 LIKELIHOOD, SURENESS, OWN_SURENESS, MARGIN, OWN_LIKELIHOOD = range(5)
 """Scores. The log-likelihood in nats, in the sender's units; it and the margin added up, twice;
@@ -72,6 +71,17 @@ def within(one: int, score: float) -> float:
         one: The class, 0 or above.
     """
     return one * BLOCK + (min(score, FARTHEST) if score > -FARTHEST else -FARTHEST)
+
+
+class Passed(NamedTuple):
+    """One forward pass over some samples, in which versions of a model share what they can."""
+
+    standardiser: Standardiser  # by which the samples were scored
+    parts: Parts  # what parts of mixtures said of them
+
+    def of(self, rows: slice) -> Passed:
+        """Of some of the samples."""
+        return Passed(self.standardiser, {part: said[rows] for part, said in self.parts.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,23 +195,26 @@ class Sentinel:
         """Different values that `classes` may take, at least 1."""
         return max(1, self.model.n_classes)
 
-    def sees(self, x: Tensor, codes: Tensor | None = None) -> Sighting:
+    def sees(
+        self, x: Tensor, codes: Tensor | None = None, passed: Passed | None = None
+    ) -> Sighting:
         """Score samples.
 
         Arguments:
             x: With shape (N, D), in the sender's units.
             codes: The class of each, with shape (N,), int64, on the CPU, -1 where there is none or
                 a new one; None: no labels.
+            passed: What other versions of the model have said of these very samples.
         """
-        if len(x) <= CHUNK:
-            return self._sees(x, codes)
-        said = repeat(None) if codes is None else iter(torch.split(codes, CHUNK))
-        parts = zip(torch.split(x, CHUNK), said, strict=False)
+        if len(x) <= ROWS:
+            return self._sees(x, codes, passed)
+        said = repeat(None) if codes is None else iter(torch.split(codes, ROWS))
+        parts = zip(torch.split(x, ROWS), said, strict=False)
         return Sighting.joined(*(self._sees(rows, own) for rows, own in parts))
 
-    def _sees(self, x: Tensor, codes: Tensor | None) -> Sighting:
+    def _sees(self, x: Tensor, codes: Tensor | None, passed: Passed | None = None) -> Sighting:
         x = self.standardiser.apply(x)
-        scored, likelihood = self.model.density.score(x)
+        scored, likelihood = self.model.density.score(x, self._said(passed))
         joint, scores = scored.float().cpu().numpy(), np.zeros((N_SCORES, len(x)))
         winners = joint.argmax(1)
         likelihoods = scores[LIKELIHOOD]
@@ -216,6 +229,12 @@ class Sentinel:
         if codes is not None:
             _tell_labels(labels, winners, codes.numpy(), self._spoken_for, self._known)
         return Sighting(scores, winners, labels, self._bins(x, winners))
+
+    def _said(self, passed: Passed | None) -> Parts | None:
+        """What has been said of samples on this very scale."""
+        if passed is None or not self.standardiser.same_scale(passed.standardiser):
+            return None
+        return passed.parts
 
     @cached_property
     def _laws(self) -> list[tuple[Array, Array]]:

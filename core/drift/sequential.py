@@ -23,11 +23,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from core.density.blocks import ROWS
 from core.drift.bets import Array, Book, CellBet, FeatureBet, LabelBet, RankBet
 from core.drift.detector import Level, Observation, Probe, Verdict
 from core.drift.evidence import Evidence, Reading, shiryaev_roberts
@@ -39,6 +41,7 @@ from core.drift.sentinel import (
     OWN_LIKELIHOOD,
     OWN_SURENESS,
     SURENESS,
+    Passed,
     Sentinel,
     Sighting,
 )
@@ -111,10 +114,6 @@ to 1.9, with scores that do and do not depend on each other)."""
 PROBE_ERT = 1000.0
 """Run time between alarms of the probe, in samples."""
 
-CHUNK = 500
-"""Samples that are weighed at a time, so that a huge batch can become a reference and be
-tested by it."""
-
 MOST_AWAITED = 4
 """Warm-ups that a reference may take where samples depend on each other."""
 
@@ -130,6 +129,14 @@ LONGEST_REIGN = 40_000
 PROBE_THRESHOLD = math.log(PROBE_ERT / OVERSHOOT)
 
 NOTHING = Sighting.nothing().scores
+
+
+class Chunk(NamedTuple):
+    """Samples that are weighed at a time."""
+
+    x: Tensor  # (N, D) in the sender's units
+    codes: Tensor | None  # (N,) int64
+    passed: Passed | None  # what has been said of these very samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,9 +228,9 @@ class SequentialDetector:
         if settled and calm and self._needs_heir(state):
             state = replace(state, heir=Heir(seen.sentinel(state.samples)))
         probed, scores, level, burst = 0, list[Array](), Level.NORMAL, None
-        for x, codes in _chunks(seen.features, seen.codes):
+        for chunk in _chunks(seen):
             before = state
-            state, highest, alarms, sighting = self._weighed(state, x, codes)
+            state, highest, alarms, sighting = self._weighed(state, chunk)
             if sighting is not None:
                 scores.append(sighting.log_likelihoods)
                 reading = self._read(state)
@@ -233,12 +240,12 @@ class SequentialDetector:
             if level is not Level.NORMAL or over:
                 state = _unlearned(state, before, sighting, over is not None)
                 if state.heir is not None:
-                    heir = _withholding(state.heir, x, codes, over is not None)
+                    heir = _withholding(state.heir, chunk, over is not None)
                     state = replace(state, heir=heir)
             else:
                 state = self._cleared(state)
                 if state.heir is not None:
-                    state = self._inherited(state, state.heir, x, codes)
+                    state = self._inherited(state, state.heir, chunk)
             if level is Level.BOUNDARY:
                 burst = None
                 break
@@ -291,18 +298,18 @@ class SequentialDetector:
         return state.samples >= taken + min(taken, LONGEST_REIGN)
 
     def _weighed(
-        self, state: SequentialState, x: Tensor, codes: Tensor | None
+        self, state: SequentialState, chunk: Chunk
     ) -> tuple[SequentialState, float, int, Sighting | None]:
         """With some samples more, and their evidence.
 
         Returns:
             The state, the largest statistic on the way, alarms of the probe, and what was seen.
         """
-        samples = state.samples + len(x)
+        samples = state.samples + len(chunk.x)
         if state.watch is None:
             return replace(state, samples=samples), 0.0, 0, None
         sentinel = state.watch.sentinel
-        sighting = sentinel.sees(x, codes)
+        sighting = sentinel.sees(*chunk)
         known, withheld = state.watch.reference, state.withheld
         reference, paid = known.weighed(sentinel, sighting, self.book, withheld)
         evidence, sums = state.evidence.added(paid, known.weights)
@@ -328,11 +335,9 @@ class SequentialDetector:
         watch = Watch(state.watch.sentinel, reference)
         return replace(state, watch=watch, withheld=NOTHING)
 
-    def _inherited(
-        self, state: SequentialState, heir: Heir, x: Tensor, codes: Tensor | None
-    ) -> SequentialState:
+    def _inherited(self, state: SequentialState, heir: Heir, chunk: Chunk) -> SequentialState:
         """With the heir having seen samples, and in place of the sentinel if these are enough."""
-        seen = (*heir.seen, *heir.withheld, heir.sentinel.sees(x, codes))
+        seen = (*heir.seen, *heir.withheld, heir.sentinel.sees(*chunk))
         n, watch = sum(map(len, seen)), min(heir.sentinel.taken_at / 4, LONGEST_WATCH)
         if n < max(self.warm_up / 2, watch, heir.wanted):
             return replace(state, heir=Heir(heir.sentinel, seen, heir.wanted))
@@ -426,17 +431,23 @@ def _unlearned(
     return replace(state, watch=watch, withheld=withheld)
 
 
-def _withholding(heir: Heir, x: Tensor, codes: Tensor | None, burst: bool) -> Heir:
+def _withholding(heir: Heir, chunk: Chunk, burst: bool) -> Heir:
     """With samples withheld, or, after a burst, with all that was withheld left out."""
     if burst:
         return replace(heir, withheld=())
-    return replace(heir, withheld=(*heir.withheld, heir.sentinel.sees(x, codes)))
+    return replace(heir, withheld=(*heir.withheld, heir.sentinel.sees(*chunk)))
 
 
-def _chunks(x: Tensor, codes: Tensor | None) -> Iterator[tuple[Tensor, Tensor | None]]:
-    for begin in range(0, len(x), CHUNK):
-        rows = slice(begin, begin + CHUNK)
-        yield x[rows], None if codes is None else codes[rows]
+def _chunks(seen: Observation) -> Iterator[Chunk]:
+    """As many as are scored at a time: a huge batch can become a reference and be tested by it."""
+    x, codes, passed = seen.features, seen.codes, seen.passed
+    if len(x) <= ROWS:
+        yield Chunk(x, codes, passed)
+        return
+    for begin in range(0, len(x), ROWS):
+        rows = slice(begin, begin + ROWS)
+        own = None if passed is None else passed.of(rows)
+        yield Chunk(x[rows], None if codes is None else codes[rows], own)
 
 
 def _softplus(x: float) -> float:

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from core.density.density import Parts
 from core.model import Model
 from core.readout import Readout
 
@@ -26,6 +27,7 @@ class Scores(NamedTuple):
     x_squared: Tensor | None  # (N, D) where the family learns from them
     joint: Tensor  # (N, K) log weight + log density, inference variances
     log_likelihood: Tensor  # (N,) nats, in standardised units
+    parts: Parts | None = None  # what parts of the mixture said, where the family has any
 
 
 class Replay(NamedTuple):

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from core.density.density import Fact, Scored
+from core.density.density import Fact, Parts, Scored
 from core.density.feature_terms import FeatureTerms
 from core.drift.sentinel import Sentinel
 from core.model import Model
@@ -53,7 +53,7 @@ class ScriptedDensity:
     def device(self) -> torch.device:
         return torch.device("cpu")
 
-    def score(self, x: Tensor) -> Scored:
+    def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
         others = 1 - torch.nn.functional.one_hot(x[:, 1].long(), self.n_components)
         likelihood = x[:, 0] + self.shift
         margins = x[:, 2:] if x.shape[1] > N_FEATURES else torch.full_like(x[:, :1], FAR_BELOW)

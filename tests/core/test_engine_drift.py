@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from core.batch import Batch
 from core.checkpoint import FORMAT, dump, load
 from core.config import EngineConfig
-from core.drift.detector import Level
+from core.density.factor_part import FactorPart
+from core.drift.detector import Level, Observation, Verdict
+from core.drift.sequential import SequentialDetector, SequentialState
 from core.engine import Engine
 from core.events import (
     BatchLearned,
@@ -236,6 +239,44 @@ def has_heir(state: EngineState) -> bool:
 
 def is_alarmed(state: EngineState) -> bool:
     return state.detector.alarm is not None
+
+
+@pytest.mark.parametrize("size", [40, 700])
+def test_versions_of_a_model_share_one_forward_pass_and_say_the_same_without(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seven hundred samples are more than are scored at a time."""
+    config = PRESETS["mfa"]
+    asked = list[tuple[FactorPart, int, float]]()
+    scores, observe = FactorPart.log_joint, SequentialDetector.observe
+
+    def counting(part: FactorPart, x: Tensor, x_squared: Tensor) -> Tensor:
+        asked.append((part, x.shape[0], float(x.sum())))
+        return scores(part, x, x_squared)
+
+    def alone(
+        self: SequentialDetector, state: SequentialState, seen: Observation, settled: bool
+    ) -> tuple[SequentialState, Verdict]:
+        return observe(self, state, seen._replace(passed=None), settled)
+
+    n = 6000 // size
+    stream = [*batches([0, 1], n, size=size), *batches([2, 3], n, size=size, seed=1)]
+    shared, _ = play(Engine(config), Engine(config).start(), stream)
+    engine, state, most = Engine(config), Engine(config).start(), 0
+    monkeypatch.setattr(FactorPart, "log_joint", counting)
+    for batch in stream:
+        if state.standardiser is not None:
+            asked.clear()
+            engine.judge.judge(state, engine.late.claim(state, batch)[1])
+            assert len(asked) == len(set(asked))
+            most = max(most, len({part for part, *_ in asked}))
+        state, _ = engine.step(state, batch)
+    assert of(BoundaryDetected, play(Engine(config), Engine(config).start(), stream)[1])
+    assert most >= 3
+    assert_identical(state, shared)
+    monkeypatch.setattr(SequentialDetector, "observe", alone)
+    apart, _ = play(Engine(config), Engine(config).start(), stream)
+    assert_identical(apart, shared)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

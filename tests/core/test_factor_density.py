@@ -6,9 +6,12 @@ import json
 
 import pytest
 import torch
+from torch import Tensor
 
 from core.config import EngineConfig
+from core.density.density import Parts
 from core.density.factor_density import FactorDensity
+from core.density.factor_part import FactorPart
 from core.density.factors import FactorMixture, covariances, log_likelihood
 from core.density.registry import DENSITIES
 from core.engine import Engine
@@ -27,7 +30,7 @@ def random_density(k: int = 3, d: int = 5, n_factors: int = 2, seed: int = 0) ->
         torch.randn(k, d, n_factors, generator=generator),
         torch.rand(k, d, generator=generator) + 2 * FLOOR,
     )
-    return FactorDensity(mixture, FLOOR)
+    return FactorDensity.whole(mixture, FLOOR)
 
 
 def test_it_scores_samples_and_says_what_it_is() -> None:
@@ -43,7 +46,7 @@ def test_it_scores_samples_and_says_what_it_is() -> None:
 
 def test_noise_is_raised_to_the_floor_to_score_and_not_to_draw() -> None:
     density = random_density(k=1, n_factors=0)
-    silent = FactorDensity(density.mixture._replace(noise=torch.zeros(1, 5)), FLOOR)
+    silent = FactorDensity.whole(density.mixture._replace(noise=torch.zeros(1, 5)), FLOOR)
     raised = density.mixture._replace(noise=torch.full((1, 5), FLOOR))
     x = density.mixture.means + 0.1
     torch.testing.assert_close(silent.score(x).log_likelihood, log_likelihood(raised, x))
@@ -86,7 +89,78 @@ def test_tensors_and_facts_make_the_same_density_again(n_factors: int) -> None:
     assert torch.equal(again.score(x).joint, density.score(x).joint)
 
 
-@pytest.mark.parametrize("missing", ["log_weights", "means", "loadings", "noise", "floor"])
+# Parts ------------------------------------------------------------------------------------
+
+
+def random_parts(*sizes: int, d: int = 5, seed: int = 3) -> FactorDensity:
+    """Weights of all parts together are not normalised."""
+    whole = random_density(k=sum(sizes), d=d, seed=seed).mixture
+    columns = [torch.split(column, sizes) for column in whole]
+    parts = [FactorMixture(*part) for part in zip(*columns, strict=True)]
+    raised = [part._replace(log_weights=part.log_weights + 4) for part in parts]
+    return FactorDensity(tuple(FactorPart(part, FLOOR) for part in raised))
+
+
+def test_a_density_of_parts_is_the_density_of_all_of_them() -> None:
+    density, x = random_parts(2, 1, 3), torch.randn(40, 5)
+    whole = density.gathered()
+    assert len(whole.parts) == 1
+    assert whole.gathered() is whole
+    assert density.n_components == 6
+    torch.testing.assert_close(density.log_weights, whole.log_weights)
+    assert density.log_weights.exp().sum().item() == pytest.approx(1)
+    scored = density.score(x)
+    for ours, theirs in zip(scored, whole.score(x), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    for ours, theirs in zip(density.feature_terms(x), whole.feature_terms(x), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(density.traits(x, scored), whole.traits(x, scored))
+    for ours, theirs in zip(density.feature_law, whole.feature_law, strict=True):
+        assert torch.equal(ours, theirs)
+    components = torch.arange(6).repeat(3)
+    drawn = [one.sample(components, torch.Generator().manual_seed(1)) for one in (density, whole)]
+    assert torch.equal(*drawn)
+
+
+def test_a_part_says_the_same_to_the_bit_after_it_was_saved() -> None:
+    density, x = random_parts(2, 4), torch.randn(30, 5)
+    again = FactorDensity.of(density.tensors(), json.loads(json.dumps(density.facts())))
+    assert_identical(again, density)
+    known: Parts = {}
+    assert torch.equal(again.score(x, known).joint, density.score(x).joint)
+    for part, mine in zip(again.parts, density.parts, strict=True):
+        assert torch.equal(known[part], mine.log_joint(x, x.square()))
+
+
+@pytest.mark.parametrize("sizes", [[2], [2, 3], [5, -1], [], [4, 1, -1]])
+def test_parts_that_are_not_all_components_are_refused(sizes: list[int]) -> None:
+    density = random_parts(2, 2)
+    with pytest.raises(ValueError, match="parts of"):
+        FactorDensity.of(density.tensors(), {**density.facts(), "sizes": sizes})
+
+
+def test_what_a_part_has_said_of_samples_is_not_worked_out_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+    scores = FactorPart.log_joint
+
+    def counting(part: FactorPart, x: Tensor, x_squared: Tensor) -> Tensor:
+        asked.append(part)
+        return scores(part, x, x_squared)
+
+    monkeypatch.setattr(FactorPart, "log_joint", counting)
+    earlier, x = random_parts(2, 3), torch.randn(8, 5)
+    later = FactorDensity((earlier.parts[0], *random_parts(1, 2, seed=4).parts))
+    known: Parts = {}
+    earlier.score(x, known)
+    shared = later.score(x, known)
+    assert asked == [*earlier.parts, *later.parts[1:]]
+    assert set(known) == {*earlier.parts, *later.parts}
+    assert torch.equal(shared.joint, later.score(x).joint)
+
+
+@pytest.mark.parametrize("missing", ["log_weights", "means", "loadings", "noise", "floor", "sizes"])
 def test_a_missing_part_is_noticed(missing: str) -> None:
     density = random_density()
     tensors, facts = density.tensors(), density.facts()

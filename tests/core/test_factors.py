@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import LowRankMultivariateNormal, MultivariateNormal
 
+from core.density.blocks import ROWS
 from core.density.factors import (
-    CHUNK,
     NEGLIGIBLE,
     FactorMixture,
     FactorMoments,
@@ -93,7 +93,7 @@ def test_log_joint_is_log_weight_plus_log_density(
     torch.testing.assert_close(log_likelihood(mixture, x), expected.logsumexp(-1))
 
 
-@pytest.mark.parametrize("n", [CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 7])
+@pytest.mark.parametrize("n", [ROWS - 1, ROWS, ROWS + 1, 2 * ROWS + 7])
 @pytest.mark.parametrize("n_factors", [1, 5])
 def test_batches_of_any_length_are_scored_like_torch_distributions(n: int, n_factors: int) -> None:
     mixture, x = random_mixture(3, 40, n_factors, n), samples(n, 40, n)
@@ -104,6 +104,16 @@ def test_batches_of_any_length_are_scored_like_torch_distributions(n: int, n_fac
     expected = mixture.log_weights + torch.stack(parts, 1)
     joint = log_joint(whitened_form(mixture), x)
     torch.testing.assert_close(joint, expected)
+
+
+def test_what_is_said_of_rows_does_not_depend_on_those_that_follow() -> None:
+    form = whitened_form(random_mixture(3, 40, 5, 0))
+    x = samples(2 * ROWS + 7, 40, 0).float()
+    form = type(form)(*(part.float() for part in form))
+    joint = log_joint(form, x)
+    for begin in range(0, len(x), ROWS):
+        rows = slice(begin, begin + ROWS)
+        assert torch.equal(joint[rows], log_joint(form, x[rows]))
 
 
 def test_single_precision_is_enough_for_hundreds_of_features_of_little_noise() -> None:
@@ -137,7 +147,7 @@ def test_factors_that_all_but_coincide_can_be_scored(size: float) -> None:
 
 
 def test_scoring_changes_neither_samples_nor_mixture() -> None:
-    mixture, x = random_mixture(3, 4, 2, 0), samples(2 * CHUNK, 4, 0)
+    mixture, x = random_mixture(3, 4, 2, 0), samples(2 * ROWS, 4, 0)
     copies = [part.clone() for part in (*mixture, x)]
     form = whitened_form(mixture)
     first = log_joint(form, x)

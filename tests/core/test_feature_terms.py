@@ -40,7 +40,7 @@ def factors(k: int, d: int, n_factors: int, seed: int) -> FactorDensity:
         # Some below the floor, some above.
         0.2 * torch.rand(k, d, generator=generator, dtype=torch.float64),
     )
-    return FactorDensity(mixture, FLOOR)
+    return FactorDensity.whole(mixture, FLOOR)
 
 
 def samples(n: int, d: int, seed: int) -> Tensor:

@@ -16,11 +16,11 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from core.config import EngineConfig
+from core.density import factor_part as part_module
 from core.density.analysers import Analysers
 from core.density.components import NO_CLASS
 from core.density.factors import FactorMoments, covariances
 from core.learners.mfa import MfaLearner, MfaState
-from core.learners.mfa import learner as learner_module
 from core.learners.mfa import room as room_module
 from core.learners.mfa import windows as windows_module
 from core.learners.mfa.state import Group
@@ -639,7 +639,7 @@ def test_more_classes_change_no_score_and_nothing_of_it_is_worked_out_again() ->
     assert before is not None
     assert after is not None
     assert torch.equal(after.joint, before.joint)
-    assert [bank.form for bank in grown.banks] == [bank.form for bank in life.state.banks]
+    assert [bank.part for bank in grown.banks] == [bank.part for bank in life.state.banks]
     assert grown.partition == life.state.partition
     probabilities = life.learner.readout(grown).class_probabilities(after.joint)
     assert probabilities.shape == (30, 7)
@@ -962,7 +962,7 @@ def test_an_endless_stream_takes_no_more_memory_and_no_more_work(
 
         monkeypatch.setattr(module, name, counting)
 
-    counted(learner_module, "log_joint", lambda form, x, _: len(x) * form.n_components)
+    counted(part_module, "log_joint", lambda form, x, _: len(x) * form.n_components)
     counted(windows_module, "e_step", lambda form, x, _: len(x) * form.n_components)
     counted(room_module, "merged", lambda old, most, _: 40 * len(old) if len(old) > most else 0)
 

@@ -13,17 +13,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.density.density import Scored
+from core.density import blocks
+from core.density.density import Parts, Scored
 from core.drift.bets import Array
 from core.drift.misses import UNTOLD
 from core.drift.sentinel import (
     BLOCK,
-    CHUNK,
     MARGIN,
     OVERALL,
     OWN_LIKELIHOOD,
     OWN_SURENESS,
     SURENESS,
+    Passed,
     Sentinel,
     Sighting,
     within,
@@ -35,11 +36,37 @@ from tests.core.signals import Stretch, features
 
 
 def test_it_gives_back_what_was_scripted_however_many_samples_there_are() -> None:
-    x = features([Stretch(2 * CHUNK + 7)])
+    x = features([Stretch(2 * blocks.ROWS + 7)])
     seen = sentinel(4).sees(x)
-    assert len(seen) == 2 * CHUNK + 7
+    assert len(seen) == 2 * blocks.ROWS + 7
     assert seen.log_likelihoods.tolist() == x[:, 0].tolist()
     assert seen.components.tolist() == x[:, 1].tolist()
+
+
+@pytest.mark.parametrize(("shift", "shared"), [(0.0, True), (0.5, False)])
+def test_what_other_versions_said_counts_where_samples_were_on_the_same_scale(
+    shift: float, shared: bool
+) -> None:
+    given = list[Parts | None]()
+
+    class Listening(ScriptedDensity):
+        def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
+            given.append(parts)
+            return super().score(x)
+
+    own = replace(identity(), identity=False)
+    watcher = replace(sentinel(4), model=replace(sentinel(4).model, density=Listening(4)))
+    watcher, x = replace(watcher, standardiser=own), features([Stretch(5)])
+    said: Parts = {"part": torch.zeros(5, 2)}
+    watcher.sees(x, passed=Passed(replace(own, shift=own.shift + shift), said))
+    watcher.sees(x)
+    assert given == [said if shared else None, None]
+
+
+def test_what_was_said_of_some_of_the_samples_is_cut_out() -> None:
+    said = torch.arange(12.0).reshape(6, 2)
+    some = Passed(identity(), {"part": said}).of(slice(2, 5))
+    assert torch.equal(some.parts["part"], said[2:5])
 
 
 def test_sightings_are_joined_in_order() -> None:
@@ -67,7 +94,7 @@ def told(joint: Tensor, classes: Sequence[int], n_features: int = N_FEATURES) ->
         def n_features(self) -> int:
             return n_features
 
-        def score(self, x: Tensor) -> Scored:
+        def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
             return Scored(joint.clone(), joint.logsumexp(-1))
 
     k = joint.shape[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -173,6 +175,15 @@ def test_a_change_of_units_is_finite_whatever_the_units() -> None:
         assert factor.isfinite().all()
         assert (factor > 0).all()
         assert offset.isfinite().all()
+
+
+def test_scales_are_the_same_where_samples_come_out_the_same() -> None:
+    one = Standardiser.of(normal(50, 3, 0) * 9)
+    assert one.same_scale(replace(one, samples=7, scale=one.scale.clone()))
+    assert not one.same_scale(replace(one, shift=one.shift + 1))
+    assert not one.same_scale(replace(one, identity=True))
+    kept = replace(one, identity=True)
+    assert kept.same_scale(replace(kept, shift=one.shift + 1))
 
 
 # With a learner ---------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def squared_distances(x: Tensor, means: Tensor, sigmas: Tensor) -> Tensor:
 @pytest.mark.parametrize("n_factors", [0, L])
 def test_traits_of_factor_analysers_are_those_of_their_covariances(n_factors: int) -> None:
     mixture, x = factors(n_factors=n_factors), samples()
-    density = FactorDensity(mixture, 1e-6)
+    density = FactorDensity.whole(mixture, 1e-6)
     scored = density.score(x)
     closeness, likelihood, size_, stretch, rest = density.traits(x, scored).T
     distances = squared_distances(x, mixture.means, covariances(mixture))
@@ -61,7 +61,7 @@ def test_closeness_of_diagonal_components_is_that_of_factor_analysers_without_fa
     mixture, x = factors(n_factors=0), samples()
     plain = Mixture(mixture.log_weights, mixture.means, mixture.noise.rsqrt())
     diagonal = DiagonalDensity(plain, mixture.noise.sqrt())
-    with_factors = FactorDensity(mixture, 1e-6)
+    with_factors = FactorDensity.whole(mixture, 1e-6)
     found = diagonal.traits(x, diagonal.score(x))
     expected = with_factors.traits(x, with_factors.score(x))[:, :3]
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)

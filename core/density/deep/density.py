@@ -13,7 +13,7 @@ from torch import Tensor
 from core.density.deep.folding import Folding
 from core.density.deep.layer import image_log_likelihood, score_layer, score_stack
 from core.density.deep.sharpening import climb
-from core.density.density import Fact, Scored
+from core.density.density import Fact, Parts, Scored
 from core.density.diagonal import Mixture, NaturalForm, natural_form
 from core.density.feature_terms import FeatureTerms, diagonal_terms
 from core.density.traits import size
@@ -89,7 +89,10 @@ class DeepDensity:
         first, *others = self.layers
         return replace(self, layers=(replace(first, folding=first.folding.apart), *others))
 
-    def score(self, x: Tensor) -> Scored:
+    def gathered(self) -> DeepDensity:
+        return self
+
+    def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
         joint, likelihood = score_stack(self.stack, x)
         return Scored(joint, likelihood - self.volume)
 

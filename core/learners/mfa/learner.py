@@ -12,9 +12,10 @@ from torch import Tensor
 from core.config import EngineConfig
 from core.density.analysers import Analysers
 from core.density.components import NO_CLASS
+from core.density.density import Parts
 from core.density.diagonal import log_sum_exp, responsibilities
 from core.density.factor_density import FactorDensity
-from core.density.factors import log_joint, n_factors_of
+from core.density.factors import n_factors_of
 from core.density.traits import factor_traits
 from core.learners.budget import Budget
 from core.learners.learner import Replay, Scores
@@ -53,7 +54,7 @@ class MfaLearner:
         self.windows = Windows(budget, self.floor, config.window, self.shifts)
         self.mode = config.replay_mode
         regenerator = Regenerator(self.mode, config.replay_factor, config.outlier_c)
-        self.room = Room(budget, self.windows, regenerator, self._served)
+        self.room = Room(budget, self.windows, regenerator, self._regenerated)
 
     def start(self, n_features: int, device: torch.device) -> MfaState:
         self.shifts.check(n_features)
@@ -104,12 +105,12 @@ class MfaLearner:
         if not len(state):
             return None
         squared = x.square()
-        parts = [log_joint(bank.form, x, squared) for bank in state.banks]
-        joint = torch.cat(parts, 1) - math.log(state.mass_of(None))
-        return Scores(x, squared, joint, log_sum_exp(joint))
+        parts: Parts = {bank.part: bank.part.log_joint(x, squared) for bank in state.banks}
+        joint = torch.cat([*parts.values()], 1).sub_(math.log(state.mass_of(None)))
+        return Scores(x, squared, joint, log_sum_exp(joint), parts)
 
     def traits(self, state: MfaState, scores: Scores) -> Tensor:
-        parts = [bank.analyser for bank in state.banks]
+        parts = [bank.part.analyser for bank in state.banks]
         return factor_traits(parts, scores.x, scores.joint, scores.log_likelihood)
 
     def readout(self, state: MfaState) -> PosteriorReadout:
@@ -130,7 +131,8 @@ class MfaLearner:
     def model(self, state: MfaState) -> Model | None:
         if not len(state):
             return None
-        return self._served(state.analysers)
+        parts = tuple(bank.part for bank in state.banks)
+        return self._model(FactorDensity(parts), state.votes)
 
     def learn(
         self,
@@ -307,10 +309,11 @@ class MfaLearner:
         changed = tuple(replace(group, bank=bank) for group, bank in groups)
         return replace(state, frozen=frozen, groups=changed)
 
-    def _served(self, analysers: Analysers) -> Model:
-        density = FactorDensity(analysers.mixture(), self.floor)
-        readout = self._readout(analysers.votes, density.n_features)
-        return Model(density, readout, self.shifts)
+    def _regenerated(self, analysers: Analysers) -> Model:
+        return self._model(FactorDensity.whole(analysers.mixture(), self.floor), analysers.votes)
+
+    def _model(self, density: FactorDensity, votes: Tensor) -> Model:
+        return Model(density, self._readout(votes, density.n_features), self.shifts)
 
     def _readout(self, votes: Tensor, n_features: int) -> PosteriorReadout:
         per_degree = SHIFTED_FEATURES_PER_DEGREE if len(self.shifts) else FEATURES_PER_DEGREE

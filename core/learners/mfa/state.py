@@ -11,8 +11,8 @@ from torch import Tensor
 
 from core.density.analysers import Analysers
 from core.density.components import NO_CLASS
-from core.density.factors import FactorMoments, WhitenedForm, whitened_form
-from core.density.traits import Analyser, factor_heights
+from core.density.factor_part import FactorPart
+from core.density.factors import FactorMoments
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,16 +23,9 @@ class Bank:
     floor: float
 
     @cached_property
-    def form(self) -> WhitenedForm:
+    def part(self) -> FactorPart:
         """For scoring; weights are masses, so that banks can be scored side by side."""
-        mixture = self.analysers.mixture(total=1.0)
-        return whitened_form(mixture._replace(noise=mixture.noise.clamp_min(self.floor)))
-
-    @cached_property
-    def analyser(self) -> Analyser:
-        """For the traits of samples."""
-        mine, heights = self.analysers, factor_heights(self.form)
-        return Analyser(self.form, mine.mass.log(), mine.means, mine.loadings, heights)
+        return FactorPart(self.analysers.mixture(total=1.0), self.floor)
 
     @cached_property
     def mass(self) -> float:
@@ -50,8 +43,7 @@ class Bank:
     def with_votes(self, votes: Tensor) -> Bank:
         """The same components with other votes; what is computed for scoring, being dear, stays."""
         changed = Bank(replace(self.analysers, votes=votes), self.floor)
-        for name in {"form", "analyser"} & self.__dict__.keys():
-            changed.__dict__[name] = self.__dict__[name]
+        changed.__dict__["part"] = self.part
         return changed
 
 

@@ -337,7 +337,7 @@ class Windows:
             # Components were started anew: votes that came from outside of the window follow
             # the samples on whose components they fell. Those of pooled classes are inside.
             pooled = torch.tensor(state.pooled, dtype=torch.int64, device=old.device)
-            wins = responsibilities(log_joint(group.bank.form, group.window))
+            wins = responsibilities(log_joint(group.bank.part.form, group.window))
             wins = wins / wins.sum(0).clamp_min(torch.finfo(wins.dtype).tiny)
             votes += shares.T @ (wins @ old.index_fill(1, pooled, 0))
         labelled = group.codes != NO_CLASS
