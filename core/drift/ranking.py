@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from core.drift.bets import Array
-from core.drift.compiled import compiled
+from core.drift.compiled import compiled, vectorised
 from core.drift.sentinel import BLOCK, OVERALL
 
 MOST_BLOCKS = 2**20
@@ -111,20 +111,21 @@ def _rank(low: Array, high: Array, known: Array, begins: Array, scores: Array) -
             high[row, i] = (last - starts[i] + 1) / among
 
 
-@compiled
+@vectorised
 def _merge(merged: Array, known: Array, more: Array) -> None:
-    """Fills `merged`, row by row, from two that are in order."""
+    """Fills `merged`, (S, n + more), row by row, from two that are in order, (S, n) and (S, more).
+
+    The few are put between runs of the many, which the processor foresees.
+    """
     n_known, n_more = known.shape[1], more.shape[1]
     for row in range(len(merged)):
-        i = j = 0
-        while i < n_known and j < n_more:
-            one, other = known[row, i], more[row, j]
-            earlier = one <= other
-            merged[row, i + j] = one if earlier else other
-            i += earlier
-            j += not earlier
+        i = 0
+        for j in range(n_more):
+            one = more[row, j]
+            while i < n_known and known[row, i] <= one:
+                merged[row, i + j] = known[row, i]
+                i += 1
+            merged[row, i + j] = one
         # One by one: slices take seconds to compile.
         for rest in range(i, n_known):
-            merged[row, rest + j] = known[row, rest]
-        for rest in range(j, n_more):
-            merged[row, n_known + rest] = more[row, rest]
+            merged[row, rest + n_more] = known[row, rest]

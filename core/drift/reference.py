@@ -288,7 +288,10 @@ def _place(
 def _stretch(paid: Array, drift: Array, pace: Array) -> None:
     """What is gained without a change is taken off `paid`, and the rest spread over samples."""
     for j in range(len(paid)):
-        if drift[j] != 0 or pace[j] != 1:
+        if drift[j] >= CLOSED:
+            for i in range(paid.shape[1]):
+                paid[j, i] = 0.0
+        elif drift[j] != 0 or pace[j] != 1:
             for i in range(paid.shape[1]):
                 paid[j, i] = np.exp((np.log(paid[j, i]) - drift[j]) / pace[j])
 
