@@ -7,8 +7,14 @@
 #     --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130 .  # NVIDIA GPU
 #
 # TORCH_INDEX is the package index that torch comes from; everything else comes from PyPI.
+#
+# The detector's loops are compiled for any processor of the architecture. Where all machines are
+# known to be newer, they can be made for those, which spares the detector a third of its time:
+#     --build-arg CPU_NAME=x86-64-v3 --build-arg CPU_FEATURES=+avx2,+fma
 
 ARG PYTHON=3.12-slim-bookworm
+ARG CPU_NAME=generic
+ARG CPU_FEATURES=
 
 FROM python:${PYTHON} AS build
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
@@ -24,13 +30,23 @@ COPY service service
 COPY clients clients
 # pip compiles what it installs: the file system of a container is read-only, so nothing can later.
 RUN pip install .
+# Compiled loops are found again only for the processor that they were made for, by name.
+ARG CPU_NAME
+ARG CPU_FEATURES
+ENV NUMBA_CPU_NAME=${CPU_NAME} NUMBA_CPU_FEATURES=${CPU_FEATURES}
+WORKDIR /
+RUN gmr compile
 
 FROM python:${PYTHON}
 LABEL org.opencontainers.image.title="gmr-stream" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN useradd --uid 10001 --create-home --home-dir /data --shell /usr/sbin/nologin gmr
 COPY --from=build /opt/gmr /opt/gmr
+ARG CPU_NAME
+ARG CPU_FEATURES
 ENV PATH=/opt/gmr/bin:$PATH \
+    NUMBA_CPU_NAME=${CPU_NAME} \
+    NUMBA_CPU_FEATURES=${CPU_FEATURES} \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     GMR_HOST=0.0.0.0 \

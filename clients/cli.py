@@ -49,6 +49,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.bench:bench_command",
         "Run the benchmark NAME, print its tables and keep its numbers as JSON.",
     ),
+    "compile": (
+        "clients.serving:compile_command",
+        "Compile the detector's loops now, and keep them beside the package.",
+    ),
     "version": ("clients.serving:version_command", "Print the versions of what is installed."),
 }
 """Name -> where its function is, and its line in `gmr --help`."""

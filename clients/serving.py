@@ -68,6 +68,19 @@ def _api(settings: Settings) -> int:
     return main(settings)
 
 
+def compile_command() -> None:
+    """Compile the detector's loops now, and keep them beside the package.
+
+    Otherwise the first trainer does it when it starts, which takes a processor some seconds;
+    where the package cannot be written, as in a container, every trainer would.
+
+    Example: gmr compile
+    """
+    from service.rehearsal import rehearse_now
+
+    rehearse_now()
+
+
 def version_command() -> None:
     """Print the versions of what is installed.
 

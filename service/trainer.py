@@ -50,6 +50,7 @@ from service.lease import DirectoryLock, Lease
 from service.logs import configure_logs
 from service.look_back import LookBack
 from service.metrics import TrainerMetrics
+from service.rehearsal import rehearse_meanwhile
 from service.settings import MIB, Settings
 from service.snapshots import Publisher, SnapshotFiles
 from service.webhook.courier import Courier
@@ -586,6 +587,7 @@ def main(settings: Settings) -> int:
     torch.set_flush_denormal(True)  # tiny numbers would take a slow path of the processor
     try:
         trainer = Trainer(settings)
+        rehearse_meanwhile(settings.engine_config())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: trainer.stop())
         trainer.run()

@@ -23,6 +23,7 @@ CORE_COMPILED = {
     for name in (
         "bets",
         "compiled",
+        "kept",
         "evidence",
         "ranking",
         "reference",

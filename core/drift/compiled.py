@@ -2,7 +2,8 @@
 
 Compiled code is kept beside the source for the next start, as Python's own is, and nowhere
 else: what numba keeps it reads back as pickles, so it must be as hard to change as the code.
-Where that folder cannot be written every start compiles, which takes some seconds.
+Where that folder cannot be written, what lies there is read (`core.drift.kept`), and what does not
+is compiled at every start, which takes some seconds (`core.rehearsal`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from numba import njit
+
+from core.drift.kept import Kept
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -41,4 +44,6 @@ def _compiled(loop: F, **options: Any) -> F:
             return cast(F, kept)
     except RuntimeError:  # numba found no folder for its cache
         pass
-    return cast(F, njit(**options)(loop))
+    passing = njit(**options)(loop)
+    passing._cache = Kept(loop)  # type: ignore[no-untyped-call]
+    return cast(F, passing)

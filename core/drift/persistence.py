@@ -42,7 +42,8 @@ def persistence(cells: Array) -> int:
     if not cells.size or cells.shape[1] <= 2 * LONGEST:
         return 1
     shares = np.zeros(int(cells.max()) + 1)
-    apart = [_apart(row, shares) for row in cells]
+    # Rows in one piece, so that there is one kind of row to compile for.
+    apart = [_apart(row, shares) for row in np.ascontiguousarray(cells, np.int64)]
     return 0 if 0 in apart else max(apart)
 
 

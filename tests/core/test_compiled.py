@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,48 @@ def test_what_is_compiled_is_kept_beside_the_source_and_nowhere_else(
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     elsewhere: Any = compiled(double)
     elsewhere(np.arange(4.0))
-    assert elsewhere.stats.cache_path is None
+    assert str(tmp_path) not in str(elsewhere.stats.cache_path)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+SOURCE = """
+def double(values):
+    for i in range(len(values)):
+        values[i] *= 2
+"""
+
+
+def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As numba finds it where no folder can be written."""
+
+    def refuse(dir: str) -> None:
+        raise PermissionError(dir)
+
+    monkeypatch.setattr("numba.core.caching.tempfile.TemporaryFile", refuse)
+
+
+def test_what_was_kept_is_read_where_nothing_can_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "loops.py").write_text(SOURCE, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    loop = importlib.import_module("loops").double
+    compiled(loop)(np.arange(4.0))
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "__pycache__").iterdir()}
+    assert any(name.endswith(".nbc") for name in kept)
+    read_only(monkeypatch)
+    again: Any = compiled(loop)
+    values = np.arange(4.0)
+    again(values)
+    assert values.tolist() == [0, 2, 4, 6]
+    assert sum(again.stats.cache_hits.values()) == 1
+    # What is not there is compiled for this run.
+    whole = np.arange(4)
+    again(whole)
+    assert whole.tolist() == [0, 2, 4, 6]
+    assert sum(again.stats.cache_misses.values()) == 1
+    after = {path.name: path.read_bytes() for path in (tmp_path / "__pycache__").iterdir()}
+    assert after == kept
 
 
 def test_where_no_folder_can_be_written_it_is_compiled_for_this_run(

@@ -71,3 +71,17 @@ def test_its_variables_are_settings() -> None:
     assert variables
     for variable in variables:
         assert variable.removeprefix("GMR_").lower() in Settings.model_fields
+
+
+def test_loops_are_compiled_for_the_processor_that_they_will_run_on() -> None:
+    """A read-only file system keeps nothing, and what was kept is found by the processor's name."""
+    runs = arguments("RUN")
+    assert runs.index("gmr compile") > next(
+        place for place, run in enumerate(runs) if run == "pip install ."
+    )
+    build, run = TEXT.split("FROM")[1:]
+    for stage in (build, run):
+        assert "NUMBA_CPU_NAME=${CPU_NAME}" in stage
+        assert "NUMBA_CPU_FEATURES=${CPU_FEATURES}" in stage
+    assert "CPU_NAME=generic" in arguments("ARG")
+    assert "gmr compile" not in run

@@ -1,0 +1,52 @@
+"""Tests for the core.rehearsal module: afterwards nothing is left to compile."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import numba
+import torch
+
+import core.drift
+from core.batch import Batch
+from core.config import EngineConfig
+from core.engine import Engine
+from core.events import BoundaryDetected, PriorShift
+from core.rehearsal import rehearse
+from tests.core.states import play
+from tests.core.streams import batches, blob
+
+
+def signatures() -> dict[str, list[object]]:
+    """Of every compiled loop, for which types of arguments it has been."""
+    found = {}
+    for info in pkgutil.iter_modules(core.drift.__path__, "core.drift."):
+        for name, value in vars(importlib.import_module(info.name)).items():
+            if isinstance(value, numba.core.dispatcher.Dispatcher):
+                found[f"{value.__module__}.{name}"] = list(value.signatures)
+    return found
+
+
+def test_after_a_rehearsal_a_life_compiles_nothing_more() -> None:
+    rehearse()
+    before = signatures()
+    assert len(before) >= 15
+    # A loop that others call is compiled with them, and not by itself.
+    silent = {name for name, kinds in before.items() if not kinds}
+    assert {name.rpartition(".")[2] for name in silent} <= {"within"}
+    for preset in ("mfa", "flat"):
+        engine = Engine(EngineConfig(preset=preset, n_components=12, n_factors=3))
+        usual = list(batches([0, 1], 25, seed=1))
+        outliers = [Batch(blob(7, 5, seed=4)) for _ in range(3)]
+        shift, new = batches([0], 8, seed=2), batches([2], 8, seed=3)
+        unlabelled = batches([0, 2], 4, seed=5, labelled=False)
+        huge = batches([0, 2], 1, size=1500, seed=6)
+        script = [*usual, *outliers, *shift, *new, *unlabelled, *huge]
+        _, events = play(engine, engine.start(), script)
+        kinds = {type(event) for event in events}
+        assert {PriorShift, BoundaryDetected} <= kinds
+    wide = Engine(EngineConfig(n_components=4, n_factors=3))
+    generator = torch.Generator().manual_seed(0)
+    play(wide, wide.start(), [Batch(torch.rand(100, 200, generator=generator)) for _ in range(14)])
+    assert signatures() == before
