@@ -41,7 +41,7 @@ WORTH_SORTING = 8
 """Earlier samples for each one that waits, below which those that wait are sorted in."""
 
 MOST_PARTS = 64
-"""Batches of scores that wait side by side, before they are joined."""
+"""Batches that wait side by side, before they are joined."""
 
 RUNS = (10, 30, 100)
 """Samples of stretches whose gains are added up to see how they hang together."""

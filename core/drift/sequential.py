@@ -33,7 +33,14 @@ from core.density.blocks import ROWS
 from core.drift.bets import Array, Book, CellBet, FeatureBet, LabelBet, RankBet
 from core.drift.detector import Level, Observation, Probe, Verdict
 from core.drift.evidence import Evidence, Reading, shiryaev_roberts
-from core.drift.reference import BY_CLASS, BY_COMPONENT, BY_HEIGHT, Reference, Summary
+from core.drift.reference import (
+    BY_CLASS,
+    BY_COMPONENT,
+    BY_HEIGHT,
+    MOST_PARTS,
+    Reference,
+    Summary,
+)
 from core.drift.sentinel import LIKELIHOOD as LOG_LIKELIHOOD
 from core.drift.sentinel import (
     MARGIN,
@@ -338,6 +345,8 @@ class SequentialDetector:
     def _inherited(self, state: SequentialState, heir: Heir, chunk: Chunk) -> SequentialState:
         """With the heir having seen samples, and in place of the sentinel if these are enough."""
         seen = (*heir.seen, *heir.withheld, heir.sentinel.sees(*chunk))
+        if len(seen) > MOST_PARTS:
+            seen = (Sighting.joined(*seen),)
         n, watch = sum(map(len, seen)), min(heir.sentinel.taken_at / 4, LONGEST_WATCH)
         if n < max(self.warm_up / 2, watch, heir.wanted):
             return replace(state, heir=Heir(heir.sentinel, seen, heir.wanted))
