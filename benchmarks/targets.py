@@ -41,7 +41,9 @@ AIMS: tuple[Aim, ...] = (
     Aim("mnist", "D9-1a", 98.3),
     Aim("mnist", "D2-2-2-2-2a", 98.3),
     Aim("mnist", "D2-2-2-2-2b", 98.3),
+    Aim("fashion_mnist", "D10", None),
     Aim("fashion_mnist", "D2-2-2-2-2a", 88.5),
+    Aim("devanagari", "D10", None),
     Aim("devanagari", "D2-2-2-2-2a", 98.7),
     Aim("devanagari", PAIRS_OF_10_TO_19, 98.2, note="classes 10-19 in pairs"),
     Aim("devanagari", ONE_BY_ONE, 97.0, note="24 classes, one at a time"),
@@ -51,7 +53,9 @@ AIMS: tuple[Aim, ...] = (
     Aim("mnist", "D9-1a", 92.0, FLAT),
     Aim("mnist", "D2-2-2-2-2a", 92.5, FLAT),
     Aim("mnist", "D2-2-2-2-2b", 92.5, FLAT),
+    Aim("fashion_mnist", "D10", None, FLAT),
     Aim("fashion_mnist", "D2-2-2-2-2a", 80.0, FLAT),
+    Aim("devanagari", "D10", None, FLAT),
     Aim("devanagari", "D2-2-2-2-2a", 95.0, FLAT),
 )
 

@@ -56,16 +56,20 @@ def recurring(
         codes: Their classes, with shape (N,), int64; `UNLABELLED` where unknown, and
             the number of classes or above where the class is new.
     """
+    labelled = mostly_labelled(codes)
+    if labelled:
+        # Labels are compared at once, likelihoods of many earlier sub-tasks are not.
+        sets = _of_classes(sets, codes[codes != UNLABELLED])
+    if not sets:
+        return None
     joint, likelihood = model.density.score(standardiser.apply(x))
     likelihood = likelihood.double() - standardiser.log_volume
-    if mostly_labelled(codes):
-        likely = [
-            one
-            for one in sets
-            if _as_likely(one, model, standardiser, likelihood)[0] >= LEAST_LIKELY_LABELLED
-        ]
-        return _by_labels(likely, codes[codes != UNLABELLED])
-    return _by_likelihood(sets, model, standardiser, joint, likelihood)
+    if not labelled:
+        return _by_likelihood(sets, model, standardiser, joint, likelihood)
+    for one in sets:
+        if _as_likely(one, model, standardiser, likelihood)[0] >= LEAST_LIKELY_LABELLED:
+            return one.sub_task
+    return None
 
 
 def mostly_labelled(codes: Tensor) -> bool:
@@ -77,14 +81,15 @@ def mostly_labelled(codes: Tensor) -> bool:
     return int((codes != UNLABELLED).sum()) >= LEAST_LABELLED * max(1, len(codes))
 
 
-def _by_labels(sets: Sequence[HeldSet], codes: Tensor) -> int | None:
+def _of_classes(sets: Sequence[HeldSet], codes: Tensor) -> list[HeldSet]:
+    """Those whose classes these samples are of: of the fewest classes first, then the latest."""
     fitting = []
     for one in sets:
         known = torch.unique(one.codes[one.codes != UNLABELLED]).to(codes.device)
         back = float(torch.isin(known, torch.unique(codes)).double().mean()) if len(known) else 0
         if float(torch.isin(codes, known).double().mean()) >= 1 - STRAY and back >= LEAST_BACK:
-            fitting.append((len(known), -one.sub_task))
-    return -min(fitting)[1] if fitting else None
+            fitting.append((len(known), one))
+    return [one for _, one in sorted(fitting, key=lambda each: (each[0], -each[1].sub_task))]
 
 
 def _by_likelihood(

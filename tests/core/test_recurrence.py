@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED
+from core.density.density import Parts, Scored
 from core.held import HeldSet, Marks
 from core.model import Model
 from core.recurrence import recurring
 from core.running import Running
-from tests.core.scripted_density import identity, sentinel
+from tests.core.scripted_density import ScriptedDensity, identity, sentinel
 from tests.core.signals import Stretch, features
 
 MODEL: Model = sentinel(6).model
@@ -95,6 +96,31 @@ def test_the_same_classes_under_new_conditions_are_something_new() -> None:
     assert asked(sets, x, codes) is None
     x[: len(x) * 3 // 5, 0] = 30
     assert asked(sets, x, codes) is None
+
+
+def test_an_earlier_sub_task_of_the_same_classes_and_conditions_is_found_behind_one_of_others() -> (
+    None
+):
+    sets = [held(3, [0, 1], [0]), held(4, [0, 1], [0], mean=40.0)]
+    assert asked(sets, samples([0]), labelled([0, 1])) == 3
+
+
+def test_of_sub_tasks_of_other_classes_the_model_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There may be hundreds."""
+    scored, score = [], ScriptedDensity.score
+
+    def counting(density: ScriptedDensity, x: Tensor, parts: Parts | None = None) -> Scored:
+        scored.append(len(x))
+        return score(density, x, parts)
+
+    monkeypatch.setattr(ScriptedDensity, "score", counting)
+    sets = [held(place, [2 * place, 2 * place + 1], [0]) for place in range(50)]
+    assert asked(sets, samples([0]), labelled([20, 21])) == 10
+    assert len(scored) == 2
+    assert asked(sets, samples([0]), labelled([20, 23])) is None
+    assert len(scored) == 2
 
 
 # By likelihood ----------------------------------------------------------------------------
