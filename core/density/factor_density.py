@@ -132,8 +132,9 @@ class FactorDensity:
     def of(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Fact]) -> Self:
         columns = [tensors[name] for name in FactorMixture._fields]
         sizes: list[int] = facts["sizes"]  # type: ignore[assignment]
-        if sum(sizes) != len(columns[0]) or min(sizes) < 0:
-            raise ValueError(f"parts of {sizes} components, of {len(columns[0])}")
+        lengths = {len(column) for column in columns}
+        if lengths != {sum(sizes)} or min(sizes) < 0:
+            raise ValueError(f"parts of {sizes} components, of {sorted(lengths)}")
         floor = float(facts["floor"])  # type: ignore[arg-type]
         # Not slices: how a product rounds may depend on where in memory numbers begin.
         parts = zip(

@@ -139,6 +139,13 @@ def test_parts_that_are_not_all_components_are_refused(sizes: list[int]) -> None
         FactorDensity.of(density.tensors(), {**density.facts(), "sizes": sizes})
 
 
+def test_components_that_are_not_whole_are_refused() -> None:
+    density = random_parts(2, 2)
+    tensors = {**density.tensors(), "noise": density.mixture.noise[:3]}
+    with pytest.raises(ValueError, match="parts of"):
+        FactorDensity.of(tensors, density.facts())
+
+
 def test_what_a_part_has_said_of_samples_is_not_worked_out_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
