@@ -107,6 +107,13 @@ def test_versions_are_printed(gmr: CliRunner) -> None:
     assert f"python {sys.version.split()[0]}" in result.output
 
 
+def test_compile_rehearses(gmr: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = list[bool]()
+    monkeypatch.setattr("service.rehearsal.rehearse", lambda: done.append(True))
+    assert gmr.invoke(app, ["compile"]).exit_code == 0
+    assert done == [True]
+
+
 def test_the_module_can_be_run_without_being_installed() -> None:
     command = [sys.executable, "-m", "clients.cli", "version"]
     run = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numba
 import torch
@@ -17,6 +20,8 @@ from core.rehearsal import rehearse
 from tests.core.states import play
 from tests.core.streams import batches, blob
 
+ROOT = Path(__file__).parents[2]
+
 
 def signatures() -> dict[str, list[object]]:
     """Of every compiled loop, for which types of arguments it has been."""
@@ -28,7 +33,9 @@ def signatures() -> dict[str, list[object]]:
     return found
 
 
-def test_after_a_rehearsal_a_life_compiles_nothing_more() -> None:
+def rehearse_and_live() -> None:
+    """In a process where nothing has been compiled or loaded before."""
+    assert not any(signatures().values())
     rehearse()
     before = signatures()
     assert len(before) >= 15
@@ -50,3 +57,12 @@ def test_after_a_rehearsal_a_life_compiles_nothing_more() -> None:
     generator = torch.Generator().manual_seed(0)
     play(wide, wide.start(), [Batch(torch.rand(100, 200, generator=generator)) for _ in range(14)])
     assert signatures() == before
+
+
+def test_after_a_rehearsal_a_life_compiles_nothing_more() -> None:
+    """Not in this process, where other tests have had the loops compiled already."""
+    script = f"from {__name__} import rehearse_and_live; rehearse_and_live()"
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
