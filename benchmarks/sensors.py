@@ -29,6 +29,9 @@ Readings = NDArray[np.float64]
 Change = Callable[[Readings], Readings]
 Detector = Callable[[Readings], list[int]]
 """From readings to the samples after which a boundary was reported."""
+Systems = dict[str, Detector]
+Measured = tuple[Table, list[dict[str, Any]]]
+"""A table, and what it was made of."""
 
 BATCH = 100
 BEFORE, AFTER = 6000, 3000
@@ -110,9 +113,9 @@ def _adwin(x: Readings) -> list[int]:
     return ends
 
 
-def detectors(say: Say) -> dict[str, Detector]:
+def detectors(say: Say) -> Systems:
     """By name; River's where it is installed."""
-    ours: dict[str, Detector] = {preset: _engine(preset) for preset in ("mfa", "flat")}
+    ours: Systems = {preset: _engine(preset) for preset in ("mfa", "flat")}
     try:
         import river  # noqa: F401
     except ImportError:
@@ -124,14 +127,21 @@ def detectors(say: Say) -> dict[str, Detector]:
 @as_in_the_trainer()
 def measure(quick: bool, say: Say) -> Measurement:
     """Quick: one sensor of ten sticks or moves; one seed."""
-    systems, values = detectors(say), []
+    systems = detectors(say)
+    changed, changes = _changed(systems, quick, say)
+    still, quiet = _still(systems, quick, say)
+    return Measurement((changed, still), {"changes": changes, "still": quiet})
+
+
+def _changed(systems: Systems, quick: bool, say: Say) -> Measured:
+    """How soon each system finds each change."""
     names, seeds = (list(CHANGES)[:3:2], SEEDS[:1]) if quick else (list(CHANGES), SEEDS)
-    rows: list[tuple[str, ...]] = []
+    rows, values = list[tuple[str, ...]](), list[dict[str, Any]]()
     for n_sensors in (10,) if quick else (10, 50):
         for name in names:
             cells = [str(n_sensors), name]
             for system, find in systems.items():
-                delays, false = [], 0
+                delays, false = list[int](), 0
                 for seed in seeds:
                     later = CHANGES[name](readings(AFTER, n_sensors, 100 + seed))
                     ends = find(np.concatenate([readings(BEFORE, n_sensors, seed), later]))
@@ -146,28 +156,25 @@ def measure(quick: bool, say: Say) -> Measurement:
                 )  # fmt: skip
             say("  ".join(cells))
             rows.append(tuple(cells))
-    changed = Table(
-        "A change after 6,000 samples: found, median delay in samples; false before it",
-        ("sensors", "change", *systems),
-        tuple(rows),
-    )
-    rows, quiet = [], []
+    title = "A change after 6,000 samples: found, median delay in samples; false before it"
+    return Table(title, ("sensors", "change", *systems), tuple(rows)), values
+
+
+def _still(systems: Systems, quick: bool, say: Say) -> Measured:
+    """How often each system finds a change where there is none."""
+    rows, values = list[tuple[str, ...]](), list[dict[str, Any]]()
+    n = STILL // 10 if quick else STILL
     for n_sensors in (5,) if quick else (5, 20):
         for persistence in (0.5,) if quick else (0.0, 0.5, 0.8, 0.95, 0.99):
             cells = [str(n_sensors), str(persistence)]
             for system, find in systems.items():
-                n = STILL // 10 if quick else STILL
                 false = len(find(readings(n, n_sensors, 3, persistence)))
                 cells.append(str(false))
-                quiet.append(
+                values.append(
                     {"sensors": n_sensors, "persistence": persistence, "system": system,
                      "samples": n, "false": false}
                 )  # fmt: skip
             say("  ".join(cells))
             rows.append(tuple(cells))
-    still = Table(
-        "Nothing changes in 40,000 samples, each a part of the one before: boundaries",
-        ("sensors", "part", *systems),
-        tuple(rows),
-    )
-    return Measurement((changed, still), {"changes": values, "still": quiet})
+    title = "Nothing changes in 40,000 samples, each a part of the one before: boundaries"
+    return Table(title, ("sensors", "part", *systems), tuple(rows)), values

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.batch import UNLABELLED, Batch
 from core.drift.detector import Detector, Observation
-from core.drift.sentinel import Passed, Sentinel
+from core.drift.sentinel import ForwardPass, Sentinel
 from core.drift.shadows import Said, Shadows
 from core.judgement import Judgement
 from core.learners.learner import Learner, Scores
@@ -42,7 +42,7 @@ class Judge:
             lambda samples: self._sentinel(state, samples),
             state.ert,
             None if batch.codes is None else state.codes_of(batch),
-            None if scores.parts is None else Passed(state.standardiser, scores.parts),
+            None if scores.parts is None else ForwardPass(state.standardiser, scores.parts),
         )
         settled = self.learner.settled(state.learner)
         detector, verdict = self.detector.observe(state.detector, seen, settled)

@@ -126,8 +126,8 @@ class Parting:
         strange = ~torch.cat([self._typical(state, one) for one in batches])
         # Of those without a label too: they might be of no class at all.
         unnamed = strange[codes == UNLABELLED]
-        alike = _hold_few(len(codes), int(strange.sum()))
-        alike &= _hold_few(len(unnamed), int(unnamed.sum()) - A_FEW)
+        alike = _are_few(len(codes), int(strange.sum()))
+        alike &= _are_few(len(unnamed), int(unnamed.sum()) - A_FEW)
         if not alike or not bool(state.shown[named].all()):
             return []
         start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
@@ -180,7 +180,7 @@ class Parting:
         return typical & ~unheard
 
 
-def _hold_few(n: int, strange: int) -> bool:
+def _are_few(n: int, strange: int) -> bool:
     """Whether so few of n samples are strange that it is no mixture."""
     # Not as a share of strange ones: one less nine tenths is less than a tenth to a computer.
     return n - strange >= MIXED[1] * n

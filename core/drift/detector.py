@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
 
-from core.drift.sentinel import Passed, Sentinel
+from core.drift.sentinel import ForwardPass, Sentinel
 
 S = TypeVar("S")
 
@@ -30,7 +30,7 @@ class Observation(NamedTuple):
     sentinel: Callable[[int], Sentinel]  # that model at rest, taken after so many samples
     ert: float | None = None  # run time between false alarms asked for by now; None: as set
     codes: Tensor | None = None  # (N,) int64, on the CPU; -1: no label, or a new class
-    passed: Passed | None = None  # the forward pass that it took
+    passed: ForwardPass | None = None  # the forward pass that it took
 
 
 class Level(StrEnum):

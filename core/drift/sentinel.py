@@ -73,15 +73,17 @@ def within(one: int, score: float) -> float:
     return one * BLOCK + (min(score, FARTHEST) if score > -FARTHEST else -FARTHEST)
 
 
-class Passed(NamedTuple):
+class ForwardPass(NamedTuple):
     """One forward pass over some samples, in which versions of a model share what they can."""
 
     standardiser: Standardiser  # by which the samples were scored
     parts: Parts  # what parts of mixtures said of them
 
-    def of(self, rows: slice) -> Passed:
+    def of(self, rows: slice) -> ForwardPass:
         """Of some of the samples."""
-        return Passed(self.standardiser, {part: said[rows] for part, said in self.parts.items()})
+        return ForwardPass(
+            self.standardiser, {part: said[rows] for part, said in self.parts.items()}
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +198,7 @@ class Sentinel:
         return max(1, self.model.n_classes)
 
     def sees(
-        self, x: Tensor, codes: Tensor | None = None, passed: Passed | None = None
+        self, x: Tensor, codes: Tensor | None = None, passed: ForwardPass | None = None
     ) -> Sighting:
         """Score samples.
 
@@ -212,7 +214,7 @@ class Sentinel:
         parts = zip(torch.split(x, ROWS), said, strict=False)
         return Sighting.joined(*(self._sees(rows, own) for rows, own in parts))
 
-    def _sees(self, x: Tensor, codes: Tensor | None, passed: Passed | None = None) -> Sighting:
+    def _sees(self, x: Tensor, codes: Tensor | None, passed: ForwardPass | None = None) -> Sighting:
         x = self.standardiser.apply(x)
         scored, likelihood = self.model.density.score(x, self._said(passed))
         joint, scores = scored.float().cpu().numpy(), np.zeros((N_SCORES, len(x)))
@@ -230,7 +232,7 @@ class Sentinel:
             _tell_labels(labels, winners, codes.numpy(), self._spoken_for, self._known)
         return Sighting(scores, winners, labels, self._bins(x, winners))
 
-    def _said(self, passed: Passed | None) -> Parts | None:
+    def _said(self, passed: ForwardPass | None) -> Parts | None:
         """What has been said of samples on this very scale."""
         if passed is None or not self.standardiser.same_scale(passed.standardiser):
             return None

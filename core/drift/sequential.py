@@ -48,7 +48,7 @@ from core.drift.sentinel import (
     OWN_LIKELIHOOD,
     OWN_SURENESS,
     SURENESS,
-    Passed,
+    ForwardPass,
     Sentinel,
     Sighting,
 )
@@ -143,7 +143,7 @@ class Chunk(NamedTuple):
 
     x: Tensor  # (N, D) in the sender's units
     codes: Tensor | None  # (N,) int64
-    passed: Passed | None  # what has been said of these very samples
+    passed: ForwardPass | None  # what has been said of these very samples
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from core.drift.sentinel import (
     OWN_LIKELIHOOD,
     OWN_SURENESS,
     SURENESS,
-    Passed,
+    ForwardPass,
     Sentinel,
     Sighting,
     within,
@@ -58,14 +58,14 @@ def test_what_other_versions_said_counts_where_samples_were_on_the_same_scale(
     watcher = replace(sentinel(4), model=replace(sentinel(4).model, density=Listening(4)))
     watcher, x = replace(watcher, standardiser=own), features([Stretch(5)])
     said: Parts = {"part": torch.zeros(5, 2)}
-    watcher.sees(x, passed=Passed(replace(own, shift=own.shift + shift), said))
+    watcher.sees(x, passed=ForwardPass(replace(own, shift=own.shift + shift), said))
     watcher.sees(x)
     assert given == [said if shared else None, None]
 
 
 def test_what_was_said_of_some_of_the_samples_is_cut_out() -> None:
     said = torch.arange(12.0).reshape(6, 2)
-    some = Passed(identity(), {"part": said}).of(slice(2, 5))
+    some = ForwardPass(identity(), {"part": said}).of(slice(2, 5))
     assert torch.equal(some.parts["part"], said[2:5])
 
 
