@@ -22,7 +22,7 @@ from core.batch import Label
 from core.config import EngineConfig
 from core.density.registry import DENSITIES
 from core.density.shifts import NO_SHIFTS, Shifts
-from core.drift.bets import Array
+from core.drift.compiled import Array
 from core.drift.registry import make_detector
 from core.drift.sentinel import Sentinel
 from core.drift.shadows import Shadow

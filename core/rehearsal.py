@@ -12,8 +12,10 @@ from core.batch import Batch
 from core.config import EngineConfig
 from core.engine import Engine
 
-N_BATCHES = 12
+N_BATCHES = 14
 """With which the detector is armed, and watches for a while."""
+N_CHANGED = 2
+"""The last of them, by which it finds a boundary."""
 
 CLASSES = 3
 FEATURES = 4
@@ -24,7 +26,9 @@ def rehearse() -> None:
     generator = torch.Generator().manual_seed(0)
     engine = Engine(EngineConfig(preset="flat", n_components=CLASSES, warm_up=200))
     state = engine.start()
-    for _ in range(N_BATCHES):
+    for i in range(N_BATCHES):
         labels = torch.randint(CLASSES, (100,), generator=generator)
         x = torch.randn(100, FEATURES, generator=generator) + 5 * labels[:, None]
+        if i >= N_BATCHES - N_CHANGED:
+            x, labels = x - 30, labels + CLASSES
         state, _ = engine.step(state, Batch.of(x, labels.tolist()))

@@ -29,14 +29,12 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.drift.compiled import compiled
-
-Array = NDArray[Any]
+from core.drift.compiled import Array, vectorised
+from core.drift.powers import find_logarithms, find_powers
 
 
 class RankBet(NamedTuple):
@@ -135,7 +133,8 @@ class Book:
         return np.array([isinstance(bet, RankBet) and bet.score in scores for bet in self._all])
 
     @cached_property
-    def _rank_terms(self) -> tuple[Array, Array]:
+    def rank_terms(self) -> tuple[Array, Array]:
+        """Score, end and squarings of every bet on ranks, int64, with shape (bets, 3); b and e."""
         places = [[bet.score, bet.high, _squarings(bet.power)] for bet in self.ranks]
         terms = np.array([[bet.share, bet.power] for bet in self.ranks], dtype=np.float64)
         return np.array(places, dtype=np.int64), terms
@@ -162,17 +161,6 @@ class Book:
         """The same of bets on features."""
         return _memory_terms(self.features)
 
-    def on_ranks(self, low: Array, high: Array, paid: Array) -> None:
-        """Work out e-values.
-
-        Arguments:
-            paid: Its first rows, one for each bet on ranks, are filled; with shape (J, N).
-            low: Share of the ranks below each sample's, with shape (S, N), 0 to 1.
-            high: The same with its equals and itself, above `low`.
-        """
-        if self.ranks:
-            _pay(paid, low, high, *self._rank_terms)
-
 
 def _memory_terms(bets: Sequence[LabelBet | FeatureBet]) -> tuple[Array, Array]:
     memories = np.array([bet.memory for bet in bets], dtype=np.int64)
@@ -185,30 +173,44 @@ def _squarings(power: float) -> int:
     return exponent - 1 if mantissa == 0.5 and power > 1 else -1
 
 
-@compiled
-def _pay(paid: Array, low: Array, high: Array, places: Array, terms: Array) -> None:
-    """Fills `paid`: the mean of f between `low` and `high`.
+@vectorised
+def pay_ranks(paid: Array, low: Array, high: Array, terms: tuple[Array, Array]) -> None:
+    """The mean of f between ranks.
 
     Powers of two are cheap. Other bets on the same end of the same score share its logarithms.
+
+    Arguments:
+        paid: Is filled with e-values; with shape (bets on ranks, N).
+        low: Share of the ranks below each sample's, with shape (S, N), 0 to 1.
+        high: The same with its equals and itself, above `low`.
+        terms: `Book.rank_terms`.
     """
-    for i in range(paid.shape[1]):
-        score, side, logs = -1, -1, False
-        for j in range(len(places)):
-            if places[j, 0] != score or places[j, 1] != side:
-                score, side, logs = places[j, 0], places[j, 1], False
-                begin, end = low[score, i], high[score, i]
-                width = end - begin
-                if side:
-                    begin, end = 1 - end, 1 - begin
-            share, power = terms[j, 0], terms[j, 1]
-            if places[j, 2] > 0:
-                to_begin, to_end = begin, end
-                for _ in range(places[j, 2]):
-                    to_begin *= to_begin
-                    to_end *= to_end
-            else:
-                if not logs:
-                    logs, log_end = True, np.log(end)
-                    log_begin = np.log(begin) if begin > 0 else -np.inf
-                to_begin, to_end = math.exp(power * log_begin), math.exp(power * log_end)
-            paid[j, i] = 1 - share + share * (to_end - to_begin) / width
+    places, shapes = terms
+    n = low.shape[1]
+    begin, end, per_rank = np.empty(n), np.empty(n), np.empty(n)
+    log_begin, log_end = np.empty(n), np.empty(n)
+    to_begin, to_end = np.empty(n), np.empty(n)
+    score, side, logs = -1, -1, False
+    for j in range(len(places)):
+        if places[j, 0] != score or places[j, 1] != side:
+            score, side, logs = places[j, 0], places[j, 1], False
+            for i in range(n):
+                per_rank[i] = 1 / (high[score, i] - low[score, i])
+                begin[i] = 1 - high[score, i] if side else low[score, i]
+                end[i] = 1 - low[score, i] if side else high[score, i]
+        share, power = shapes[j, 0], shapes[j, 1]
+        if places[j, 2] > 0:
+            to_begin[:], to_end[:] = begin, end
+            for _ in range(places[j, 2]):
+                for i in range(n):
+                    to_begin[i] *= to_begin[i]
+                    to_end[i] *= to_end[i]
+        else:
+            if not logs:
+                logs = True
+                find_logarithms(log_begin, begin)
+                find_logarithms(log_end, end)
+            find_powers(to_begin, log_begin, power)
+            find_powers(to_end, log_end, power)
+        for i in range(n):
+            paid[j, i] = 1 - share + share * (to_end[i] - to_begin[i]) * per_rank[i]

@@ -12,8 +12,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from numba import njit
+from numpy.typing import NDArray
 
 from core.drift.kept import Kept
+
+Array = NDArray[Any]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -36,14 +39,10 @@ def vectorised(loop: F) -> F:
 
 
 def _compiled(loop: F, **options: Any) -> F:
-    folder = loop.__code__.co_filename.rpartition("/")[0]
+    compiled = njit(**options)(loop)
     try:
-        kept = njit(cache=True, **options)(loop)
-        # Nothing has been read yet: numba looks at what it keeps at the first call.
-        if str(kept.stats.cache_path).startswith(folder):
-            return cast(F, kept)
-    except RuntimeError:  # numba found no folder for its cache
-        pass
-    passing = njit(**options)(loop)
-    passing._cache = Kept(loop)  # type: ignore[no-untyped-call]
-    return cast(F, passing)
+        kept = Kept(loop)  # type: ignore[no-untyped-call]
+    except RuntimeError:  # a loop of no file
+        return cast(F, compiled)
+    compiled._cache = kept
+    return cast(F, compiled)

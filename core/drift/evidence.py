@@ -6,8 +6,8 @@ Shin, Ramdas and Rinaldo 2022). That holds for every bet, and for the weighted m
 however they depend on each other: one threshold, in samples, fuses all signals. It is
 worked out after every sample, so that it does not matter how a stream is cut into batches.
 A loop over samples and bets, it is compiled: in small array operations it would cost ten times
-as much. For the same reason it multiplies, and takes logarithms where numbers become large or
-small only.
+as much. For the same reason it multiplies, all bets side by side; logarithms are taken between
+batches, and where numbers become too large for that.
 
 Throughout: N samples, J bets, V signals; all in float64, logarithms natural.
 """
@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from core.drift.bets import Array, Book
-from core.drift.compiled import compiled
+from core.drift.bets import Book
+from core.drift.compiled import Array, compiled, vectorised
 
 LARGE = 200.0
-"""log R from which on R is kept as its logarithm, far above any threshold: 1 + R is R there.
-The logarithms of e-values are below it."""
+"""Logarithms from which on numbers are not multiplied any more, far above any threshold. Those of
+e-values are below it."""
 
 SLACK = 1.0
 """Nats from which on a bet counts as winning."""
@@ -60,6 +60,28 @@ class Reading(NamedTuple):
     span: int
     age: int
     lost: float
+
+    @classmethod
+    def of(cls, sums: Array, leader: int, span: float, age: float, lost: float) -> Reading:
+        """From log(1 + R) of all bets, then of each signal, with shape (1 + V,)."""
+        statistic, *of_signals = sums.tolist()
+        return cls(statistic, of_signals, leader, int(span), int(age), lost)
+
+
+class Gathered(NamedTuple):
+    """What some samples have added.
+
+    Arguments:
+        evidence: After them.
+        highest: Largest log R of all bets together on the way.
+        probe: log R of every bet since the probe began, with shape (J,).
+        probe_highest: Largest of all bets together on the way.
+    """
+
+    evidence: Evidence
+    highest: float
+    probe: Array
+    probe_highest: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,20 +130,27 @@ class Evidence:
         levels[TOTALS] = -np.inf
         return cls(levels)
 
-    def added(self, paid: Array, weights: Array) -> tuple[Evidence, Array]:
+    def added(
+        self, paid: Array, book: Book, weights: Array, probe: Array | None = None
+    ) -> Gathered:
         """With N more samples.
 
         Arguments:
-            paid: E-values, with shape (J, N), N at least 1; below e^`LARGE`.
+            paid: E-values, with shape (J, N), N at least 1; below e^`LARGE`. Soonest done where
+                those of a sample lie side by side.
+            book: The bets.
             weights: Of the bets, with shape (J,); their sum is one.
-
-        Returns:
-            The evidence, and log R of all bets together after each sample, with shape (N,).
+            probe: log R of every bet since another moment, with shape (J,); None: since now.
         """
-        levels, together = self.levels.copy(), np.empty(paid.shape[1])
-        _accumulate(levels[TOTALS], paid, weights, together)
-        _follow(levels, paid)
-        return Evidence(levels), together
+        levels, sums = self.levels.copy(), np.empty(1 + len(book.signals))
+        since = np.full(len(paid), -np.inf) if probe is None else probe.copy()
+        by_sample = np.ascontiguousarray(paid.T)
+        highest, of_probe, leader, span, age, lost = _gather(
+            levels, since, by_sample, weights, book.owners, sums
+        )
+        evidence = Evidence(levels)
+        evidence._keep(book, weights, Reading.of(sums, leader, span, age, lost))
+        return Gathered(evidence, highest, since, of_probe)
 
     def read(self, book: Book, weights: Array) -> Reading:
         """What it comes to, by the signals of the bets, and their weights, with shape (J,).
@@ -133,92 +162,89 @@ class Evidence:
             reading: Reading = known[2]
             return reading
         sums = np.empty(1 + len(book.signals))
-        leader, span, age, lost = _read(self.levels, weights, book.owners, sums)
-        statistic, *of_signals = sums.tolist()
-        reading = Reading(statistic, of_signals, leader, int(span), int(age), lost)
+        read = _read(self.levels, weights, book.owners, sums)
+        return self._keep(book, weights, Reading.of(sums, *read))
+
+    def _keep(self, book: Book, weights: Array, reading: Reading) -> Reading:
         self.__dict__["_known"] = book, weights, reading
         return reading
 
 
-def shiryaev_roberts(totals: Array, paid: Array, weights: Array) -> tuple[Array, Array]:
-    """R <- (1 + R) e, for every bet, sample by sample.
-
-    Arguments:
-        totals: log R of every bet before, with shape (J,).
-        paid: E-values, with shape (J, N), N at least 1; below e^`LARGE`.
-        weights: Of the bets, with shape (J,).
+@compiled
+def _gather(
+    levels: Array, probe: Array, paid: Array, weights: Array, owners: Array, sums: Array
+) -> tuple[float, float, int, float, float, float]:
+    """`levels` (5, J) and `probe` (J,) become those after the last sample of `paid` (N, J).
 
     Returns:
-        log R of every bet after the last sample, with shape (J,), and of all bets
-        together after each, with shape (N,).
+        The largest log R of all bets together, and that of the probe; and what `_read` returns.
     """
-    after, together = totals.copy(), np.empty(paid.shape[1])
-    _accumulate(after, paid, weights, together)
-    return after, together
+    highest = of_probe = np.inf
+    if levels[TOTALS].max() < LARGE and levels[TOPS].max() < LARGE and probe.max() < LARGE:
+        highest, of_probe = _multiply(levels, probe, paid, weights)
+    if not (highest < np.inf and of_probe < np.inf):
+        highest, of_probe = _add(levels, probe, paid, weights)
+    leader, span, age, lost = _read(levels, weights, owners, sums)
+    return highest, of_probe, leader, span, age, lost
 
 
-@compiled
-def _accumulate(totals: Array, paid: Array, weights: Array, together: Array) -> None:
-    """`totals` becomes log R after the last sample, `together` that of all bets after each."""
-    n_bets, n = paid.shape
-    most = math.exp(LARGE)
-    loud = np.full(n, -np.inf)  # of bets so large that only their logarithm is kept
-    together[:] = 0
-    for j in range(n_bets):
-        total, weight, log_weight = totals[j], weights[j], np.log(weights[j])
-        r = math.exp(min(total, LARGE))
-        for i in range(n):
-            if r < most:
-                r = (1 + r) * paid[j, i]
-                together[i] += weight * r
-                total = LARGE
-                if r >= most:
-                    total = math.log(r)
-                continue
-            total += np.log(paid[j, i])
-            if total < LARGE:
-                r = math.exp(total)
-                together[i] += weight * r
-            else:
-                loud[i] = np.logaddexp(loud[i], total + log_weight)
-        totals[j] = np.log(r) if r < most else total
+@vectorised
+def _multiply(levels: Array, probe: Array, paid: Array, weights: Array) -> tuple[float, float]:
+    """The same as `_add`; if what it returns is infinite, nothing has been changed."""
+    n, n_bets = paid.shape
+    slack, chance = math.exp(SLACK), math.exp(CHANCE)
+    totals, since = np.exp(levels[TOTALS]), np.exp(probe)
+    heights, tops = np.exp(levels[HEIGHTS]), np.exp(levels[TOPS])
+    spans, climbs = levels[SPANS].copy(), levels[CLIMBS].copy()
+    highest = of_probe = 0.0
     for i in range(n):
-        together[i] = np.logaddexp(np.log(together[i]), loud[i])
+        together = together_since = 0.0
+        # In loops over few arrays, or the compiler would not take several bets at a time.
+        for j in range(n_bets):
+            totals[j] = (1 + totals[j]) * paid[i, j]
+            since[j] = (1 + since[j]) * paid[i, j]
+            together += weights[j] * totals[j]
+            together_since += weights[j] * since[j]
+        for j in range(n_bets):
+            height = heights[j] * paid[i, j]
+            tops[j] = max(tops[j], height) if height >= 1 else 1.0
+            heights[j] = height if height >= 1 else 1.0
+        for j in range(n_bets):
+            spans[j] = spans[j] + 1 if heights[j] >= slack else 0.0
+            climbs[j] = climbs[j] + 1 if heights[j] >= chance else 0.0
+        highest, of_probe = max(highest, together), max(of_probe, together_since)
+    # What has overflowed once stays infinite, or is no number.
+    if not (max(totals.max(), since.max(), tops.max()) < np.inf):
+        return np.inf, np.inf
+    levels[TOTALS], levels[HEIGHTS], levels[TOPS] = np.log(totals), np.log(heights), np.log(tops)
+    levels[SPANS], levels[CLIMBS], probe[:] = spans, climbs, np.log(since)
+    return np.log(highest), np.log(of_probe)
 
 
 @compiled
-def _follow(levels: Array, paid: Array) -> None:
-    """All but totals become those after the last sample.
+def _add(levels: Array, probe: Array, paid: Array, weights: Array) -> tuple[float, float]:
+    """`levels` and `probe` become those after the last sample, by logarithms only.
 
-    The height is that at the last mark, and the logarithm of what was paid since.
+    Returns:
+        The largest log R of all bets together, and that of the probe.
     """
-    least, most = math.exp(-LARGE), math.exp(LARGE)
-    for j in range(paid.shape[0]):
-        mark, top = levels[HEIGHTS, j], levels[TOPS, j]
-        span, climb = levels[SPANS, j], levels[CLIMBS, j]
-        floor, since, peak = math.exp(-mark), 1.0, 1.0
-        for i in range(paid.shape[1]):
-            since *= paid[j, i]
-            span += 1
-            climb += 1
-            if since < floor * math.exp(CHANCE):
-                climb = 0.0
-                if since < floor * math.exp(SLACK):
-                    span = 0.0
-            if since < floor or since == 0:
-                mark = top = 0.0
-                floor, since, peak = 1.0, 1.0, 1.0
-                continue
-            peak = max(peak, since)
-            if since < least or since > most:
-                top = max(top, mark + math.log(peak))
-                mark += math.log(since)
-                floor, since, peak = math.exp(-mark), 1.0, 1.0
-        levels[HEIGHTS, j], levels[TOPS, j] = (
-            mark + math.log(since),
-            max(top, mark + math.log(peak)),
-        )
-        levels[SPANS, j], levels[CLIMBS, j] = span, climb
+    n, n_bets = paid.shape
+    highest = of_probe = -np.inf
+    for i in range(n):
+        together = together_since = -np.inf
+        for j in range(n_bets):
+            gain, log_weight = np.log(paid[i, j]), np.log(weights[j])
+            levels[TOTALS, j] = np.logaddexp(0.0, levels[TOTALS, j]) + gain
+            probe[j] = np.logaddexp(0.0, probe[j]) + gain
+            together = np.logaddexp(together, levels[TOTALS, j] + log_weight)
+            together_since = np.logaddexp(together_since, probe[j] + log_weight)
+            height = levels[HEIGHTS, j] + gain
+            levels[TOPS, j] = max(levels[TOPS, j], height) if height >= 0 else 0.0
+            levels[HEIGHTS, j] = max(height, 0.0)
+            levels[SPANS, j] = levels[SPANS, j] + 1 if height >= SLACK else 0.0
+            levels[CLIMBS, j] = levels[CLIMBS, j] + 1 if height >= CHANCE else 0.0
+        highest, of_probe = max(highest, together), max(of_probe, together_since)
+    return highest, of_probe
 
 
 @compiled
@@ -227,22 +253,26 @@ def _read(
 ) -> tuple[int, float, float, float]:
     """Fills `sums` with log(1 + R), of all and by signal; leader, span, age and what was lost."""
     n_bets = len(weights)
-    sums[:] = -np.inf
-    leader, highest, best = 0, 0, -np.inf
+    own = levels[TOTALS] + np.log(weights)
+    leader, highest = 0, 0
     for j in range(n_bets):
-        own = levels[TOTALS, j] + np.log(weights[j])
-        sums[0] = np.logaddexp(sums[0], own)
-        sums[1 + owners[j]] = np.logaddexp(sums[1 + owners[j]], own)
-        if own > best:
-            leader, best = j, own
+        if own[j] > own[leader]:
+            leader = j
         if levels[TOPS, j] > levels[TOPS, highest]:
             highest = j
+    best = own[leader]
+    sums[:] = 0
+    for j in range(n_bets):
+        # Beside the best, so that nothing overflows.
+        part = math.exp(own[j] - best) if own[j] > -np.inf else 0.0
+        sums[0] += part
+        sums[1 + owners[j]] += part
     span = age = np.inf
     for j in range(n_bets):
-        if levels[TOTALS, j] + np.log(weights[j]) >= best - ALIKE:
+        if own[j] >= best - ALIKE:
             height = max(levels[HEIGHTS, j], 2 * CHANCE)
             span = min(span, levels[SPANS, j])
             age = min(age, span, levels[CLIMBS, j] * height / (height - CHANCE))
     for v in range(len(sums)):
-        sums[v] = np.logaddexp(0.0, sums[v])
+        sums[v] = np.logaddexp(0.0, best + np.log(sums[v]))
     return leader, span, age, levels[TOPS, highest] - levels[HEIGHTS, highest]

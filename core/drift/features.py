@@ -21,8 +21,8 @@ from typing import Self
 
 import numpy as np
 
-from core.drift.bets import Array, Book
-from core.drift.compiled import compiled
+from core.drift.bets import Book
+from core.drift.compiled import Array, compiled
 from core.drift.tally import FRESH, GROWTH, MEMORIES, PRIOR, SMOOTHING
 
 MOST_FEATURES = 128
@@ -86,20 +86,9 @@ class FeatureTally:
         """With the shares of the long run, and no last samples."""
         return replace(self.settled(), recent=np.zeros_like(self.recent))
 
-    def betted_on(self, bins: Array, book: Book, paid: Array, stride: int = 1) -> Self:
-        """Bet on samples one by one, and count them: the tally with them.
-
-        Arguments:
-            bins: Of every sample and feature, with shape (N, D), uint8.
-            paid: Is filled with e-values; with shape (bets on features, N).
-            stride: One sample in so many is betted on, and one of the last ones; all are counted.
-        """
-        if not book.features or not bins.shape[1]:
-            paid[:] = 1.0
-            return self
-        counts, recent, evidence = self.counts.copy(), self.recent.copy(), self.evidence.copy()
-        _bet(paid, bins, *book.feature_terms, counts, recent, evidence, GROWTH, stride)
-        return type(self)(counts, recent, evidence)
+    def copied(self) -> Self:
+        """The same, for `bet_on_features` to count in."""
+        return type(self)(self.counts.copy(), self.recent.copy(), self.evidence.copy())
 
 
 @compiled
@@ -123,24 +112,35 @@ def find_bins(bins: Array, values: Array, winners: Array, centres: Array, spread
 
 
 @compiled
-def _bet(
+def bet_on_features(
     paid: Array,
     bins: Array,
-    memories: Array,
-    shares: Array,
+    terms: tuple[Array, Array],
     counts: Array,
     recent: Array,
     evidence: Array,
-    growth: Array,
     stride: int,
 ) -> None:
-    """Fills `paid`, and adds the samples to `counts`, `recent` and `evidence`.
+    """Bet on samples one by one, and count them.
 
     Instead of fading all bins with every sample, the samples' weights grow.
+
+    Arguments:
+        paid: Is filled with e-values; with shape (bets on features, N).
+        bins: Of every sample and feature, with shape (N, D), uint8.
+        terms: `Book.feature_terms`.
+        counts: See `FeatureTally`; the samples are added.
+        recent: See `FeatureTally`; the samples are added.
+        evidence: See `FeatureTally`; becomes that after the last sample.
+        stride: One sample in so many is betted on, and one of the last ones; all are counted.
     """
+    if not bins.shape[1]:
+        paid[:] = 1.0
+        return
+    memories, shares = terms
     n, n_features = bins.shape
-    weights, masses = np.ones(len(growth)), np.zeros(len(growth))
-    for memory in range(len(growth)):
+    weights, masses = np.ones(len(GROWTH)), np.zeros(len(GROWTH))
+    for memory in range(len(GROWTH)):
         masses[memory] = recent[memory, 0].sum()
     seen = counts[0].sum()
     for i in range(n):
@@ -162,10 +162,10 @@ def _bet(
                 gained += after
                 evidence[j, d] = min(after, MOST)
             paid[j, i] = (1 - FEE) * gained / total
-        for memory in range(len(growth)):
+        for memory in range(len(GROWTH)):
             if not looked_at:
                 break
-            weights[memory] *= growth[memory]
+            weights[memory] *= GROWTH[memory]
             masses[memory] += weights[memory]
             for d in range(n_features):
                 recent[memory, d, bins[i, d]] += weights[memory]
@@ -173,7 +173,7 @@ def _bet(
             counts[d, bins[i, d]] += 1
         seen += 1
         if (i + 1) % FRESH == 0 or i == n - 1:
-            for memory in range(len(growth)):
+            for memory in range(len(GROWTH)):
                 for d in range(n_features):
                     for one in range(BINS):
                         recent[memory, d, one] /= weights[memory]

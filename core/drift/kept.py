@@ -1,11 +1,17 @@
-"""What was compiled before, where nothing more can be kept: in a container's file system.
+"""What was compiled before, beside its source.
 
-numba keeps what it compiles beside the source only where it may write. What an image was built
-with lies there all the same, and is read back by this.
+numba keeps what it compiles only where it may write. What an image was built with lies there all
+the same in a container, whose file system is read-only, and is read back by this.
+
+It also goes by one file at a time: a loop into which those of another file have been compiled
+would stay as it was when these change. Here all files of a folder count.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, InTreeCacheLocator
@@ -17,15 +23,36 @@ class _Beside(InTreeCacheLocator):
     def ensure_cache_path(self) -> None:
         pass
 
+    def get_source_stamp(self) -> str:
+        return _digest(Path(self._py_file).parent)
+
 
 class _BesideOnly(CompileResultCacheImpl):
     _locator_classes = [_Beside]  # noqa: RUF012
 
 
 class Kept(FunctionCache):
-    """Of one function. What is not there is compiled for this run."""
+    """Of one function. Where nothing can be written, what is not there is compiled for this run.
+
+    Raises:
+        RuntimeError: The function is of no file.
+    """
 
     _impl_class = _BesideOnly
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keeps nothing."""
+        """Keeps what can be kept."""
+        try:
+            Path(self.cache_path).mkdir(exist_ok=True)
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+        except OSError:
+            pass
+
+
+@cache
+def _digest(folder: Path) -> str:
+    """Of all Python files in a folder."""
+    digest = sha256()
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

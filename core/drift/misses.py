@@ -20,8 +20,7 @@ from typing import Self
 
 import numpy as np
 
-from core.drift.bets import Array, Book
-from core.drift.compiled import compiled
+from core.drift.compiled import Array, compiled
 from core.drift.tally import MEMORIES
 
 UNTOLD = -1
@@ -70,40 +69,38 @@ class Misses:
         """Labelled samples."""
         return float(self.counts[:, 0].sum())
 
-    def betted_on(self, labels: Array, classes: Array, book: Book, paid: Array) -> Self:
-        """Bet on samples one by one, and count them: the same with them.
-
-        Arguments:
-            labels: Of samples, or `UNTOLD`, with shape (N,), int64.
-            classes: On which each sample fell, with shape (N,), int.
-            paid: Is filled with e-values; with shape (bets on labels, N).
-        """
-        if not book.labels:
-            return self
-        counts, recent = self.counts.copy(), self.recent.copy()
-        _bet(paid, labels, classes, *book.label_terms, counts, recent, _FADING)
-        return type(self)(counts, recent)
+    def copied(self) -> Self:
+        """The same, for `bet_on_labels` to count in."""
+        return type(self)(self.counts.copy(), self.recent.copy())
 
 
 @compiled
-def _bet(
+def bet_on_labels(
     paid: Array,
     labels: Array,
-    classes: Array,
-    memories: Array,
-    shares: Array,
+    fell: Array,
+    terms: tuple[Array, Array],
     counts: Array,
     recent: Array,
-    fading: Array,
 ) -> None:
-    """Fills `paid`, and adds the samples to `counts` and `recent`."""
+    """Bet on samples one by one, and count them.
+
+    Arguments:
+        paid: Is filled with e-values; with shape (bets on labels, N).
+        labels: Of samples, or `UNTOLD`, with shape (N,), int64.
+        fell: On which class each sample fell, with shape (N,), int.
+        terms: `Book.label_terms`.
+        counts: See `Misses`; the samples are added.
+        recent: See `Misses`; the samples are added.
+    """
+    memories, shares = terms
     n = counts[:, 0].sum()
     for i in range(len(labels)):
         one = labels[i]
         if one == UNTOLD:
             paid[:, i] = 1.0
             continue
-        miss = classes[i] != one
+        miss = fell[i] != one
         # Little is known of a label of which little has come: neither is likelier, then.
         usual = (counts[one, 1] + 1) / (counts[one, 0] + 2)
         for j in range(len(shares)):
@@ -115,6 +112,6 @@ def _bet(
         counts[one, 0] += 1
         counts[one, 1] += miss
         n += 1
-        for memory in range(len(fading)):
-            recent[memory, 0] = recent[memory, 0] * fading[memory] + usual
-            recent[memory, 1] = recent[memory, 1] * fading[memory] + miss
+        for memory in range(len(_FADING)):
+            recent[memory, 0] = recent[memory, 0] * _FADING[memory] + usual
+            recent[memory, 1] = recent[memory, 1] * _FADING[memory] + miss

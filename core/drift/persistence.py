@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.drift.bets import Array
-from core.drift.compiled import compiled
+from core.drift.compiled import Array, compiled
 
 LONGEST = 64
 """Samples apart, at most, that pairs are looked at."""

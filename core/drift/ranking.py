@@ -12,9 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from core.drift.bets import Array
-from core.drift.compiled import compiled, vectorised
-from core.drift.sentinel import BLOCK, OVERALL
+from core.drift.compiled import Array, compiled, vectorised
+from core.drift.sighting import BLOCK, OVERALL
 
 MOST_BLOCKS = 2**20
 """Classes, far more than there can be: what a damaged state says is not believed."""
@@ -39,19 +38,17 @@ class Ranking:
         return int(self.scores.shape[1])
 
     @cached_property
-    def _begins(self) -> Array:
+    def begins(self) -> Array:
         """Where each class begins in each row, and where the last ends: (S, classes + 1), int64."""
-        n = len(self)
-        last = self.scores[:, -1] if n else np.zeros(len(self.scores))
-        tops = np.floor(last / BLOCK + 0.5)
-        tops[:OVERALL] = 0  # are ranked among all
-        if not np.all((tops >= 0) & (tops < MOST_BLOCKS)):
-            raise ValueError("earlier scores are of no class")
-        edges = (np.arange(1, int(tops.max()) + 1) - 0.5) * BLOCK
-        begins = np.full((len(self.scores), len(edges) + 2), n)
-        begins[:, 0] = 0
-        for row in range(OVERALL, len(self.scores)):
-            begins[row, 1:-1] = np.searchsorted(self.scores[row], edges)
+        n, top = len(self), 0
+        if n and len(self.scores) > OVERALL:
+            last = self.scores[OVERALL:, -1] / BLOCK + 0.5
+            # `not` of what is right, so that what is no number is wrong.
+            if not (last.min() >= 0 and last.max() < MOST_BLOCKS):
+                raise ValueError("earlier scores are of no class")
+            top = int(last.max())
+        begins = np.full((len(self.scores), top + 2), n)
+        _find_begins(begins, self.scores)
         return begins
 
     def with_more(self, scores: Array) -> Ranking:
@@ -69,26 +66,44 @@ class Ranking:
             scores: With shape (S, N), of all scores or the first few.
         """
         low, high = np.empty(scores.shape), np.empty(scores.shape)
-        _rank(low, high, self.scores, self._begins, scores)
+        find_ranks(low, high, self.scores, self.begins, scores)
         return low, high
 
 
 @compiled
-def _rank(low: Array, high: Array, known: Array, begins: Array, scores: Array) -> None:
-    """Fills `low` and `high`, by searches that halve in step.
+def _find_begins(begins: Array, scores: Array) -> None:
+    """Fills `begins`, but for where the last class ends."""
+    for row in range(len(scores)):
+        begins[row, 0] = 0
+        for block in range(1, begins.shape[1] - 1):
+            if row >= OVERALL:
+                begins[row, block] = np.searchsorted(scores[row], (block - 0.5) * BLOCK)
+                if begins[row, block] < begins[row, block - 1]:
+                    # Whoever searches among them does not look.
+                    raise ValueError("earlier scores are not in order")
+
+
+@vectorised
+def find_ranks(low: Array, high: Array, known: Array, begins: Array, scores: Array) -> None:
+    """Fills `low` and `high`, (S, N), by searches that halve in step.
 
     One search waits for memory at every halving; a hundred side by side wait together. Which half
     it is, no processor could guess: so there is no branch.
+
+    Arguments:
+        known: Scores in order, with shape (S, n) or more rows.
+        begins: Of every class in each row, and the last's end, with shape (S, classes + 1), int64.
+        scores: With shape (S, N).
     """
     n, n_blocks = scores.shape[1], begins.shape[1] - 1
     starts, ends = np.empty(n, np.int64), np.empty(n, np.int64)
     firsts, lengths = np.empty(n, np.int64), np.empty(n, np.int64)
     for row in range(len(scores)):
-        values, longest = known[row], 0
+        values, wanted, longest = known[row], scores[row], 0
         for i in range(n):
             block = 0
             if row >= OVERALL:
-                block = min(int(np.floor(scores[row, i] / BLOCK + 0.5)), n_blocks)
+                block = max(0, min(int(np.floor(wanted[i] / BLOCK + 0.5)), n_blocks))
             begin, end = begins[row, block], begins[row, min(block + 1, n_blocks)]
             starts[i], ends[i], firsts[i], lengths[i] = begin, end, begin, end - begin
             longest = max(longest, end - begin)
@@ -96,11 +111,11 @@ def _rank(low: Array, high: Array, known: Array, begins: Array, scores: Array) -
             for i in range(n):
                 half = lengths[i] >> 1
                 middle = max(firsts[i] + half - 1, 0)
-                firsts[i] += half * (values[middle] < scores[row, i])
+                firsts[i] += half * (values[middle] < wanted[i])
                 lengths[i] -= half
             longest -= longest >> 1
         for i in range(n):
-            score, first, end = scores[row, i], firsts[i], ends[i]
+            score, first, end = wanted[i], firsts[i], ends[i]
             if lengths[i] == 1:
                 first += values[first] < score
             last = first

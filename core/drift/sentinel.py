@@ -10,7 +10,6 @@ Throughout: N samples, D features, K components, C classes.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
@@ -22,55 +21,20 @@ from torch import Tensor
 
 from core.density.blocks import ROWS
 from core.density.density import Parts
-from core.drift.bets import Array
-from core.drift.compiled import compiled, vectorised
+from core.drift.compiled import Array
 from core.drift.features import LEAST_DEVIATION, MOST_FEATURES, find_bins
 from core.drift.misses import UNTOLD
+from core.drift.sighting import N_SCORES, Sighting, hear, look
 from core.model import Model
 from core.readout import NAMED, PosteriorReadout, margin_temperature
 from core.standardiser import Standardiser
-
-LIKELIHOOD, SURENESS, OWN_SURENESS, MARGIN, OWN_LIKELIHOOD = range(5)
-"""Scores. The log-likelihood in nats, in the sender's units; it and the margin added up, twice;
-the margin, the nats by which the class of the best component stands above all others together,
-at a temperature T: T log (sum of its e^(joint / T) / theirs); and the log-likelihood once more.
-The last three are kept as numbers that sort `within` classes, that of the best component first:
-what is usual differs between classes. Where no classes are told apart, the margin is that of
-the best component, and nothing is kept within classes."""
-
-N_SCORES = 5
-
-OVERALL = 2
-"""The first scores, whose numbers are those of all classes together."""
-
-FARTHEST = 2.0**30
-"""Nats at which a score within a class is cut off."""
-
-BLOCK = 2.0**32
-"""Between the scores of one class and the next."""
 
 FEATURES_PER_DEGREE = 4
 """Features for each degree at which components are compared where there are no classes: they are
 more alike than classes are, and more of them have a say."""
 
-_FAINTEST = np.float32(-125)
-"""Power of two that is as good as nothing, the least but one of single precision."""
 
-_ONE = np.float32(1)
-_LINEAR = np.float32(0.6951786)
-_SQUARE = np.float32(0.2276132)
-_CUBE = np.float32(0.0772093)
-"""These times 1, u, u^2 and u^3 add up to 2^u, to a part in ten thousand, for u from 0 to 1."""
-
-
-@compiled
-def within(one: int, score: float) -> float:
-    """A number that sorts by class first, then by score; what is no number at all is lowest.
-
-    Arguments:
-        one: The class, 0 or above.
-    """
-    return one * BLOCK + (min(score, FARTHEST) if score > -FARTHEST else -FARTHEST)
+_UNHEARD = np.full(ROWS, UNTOLD)
 
 
 class ForwardPass(NamedTuple):
@@ -84,41 +48,6 @@ class ForwardPass(NamedTuple):
         return ForwardPass(
             self.standardiser, {part: said[rows] for part, said in self.parts.items()}
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Sighting:
-    """What a sentinel says of samples, in stream order."""
-
-    scores: Array  # (5, N) float64
-    components: Array  # (N,) int64, the component with the largest log-joint
-    labels: Array  # (N,) int64, classes that samples are said to be of; `UNTOLD` where none is
-    bins: Array  # (N, R) uint8, of features; R is 2 D, or 0 where they are not looked at
-
-    def __len__(self) -> int:
-        return len(self.components)
-
-    @property
-    def log_likelihoods(self) -> Array:
-        """With shape (N,), float64."""
-        likelihoods: Array = self.scores[LIKELIHOOD]
-        return likelihoods
-
-    @classmethod
-    def joined(cls, *parts: Sighting) -> Sighting:
-        """All of them, at least one, one after the other."""
-        return cls(
-            np.concatenate([part.scores for part in parts], 1),
-            np.concatenate([part.components for part in parts]),
-            np.concatenate([part.labels for part in parts]),
-            np.concatenate([part.bins for part in parts]),
-        )
-
-    @classmethod
-    def nothing(cls) -> Sighting:
-        """No samples."""
-        none = np.zeros(0, np.int64)
-        return cls(np.zeros((N_SCORES, 0)), none, none, np.zeros((0, 0), np.uint8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,20 +145,24 @@ class Sentinel:
 
     def _sees(self, x: Tensor, codes: Tensor | None, passed: ForwardPass | None = None) -> Sighting:
         x = self.standardiser.apply(x)
-        scored, likelihood = self.model.density.score(x, self._said(passed))
-        joint, scores = scored.float().cpu().numpy(), np.zeros((N_SCORES, len(x)))
-        winners = joint.argmax(1)
-        likelihoods = scores[LIKELIHOOD]
-        np.subtract(likelihood.cpu().numpy(), self._log_volume, out=likelihoods)
-        if self.model.n_components > 1:
-            margins = np.empty(len(x))
-            _compare(margins, joint, winners, self._kinds, self.temperature)
-            scores[SURENESS] = likelihoods + margins
-            if self._several:
-                _tell_classes(scores, winners, self.classes, margins)
-        labels = np.full(len(x), UNTOLD)
+        scored, log_likelihood = self.model.density.score(x, self._said(passed))
+        joint, likelihoods = _array(scored), _array(log_likelihood)
+        winners, scores = joint.argmax(1), np.empty((N_SCORES, len(x)))
+        look(
+            scores,
+            joint,
+            winners,
+            likelihoods,
+            self._log_volume,
+            self.classes,
+            self._kinds,
+            self._several,
+            self.temperature,
+        )
+        labels = _UNHEARD[: len(x)]
         if codes is not None:
-            _tell_labels(labels, winners, codes.numpy(), self._spoken_for, self._known)
+            labels = labels.copy()
+            hear(labels, winners, codes.numpy(), self._spoken_for, self._known)
         return Sighting(scores, winners, labels, self._bins(x, winners))
 
     def _said(self, passed: ForwardPass | None) -> Parts | None:
@@ -263,6 +196,8 @@ class Sentinel:
 
     def _bins(self, x: Tensor, winners: Array) -> Array:
         """Where features lie in the winning component, and in its class: (N, 2 D), or (N, 0)."""
+        if not self._laws:
+            return np.empty((len(x), 0), np.uint8)
         values, n_features = x.float().cpu().numpy(), x.shape[1]
         bins = np.empty((len(x), len(self._laws) * n_features), np.uint8)
         for place, (centres, spreads) in enumerate(self._laws):
@@ -271,53 +206,9 @@ class Sentinel:
         return bins
 
 
-@vectorised
-def _compare(
-    margins: Array, joint: Array, winners: Array, classes: Array, temperature: float
-) -> None:
-    """Fills `margins` (N,), from log-joint values (N, K), float32, winners and the classes (K,).
-
-    Fifty thousand exponentials a batch would cost more than all else that the detector does. So
-    they are put together from a cubic and, for whole powers of two, the bits of the exponent
-    (Schraudolph 1999). What is fainter than `_FAINTEST` counts as that: margins end at 86 T.
-    """
-    n = joint.shape[1]
-    powers = np.empty(n, np.float32)
-    bits = powers.view(np.int32)
-    scale, nothing = np.float32(1 / (temperature * math.log(2))), np.float32(0)
-    for i in range(len(joint)):
-        own, others = nothing, nothing
-        best, one = joint[i, winners[i]], classes[winners[i]]
-        for k in range(n):
-            power = (joint[i, k] - best) * scale
-            power = power if power > _FAINTEST else _FAINTEST
-            floor = np.floor(power)
-            u = power - floor
-            powers[k] = _ONE + u * (_LINEAR + u * (_SQUARE + u * _CUBE))
-            bits[k] += np.int32(floor) << np.int32(23)
-        for k in range(n):
-            own += powers[k] if classes[k] == one else nothing
-        # Two sums in one loop are not added up several numbers at a time.
-        for k in range(n):
-            others += nothing if classes[k] == one else powers[k]
-        margins[i] = temperature * (np.log(own) - np.log(others))
-
-
-@compiled
-def _tell_classes(scores: Array, winners: Array, classes: Array, margins: Array) -> None:
-    """Fills the scores within classes, each with shape (N,)."""
-    for i in range(len(winners)):
-        one, likelihood = classes[winners[i]], scores[LIKELIHOOD, i]
-        scores[OWN_SURENESS, i] = within(one, likelihood + margins[i])
-        scores[MARGIN, i] = within(one, margins[i])
-        scores[OWN_LIKELIHOOD, i] = within(one, likelihood)
-
-
-@compiled
-def _tell_labels(
-    labels: Array, winners: Array, codes: Array, spoken_for: Array, known: Array
-) -> None:
-    """Fills `labels` where they are known, and the component stands for a class."""
-    for i in range(len(labels)):
-        if 0 <= codes[i] < len(known) and known[codes[i]] and spoken_for[winners[i]]:
-            labels[i] = codes[i]
+def _array(values: Tensor) -> Array:
+    """On the CPU, of single precision. Calls that change nothing take as long as any."""
+    if values.dtype is not torch.float32 or not values.is_cpu:
+        values = values.float().cpu()
+    array: Array = values.numpy()
+    return array

@@ -21,7 +21,7 @@ An alarm that lasts is a boundary; one that goes away was a burst of outliers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -30,28 +30,16 @@ import torch
 from torch import Tensor
 
 from core.density.blocks import ROWS
-from core.drift.bets import Array, Book, CellBet, FeatureBet, LabelBet, RankBet
+from core.drift.bets import Book, CellBet, FeatureBet, LabelBet, RankBet
+from core.drift.compiled import Array
+from core.drift.counts import BY_CLASS, BY_COMPONENT, BY_HEIGHT
 from core.drift.detector import Level, Observation, Probe, Verdict
-from core.drift.evidence import Evidence, Reading, shiryaev_roberts
-from core.drift.reference import (
-    BY_CLASS,
-    BY_COMPONENT,
-    BY_HEIGHT,
-    MOST_PARTS,
-    Reference,
-    Summary,
-)
-from core.drift.sentinel import LIKELIHOOD as LOG_LIKELIHOOD
-from core.drift.sentinel import (
-    MARGIN,
-    OVERALL,
-    OWN_LIKELIHOOD,
-    OWN_SURENESS,
-    SURENESS,
-    ForwardPass,
-    Sentinel,
-    Sighting,
-)
+from core.drift.earlier import MOST_PARTS, Summary
+from core.drift.evidence import Evidence, Reading
+from core.drift.reference import Reference
+from core.drift.sentinel import ForwardPass, Sentinel
+from core.drift.sighting import LIKELIHOOD as LOG_LIKELIHOOD
+from core.drift.sighting import MARGIN, OVERALL, OWN_LIKELIHOOD, OWN_SURENESS, SURENESS, Sighting
 from core.drift.tally import AT_ONCE, TRICKLING
 
 INLIERS = "inliers"
@@ -234,7 +222,8 @@ class SequentialDetector:
         calm = reading.statistic <= SUSPICION * threshold
         if settled and calm and self._needs_heir(state):
             state = replace(state, heir=Heir(seen.sentinel(state.samples)))
-        probed, scores, level, burst = 0, list[Array](), Level.NORMAL, None
+        scores: list[Array] = []
+        probed, level, burst = 0, Level.NORMAL, None
         for chunk in _chunks(seen):
             before = state
             state, highest, alarms, sighting = self._weighed(state, chunk)
@@ -319,20 +308,20 @@ class SequentialDetector:
         sighting = sentinel.sees(*chunk)
         known, withheld = state.watch.reference, state.withheld
         reference, paid = known.weighed(sentinel, sighting, self.book, withheld)
-        evidence, sums = state.evidence.added(paid, known.weights)
-        probe, low = shiryaev_roberts(state.probe, paid, known.weights)
-        passed = bool(low.max() >= PROBE_THRESHOLD)
+        weights = known.conditions.weights
+        gathered = state.evidence.added(paid, self.book, weights, state.probe)
+        evidence, highest, probe, probed = gathered
+        passed = probed >= PROBE_THRESHOLD
         if passed:
             probe = np.full_like(probe, -np.inf)
         watch = Watch(sentinel, reference)
         state = SequentialState(samples, watch, state.heir, evidence, state.alarm, probe, withheld)
-        return state, _softplus(float(sums.max())), int(passed), sighting
+        return state, _softplus(highest), int(passed), sighting
 
     def _read(self, state: SequentialState) -> Reading:
         watch = state.watch
-        return state.evidence.read(
-            self.book, watch.reference.weights if watch else self.book.weights
-        )
+        weights = watch.reference.conditions.weights if watch else self.book.weights
+        return state.evidence.read(self.book, weights)
 
     def _cleared(self, state: SequentialState) -> SequentialState:
         """A suspicion has passed: what was withheld is like the rest."""
@@ -395,9 +384,10 @@ class SequentialDetector:
         blame = list[float]()
         if state.watch and loudest == FEATURES:
             n_features = state.watch.sentinel.model.density.n_features
-            blame = state.watch.reference.features.blame(n_features)
+            blame = state.watch.reference.counts.features.blame(n_features)
         n, watch = len(likelihoods), watched or state.watch
-        known = watch.reference.summary if watch else Summary.of(likelihoods)
+        known = watch.reference.earlier.summary if watch else Summary.of(likelihoods)
+        inlier_rate, mean = known.beside(likelihoods)
         highest = burst.height if burst else now.statistic
         began = burst.began if burst else state.samples - now.age
         return Verdict(
@@ -405,7 +395,7 @@ class SequentialDetector:
             statistics=statistics,
             thresholds=dict.fromkeys(statistics, threshold),
             armed=watched is not None,
-            inlier_rate=float(np.count_nonzero(likelihoods >= known.limit)) / n,
+            inlier_rate=inlier_rate,
             inlier_rate_mean=known.inlier_rate if watch else None,
             change_samples=max(n, state.samples - began),
             speaker=FUSED,
@@ -413,7 +403,7 @@ class SequentialDetector:
             burst=burst is not None,
             evidence={
                 "log_likelihood_before": known.mean,
-                "log_likelihood_now": float(likelihoods.sum()) / n,
+                "log_likelihood_now": mean,
                 "statistic_highest": highest,
                 "p_value": min(1.0, max(1, state.samples) * math.exp(-highest)),
             },
@@ -447,12 +437,15 @@ def _withholding(heir: Heir, chunk: Chunk, burst: bool) -> Heir:
     return replace(heir, withheld=(*heir.withheld, heir.sentinel.sees(*chunk)))
 
 
-def _chunks(seen: Observation) -> Iterator[Chunk]:
+def _chunks(seen: Observation) -> Iterable[Chunk]:
     """As many as are scored at a time: a huge batch can become a reference and be tested by it."""
     x, codes, passed = seen.features, seen.codes, seen.passed
     if len(x) <= ROWS:
-        yield Chunk(x, codes, passed)
-        return
+        return (Chunk(x, codes, passed),)
+    return _parts(x, codes, passed)
+
+
+def _parts(x: Tensor, codes: Tensor | None, passed: ForwardPass | None) -> Iterator[Chunk]:
     for begin in range(0, len(x), ROWS):
         rows = slice(begin, begin + ROWS)
         own = None if passed is None else passed.of(rows)

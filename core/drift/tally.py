@@ -16,8 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from core.drift.bets import Array, Book
-from core.drift.compiled import compiled
+from core.drift.compiled import Array, vectorised
 
 MEMORIES = (50.0, 400.0)
 """Samples after which what the last samples preferred has faded to a third: for what comes at
@@ -91,63 +90,65 @@ class Tally:
         recent = np.tile(last, (len(MEMORIES), 1))
         return replace(self, counts=last, recent=recent, quiet=RENEWAL).smoothed()
 
-    def betted_on(self, cells: Array, book: Book, paid: Array, stride: int = 1) -> Self:
-        """Bet on samples one by one, and count them: the tally with them.
-
-        Arguments:
-            cells: Of every sample in each division, with shape (divisions, N), int64.
-            paid: Is filled with e-values; with shape (cell bets, N).
-            stride: One sample in so many is betted on, and one of the last ones; all are counted.
-        """
+    def copied(self) -> Self:
+        """The same, for `bet_on_cells` to count in."""
         counts, recent = self.counts.copy(), self.recent.copy()
-        if book.cells:
-            places, shares = book.cell_terms
-            quiet = self.quiet
-            _bet(paid, cells, places, shares, counts, recent, self.spread, GROWTH, quiet, stride)
         return type(self)(self.widths, counts, recent, self.spread, self.quiet)
 
 
-@compiled
-def _bet(
+@vectorised
+def bet_on_cells(
     paid: Array,
     cells: Array,
-    places: Array,
-    shares: Array,
+    terms: tuple[Array, Array],
     counts: Array,
     recent: Array,
     spread: Array,
-    growth: Array,
     quiet: float,
     stride: int,
 ) -> None:
-    """Fills `paid`, and adds the samples to `counts` and `recent`.
+    """Bet on samples one by one, and count them.
 
     Instead of fading all cells with every sample, the samples' weights grow.
+
+    Arguments:
+        paid: Is filled with e-values; with shape (bets on cells, N).
+        cells: Of every sample in each division, with shape (divisions, N), int64.
+        terms: `Book.cell_terms`.
+        counts: See `Tally`; the samples are added.
+        recent: See `Tally`; the samples are added.
+        spread: See `Tally`.
+        quiet: See `Tally`.
+        stride: One sample in so many is betted on, and one of the last ones; all are counted.
     """
+    places, shares = terms
     n_divisions, n = cells.shape
-    weights = np.ones(len(growth))
+    weights, share = np.ones(len(GROWTH)), np.empty(len(GROWTH))
     total = counts.sum() / n_divisions
     # Sums along an axis, and quotients of tables, take seconds to compile.
-    masses = np.empty(len(growth))
-    for memory in range(len(growth)):
+    masses, rarity = np.empty(len(GROWTH)), np.empty(n_divisions)
+    for memory in range(len(GROWTH)):
         masses[memory] = recent[memory].sum() / n_divisions
     for i in range(n):
-        looked_at = int(total) % stride == 0
+        looked_at = stride == 1 or int(total) % stride == 0
+        for division in range(n_divisions):
+            cell = cells[division, i]
+            rarity[division] = (total + spread[cell]) / (counts[cell] + SMOOTHING)
+            counts[cell] += 1
+        for memory in range(len(GROWTH)):
+            share[memory] = 1 / (masses[memory] + PRIOR * weights[memory])
         for j in range(len(shares)):
             if not looked_at:
                 paid[j, i] = 1.0
                 continue
-            memory, cell = places[j, 0], cells[places[j, 1], i]
-            usual = (counts[cell] + SMOOTHING) / (total + spread[cell])
-            prior = PRIOR * weights[memory]
-            last = (recent[memory, cell] + prior * usual) / (masses[memory] + prior)
-            paid[j, i] = 1 - shares[j] + shares[j] * last / usual if total >= quiet else 0.0
-        for division in range(n_divisions):
-            counts[cells[division, i]] += 1
+            memory, division = places[j, 0], places[j, 1]
+            last = recent[memory, cells[division, i]] * rarity[division] + PRIOR * weights[memory]
+            ratio = last * share[memory]
+            paid[j, i] = 1 - shares[j] + shares[j] * ratio if total >= quiet else 0.0
         total += 1
-        for memory in range(len(growth)):
+        for memory in range(len(GROWTH)):
             if looked_at:
-                weights[memory] *= growth[memory]
+                weights[memory] *= GROWTH[memory]
                 for division in range(n_divisions):
                     recent[memory, cells[division, i]] += weights[memory]
                 masses[memory] += weights[memory]

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.drift.bets import Array, Book, RankBet
+from core.drift.bets import Book, RankBet, pay_ranks
+from core.drift.compiled import Array
 from core.drift.sequential import BOOK
 
 rank_bets = st.builds(
@@ -26,7 +27,7 @@ rank_bets = st.builds(
 def pays(bets: Sequence[RankBet], low: Array, high: Array) -> Array:
     """E-values with shape (bets, N)."""
     paid = np.empty((len(bets), len(low)))
-    Book(tuple(bets), ()).on_ranks(low[None], high[None], paid)
+    pay_ranks(paid, low[None], high[None], Book(tuple(bets), ()).rank_terms)
     return paid
 
 
@@ -117,7 +118,7 @@ def test_every_bet_is_on_its_own_score() -> None:
     bets = (RankBet("s", 1, False, 0.5, 0.2, 1.0), RankBet("s", 0, False, 0.5, 0.2, 1.0))
     low = np.array([[0.9], [0.0]])
     paid = np.empty((2, 1))
-    Book(bets, ()).on_ranks(low, low + 0.01, paid)
+    pay_ranks(paid, low, low + 0.01, Book(bets, ()).rank_terms)
     assert paid[0, 0] > 1 > paid[1, 0]
 
 

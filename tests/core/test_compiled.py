@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +13,9 @@ import numba
 import numpy as np
 import pytest
 
-import core.drift.compiled as module
-from core.drift.bets import Array
-from core.drift.compiled import compiled, vectorised
+from core.drift.compiled import Array, compiled, vectorised
+
+ROOT = Path(__file__).parents[2]
 
 
 def double(values: Array) -> None:
@@ -68,10 +71,10 @@ def double(values):
 def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """As numba finds it where no folder can be written."""
 
-    def refuse(dir: str) -> None:
-        raise PermissionError(dir)
+    def refuse(*anything: object) -> None:
+        raise PermissionError("Read-only file system")
 
-    monkeypatch.setattr("numba.core.caching.tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", refuse)
 
 
 def test_what_was_kept_is_read_where_nothing_can_be_written(
@@ -98,15 +101,47 @@ def test_what_was_kept_is_read_where_nothing_can_be_written(
     assert after == kept
 
 
-def test_where_no_folder_can_be_written_it_is_compiled_for_this_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def nowhere(cache: bool = False, **options: Any) -> Any:
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return numba.njit(**options)
+INNER = """
+from core.drift.compiled import compiled
 
-    monkeypatch.setattr(module, "njit", nowhere)
+@compiled
+def factor():
+    return {}
+"""
+
+OUTER = """
+from core.drift.compiled import compiled
+from inner import factor
+
+@compiled
+def scaled(value):
+    return factor() * value
+"""
+
+
+def test_what_was_kept_is_not_read_once_another_file_of_the_folder_has_changed(
+    tmp_path: Path,
+) -> None:
+    """numba by itself would go on with the old factor."""
+    (tmp_path / "outer.py").write_text(OUTER, "utf-8")
+    script = "from outer import scaled; print(scaled(10), *scaled.stats.cache_hits.values())"
+    command = [sys.executable, "-B", "-c", script]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+
+    def said(factor: int) -> str:
+        (tmp_path / "inner.py").write_text(INNER.format(factor), "utf-8")
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    assert said(2) == "20"
+    assert said(2) == "20 1"
+    assert said(3) == "30"
+
+
+def test_a_loop_of_no_file_is_compiled_for_this_run() -> None:
+    names: dict[str, Any] = {}
+    exec(SOURCE, names)
     values = np.arange(4.0)
-    compiled(double)(values)
+    compiled(names["double"])(values)
     assert values.tolist() == [0, 2, 4, 6]

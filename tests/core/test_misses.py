@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.drift.bets import Array
-from core.drift.evidence import shiryaev_roberts
-from core.drift.misses import FEWEST, UNTOLD, Misses
+from core.drift.compiled import Array
+from core.drift.misses import FEWEST, UNTOLD, Misses, bet_on_labels
 from core.drift.sequential import BOOK
+from tests.core.evidence_path import path
 
 CLASSES = 3
 RATES = (0.02, 0.1, 0.3)
@@ -25,8 +25,9 @@ def stream(n: int, rates: tuple[float, ...] = RATES, seed: int = 0) -> tuple[Arr
 
 
 def betted(misses: Misses, labels: Array, classes: Array) -> tuple[Misses, Array]:
-    paid = np.full((len(BOOK.labels), len(labels)), np.nan)
-    return misses.betted_on(labels, classes, BOOK, paid), paid
+    now, paid = misses.copied(), np.full((len(BOOK.labels), len(labels)), np.nan)
+    bet_on_labels(paid, labels, classes, BOOK.label_terms, now.counts, now.recent)
+    return now, paid
 
 
 def known(n: int = 2000, rates: tuple[float, ...] = RATES) -> Misses:
@@ -77,8 +78,7 @@ def test_fewer_misses_than_usual_win_nothing() -> None:
 def test_where_labels_are_never_wrong_evidence_does_not_grow_by_counting_them() -> None:
     _, paid = betted(known(2000, (0.0, 0.0, 0.0)), *stream(20_000, (0.0, 0.0, 0.0), seed=8))
     assert (paid < 1).all()
-    sums, _ = shiryaev_roberts(np.full(len(paid), -np.inf), paid, np.ones(len(paid)) / len(paid))
-    assert np.exp(sums).max() < 20_000 / 1.5
+    assert np.exp(path(paid, np.ones(len(paid)) / len(paid))).max() < 20_000 / 1.5
 
 
 @pytest.mark.parametrize("one", range(CLASSES))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.drift.bets import Array
+from core.drift.compiled import Array
 from core.drift.ranking import Ranking
-from core.drift.sentinel import BLOCK, N_SCORES, OWN_SURENESS, within
+from core.drift.sighting import BLOCK, N_SCORES, OWN_SURENESS, within
 from tests.core.scripted_density import sentinel
 from tests.core.signals import Stretch, features
 

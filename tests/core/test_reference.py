@@ -10,10 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from core.drift.conditions import CLOSED, Conditions
+from core.drift.counts import HEIGHTS
+from core.drift.earlier import MOST_PARTS, Summary
 from core.drift.evidence import Evidence
-from core.drift.reference import CLOSED, HEIGHTS, MOST_PARTS, Reference, Summary
-from core.drift.sentinel import N_SCORES, OVERALL, Sighting
+from core.drift.reference import Reference
 from core.drift.sequential import BOOK
+from core.drift.sighting import N_SCORES, OVERALL, Sighting
 from tests.core.scripted_density import sentinel
 from tests.core.signals import Stretch, features
 
@@ -58,12 +61,10 @@ def test_samples_are_ranked_among_those_withheld_which_are_no_part_of_it_yet() -
     later = sees(features([Stretch(100)], 2))
     after, paid = now.weighed(WATCHER, later, BOOK, withheld)
     both = now.with_more(withheld)
-    assert len(both.ranking) == 800
+    assert len(both.earlier.ranking) == 800
     low, high = both.ranks(later.scores)
-    assert [values.tolist() for values in now.ranks(later.scores, withheld)] == [
-        low.tolist(),
-        high.tolist(),
-    ]
+    ranks = now.earlier.ranking_with(withheld).ranks(later.scores)
+    assert [values.tolist() for values in ranks] == [low.tolist(), high.tolist()]
     # What looks low beside the reference alone is less so beside what came before it.
     _, alone = now.weighed(WATCHER, later, BOOK, NONE)
     assert not np.array_equal(paid[OPEN], alone[OPEN])
@@ -74,13 +75,13 @@ def test_samples_are_ranked_among_those_withheld_which_are_no_part_of_it_yet() -
 
 
 def test_every_sample_falls_into_one_cell_of_each_division() -> None:
-    counts = reference(1000).tally.counts
+    counts = reference(1000).counts.tally.counts
     # Components, one class times heights, heights.
     assert [float(part.sum()) for part in np.split(counts, [4, 4 + HEIGHTS])] == [1000] * 3
     assert counts[:4].tolist() == pytest.approx([250] * 4, rel=0.2)
     by_class = sentinel(4, classes=[0, 1, 1, 2])
     x = features([Stretch(1000)])
-    counts = Reference.of(by_class, by_class.sees(x), BOOK).tally.counts
+    counts = Reference.of(by_class, by_class.sees(x), BOOK).counts.tally.counts
     classes = counts[4 : 4 + 3 * HEIGHTS].reshape(3, HEIGHTS).sum(1)
     wins = torch.bincount(x[:, 1].long())
     assert classes.tolist() == [wins[0], wins[1] + wins[2], wins[3]]
@@ -93,7 +94,7 @@ def test_what_was_betted_on_counts_as_earlier_afterwards() -> None:
     assert paid.shape == (len(BOOK), 300)
     assert np.isfinite(paid).all()
     assert len(after) == 1300
-    assert float(after.tally.counts.sum() - before.tally.counts.sum()) == 3 * 300
+    assert float(after.counts.tally.counts.sum() - before.counts.tally.counts.sum()) == 3 * 300
     # The same again is not as strange any more.
     _, again = after.weighed(WATCHER, sees(x), BOOK, NONE)
     assert np.log(again[0]).mean() < np.log(paid[0]).mean() - 1
@@ -106,7 +107,7 @@ def test_the_last_samples_fade_and_bets_follow_what_they_preferred() -> None:
     by_component = np.log(paid[N_RANKS])
     assert float(by_component[:10].mean()) < 0.3  # not yet known what is preferred
     assert float(by_component[100:].mean()) > 0.5
-    recent = after.tally.recent
+    recent = after.counts.tally.recent
     assert float(recent[0, 3] / recent[0, :4].sum()) > 0.95
     assert float(recent[0, :4].sum()) < 100
     assert float(recent[1, :4].sum()) < 900
@@ -114,25 +115,27 @@ def test_the_last_samples_fade_and_bets_follow_what_they_preferred() -> None:
 
 def test_the_state_that_it_is_given_is_not_changed() -> None:
     now = reference(600)
-    before = {**vars(now), **vars(now.tally), **vars(now.ranking)}
-    kept = {name: one.copy() for name, one in before.items() if isinstance(one, np.ndarray)}
+    counts = now.counts
+    parts = [now.earlier.ranking, now.conditions, counts.tally, counts.misses, counts.features]
+    arrays = [one for part in parts for one in vars(part).values() if isinstance(one, np.ndarray)]
+    kept = [one.copy() for one in arrays]
     one, paid = now.weighed(WATCHER, sees(features([Stretch(700, mean=-2)], 5)), BOOK, NONE)
     other, same = now.weighed(WATCHER, sees(features([Stretch(700, mean=-2)], 5)), BOOK, NONE)
     assert np.array_equal(paid, same)
-    assert np.array_equal(one.ranking.scores, other.ranking.scores)
-    assert len(kept) > 5
-    for name, array in kept.items():
-        assert np.array_equal(before[name], array), name
+    assert np.array_equal(one.earlier.ranking.scores, other.earlier.ranking.scores)
+    assert len(kept) > 8
+    for array, before in zip(arrays, kept, strict=True):
+        assert np.array_equal(array, before)
 
 
 def test_scores_are_sorted_in_once_there_are_enough_of_them() -> None:
     now = reference(1600)
     for n in (100, 90):
         now, _ = now.weighed(WATCHER, sees(features([Stretch(n)], n)), BOOK, NONE)
-    assert (len(now.ranking), now.n_waiting) == (1600, 190)
+    assert (len(now.earlier.ranking), now.earlier.n_waiting) == (1600, 190)
     now, _ = now.weighed(WATCHER, sees(features([Stretch(20)], 9)), BOOK, NONE)
-    assert (len(now.ranking), now.n_waiting) == (1810, 0)
-    assert np.array_equal(now.ranking.scores, np.sort(now.ranking.scores))
+    assert (len(now.earlier.ranking), now.earlier.n_waiting) == (1810, 0)
+    assert np.array_equal(now.earlier.ranking.scores, np.sort(now.earlier.ranking.scores))
     assert len(now) == 1810
 
 
@@ -141,21 +144,21 @@ def test_however_small_the_batches_only_so_many_wait_side_by_side() -> None:
     rows = features([Stretch(150)], 1)
     for row in rows.split(1):
         one = one.with_more(sees(row).scores)
-        assert len(one.waiting) <= MOST_PARTS
-    assert one.n_waiting == 150
+        assert len(one.earlier.waiting) <= MOST_PARTS
+    assert one.earlier.n_waiting == 150
     later = sees(features([Stretch(80)], 2)).scores
     one, at_once = one.with_more(later), at_once.with_more(np.hstack([sees(rows).scores, later]))
-    assert np.array_equal(one.ranking.scores, at_once.ranking.scores)
+    assert np.array_equal(one.earlier.ranking.scores, at_once.earlier.ranking.scores)
 
 
 def test_scores_known_earlier_can_be_taken_back() -> None:
     before = reference(1000)
     after, _ = before.weighed(WATCHER, sees(features([Stretch(500, mean=-5)], 1)), BOOK, NONE)
     back = after.with_scores_of(before)
-    assert back.ranking is before.ranking
-    assert back.n_waiting == 0
-    assert back.tally is after.tally
-    assert back.summary == before.summary != after.summary
+    assert back.earlier.ranking is before.earlier.ranking
+    assert back.earlier.n_waiting == 0
+    assert back.counts.tally is after.counts.tally
+    assert back.earlier.summary == before.earlier.summary != after.earlier.summary
 
 
 def test_once_shares_have_changed_only_ranks_within_classes_are_betted_on() -> None:
@@ -167,14 +170,15 @@ def test_once_shares_have_changed_only_ranks_within_classes_are_betted_on() -> N
     assert renewed.outdated
     closed = BOOK.on_scores(range(OVERALL)) | ON_FEATURES
     assert 0 < (closed & ON_RANKS).sum() < N_RANKS
-    assert np.array_equal(renewed.drift >= CLOSED, closed)
-    assert np.array_equal(renewed.weights > 0, ~closed)
-    assert renewed.weights.sum() == pytest.approx(1)
+    assert np.array_equal(renewed.conditions.drift >= CLOSED, closed)
+    assert np.array_equal(renewed.conditions.weights > 0, ~closed)
+    assert renewed.conditions.weights.sum() == pytest.approx(1)
     _, paid = renewed.weighed(classes, classes.sees(rows[:50]), BOOK, NONE)
     assert paid[closed].max() < 1e-100
     # Of one class they are all that there is.
     alone = reference(1000)
-    assert np.array_equal(alone.with_new_shares(BOOK).drift, alone.drift)
+    new = alone.with_new_shares(BOOK).conditions
+    assert np.array_equal(new.drift, alone.conditions.drift)
 
 
 # Fair bets --------------------------------------------------------------------------------
@@ -196,16 +200,17 @@ def test_while_nothing_changes_no_bet_gains_on_average() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_of_independent_samples_nothing_is_taken_off(seed: int) -> None:
     now = reference(1000, seed)
-    assert now.pace.tolist() == [1.0] * len(BOOK)
-    assert float(now.drift[OPEN].max()) < 0.02
-    assert int((now.drift[OPEN] == 0).sum()) >= int(OPEN.sum()) - 1
+    assert now.conditions.pace.tolist() == [1.0] * len(BOOK)
+    assert float(now.conditions.drift[OPEN].max()) < 0.02
+    assert int((now.conditions.drift[OPEN] == 0).sum()) >= int(OPEN.sum()) - 1
     assert now.worth == 1000
 
 
 def test_where_cells_differ_in_size_nothing_is_taken_off_either() -> None:
     """It is not the shares that a reference begins with which the first bets are on."""
     x = features([Stretch(2000, shares=(0.9, 0.05, 0.04, 0.01))])
-    assert float(Reference.of(WATCHER, sees(x), BOOK).drift[OPEN].max()) < 0.02
+    conditions = Reference.of(WATCHER, sees(x), BOOK).conditions
+    assert float(conditions.drift[OPEN].max()) < 0.02
 
 
 def test_a_bet_that_says_nothing_is_closed_and_gathers_no_evidence() -> None:
@@ -215,14 +220,14 @@ def test_a_bet_that_says_nothing_is_closed_and_gathers_no_evidence() -> None:
         rows = torch.cat([x, torch.rand(1000, 1, generator=torch.Generator().manual_seed(3))], 1)
         watcher = sentinel(4, classes=classes, n_features=3)
         now = Reference.of(watcher, watcher.sees(rows), BOOK)
-        assert np.array_equal(now.drift < CLOSED, is_open)
+        assert np.array_equal(now.conditions.drift < CLOSED, is_open)
         _, paid = now.weighed(watcher, watcher.sees(rows[:50]), BOOK, NONE)
-        evidence, _ = Evidence.none(len(BOOK)).added(paid, BOOK.weights)
+        evidence = Evidence.none(len(BOOK)).added(paid, BOOK, BOOK.weights).evidence
         assert np.array_equal(np.isfinite(evidence.totals), is_open)
         assert np.isfinite(evidence.heights).all()
         # Its weight is the others', or changes would have to be louder where there is no class.
-        assert np.array_equal(now.weights > 0, is_open)
-        assert now.weights.sum() == pytest.approx(1)
+        assert np.array_equal(now.conditions.weights > 0, is_open)
+        assert now.conditions.weights.sum() == pytest.approx(1)
 
 
 def test_bets_on_labels_are_open_where_there_are_labels_though_none_was_ever_wrong() -> None:
@@ -230,53 +235,56 @@ def test_bets_on_labels_are_open_where_there_are_labels_though_none_was_ever_wro
     x, watcher = features([Stretch(1000)]), sentinel(4, classes=[0, 1, 2, 3])
     right = torch.from_numpy(watcher.classes[watcher.sees(x).components]).long()
     now = Reference.of(watcher, watcher.sees(x, right), BOOK)
-    assert not now.drift[ON_LABELS].any()
-    assert (now.weights[ON_LABELS] > 0).all()
+    assert not now.conditions.drift[ON_LABELS].any()
+    assert (now.conditions.weights[ON_LABELS] > 0).all()
     # When the first came, rates were not known: what was expected of those is no measure.
-    assert now.misses.told == 1000
-    assert not now.misses.recent.any()
+    assert now.counts.misses.told == 1000
+    assert not now.counts.misses.recent.any()
     _, paid = now.weighed(watcher, watcher.sees(x[:20], (right[:20] + 1) % 4), BOOK, NONE)
     assert (np.log(paid[ON_LABELS]).sum(1) > 20).all()
     # Nor are they closed for having had too few labels to say anything.
     few = torch.where(torch.arange(1000) < 60, right, -1)
     begun = Reference.of(watcher, watcher.sees(x, few), BOOK)
-    assert begun.misses.told == 60
-    assert not begun.drift[ON_LABELS].any()
+    assert begun.counts.misses.told == 60
+    assert not begun.conditions.drift[ON_LABELS].any()
 
 
 @pytest.mark.parametrize("length", [5, 20])
 def test_samples_in_runs_are_worth_as_many_less(length: int) -> None:
     now = Reference.of(WATCHER, sees(sticky(3000, length)), BOOK)
-    assert (now.pace >= 1).all()
-    assert float(np.median(now.pace[:N_RANKS][OPEN[:N_RANKS]])) == pytest.approx(length, rel=0.5)
+    assert (now.conditions.pace >= 1).all()
+    assert float(np.median(now.conditions.pace[:N_RANKS][OPEN[:N_RANKS]])) == pytest.approx(
+        length, rel=0.5
+    )
     assert now.worth < 3000 / 2
 
 
 def test_gains_of_samples_in_runs_are_taken_off_and_stretched() -> None:
     now = Reference.of(WATCHER, sees(sticky(3000, 20)), BOOK)
-    plain = replace(now, drift=np.zeros(len(BOOK)), pace=np.ones(len(BOOK)))
+    plain = replace(now, conditions=Conditions.none(BOOK, now.conditions.stride))
     later = sees(sticky(400, 20, seed=1))
     gains = np.log(now.weighed(WATCHER, later, BOOK, NONE)[1][OPEN])
     full = np.log(plain.weighed(WATCHER, later, BOOK, NONE)[1][OPEN])
-    taken_off = (full - now.drift[OPEN, None]) / now.pace[OPEN, None]
+    taken_off = (full - now.conditions.drift[OPEN, None]) / now.conditions.pace[OPEN, None]
     assert gains == pytest.approx(taken_off)
     # Runs of one component win nothing once it is known that they are usual.
-    assert 15 <= now.stride <= 42
+    assert 15 <= now.conditions.stride <= 42
     by_component = int(OPEN[:N_RANKS].sum())
-    every = replace(plain, stride=1).weighed(WATCHER, later, BOOK, NONE)[1]
+    always = replace(now, conditions=Conditions.none(BOOK))
+    every = always.weighed(WATCHER, later, BOOK, NONE)[1]
     assert float(gains[by_component].sum()) < 5 < float(np.log(every)[OPEN][by_component].sum())
 
 
 def test_where_samples_do_not_part_for_long_no_bet_is_on_where_the_last_ones_lay() -> None:
     now = Reference.of(WATCHER, sees(sticky(4000, 200)), BOOK)
-    assert (now.drift[BOOK.on_last] == CLOSED).all()
-    assert (now.drift[ON_RANKS & OPEN] < CLOSED).all()
-    assert now.weights.sum() == pytest.approx(1)
+    assert (now.conditions.drift[BOOK.on_last] == CLOSED).all()
+    assert (now.conditions.drift[ON_RANKS & OPEN] < CLOSED).all()
+    assert now.conditions.weights.sum() == pytest.approx(1)
 
 
 def test_too_few_samples_say_nothing_of_dependence() -> None:
     now = Reference.of(WATCHER, sees(sticky(60, 10)), BOOK)
-    assert now.pace.tolist() == [1.0] * len(BOOK)
+    assert now.conditions.pace.tolist() == [1.0] * len(BOOK)
 
 
 def test_equal_scores_are_no_trouble() -> None:

@@ -39,9 +39,6 @@ def rehearse_and_live() -> None:
     rehearse()
     before = signatures()
     assert len(before) >= 15
-    # A loop that others call is compiled with them, and not by itself.
-    silent = {name for name, kinds in before.items() if not kinds}
-    assert {name.rpartition(".")[2] for name in silent} <= {"within"}
     for preset in ("mfa", "flat"):
         engine = Engine(EngineConfig(preset=preset, n_components=12, n_factors=3))
         usual = list(batches([0, 1], 25, seed=1))
@@ -56,7 +53,8 @@ def rehearse_and_live() -> None:
     wide = Engine(EngineConfig(n_components=4, n_factors=3))
     generator = torch.Generator().manual_seed(0)
     play(wide, wide.start(), [Batch(torch.rand(100, 200, generator=generator)) for _ in range(14)])
-    assert signatures() == before
+    after = signatures()
+    assert [name for name in after if after[name] != before[name]] == []
 
 
 def test_after_a_rehearsal_a_life_compiles_nothing_more() -> None:

@@ -15,17 +15,16 @@ from torch import Tensor
 
 from core.density import blocks
 from core.density.density import Parts, Scored
-from core.drift.bets import Array
+from core.drift.compiled import Array
 from core.drift.misses import UNTOLD
-from core.drift.sentinel import (
+from core.drift.sentinel import ForwardPass, Sentinel
+from core.drift.sighting import (
     BLOCK,
     MARGIN,
     OVERALL,
     OWN_LIKELIHOOD,
     OWN_SURENESS,
     SURENESS,
-    ForwardPass,
-    Sentinel,
     Sighting,
     within,
 )

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.drift.bets import Array
+from core.drift.compiled import Array
 from core.drift.detector import Level, Observation, Verdict
 from core.drift.evidence import Reading
 from core.drift.reference import Reference
@@ -355,7 +355,7 @@ def test_it_trusts_no_learner_that_has_not_settled() -> None:
 
 def known(reference: Reference) -> Array:
     """Log-likelihoods that later ones are compared with, or will be."""
-    return np.concatenate([reference.ranking.scores, *reference.waiting], 1)[0]
+    return np.concatenate([reference.earlier.ranking.scores, *reference.earlier.waiting], 1)[0]
 
 
 # Sentinels and heirs ----------------------------------------------------------------------
@@ -370,7 +370,9 @@ def ruler(state: SequentialState) -> tuple[Sentinel, Tensor]:
     """The sentinel, and the scores that it compares with, by its own zero."""
     assert state.watch is not None
     watcher = state.watch.sentinel
-    return watcher, torch.from_numpy(state.watch.reference.ranking.scores[0] - watcher.taken_at)
+    return watcher, torch.from_numpy(
+        state.watch.reference.earlier.ranking.scores[0] - watcher.taken_at
+    )
 
 
 def test_heirs_take_over_as_the_model_learns_and_later_less_often() -> None:
@@ -448,10 +450,10 @@ def test_the_state_it_was_given_is_not_changed() -> None:
     assert state.watch is not None
     assert one.watch is not None
     assert other.watch is not None
-    assert_identical(one.watch.reference.tally, other.watch.reference.tally)
+    assert_identical(one.watch.reference.counts.tally, other.watch.reference.counts.tally)
     assert_identical(one.evidence, other.evidence)
-    before = state.watch.reference.tally
-    assert not np.array_equal(one.watch.reference.tally.counts, before.counts)
+    before = state.watch.reference.counts.tally
+    assert not np.array_equal(one.watch.reference.counts.tally.counts, before.counts)
 
 
 # While a change is suspected --------------------------------------------------------------

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.drift.bets import Array, Book, CellBet
+from core.drift.bets import Book, CellBet
+from core.drift.compiled import Array
 from core.drift.evidence import Evidence
 from core.drift.tally import (
     AT_ONCE,
@@ -20,6 +21,7 @@ from core.drift.tally import (
     SPARE_CELLS,
     TRICKLING,
     Tally,
+    bet_on_cells,
 )
 
 WIDTHS = (3, 2)
@@ -36,8 +38,13 @@ def cells(path: Sequence[tuple[int, int]]) -> Array:
 def betted(
     path: Sequence[tuple[int, int]], tally: Tally, bets: tuple[CellBet, ...] = BETS
 ) -> tuple[Tally, Array]:
-    paid = np.empty((len(bets), len(path)))
-    return tally.betted_on(cells(path), Book((), bets), paid), paid
+    return counted(tally, cells(path), Book((), bets))
+
+
+def counted(tally: Tally, cells: Array, book: Book) -> tuple[Tally, Array]:
+    now, paid = tally.copied(), np.empty((len(book.cells), cells.shape[1]))
+    bet_on_cells(paid, cells, book.cell_terms, now.counts, now.recent, now.spread, now.quiet, 1)
+    return now, paid
 
 
 def with_counts(counts: list[float], recent: list[float]) -> Tally:
@@ -148,12 +155,12 @@ def test_bets_stay_fair_while_shares_are_learned_anew_over_many_cells() -> None:
     """The last samples alone do not tell that most of a hundred cells are not in use any more."""
     random = np.random.default_rng(0)
     book = Book((), (CellBet("s", 0, AT_ONCE, 0.8, 0.5), CellBet("s", 0, TRICKLING, 0.8, 0.5)))
-    tally, paid = Tally.empty((100,)), np.empty((2, 1000))
+    tally = Tally.empty((100,))
     for used in (100, 20):
-        tally = tally.betted_on(random.integers(used, size=(1, 1000)), book, paid).smoothed()
-    tally.renewed().betted_on(random.integers(20, size=(1, 1000)), book, paid)
-    _, evidence = Evidence.none(2).added(paid, book.weights)
-    assert np.exp(evidence.max()) < 10_000
+        tally = counted(tally, random.integers(used, size=(1, 1000)), book)[0].smoothed()
+    _, paid = counted(tally.renewed(), random.integers(20, size=(1, 1000)), book)
+    highest = Evidence.none(2).added(paid, book, book.weights).highest
+    assert np.exp(highest) < 10_000
 
 
 def test_what_it_was_given_is_not_changed() -> None:

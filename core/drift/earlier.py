@@ -1,0 +1,110 @@
+"""What a sentinel said of earlier samples, for later ones to be ranked among.
+
+Throughout: N samples, S scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from core.drift.compiled import Array, vectorised
+from core.drift.ranking import Ranking
+from core.drift.sighting import LIKELIHOOD
+
+WORTH_SORTING = 8
+"""Earlier samples for each one that waits, below which those that wait are sorted in."""
+
+MOST_PARTS = 64
+"""Batches that wait side by side, before they are joined."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Log-likelihoods in a few numbers.
+
+    Arguments:
+        mean: In nats.
+        limit: One standard deviation below: where the paper's inliers begin (c = 1).
+        inlier_rate: Share of them that are, 0 to 1.
+    """
+
+    mean: float
+    limit: float
+    inlier_rate: float
+
+    @classmethod
+    def of(cls, scores: Array) -> Summary:
+        """From scores with shape (N,), at least one."""
+        mean, deviation = _moments(scores)
+        return cls(mean, mean - deviation, _at_least(scores, mean - deviation)[0])
+
+    def beside(self, scores: Array) -> tuple[float, float]:
+        """Of others, with shape (N,), at least one: share of inliers among them, and mean."""
+        rate, mean = _at_least(scores, self.limit)
+        return rate, mean
+
+
+@dataclass(frozen=True, eq=False)
+class Earlier:
+    """Scores of earlier samples.
+
+    Arguments:
+        ranking: Of all but the latest.
+        waiting: Of the latest, in stream order, not sorted in yet, with shape (S, n) each.
+        n_waiting: Samples among these.
+        summary: Of the log-likelihoods in the ranking.
+    """
+
+    ranking: Ranking
+    waiting: tuple[Array, ...]
+    n_waiting: int
+    summary: Summary
+
+    @classmethod
+    def of(cls, scores: Array) -> Earlier:
+        """From the first ones, in stream order, with shape (S, n)."""
+        return cls(Ranking.of(scores), (), 0, Summary.of(scores[LIKELIHOOD]))
+
+    def __len__(self) -> int:
+        return len(self.ranking) + self.n_waiting
+
+    def with_more(self, scores: Array) -> Earlier:
+        """The same with more scores, with shape (S, n).
+
+        They wait, or, once that is worth the effort, are sorted in with all that wait.
+        """
+        waiting, n_waiting = (*self.waiting, scores), self.n_waiting + scores.shape[1]
+        if n_waiting * WORTH_SORTING < len(self.ranking):
+            if len(waiting) > MOST_PARTS:
+                waiting = (np.concatenate(waiting, 1),)
+            return Earlier(self.ranking, waiting, n_waiting, self.summary)
+        ranking = self.ranking.with_more(np.concatenate(waiting, 1))
+        return Earlier(ranking, (), 0, Summary.of(ranking.scores[LIKELIHOOD]))
+
+    def ranking_with(self, withheld: Array) -> Ranking:
+        """The ranking, and scores that belong to it for now only, with shape (S, n)."""
+        return self.ranking.with_more(withheld) if withheld.shape[1] else self.ranking
+
+
+@vectorised
+def _moments(scores: Array) -> tuple[float, float]:
+    """Mean and standard deviation."""
+    total = squares = 0.0
+    for score in scores:
+        total += score
+    mean = total / len(scores)
+    for score in scores:
+        squares += (score - mean) * (score - mean)
+    return mean, np.sqrt(squares / len(scores))
+
+
+@vectorised
+def _at_least(scores: Array, limit: float) -> tuple[float, float]:
+    """Share of scores at a limit or above, and their mean."""
+    n, total = 0, 0.0
+    for score in scores:
+        n += score >= limit
+        total += score
+    return n / len(scores), total / len(scores)

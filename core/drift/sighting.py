@@ -1,0 +1,171 @@
+"""What a version of the model says of samples: scores, and where they fall.
+
+The loops here and in `core.drift.features` make it from one forward pass.
+
+Throughout: N samples, K components, C classes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from core.drift.compiled import Array, compiled, vectorised
+
+LIKELIHOOD, SURENESS, OWN_SURENESS, MARGIN, OWN_LIKELIHOOD = range(5)
+"""Scores. The log-likelihood in nats, in the sender's units; it and the margin added up, twice;
+the margin, the nats by which the class of the best component stands above all others together,
+at a temperature T: T log (sum of its e^(joint / T) / theirs); and the log-likelihood once more.
+The last three are kept as numbers that sort `within` classes, that of the best component first:
+what is usual differs between classes. Where no classes are told apart, the margin is that of
+the best component, and nothing is kept within classes."""
+
+N_SCORES = 5
+
+OVERALL = 2
+"""The first scores, whose numbers are those of all classes together."""
+
+FARTHEST = 2.0**30
+"""Nats at which a score within a class is cut off."""
+
+BLOCK = 2.0**32
+"""Between the scores of one class and the next."""
+
+_FAINTEST = np.float32(-125)
+"""Power of two that is as good as nothing, the least but one of single precision."""
+
+_ONE = np.float32(1)
+_LINEAR = np.float32(0.6951786)
+_SQUARE = np.float32(0.2276132)
+_CUBE = np.float32(0.0772093)
+"""These times 1, u, u^2 and u^3 add up to 2^u, to a part in ten thousand, for u from 0 to 1."""
+
+
+@compiled
+def within(one: int, score: float) -> float:
+    """A number that sorts by class first, then by score; what is no number at all is lowest.
+
+    Arguments:
+        one: The class, 0 or above.
+    """
+    return one * BLOCK + (min(score, FARTHEST) if score > -FARTHEST else -FARTHEST)
+
+
+@dataclass(frozen=True, eq=False)
+class Sighting:
+    """What a sentinel says of samples, in stream order."""
+
+    scores: Array  # (5, N) float64
+    components: Array  # (N,) int64, the component with the largest log-joint
+    labels: Array  # (N,) int64, classes that samples are said to be of; `UNTOLD` where none is
+    bins: Array  # (N, R) uint8, of features; R is 2 D, or 0 where they are not looked at
+
+    def __len__(self) -> int:
+        return len(self.components)
+
+    @property
+    def log_likelihoods(self) -> Array:
+        """With shape (N,), float64."""
+        likelihoods: Array = self.scores[LIKELIHOOD]
+        return likelihoods
+
+    @classmethod
+    def joined(cls, *parts: Sighting) -> Sighting:
+        """All of them, at least one, one after the other."""
+        return cls(
+            np.concatenate([part.scores for part in parts], 1),
+            np.concatenate([part.components for part in parts]),
+            np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.bins for part in parts]),
+        )
+
+    @classmethod
+    def nothing(cls) -> Sighting:
+        """No samples."""
+        none = np.zeros(0, np.int64)
+        return cls(np.zeros((N_SCORES, 0)), none, none, np.zeros((0, 0), np.uint8))
+
+
+@compiled
+def look(
+    scores: Array,
+    joint: Array,
+    winners: Array,
+    likelihoods: Array,
+    log_volume: float,
+    classes: Array,
+    kinds: Array,
+    several: bool,
+    temperature: float,
+) -> None:
+    """Fills `scores`, with shape (5, N).
+
+    Arguments:
+        joint: Log-joint values with shape (N, K), of single precision.
+        winners: The best component of each sample, with shape (N,), int64.
+        likelihoods: In standardised units, with shape (N,).
+        log_volume: What is taken off them for the sender's units.
+        classes: Of components, with shape (K,).
+        kinds: What is told apart: `classes` themselves, or, if these are all the same, components.
+        several: Whether there is more than one class.
+        temperature: T.
+    """
+    n, n_components = joint.shape
+    margins = np.zeros(n)
+    if n_components > 1:
+        compare(margins, joint, winners, kinds, temperature)
+    for i in range(n):
+        likelihood, margin = likelihoods[i] - log_volume, margins[i]
+        scores[LIKELIHOOD, i] = likelihood
+        scores[SURENESS, i] = likelihood + margin if n_components > 1 else 0.0
+        one = classes[winners[i]]
+        scores[OWN_SURENESS, i] = within(one, likelihood + margin) if several else 0.0
+        scores[MARGIN, i] = within(one, margin) if several else 0.0
+        scores[OWN_LIKELIHOOD, i] = within(one, likelihood) if several else 0.0
+
+
+@vectorised
+def compare(margins: Array, joint: Array, winners: Array, kinds: Array, temperature: float) -> None:
+    """Fills `margins` (N,), from log-joint values (N, K), float32, winners and kinds (K,).
+
+    Fifty thousand exponentials a batch would cost more than all else that the detector does. So
+    they are put together from a cubic and, for whole powers of two, the bits of the exponent
+    (Schraudolph 1999). What is fainter than `_FAINTEST` counts as that: margins end at 86 T.
+    """
+    n = joint.shape[1]
+    powers = np.empty(n, np.float32)
+    bits = powers.view(np.int32)
+    scale, nothing = np.float32(1 / (temperature * math.log(2))), np.float32(0)
+    for i in range(len(joint)):
+        own, others = nothing, nothing
+        best, one = joint[i, winners[i]], kinds[winners[i]]
+        for k in range(n):
+            power = (joint[i, k] - best) * scale
+            power = power if power > _FAINTEST else _FAINTEST
+            floor = np.floor(power)
+            u = power - floor
+            powers[k] = _ONE + u * (_LINEAR + u * (_SQUARE + u * _CUBE))
+            bits[k] += np.int32(floor) << np.int32(23)
+        for k in range(n):
+            own += powers[k] if kinds[k] == one else nothing
+        # Two sums in one loop are not added up several numbers at a time.
+        for k in range(n):
+            others += nothing if kinds[k] == one else powers[k]
+        margins[i] = temperature * (np.log(own) - np.log(others))
+
+
+@compiled
+def hear(labels: Array, winners: Array, codes: Array, spoken_for: Array, known: Array) -> None:
+    """Fills `labels` where they are known, and the component stands for a class.
+
+    Arguments:
+        labels: With shape (N,), `UNTOLD`.
+        codes: Labels with shape (N,), -1 where there is none.
+        spoken_for: Which components stand for a class, with shape (K,), bool.
+        known: For which classes, with shape (C,), bool.
+    """
+    for i in range(len(labels)):
+        if 0 <= codes[i] < len(known) and known[codes[i]] and spoken_for[winners[i]]:
+            labels[i] = codes[i]
