@@ -107,11 +107,6 @@ class Book:
         return ranks, cells, labels, features
 
     @cached_property
-    def n_scores(self) -> int:
-        """How many of the scores are betted on, the first ones."""
-        return 1 + max((bet.score for bet in self.ranks), default=0)
-
-    @cached_property
     def weights(self) -> Array:
         """Of every bet, ranks first, features last, with shape (J,), float64; their sum is one."""
         weights: Array = np.array([bet.weight for bet in self._all])

@@ -78,7 +78,7 @@ class Counts:
         earlier: Ranking,
         conditions: Conditions,
         book: Book,
-    ) -> tuple[Counts, Array]:
+    ) -> tuple[Counts, Array, Array]:
         """Bet on samples one by one, and count them.
 
         Arguments:
@@ -89,14 +89,17 @@ class Counts:
             book: The bets.
 
         Returns:
-            The counts with them, and e-values with shape (J, N).
+            The counts with them; e-values with shape (J, N); and how many of the earlier scores
+            are below each of theirs, with shape (S, N), int64.
         """
+        places = np.empty(seen.scores.shape, np.int64)
         counts = Counts(self.tally.copied(), self.misses.copied(), self.features.copied())
         tally, misses, features = counts.tally, counts.misses, counts.features
         # Those of a sample lie side by side.
         paid = np.empty((len(seen), len(book))).T
         _bet(
             paid,
+            places,
             (seen.scores, seen.components, seen.labels, seen.bins),
             sentinel.classes,
             (earlier.scores, earlier.begins),
@@ -106,12 +109,13 @@ class Counts:
             (features.counts, features.recent, features.evidence),
             (conditions.stride, conditions.drift, conditions.pace),
         )
-        return counts, paid
+        return counts, paid, places
 
 
 @compiled
 def _bet(
     paid: Array,
+    places: Array,
     seen: tuple[Array, Array, Array, Array],
     classes: Array,
     earlier: _Pair,
@@ -127,6 +131,7 @@ def _bet(
 
     Arguments:
         paid: Is filled with e-values; with shape (J, N).
+        places: Is filled; see `find_ranks`.
         seen: The fields of a `Sighting`.
         classes: Of components, with shape (K,).
         earlier: Scores of a `Ranking`, and where classes begin among them.
@@ -141,9 +146,9 @@ def _bet(
     widths, counts, recent, spread, quiet = tally
     stride, drift, pace = conditions
     known, begins = earlier
-    n, n_scores = len(winners), on_ranks[0][:, 0].max() + 1
-    low, high = np.empty((n_scores, n)), np.empty((n_scores, n))
-    find_ranks(low, high, known, begins, scores[:n_scores])
+    low, high = np.empty(scores.shape), np.empty(scores.shape)
+    find_ranks(low, high, places, known, begins, scores)
+    n = len(winners)
     cells, fell = np.empty((len(widths), n), np.int64), np.empty(n, np.int64)
     _place(cells, fell, winners, classes, low, high, widths)
     end = len(on_ranks[0])

@@ -53,35 +53,44 @@ class Earlier:
     Arguments:
         ranking: Of all but the latest.
         waiting: Of the latest, in stream order, not sorted in yet, with shape (S, n) each.
-        n_waiting: Samples among these.
+        places: Where these will go: how many in the ranking are below each, with shape (S, n) each.
+        n_waiting: How many there are.
         summary: Of the log-likelihoods in the ranking.
     """
 
     ranking: Ranking
     waiting: tuple[Array, ...]
+    places: tuple[Array, ...]
     n_waiting: int
     summary: Summary
 
     @classmethod
     def of(cls, scores: Array) -> Earlier:
         """From the first ones, in stream order, with shape (S, n)."""
-        return cls(Ranking.of(scores), (), 0, Summary.of(scores[LIKELIHOOD]))
+        return cls(Ranking.of(scores), (), (), 0, Summary.of(scores[LIKELIHOOD]))
 
     def __len__(self) -> int:
         return len(self.ranking) + self.n_waiting
 
-    def with_more(self, scores: Array) -> Earlier:
-        """The same with more scores, with shape (S, n).
+    def with_more(self, scores: Array, places: Array | None = None) -> Earlier:
+        """The same with more scores.
 
         They wait, or, once that is worth the effort, are sorted in with all that wait.
+
+        Arguments:
+            scores: With shape (S, n).
+            places: Of each, if known, how many in the ranking are below, with shape (S, n), int64.
         """
-        waiting, n_waiting = (*self.waiting, scores), self.n_waiting + scores.shape[1]
+        if places is None:
+            places = self.ranking.places(scores)
+        waiting, there = (*self.waiting, scores), (*self.places, places)
+        n_waiting = self.n_waiting + scores.shape[1]
         if n_waiting * WORTH_SORTING < len(self.ranking):
             if len(waiting) > MOST_PARTS:
-                waiting = (np.concatenate(waiting, 1),)
-            return Earlier(self.ranking, waiting, n_waiting, self.summary)
-        ranking = self.ranking.with_more(np.concatenate(waiting, 1))
-        return Earlier(ranking, (), 0, Summary.of(ranking.scores[LIKELIHOOD]))
+                waiting, there = (np.concatenate(waiting, 1),), (np.concatenate(there, 1),)
+            return Earlier(self.ranking, waiting, there, n_waiting, self.summary)
+        ranking = self.ranking.with_more(np.concatenate(waiting, 1), np.concatenate(there, 1))
+        return Earlier(ranking, (), (), 0, Summary.of(ranking.scores[LIKELIHOOD]))
 
     def ranking_with(self, withheld: Array) -> Ranking:
         """The ranking, and scores that belong to it for now only, with shape (S, n)."""

@@ -88,6 +88,8 @@ class FeatureTally:
 
     def copied(self) -> Self:
         """The same, for `bet_on_features` to count in."""
+        if not len(self.counts):
+            return self
         return type(self)(self.counts.copy(), self.recent.copy(), self.evidence.copy())
 
 

@@ -29,7 +29,10 @@ _NOTHING = -1000.0
 
 @vectorised
 def find_logarithms(logs: Array, values: Array) -> None:
-    """Fills `logs` with log2 of `values`, both with shape (N,), float64, of numbers from 0 to 1."""
+    """Fills `logs` with log2 of `values`, both with shape (N,), float64.
+
+    Numbers are 0 to 1; the few subnormal ones just above 0 are taken for 2^-1023.
+    """
     parts = values.copy()
     bits = parts.view(np.int64)
     for i in range(len(parts)):

@@ -19,6 +19,10 @@ MOST_BLOCKS = 2**20
 """Classes, far more than there can be: what a damaged state says is not believed."""
 
 
+CROWDED = 8
+"""Others that a new score passes on average, beyond which sorting is faster."""
+
+
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """Earlier samples, by each of their scores.
@@ -51,11 +55,23 @@ class Ranking:
         _find_begins(begins, self.scores)
         return begins
 
-    def with_more(self, scores: Array) -> Ranking:
-        """The same with more, in any order, with shape (S, more)."""
+    def with_more(self, scores: Array, places: Array | None = None) -> Ranking:
+        """The same with more, in any order.
+
+        Arguments:
+            scores: With shape (S, more).
+            places: Of each, if known, how many earlier ones are below, with shape (S, more), int64.
+        """
+        if places is None:
+            places = self.places(scores)
         merged = np.empty((len(self.scores), len(self) + scores.shape[1]))
-        _merge(merged, self.scores, np.sort(scores))
+        if not _insert(merged, self.scores, scores, places):
+            _merge(merged, self.scores, np.sort(scores))
         return Ranking(merged)
+
+    def places(self, scores: Array) -> Array:
+        """How many earlier ones are below each, with shape (S, N), int64."""
+        return self._found(scores)[2]
 
     def ranks(self, scores: Array) -> tuple[Array, Array]:
         """Share of the ranks below samples, and with their equals, with shape (S, N) each.
@@ -65,9 +81,14 @@ class Ranking:
         Arguments:
             scores: With shape (S, N), of all scores or the first few.
         """
-        low, high = np.empty(scores.shape), np.empty(scores.shape)
-        find_ranks(low, high, self.scores, self.begins, scores)
+        low, high, _ = self._found(scores)
         return low, high
+
+    def _found(self, scores: Array) -> tuple[Array, Array, Array]:
+        low, high = np.empty(scores.shape), np.empty(scores.shape)
+        places = np.empty(scores.shape, np.int64)
+        find_ranks(low, high, places, self.scores, self.begins, scores)
+        return low, high, places
 
 
 @compiled
@@ -78,14 +99,13 @@ def _find_begins(begins: Array, scores: Array) -> None:
         for block in range(1, begins.shape[1] - 1):
             if row >= OVERALL:
                 begins[row, block] = np.searchsorted(scores[row], (block - 0.5) * BLOCK)
-                if begins[row, block] < begins[row, block - 1]:
-                    # Whoever searches among them does not look.
-                    raise ValueError("earlier scores are not in order")
 
 
 @vectorised
-def find_ranks(low: Array, high: Array, known: Array, begins: Array, scores: Array) -> None:
-    """Fills `low` and `high`, (S, N), by searches that halve in step.
+def find_ranks(
+    low: Array, high: Array, places: Array, known: Array, begins: Array, scores: Array
+) -> None:
+    """Fills `low`, `high` and `places`, (S, N), by searches that halve in step.
 
     One search waits for memory at every halving; a hundred side by side wait together. Which half
     it is, no processor could guess: so there is no branch.
@@ -118,12 +138,55 @@ def find_ranks(low: Array, high: Array, known: Array, begins: Array, scores: Arr
             score, first, end = wanted[i], firsts[i], ends[i]
             if lengths[i] == 1:
                 first += values[first] < score
-            last = first
+            places[row, i] = last = first
             if first < end and values[first] == score:
                 last += np.searchsorted(values[first:end], score, side="right")
             among = end - starts[i] + 1
             low[row, i] = (first - starts[i]) / among
             high[row, i] = (last - starts[i] + 1) / among
+
+
+@compiled
+def _insert(merged: Array, known: Array, more: Array, places: Array) -> bool:
+    """Fills `merged`, (S, n + more), from what is in order, (S, n), and what is not, (S, more).
+
+    Where each of the many goes is clear once the few are counted by their places: nothing has to be
+    compared but those of the few that come to lie side by side.
+
+    Returns:
+        False if so many do that they had better be sorted: then not all of it is filled.
+    """
+    n_known, n_more = known.shape[1], more.shape[1]
+    counts, begins = np.empty(n_known + 1, np.int64), np.empty(n_known + 1, np.int64)
+    few, where = np.empty(n_more), np.empty(n_more, np.int64)
+    for row in range(len(merged)):
+        counts[:] = 0
+        for j in range(n_more):
+            counts[places[row, j]] += 1
+        before = 0
+        for i in range(n_known):
+            begins[i] = before
+            before += counts[i]
+            merged[row, i + before] = known[row, i]
+        begins[n_known] = before
+        for j in range(n_more):
+            place = places[row, j]
+            k = begins[place]
+            begins[place] += 1
+            few[k], where[k] = more[row, j], place
+        passed = 0
+        for k in range(1, n_more):
+            one, i = few[k], k
+            while i > 0 and few[i - 1] > one:
+                few[i] = few[i - 1]
+                i -= 1
+            few[i] = one
+            passed += k - i
+            if passed > CROWDED * n_more:
+                return False
+        for k in range(n_more):
+            merged[row, where[k] + k] = few[k]
+    return True
 
 
 @vectorised

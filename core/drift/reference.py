@@ -43,12 +43,12 @@ class Reference:
         earlier, none = Earlier.of(seen.scores), Counts.none(sentinel, seen, book)
         stride = persistence(np.vstack([seen.components, seen.bins.T]))
         still = Conditions.none(book, max(1, stride))
-        counts, paid = none.betted_on(sentinel, seen, earlier.ranking, still, book)
+        counts, paid, _ = none.betted_on(sentinel, seen, earlier.ranking, still, book)
         if stride != 1:
             # What bets gain while shares are hardly known says little of what they will gain: they
             # are placed once more, by those who know them.
             known = Counts(counts.tally, none.misses, counts.features).faded()
-            _, later = known.betted_on(sentinel, seen, earlier.ranking, still, book)
+            _, later, _ = known.betted_on(sentinel, seen, earlier.ranking, still, book)
             paid = np.where(book.on_last[:, None], later, paid)
         # The very first samples are betted on with next to no knowledge.
         paid = paid[:, len(seen) // 4 :]
@@ -76,8 +76,9 @@ class Reference:
             The reference with them, and e-values, with shape (J, N).
         """
         ranking = self.earlier.ranking_with(withheld)
-        counts, paid = self.counts.betted_on(sentinel, seen, ranking, self.conditions, book)
-        return self._with(self.earlier.with_more(seen.scores), counts), paid
+        counts, paid, places = self.counts.betted_on(sentinel, seen, ranking, self.conditions, book)
+        among = places if ranking is self.earlier.ranking else None
+        return self._with(self.earlier.with_more(seen.scores, among), counts), paid
 
     def with_scores_of(self, earlier: Reference) -> Reference:
         """The same with the scores that were known earlier."""

@@ -102,6 +102,30 @@ def test_more_scores_leave_it_as_it_was() -> None:
     assert np.array_equal(both.scores, np.sort(np.hstack([before, more])))
 
 
+@settings(deadline=None)
+@given(known=st.lists(PAIRS, max_size=60), more=st.lists(PAIRS, min_size=1, max_size=60))
+def test_more_scores_are_put_in_order_whether_or_not_their_places_are_known(
+    known: list[tuple[int, int]], more: list[tuple[int, int]]
+) -> None:
+    ranking, scores = Ranking.of(scores_of(known)), scores_of(more)
+    places = ranking.places(scores)
+    below = [np.searchsorted(*rows) for rows in zip(ranking.scores, scores, strict=True)]
+    assert np.array_equal(places, below)
+    expected = np.sort(np.hstack([ranking.scores, scores]))
+    assert np.array_equal(ranking.with_more(scores).scores, expected)
+    assert np.array_equal(ranking.with_more(scores, places).scores, expected)
+
+
+@pytest.mark.parametrize("away", [0.0, 0.5, 100.0])
+def test_many_scores_that_lie_side_by_side_are_put_in_order_too(away: float) -> None:
+    """They are sorted, where to let each of them pass the others would take long."""
+    random = np.random.default_rng(0)
+    ranking = Ranking.of(random.normal(size=(2, 3000)))
+    more = random.normal(size=(2, 2000)) * (0.001 if away else 1) + away
+    expected = np.sort(np.hstack([ranking.scores, more]))
+    assert np.array_equal(ranking.with_more(more).scores, expected)
+
+
 @pytest.mark.parametrize("damage", [math.nan, math.inf, -BLOCK, 1e300])
 def test_scores_of_a_damaged_state_are_refused(damage: float) -> None:
     scores = np.sort(scores_of([(0, 1), (0, 2), (1, 3)]))
