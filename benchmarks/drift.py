@@ -106,7 +106,8 @@ def whole(folder: Path = FOLDER) -> Plan:
     """The whole comparison."""
     groups = [Group("slt", data, 100) for data in DATA]
     groups += [Group("pairs", data, b) for b in (100, 10) for data in DATA[:2]]
-    for family in ("gradual", "traffic", "contamination", "recurring", "autocorrelated"):
+    lasting = ("gradual", "traffic", "contamination", "recurring")
+    for family in (*lasting, "short", "autocorrelated"):
         groups += [Group(family, data, 100) for data in DATA]
     groups += [Group("null", "clouds", batch) for batch in (1, 10, 100, 512, MIXED)]
     groups += [Group("null", data, 100) for data in DATA]

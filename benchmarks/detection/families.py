@@ -47,10 +47,11 @@ class Size:
         after: After the change, in the same.
         burst: While foreign samples come and go, in `contamination`.
         stretch: Of each part of `recurring`.
+        short: Of each class, in `short`.
         null: Of a stream without change.
         table: Of a stream of the data folder, at most.
         seeds: Of `slt`.
-        streams: Of `gradual`, `traffic`, `contamination` and `recurring`.
+        streams: Of `gradual`, `traffic`, `contamination`, `recurring` and `short`.
         pairs: Of `pairs`, at most.
         repeat: Whether samples may come again where there are not enough.
     """
@@ -62,6 +63,7 @@ class Size:
     after: int = 3000
     burst: int = 1000
     stretch: int = 3000
+    short: int = 500
     null: int = 60_000
     table: int = 60_000
     seeds: int = 3
@@ -188,6 +190,15 @@ def recurring(data: Dataset, size: Size) -> Iterator[DriftStream]:
         yield _stream(f"seed {seed}", data, np.concatenate(parts), changes)
 
 
+def short(data: Dataset, size: Size) -> Iterator[DriftStream]:
+    """All classes, one after the other, none for long."""
+    for seed in range(size.streams):
+        rng = _rng("short", seed)
+        order = rng.permutation(CLASSES)
+        parts = [_draw(data, int(c), size.short, size, rng) for c in order]
+        yield _joined(f"seed {seed}", data, parts)
+
+
 def null(data: Dataset, size: Size) -> Iterator[DriftStream]:
     """No change: independent samples of one class, and of ten.
 
@@ -252,6 +263,7 @@ FAMILIES: dict[str, Family] = {
     "traffic": traffic,
     "contamination": contamination,
     "recurring": recurring,
+    "short": short,
     "null": null,
     "autocorrelated": autocorrelated,
     "table": table,

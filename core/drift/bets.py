@@ -195,7 +195,8 @@ def pay_ranks(paid: Array, low: Array, high: Array, terms: tuple[Array, Array]) 
                 end[i] = 1 - low[score, i] if side else high[score, i]
         share, power = shapes[j, 0], shapes[j, 1]
         if places[j, 2] > 0:
-            to_begin[:], to_end[:] = begin, end
+            for i in range(n):
+                to_begin[i], to_end[i] = begin[i], end[i]
             for _ in range(places[j, 2]):
                 for i in range(n):
                     to_begin[i] *= to_begin[i]

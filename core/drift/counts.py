@@ -173,7 +173,10 @@ def _place(
 ) -> None:
     """Fills `cells`, of every sample in each division, and `fell`, on which class."""
     by_class, by_height = widths[0], widths[0] + widths[1]
-    if len(classes) != widths[0] or (classes.max() + 1) * HEIGHTS > widths[1]:
+    highest = 0
+    for one in classes:
+        highest = max(highest, one)
+    if len(classes) != widths[0] or (highest + 1) * HEIGHTS > widths[1]:
         # Whoever counts in them does not look.
         raise ValueError("the tally is of other components")
     for i in range(len(winners)):

@@ -180,7 +180,10 @@ def _gather(
         The largest log R of all bets together, and that of the probe; and what `_read` returns.
     """
     highest = of_probe = np.inf
-    if levels[TOTALS].max() < LARGE and levels[TOPS].max() < LARGE and probe.max() < LARGE:
+    largest = -np.inf
+    for j in range(len(weights)):
+        largest = max(largest, levels[TOTALS, j], levels[TOPS, j], probe[j])
+    if largest < LARGE:
         highest, of_probe = _multiply(levels, probe, paid, weights)
     if not (highest < np.inf and of_probe < np.inf):
         highest, of_probe = _add(levels, probe, paid, weights)
@@ -193,9 +196,13 @@ def _multiply(levels: Array, probe: Array, paid: Array, weights: Array) -> tuple
     """The same as `_add`; if what it returns is infinite, nothing has been changed."""
     n, n_bets = paid.shape
     slack, chance = math.exp(SLACK), math.exp(CHANCE)
-    totals, since = np.exp(levels[TOTALS]), np.exp(probe)
-    heights, tops = np.exp(levels[HEIGHTS]), np.exp(levels[TOPS])
-    spans, climbs = levels[SPANS].copy(), levels[CLIMBS].copy()
+    totals, since = np.empty(n_bets), np.empty(n_bets)
+    heights, tops = np.empty(n_bets), np.empty(n_bets)
+    spans, climbs = np.empty(n_bets), np.empty(n_bets)
+    for j in range(n_bets):
+        totals[j], since[j] = np.exp(levels[TOTALS, j]), np.exp(probe[j])
+        heights[j], tops[j] = np.exp(levels[HEIGHTS, j]), np.exp(levels[TOPS, j])
+        spans[j], climbs[j] = levels[SPANS, j], levels[CLIMBS, j]
     highest = of_probe = 0.0
     for i in range(n):
         together = together_since = 0.0
@@ -214,10 +221,13 @@ def _multiply(levels: Array, probe: Array, paid: Array, weights: Array) -> tuple
             climbs[j] = climbs[j] + 1 if heights[j] >= chance else 0.0
         highest, of_probe = max(highest, together), max(of_probe, together_since)
     # What has overflowed once stays infinite, or is no number.
-    if not (max(totals.max(), since.max(), tops.max()) < np.inf):
-        return np.inf, np.inf
-    levels[TOTALS], levels[HEIGHTS], levels[TOPS] = np.log(totals), np.log(heights), np.log(tops)
-    levels[SPANS], levels[CLIMBS], probe[:] = spans, climbs, np.log(since)
+    for j in range(n_bets):
+        if not (totals[j] < np.inf and since[j] < np.inf and tops[j] < np.inf):
+            return np.inf, np.inf
+    for j in range(n_bets):
+        levels[TOTALS, j], probe[j] = np.log(totals[j]), np.log(since[j])
+        levels[HEIGHTS, j], levels[TOPS, j] = np.log(heights[j]), np.log(tops[j])
+        levels[SPANS, j], levels[CLIMBS, j] = spans[j], climbs[j]
     return np.log(highest), np.log(of_probe)
 
 

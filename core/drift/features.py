@@ -137,7 +137,9 @@ def bet_on_features(
         stride: One sample in so many is betted on, and one of the last ones; all are counted.
     """
     if not bins.shape[1]:
-        paid[:] = 1.0
+        for j in range(len(paid)):
+            for i in range(len(bins)):
+                paid[j, i] = 1.0
         return
     memories, shares = terms
     n, n_features = bins.shape

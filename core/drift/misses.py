@@ -98,7 +98,8 @@ def bet_on_labels(
     for i in range(len(labels)):
         one = labels[i]
         if one == UNTOLD:
-            paid[:, i] = 1.0
+            for j in range(len(shares)):
+                paid[j, i] = 1.0
             continue
         miss = fell[i] != one
         # Little is known of a label of which little has come: neither is likelier, then.

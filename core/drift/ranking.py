@@ -92,13 +92,29 @@ class Ranking:
 
 
 @compiled
+def _beyond(values: Array, first: int, end: int, score: float) -> int:
+    """The place of the first of some rising values that is above a score; `end` if none is.
+
+    numpy's own search takes a second to compile.
+    """
+    while first < end:
+        middle = (first + end) // 2
+        if values[middle] <= score:
+            first = middle + 1
+        else:
+            end = middle
+    return first
+
+
+@compiled
 def _find_begins(begins: Array, scores: Array) -> None:
     """Fills `begins`, but for where the last class ends."""
+    n = scores.shape[1]
     for row in range(len(scores)):
         begins[row, 0] = 0
         for block in range(1, begins.shape[1] - 1):
             if row >= OVERALL:
-                begins[row, block] = np.searchsorted(scores[row], (block - 0.5) * BLOCK)
+                begins[row, block] = _beyond(scores[row], 0, n, (block - 0.5) * BLOCK)
 
 
 @vectorised
@@ -140,7 +156,7 @@ def find_ranks(
                 first += values[first] < score
             places[row, i] = last = first
             if first < end and values[first] == score:
-                last += np.searchsorted(values[first:end], score, side="right")
+                last = _beyond(values, first, end, score)
             among = end - starts[i] + 1
             low[row, i] = (first - starts[i]) / among
             high[row, i] = (last - starts[i] + 1) / among

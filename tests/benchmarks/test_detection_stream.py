@@ -19,6 +19,7 @@ from benchmarks.detection.families import (
     null,
     pairs,
     recurring,
+    short,
     slt,
     table,
     traffic,
@@ -144,6 +145,15 @@ def test_what_recurs_is_what_was_there_before_and_other_samples_of_it(digits: Da
     classes = [set(digits.train_y[part].tolist()) for part in parts]
     assert classes[0] == classes[2] != classes[1] == classes[3]
     assert len(np.unique(stream.rows)) == len(stream)
+
+
+def test_every_class_comes_once_and_not_for_long(digits: Dataset) -> None:
+    first, second = short(digits, Size(short=60, streams=2))
+    assert [change.sample for change in first.changes] == list(range(60, 600, 60))
+    classes = [set(part.tolist()) for part in np.split(first.labels, 10)]
+    assert sorted(next(iter(one)) for one in classes if len(one) == 1) == list(range(10))
+    assert len(np.unique(first.rows)) == len(first)
+    assert not np.array_equal(first.labels, second.labels)
 
 
 def test_a_stream_without_change_has_none(digits: Dataset) -> None:
