@@ -37,8 +37,8 @@ class Summary:
     @classmethod
     def of(cls, scores: Array) -> Summary:
         """From scores with shape (N,), at least one."""
-        mean, deviation = _moments(scores)
-        return cls(mean, mean - deviation, _at_least(scores, mean - deviation)[0])
+        mean, limit, inlier_rate = _summary(scores)
+        return cls(mean, limit, inlier_rate)
 
     def beside(self, scores: Array) -> tuple[float, float]:
         """Of others, with shape (N,), at least one: share of inliers among them, and mean."""
@@ -98,18 +98,6 @@ class Earlier:
 
 
 @vectorised
-def _moments(scores: Array) -> tuple[float, float]:
-    """Mean and standard deviation."""
-    total = squares = 0.0
-    for score in scores:
-        total += score
-    mean = total / len(scores)
-    for score in scores:
-        squares += (score - mean) * (score - mean)
-    return mean, np.sqrt(squares / len(scores))
-
-
-@vectorised
 def _at_least(scores: Array, limit: float) -> tuple[float, float]:
     """Share of scores at a limit or above, and their mean."""
     n, total = 0, 0.0
@@ -117,3 +105,15 @@ def _at_least(scores: Array, limit: float) -> tuple[float, float]:
         n += score >= limit
         total += score
     return n / len(scores), total / len(scores)
+
+
+@vectorised
+def _summary(scores: Array) -> tuple[float, float, float]:
+    """The fields of a `Summary`."""
+    _, mean = _at_least(scores, 0.0)
+    squares = 0.0
+    for score in scores:
+        squares += (score - mean) * (score - mean)
+    limit = mean - np.sqrt(squares / len(scores))
+    inlier_rate, _ = _at_least(scores, limit)
+    return mean, limit, inlier_rate

@@ -221,9 +221,11 @@ def _multiply(levels: Array, probe: Array, paid: Array, weights: Array) -> tuple
             climbs[j] = climbs[j] + 1 if heights[j] >= chance else 0.0
         highest, of_probe = max(highest, together), max(of_probe, together_since)
     # What has overflowed once stays infinite, or is no number.
+    fits = highest < np.inf and of_probe < np.inf
     for j in range(n_bets):
-        if not (totals[j] < np.inf and since[j] < np.inf and tops[j] < np.inf):
-            return np.inf, np.inf
+        fits &= totals[j] < np.inf and since[j] < np.inf and tops[j] < np.inf
+    if not fits:
+        return np.inf, np.inf
     for j in range(n_bets):
         levels[TOTALS, j], probe[j] = np.log(totals[j]), np.log(since[j])
         levels[HEIGHTS, j], levels[TOPS, j] = np.log(heights[j]), np.log(tops[j])

@@ -18,7 +18,6 @@ from core.drift.sighting import BLOCK, OVERALL
 MOST_BLOCKS = 2**20
 """Classes, far more than there can be: what a damaged state says is not believed."""
 
-
 CROWDED = 8
 """Others that a new score passes on average, beyond which sorting is faster."""
 
@@ -44,16 +43,7 @@ class Ranking:
     @cached_property
     def begins(self) -> Array:
         """Where each class begins in each row, and where the last ends: (S, classes + 1), int64."""
-        n, top = len(self), 0
-        if n and len(self.scores) > OVERALL:
-            last = self.scores[OVERALL:, -1] / BLOCK + 0.5
-            # `not` of what is right, so that what is no number is wrong.
-            if not (last.min() >= 0 and last.max() < MOST_BLOCKS):
-                raise ValueError("earlier scores are of no class")
-            top = int(last.max())
-        begins = np.full((len(self.scores), top + 2), n)
-        _find_begins(begins, self.scores)
-        return begins
+        return _find_begins(self.scores)
 
     def with_more(self, scores: Array, places: Array | None = None) -> Ranking:
         """The same with more, in any order.
@@ -107,14 +97,23 @@ def _beyond(values: Array, first: int, end: int, score: float) -> int:
 
 
 @compiled
-def _find_begins(begins: Array, scores: Array) -> None:
-    """Fills `begins`, but for where the last class ends."""
-    n = scores.shape[1]
+def _find_begins(scores: Array) -> Array:
+    """Of scores in order, with shape (S, n), see `Ranking.begins`."""
+    n, top = scores.shape[1], 0
+    for row in range(OVERALL, len(scores) if n else 0):
+        last = np.floor(scores[row, n - 1] / BLOCK + 0.5)
+        # `not` of what is right, so that what is no number is wrong.
+        if not 0 <= last < MOST_BLOCKS:
+            raise ValueError("earlier scores are of no class")
+        top = max(top, int(last))
+    begins = np.empty((len(scores), top + 2), np.int64)
     for row in range(len(scores)):
-        begins[row, 0] = 0
-        for block in range(1, begins.shape[1] - 1):
+        begins[row, 0], begins[row, top + 1] = 0, n
+        for block in range(1, top + 1):
+            begins[row, block] = n
             if row >= OVERALL:
                 begins[row, block] = _beyond(scores[row], 0, n, (block - 0.5) * BLOCK)
+    return begins
 
 
 @vectorised

@@ -16,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from core.drift.compiled import Array, vectorised
+from core.drift.compiled import Array, compiled, vectorised
 
 MEMORIES = (50.0, 400.0)
 """Samples after which what the last samples preferred has faded to a third: for what comes at
@@ -72,12 +72,9 @@ class Tally:
 
     def smoothed(self) -> Self:
         """With the smoothing that the cells in use ask for."""
-        spread, begin = np.empty(len(self.counts)), 0
-        for width in self.widths:
-            used = int(np.count_nonzero(self.counts[begin : begin + width]))
-            spread[begin : begin + width] = SMOOTHING * min(width, used + SPARE_CELLS)
-            begin += width
-        return replace(self, spread=spread)
+        spread = np.empty(len(self.counts))
+        _smooth(spread, self.counts, self.widths)
+        return type(self)(self.widths, self.counts, self.recent, spread, self.quiet)
 
     def faded(self) -> Self:
         """With the shares of the long run, and no last samples."""
@@ -94,6 +91,19 @@ class Tally:
         """The same, for `bet_on_cells` to count in."""
         counts, recent = self.counts.copy(), self.recent.copy()
         return type(self)(self.widths, counts, recent, self.spread, self.quiet)
+
+
+@compiled
+def _smooth(spread: Array, counts: Array, widths: tuple[int, ...]) -> None:
+    """Fills `spread`, with shape (M,); see `Tally`."""
+    begin = 0
+    for width in widths:
+        used = 0
+        for cell in range(begin, begin + width):
+            used += counts[cell] != 0
+        for cell in range(begin, begin + width):
+            spread[cell] = SMOOTHING * min(width, used + SPARE_CELLS)
+        begin += width
 
 
 @vectorised

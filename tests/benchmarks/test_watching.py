@@ -1,0 +1,32 @@
+"""Tests for benchmarks.watching: it runs, and what is timed says what the default says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.watching import TimedDetector
+from clients.bench import run
+from core.drift.sequential import SequentialDetector
+from tests.core.signals import Stretch, observations, verdicts
+
+
+def test_it_tells_what_the_detector_costs_by_itself_and_in_an_engine(tmp_path: Path) -> None:
+    assert run("watching", quick=True, out=tmp_path, console=Console(quiet=True)) == 0
+    values = json.loads((tmp_path / "watching.json").read_text())["values"]
+    assert all(cost > 0 for costs in values["alone"].values() for cost in costs.values())
+    for turns in values["engines"].values():
+        for turn in turns:
+            assert 0 < turn["the detector"] < turn["with a detector"]
+            assert turn["with none"] > 0
+
+
+def test_a_detector_that_is_timed_says_the_same() -> None:
+    stream = [Stretch(1500), Stretch(300, mean=-3)]
+    timed = TimedDetector()
+    said = verdicts(timed, observations(stream, 100))
+    assert said == verdicts(SequentialDetector(), observations(stream, 100))
+    assert len(timed.batches) == sum(verdict.armed for verdict in said) > 0
+    assert min(timed.batches) > 0
