@@ -13,6 +13,7 @@ import torch
 
 import core.drift
 from core.batch import Batch
+from core.checkpoint import dump, load
 from core.config import EngineConfig
 from core.engine import Engine
 from core.events import BoundaryDetected, PriorShift
@@ -46,8 +47,10 @@ def rehearse_and_live() -> None:
         shift, new = batches([0], 8, seed=2), batches([2], 8, seed=3)
         unlabelled = batches([0, 2], 4, seed=5, labelled=False)
         huge = batches([0, 2], 1, size=1500, seed=6)
-        script = [*usual, *outliers, *shift, *new, *unlabelled, *huge]
-        _, events = play(engine, engine.start(), script)
+        state, _ = play(engine, engine.start(), usual)
+        # What comes from a checkpoint is of the same types.
+        state, *_ = load(dump(state, engine.config, {}))
+        _, events = play(engine, state, [*outliers, *shift, *new, *unlabelled, *huge])
         kinds = {type(event) for event in events}
         assert {PriorShift, BoundaryDetected} <= kinds
     wide = Engine(EngineConfig(n_components=4, n_factors=3))
