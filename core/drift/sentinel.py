@@ -33,8 +33,8 @@ FEATURES_PER_DEGREE = 4
 """Features for each degree at which components are compared where there are no classes: they are
 more alike than classes are, and more of them have a say."""
 
-
 _UNHEARD = np.full(ROWS, UNTOLD)
+"""Labels of samples that have none; read, and never written."""
 
 
 class ForwardPass(NamedTuple):
