@@ -132,14 +132,14 @@ class Book:
         """Score, end and squarings of every bet on ranks, int64, with shape (bets, 3); b and e."""
         places = [[bet.score, bet.high, _squarings(bet.power)] for bet in self.ranks]
         terms = np.array([[bet.share, bet.power] for bet in self.ranks], dtype=np.float64)
-        return np.array(places, dtype=np.int64), terms
+        return np.array(places, dtype=np.int64).reshape(-1, 3), terms.reshape(-1, 2)
 
     @cached_property
     def cell_terms(self) -> tuple[Array, Array]:
         """Memory and division of every bet on cells, int64, with shape (bets, 2), and b."""
         places = [[bet.memory, bet.partition] for bet in self.cells]
         shares = np.array([bet.share for bet in self.cells], dtype=np.float64)
-        return np.array(places, dtype=np.int64), shares
+        return np.array(places, dtype=np.int64).reshape(-1, 2), shares
 
     @cached_property
     def on_last(self) -> Array:

@@ -181,6 +181,17 @@ def test_once_shares_have_changed_only_ranks_within_classes_are_betted_on() -> N
     assert np.array_equal(new.drift, alone.conditions.drift)
 
 
+@pytest.mark.parametrize("kind", ["ranks", "cells", "labels", "features"])
+def test_a_book_need_not_have_bets_of_every_kind(kind: str) -> None:
+    fewer = replace(BOOK, **{kind: ()})
+    x = features([Stretch(1000)])
+    now = Reference.of(WATCHER, sees(x), fewer)
+    kept = now.conditions.drift < CLOSED
+    _, paid = now.weighed(WATCHER, sees(x[:50]), fewer, NONE)
+    assert len(paid) == len(fewer) < len(BOOK)
+    assert (paid[kept] > 0).all()
+
+
 # Fair bets --------------------------------------------------------------------------------
 
 
