@@ -17,13 +17,12 @@ import numpy as np
 import torch
 
 from benchmarks._arithmetic import as_in_the_trainer
-from benchmarks.detection.cost import microseconds
+from benchmarks.detection.cost import Timed, microseconds
 from clients.bench import Measurement, Say, Table
 from clients.datasets import load_dataset
 from clients.tasks import SLT
 from core.batch import Batch
 from core.config import EngineConfig
-from core.density.density import Density, Parts, Scored
 from core.drift.detector import Observation, Verdict
 from core.drift.sentinel import Sentinel
 from core.drift.sequential import SequentialDetector, SequentialState
@@ -33,27 +32,6 @@ TASK = SLT.parse("D2-2-2-2-2a")
 BATCH = 100
 ALONE = (10, 100, 512)
 PRESETS = ("mfa", "flat")
-
-
-class Timed:
-    """A density whose forward passes are timed; else the density itself.
-
-    Arguments:
-        density: Whatever is asked.
-        seconds: Takes the processor time of every pass.
-    """
-
-    def __init__(self, density: Density, seconds: list[float]) -> None:
-        self._density, self._seconds = density, seconds
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._density, name)
-
-    def score(self, x: torch.Tensor, parts: Parts | None = None) -> Scored:
-        begun = time.thread_time()
-        scored = self._density.score(x, parts)
-        self._seconds.append(time.thread_time() - begun)
-        return scored
 
 
 @dataclass(frozen=True)

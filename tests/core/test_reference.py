@@ -192,6 +192,14 @@ def test_a_book_need_not_have_bets_of_every_kind(kind: str) -> None:
     assert (paid[kept] > 0).all()
 
 
+def test_a_tally_of_other_components_is_refused() -> None:
+    """Loops that count in it trust that every component and class has a cell."""
+    seen = sees(features([Stretch(50)]))
+    for other in (sentinel(3), sentinel(5), sentinel(4, classes=[0, 1, 2, 3])):
+        with pytest.raises(ValueError, match="of other components"):
+            reference().weighed(other, seen, BOOK, NONE)
+
+
 # Fair bets --------------------------------------------------------------------------------
 
 
