@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.drift.compiled import Array
-from core.drift.ranking import Ranking
+from core.drift.ranking import Ranking, _merge
 from core.drift.sighting import BLOCK, N_SCORES, OWN_SURENESS, within
 from tests.core.scripted_density import sentinel
 from tests.core.signals import Stretch, features
@@ -117,13 +117,23 @@ def test_more_scores_are_put_in_order_whether_or_not_their_places_are_known(
 
 
 @pytest.mark.parametrize("away", [0.0, 0.5, 100.0])
-def test_many_scores_that_lie_side_by_side_are_put_in_order_too(away: float) -> None:
-    """They are sorted, where to let each of them pass the others would take long."""
+def test_many_scores_that_lie_side_by_side_are_sorted(
+    away: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To let each of them pass the others would take long; where they lie apart none has to."""
+    sorted_in = []
+
+    def merge(merged: Array, known: Array, more: Array) -> None:
+        sorted_in.append(more)
+        _merge(merged, known, more)
+
+    monkeypatch.setattr("core.drift.ranking._merge", merge)
     random = np.random.default_rng(0)
     ranking = Ranking.of(random.normal(size=(2, 3000)))
     more = random.normal(size=(2, 2000)) * (0.001 if away else 1) + away
     expected = np.sort(np.hstack([ranking.scores, more]))
     assert np.array_equal(ranking.with_more(more).scores, expected)
+    assert len(sorted_in) == (away > 0)
 
 
 @pytest.mark.parametrize("damage", [math.nan, math.inf, -BLOCK, 1e300])
