@@ -118,8 +118,10 @@ class Sentinel:
         return np.arange(self.model.n_components, dtype=np.int32)
 
     @cached_property
-    def _log_volume(self) -> float:
-        return self.standardiser.log_volume
+    def _lens(self) -> tuple[float, Array, Array, bool, float]:
+        """Through which it sees; see `look`."""
+        volume = self.standardiser.log_volume
+        return volume, self.classes, self._kinds, self._several, self.temperature
 
     @property
     def n_classes(self) -> int:
@@ -146,19 +148,8 @@ class Sentinel:
     def _sees(self, x: Tensor, codes: Tensor | None, passed: ForwardPass | None = None) -> Sighting:
         x = self.standardiser.apply(x)
         scored, log_likelihood = self.model.density.score(x, self._said(passed))
-        joint, likelihoods = _array(scored), _array(log_likelihood)
-        winners, scores = joint.argmax(1), np.empty((N_SCORES, len(x)))
-        look(
-            scores,
-            joint,
-            winners,
-            likelihoods,
-            self._log_volume,
-            self.classes,
-            self._kinds,
-            self._several,
-            self.temperature,
-        )
+        winners, scores = np.empty(len(x), np.int64), np.empty((N_SCORES, len(x)))
+        look(scores, winners, _array(scored), _array(log_likelihood), self._lens)
         labels = _UNHEARD[: len(x)]
         if codes is not None:
             labels = labels.copy()

@@ -42,6 +42,15 @@ _SQUARE = np.float32(0.2276132)
 _CUBE = np.float32(0.0772093)
 """These times 1, u, u^2 and u^3 add up to 2^u, to a part in ten thousand, for u from 0 to 1."""
 
+_FRACTION = np.int32(23)
+"""Bits of a float32 below those of its exponent."""
+_SIGN = np.int32(31)
+"""Those below its sign."""
+
+_NONE, _ALL = np.int32(0), np.int32(-1)
+_LOWEST, _HIGHEST = np.int32(-(2**31)), np.int32(2**31 - 1)
+"""Integers: of no bits and of all, and the ends of their range."""
+
 
 @compiled
 def within(one: int, score: float) -> float:
@@ -91,28 +100,26 @@ class Sighting:
 @compiled
 def look(
     scores: Array,
-    joint: Array,
     winners: Array,
+    joint: Array,
     likelihoods: Array,
-    log_volume: float,
-    classes: Array,
-    kinds: Array,
-    several: bool,
-    temperature: float,
+    lens: tuple[float, Array, Array, bool, float],
 ) -> None:
-    """Fills `scores`, with shape (5, N).
+    """Fills `scores`, with shape (5, N), and `winners`, the best component of each: (N,), int64.
 
     Arguments:
-        joint: Log-joint values with shape (N, K), of single precision.
-        winners: The best component of each sample, with shape (N,), int64.
+        joint: Log-joint values with shape (N, K), of single precision, K at least 1.
         likelihoods: In standardised units, with shape (N,).
-        log_volume: What is taken off them for the sender's units.
-        classes: Of components, with shape (K,).
-        kinds: What is told apart: `classes` themselves, or, if these are all the same, components.
-        several: Whether there is more than one class.
-        temperature: T.
+        lens: What is taken off them for the sender's units; the classes of components, with shape
+            (K,); what is told apart: these classes, or, if all are the same, components; whether
+            there is more than one class; the temperature T.
     """
+    log_volume, classes, kinds, several, temperature = lens
     n, n_components = joint.shape
+    if len(likelihoods) != n or len(classes) != n_components or len(kinds) != n_components:
+        # The loops that follow do not look.
+        raise ValueError("the sentinel is of other components")
+    find_largest(winners, joint)
     margins = np.zeros(n)
     if n_components > 1:
         compare(margins, joint, winners, kinds, temperature)
@@ -127,6 +134,29 @@ def look(
 
 
 @vectorised
+def find_largest(places: Array, table: Array) -> None:
+    """Fills `places`, (N,), int64, with the first of the largest numbers of each row, (N, K).
+
+    Floats are not compared several at a time, for one might be no number. But their bits can be,
+    as integers, once those of negative ones are turned round; no number at all is the largest.
+    """
+    n = table.shape[1]
+    order = np.arange(n).astype(np.int32)
+    for i in range(len(table)):
+        row, largest = table[i], _LOWEST
+        for k in range(n):
+            bits = np.float32(row[k]).view(np.int32)
+            largest = max(largest, np.int32(bits ^ ((bits >> _SIGN) & _HIGHEST)))
+        places[i] = largest ^ ((largest >> _SIGN) & _HIGHEST)
+    for i in range(len(table)):
+        row, largest, first = table[i], np.int32(places[i]), _HIGHEST
+        for k in range(n):
+            same = np.float32(row[k]).view(np.int32) == largest
+            first = min(first, order[k] if same else _HIGHEST)
+        places[i] = first
+
+
+@vectorised
 def compare(margins: Array, joint: Array, winners: Array, kinds: Array, temperature: float) -> None:
     """Fills `margins` (N,), from log-joint values (N, K), float32, winners and kinds (K,).
 
@@ -134,25 +164,21 @@ def compare(margins: Array, joint: Array, winners: Array, kinds: Array, temperat
     they are put together from a cubic and, for whole powers of two, the bits of the exponent
     (Schraudolph 1999). What is fainter than `_FAINTEST` counts as that: margins end at 86 T.
     """
-    n = joint.shape[1]
-    powers = np.empty(n, np.float32)
-    bits = powers.view(np.int32)
-    scale, nothing = np.float32(1 / (temperature * math.log(2))), np.float32(0)
+    scale = np.float32(1 / (temperature * math.log(2)))
     for i in range(len(joint)):
-        own, others = nothing, nothing
-        best, one = joint[i, winners[i]], kinds[winners[i]]
-        for k in range(n):
-            power = (joint[i, k] - best) * scale
+        row, best, one = joint[i], joint[i, winners[i]], kinds[winners[i]]
+        own = others = np.float32(0)
+        for k in range(len(row)):
+            power = (row[k] - best) * scale
             power = power if power > _FAINTEST else _FAINTEST
             floor = np.floor(power)
             u = power - floor
-            powers[k] = _ONE + u * (_LINEAR + u * (_SQUARE + u * _CUBE))
-            bits[k] += np.int32(floor) << np.int32(23)
-        for k in range(n):
-            own += powers[k] if kinds[k] == one else nothing
-        # Two sums in one loop are not added up several numbers at a time.
-        for k in range(n):
-            others += nothing if kinds[k] == one else powers[k]
+            part = np.float32(_ONE + u * (_LINEAR + u * (_SQUARE + u * _CUBE)))
+            bits = np.int32(part.view(np.int32) + (np.int32(floor) << _FRACTION))
+            # Bits are masked: two sums that choose are not added up several numbers at a time.
+            mine = _ALL if kinds[k] == one else _NONE
+            own += np.int32(bits & mine).view(np.float32)
+            others += np.int32(bits & ~mine).view(np.float32)
         margins[i] = temperature * (np.log(own) - np.log(others))
 
 

@@ -26,6 +26,7 @@ from core.drift.sighting import (
     OWN_SURENESS,
     SURENESS,
     Sighting,
+    find_largest,
     within,
 )
 from core.model import Model
@@ -177,7 +178,8 @@ def test_margins_are_what_they_are_by_definition(
     rows: list[list[float]], classes: list[int], n_features: int
 ) -> None:
     """Their exponentials are put together from a cubic and bits."""
-    joint, of = torch.tensor(rows), [0, *classes, 2]
+    # Of two zeros the positive one is the larger here, and the first of the two elsewhere.
+    joint, of = torch.tensor(rows) + 0.0, [0, *classes, 2]
     watcher = told(joint, of, n_features)
     seen = watcher.sees(torch.zeros(len(rows), 2)).scores[MARGIN]
     t = watcher.temperature
@@ -189,6 +191,36 @@ def test_margins_are_what_they_are_by_definition(
             assert within_class == pytest.approx(margin, abs=1e-3 * t)
         else:  # what is fainter counts as so faint
             assert 69 * t < within_class < min(90 * t, margin + t)
+
+
+@settings(deadline=None)
+@given(
+    rows=st.integers(1, 70).flatmap(
+        lambda n: st.lists(
+            st.lists(
+                st.one_of(st.integers(-3, 3).map(float), st.floats(width=32, allow_nan=False)),
+                min_size=n,
+                max_size=n,
+            ),
+            min_size=1,
+            max_size=4,
+        )
+    )
+)
+def test_the_first_of_the_largest_is_found(rows: list[list[float]]) -> None:
+    table = np.array(rows, np.float32) + np.float32(0)
+    places = np.empty(len(rows), np.int64)
+    find_largest(places, table)
+    assert places.tolist() == table.argmax(1).tolist()
+
+
+def test_no_number_is_larger_than_any() -> None:
+    table = np.array([[1, math.nan, math.inf], [1, 2, math.nan], [math.nan] * 3], np.float32)
+    places = np.empty(3, np.int64)
+    find_largest(places, table)
+    assert places.tolist() == [1, 2, 0]
+    find_largest(places, np.copysign(table, np.float32(-1)))
+    assert all(0 <= place < 3 for place in places)
 
 
 @pytest.mark.parametrize("n_classified", [2, 4])
