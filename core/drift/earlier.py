@@ -101,9 +101,11 @@ class Earlier:
 def _at_least(scores: Array, limit: float) -> tuple[float, float]:
     """Share of scores at a limit or above, and their mean."""
     n, total = 0, 0.0
-    for score in scores:
-        n += score >= limit
-        total += score
+    for i in range(len(scores)):
+        n += int(scores[i] >= limit)
+    # What is counted and what is added up in one loop would be so one by one.
+    for i in range(len(scores)):
+        total += scores[i]
     return n / len(scores), total / len(scores)
 
 
@@ -112,8 +114,8 @@ def _summary(scores: Array) -> tuple[float, float, float]:
     """The fields of a `Summary`."""
     _, mean = _at_least(scores, 0.0)
     squares = 0.0
-    for score in scores:
-        squares += (score - mean) * (score - mean)
+    for i in range(len(scores)):
+        squares += (scores[i] - mean) * (scores[i] - mean)
     limit = mean - np.sqrt(squares / len(scores))
     inlier_rate, _ = _at_least(scores, limit)
     return mean, limit, inlier_rate

@@ -54,6 +54,9 @@ class Ranking:
         """
         if places is None:
             places = self.places(scores)
+        elif places.size and not 0 <= places.min() <= places.max() <= len(self):
+            # Of a damaged state; the loop does not look.
+            raise ValueError(f"scores have places beyond the {len(self)} that there are")
         merged = np.empty((len(self.scores), len(self) + scores.shape[1]))
         if not _insert(merged, self.scores, scores, places):
             _merge(merged, self.scores, np.sort(scores))
@@ -161,46 +164,51 @@ def find_ranks(
             high[row, i] = (last - starts[i] + 1) / among
 
 
-@compiled
+@vectorised
 def _insert(merged: Array, known: Array, more: Array, places: Array) -> bool:
     """Fills `merged`, (S, n + more), from what is in order, (S, n), and what is not, (S, more).
 
     Where each of the many goes is clear once the few are counted by their places: nothing has to be
     compared but those of the few that come to lie side by side.
 
+    Arguments:
+        places: See `find_ranks`: 0 to n.
+
     Returns:
         False if so many do that they had better be sorted: then not all of it is filled.
     """
-    n_known, n_more = known.shape[1], more.shape[1]
-    counts, begins = np.empty(n_known + 1, np.int64), np.empty(n_known + 1, np.int64)
+    n_known, n_more, one = known.shape[1], more.shape[1], np.int32(1)
+    # Of half the size, these stay in the cache.
+    begins = np.empty(n_known + 1, np.int32)
     few, where = np.empty(n_more), np.empty(n_more, np.int64)
     for row in range(len(merged)):
-        counts[:] = 0
+        many, new, there, together = known[row], more[row], places[row], merged[row]
+        begins[:] = 0
         for j in range(n_more):
-            counts[places[row, j]] += 1
+            begins[there[j]] += one
         before = 0
         for i in range(n_known):
+            count = begins[i]
             begins[i] = before
-            before += counts[i]
-            merged[row, i + before] = known[row, i]
+            before += count
+            together[i + before] = many[i]
         begins[n_known] = before
         for j in range(n_more):
-            place = places[row, j]
-            k = begins[place]
-            begins[place] += 1
-            few[k], where[k] = more[row, j], place
+            k = begins[there[j]]
+            begins[there[j]] += one
+            few[k], where[k] = new[j], there[j]
         passed = 0
         for k in range(1, n_more):
-            one, i = few[k], k
-            while i > 0 and few[i - 1] > one:
+            score, i = few[k], k
+            while i > 0 and few[i - 1] > score:
                 few[i] = few[i - 1]
                 i -= 1
-            few[i] = one
+            few[i] = score
             passed += k - i
             if passed > CROWDED * n_more:
                 return False
         for k in range(n_more):
-            merged[row, where[k] + k] = few[k]
+            together[where[k] + k] = few[k]
     return True
 
 

@@ -116,6 +116,16 @@ def test_more_scores_are_put_in_order_whether_or_not_their_places_are_known(
     assert np.array_equal(ranking.with_more(scores, places).scores, expected)
 
 
+@pytest.mark.parametrize("wrong", [-1, 3])
+def test_places_that_there_are_not_are_refused(wrong: int) -> None:
+    """A damaged state may hold some, and the loop that merges writes where it is told to."""
+    ranking, more = Ranking.of(scores_of([(0, 1), (1, 2)])), scores_of([(2, 3), (0, -1)])
+    places = ranking.places(more)
+    places[0, 0] = wrong
+    with pytest.raises(ValueError, match="places beyond the 2 that there are"):
+        ranking.with_more(more, places)
+
+
 @pytest.mark.parametrize("away", [0.0, 0.5, 100.0])
 def test_many_scores_that_lie_side_by_side_are_sorted(
     away: float, monkeypatch: pytest.MonkeyPatch
