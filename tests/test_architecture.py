@@ -38,6 +38,7 @@ CORE_COMPILED = {
         "features",
         "persistence",
         "tally",
+        "watch",
     )
 }
 """What is done sample by sample: numpy, compiled by numba."""
@@ -57,6 +58,7 @@ CORE_STANDARD_LIBRARY = {
     "itertools",
     "json",
     "math",
+    "types",
     "typing",
     "zlib",
 }

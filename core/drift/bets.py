@@ -36,6 +36,8 @@ import numpy as np
 from core.drift.compiled import Array, vectorised
 from core.drift.powers import find_logarithms, find_powers
 
+Terms = tuple[Array, Array]
+
 
 class RankBet(NamedTuple):
     """On an end of the ranks of a score."""
@@ -128,14 +130,14 @@ class Book:
         return np.array([isinstance(bet, RankBet) and bet.score in scores for bet in self._all])
 
     @cached_property
-    def rank_terms(self) -> tuple[Array, Array]:
+    def rank_terms(self) -> Terms:
         """Score, end and squarings of every bet on ranks, int64, with shape (bets, 3); b and e."""
         places = [[bet.score, bet.high, _squarings(bet.power)] for bet in self.ranks]
         terms = np.array([[bet.share, bet.power] for bet in self.ranks], dtype=np.float64)
         return np.array(places, dtype=np.int64).reshape(-1, 3), terms.reshape(-1, 2)
 
     @cached_property
-    def cell_terms(self) -> tuple[Array, Array]:
+    def cell_terms(self) -> Terms:
         """Memory and division of every bet on cells, int64, with shape (bets, 2), and b."""
         places = [[bet.memory, bet.partition] for bet in self.cells]
         shares = np.array([bet.share for bet in self.cells], dtype=np.float64)
@@ -147,17 +149,22 @@ class Book:
         return np.array([isinstance(bet, CellBet | FeatureBet) for bet in self._all])
 
     @cached_property
-    def label_terms(self) -> tuple[Array, Array]:
+    def label_terms(self) -> Terms:
         """Memory of every bet on labels, int64, and b, with shape (bets,) each."""
         return _memory_terms(self.labels)
 
     @cached_property
-    def feature_terms(self) -> tuple[Array, Array]:
+    def feature_terms(self) -> Terms:
         """The same of bets on features."""
         return _memory_terms(self.features)
 
+    @cached_property
+    def terms(self) -> tuple[Terms, Terms, Terms, Terms]:
+        """Of all bets, kind by kind."""
+        return self.rank_terms, self.cell_terms, self.label_terms, self.feature_terms
 
-def _memory_terms(bets: Sequence[LabelBet | FeatureBet]) -> tuple[Array, Array]:
+
+def _memory_terms(bets: Sequence[LabelBet | FeatureBet]) -> Terms:
     memories = np.array([bet.memory for bet in bets], dtype=np.int64)
     return memories, np.array([bet.share for bet in bets], dtype=np.float64)
 
@@ -169,7 +176,7 @@ def _squarings(power: float) -> int:
 
 
 @vectorised
-def pay_ranks(paid: Array, low: Array, high: Array, terms: tuple[Array, Array]) -> None:
+def pay_ranks(paid: Array, low: Array, high: Array, terms: Terms) -> None:
     """The mean of f between ranks.
 
     Powers of two are cheap. Other bets on the same end of the same score share its logarithms.

@@ -10,19 +10,20 @@ Throughout: N samples, K components, J bets, S scores.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from core.drift.bets import Book, pay_ranks
+from core.drift.bets import Book, Terms, pay_ranks
 from core.drift.compiled import Array, compiled
 from core.drift.conditions import Conditions, stretch
-from core.drift.features import FeatureTally, bet_on_features
+from core.drift.features import BINS, FeatureTally, bet_on_features
 from core.drift.misses import Misses, bet_on_labels
 from core.drift.ranking import Ranking, find_ranks
 from core.drift.sentinel import Sentinel
 from core.drift.sighting import LIKELIHOOD, Sighting
-from core.drift.tally import Tally, bet_on_cells
+from core.drift.tally import MEMORIES, Tally, bet_on_cells
 
 BY_COMPONENT, BY_CLASS, BY_HEIGHT = range(3)
 """Divisions into cells."""
@@ -31,45 +32,90 @@ EDGES = (0.02, 0.1, 0.3, 0.6)
 """Ranks at which one height ends and the next begins: the low end says most."""
 HEIGHTS = len(EDGES) + 1
 
+Layout = tuple[int, int, int, int, int, int]
+"""Cells of each division, classes, features, and bets on features."""
+
 _Pair = tuple[Array, Array]
+_Parts = tuple[_Pair, _Pair, tuple[Array, Array, Array]]
 
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """All that is counted.
+    """All that is counted, in one array: to copy and hand on ten takes longer than to count.
 
     Arguments:
-        tally: Cells.
-        misses: Labels.
-        features: Where features lay.
+        numbers: The arrays of the tallies here, one after the other, float64.
+        spread: See `Tally`.
+        quiet: See `Tally`.
+        layout: What there is of each.
     """
 
-    tally: Tally
-    misses: Misses
-    features: FeatureTally
+    numbers: Array
+    spread: Array
+    quiet: float
+    layout: Layout
+
+    @classmethod
+    def of(cls, tally: Tally, misses: Misses, features: FeatureTally) -> Counts:
+        """From what each counts."""
+        parts = (
+            *(tally.counts, tally.recent),
+            *(misses.counts, misses.recent),
+            *(features.counts, features.recent, features.evidence),
+        )
+        by_component, by_class, by_height = tally.widths
+        n_bets, n_features = features.evidence.shape
+        layout = by_component, by_class, by_height, len(misses.counts), n_features, n_bets
+        numbers = np.concatenate([part.ravel() for part in parts])
+        return cls(numbers, tally.spread, tally.quiet, layout)
 
     @classmethod
     def none(cls, sentinel: Sentinel, seen: Sighting, book: Book) -> Counts:
         """Before the first sample of those that a sentinel saw."""
         widths = sentinel.model.n_components, sentinel.n_classes * HEIGHTS, HEIGHTS
         misses = Misses.none(sentinel.n_classes)
-        return cls(Tally.empty(widths), misses, FeatureTally.empty(seen.bins.shape[1], book))
+        return cls.of(Tally.empty(widths), misses, FeatureTally.empty(seen.bins.shape[1], book))
+
+    @cached_property
+    def _parts(self) -> _Parts:
+        return _cut(self.numbers, self.layout)
+
+    @property
+    def tally(self) -> Tally:
+        """Of cells."""
+        counts, recent = self._parts[0]
+        return Tally(self.layout[:3], counts, recent, self.spread, self.quiet)
+
+    @property
+    def misses(self) -> Misses:
+        """Of labels."""
+        return Misses(*self._parts[1])
+
+    @property
+    def features(self) -> FeatureTally:
+        """Of where features lay."""
+        return FeatureTally(*self._parts[2])
+
+    def with_numbers(self, numbers: Array) -> Counts:
+        """The same after more samples."""
+        return Counts(numbers, self.spread, self.quiet, self.layout)
 
     def faded(self) -> Counts:
-        """With what is known of the long run, and no last samples."""
-        return Counts(self.tally.faded(), self.misses, self.features.faded())
+        """With what is known of the long run of cells and features, and nothing else."""
+        misses = Misses.none(len(self.misses.counts))
+        return Counts.of(self.tally.faded(), misses, self.features.faded())
 
     def settled(self) -> Counts:
         """With what is known, and no evidence of when it was not."""
-        return Counts(self.tally.smoothed(), self.misses.settled(), self.features.settled())
+        return Counts.of(self.tally.smoothed(), self.misses.settled(), self.features.settled())
 
     def smoothed(self) -> Counts:
         """With the smoothing that the cells in use ask for."""
-        return Counts(self.tally.smoothed(), self.misses, self.features)
+        return replace(self, spread=self.tally.smoothed().spread)
 
     def renewed(self) -> Counts:
         """As if the last samples were all that there have been."""
-        return Counts(self.tally.renewed(), self.misses, self.features)
+        return Counts.of(self.tally.renewed(), self.misses, self.features)
 
     def betted_on(
         self,
@@ -92,69 +138,93 @@ class Counts:
             The counts with them; e-values with shape (J, N); and how many of the earlier scores
             are below each of theirs, with shape (S, N), int64.
         """
-        places = np.empty(seen.scores.shape, np.int64)
-        counts = Counts(self.tally.copied(), self.misses.copied(), self.features.copied())
-        tally, misses, features = counts.tally, counts.misses, counts.features
+        places, numbers = np.empty(seen.scores.shape, np.int64), self.numbers.copy()
         # Those of a sample lie side by side.
         paid = np.empty((len(seen), len(book))).T
-        _bet(
+        bet(
             paid,
             places,
+            numbers,
             (seen.scores, seen.components, seen.labels, seen.bins),
             sentinel.classes,
             (earlier.scores, earlier.begins),
-            (book.rank_terms, book.cell_terms, book.label_terms, book.feature_terms),
-            (tally.widths, tally.counts, tally.recent, tally.spread, tally.quiet),
-            (misses.counts, misses.recent),
-            (features.counts, features.recent, features.evidence),
+            book.terms,
+            (self.spread, self.quiet, self.layout),
             (conditions.stride, conditions.drift, conditions.pace),
         )
-        return counts, paid, places
+        return self.with_numbers(numbers), paid, places
 
 
 @compiled
-def _bet(
+def _cut(numbers: Array, layout: Layout) -> _Parts:
+    """The arrays in `Counts.numbers`, as parts of it."""
+    by_component, by_class, by_height, n_classes, n_features, n_bets = layout
+    n_cells, n_memories = by_component + by_class + by_height, len(MEMORIES)
+    recent = n_cells
+    labels = recent + n_memories * n_cells
+    recent_labels = labels + 2 * n_classes
+    bins = recent_labels + 2 * n_memories
+    recent_bins = bins + BINS * n_features
+    evidence = recent_bins + n_memories * BINS * n_features
+    if len(numbers) != evidence + n_bets * n_features:
+        # Whoever counts in them does not look.
+        raise ValueError("there are not as many counts as there should be")
+    return (
+        (numbers[:recent], numbers[recent:labels].reshape(n_memories, n_cells)),
+        (
+            numbers[labels:recent_labels].reshape(n_classes, 2),
+            numbers[recent_labels:bins].reshape(n_memories, 2),
+        ),
+        (
+            numbers[bins:recent_bins].reshape(n_features, BINS),
+            numbers[recent_bins:evidence].reshape(n_memories, n_features, BINS),
+            numbers[evidence:].reshape(n_bets, n_features),
+        ),
+    )
+
+
+@compiled
+def bet(
     paid: Array,
     places: Array,
+    numbers: Array,
     seen: tuple[Array, Array, Array, Array],
     classes: Array,
     earlier: _Pair,
-    terms: tuple[_Pair, _Pair, _Pair, _Pair],
-    tally: tuple[tuple[int, ...], Array, Array, Array, float],
-    misses: _Pair,
-    features: tuple[Array, Array, Array],
+    terms: tuple[Terms, Terms, Terms, Terms],
+    smoothing: tuple[Array, float, Layout],
     conditions: tuple[int, Array, Array],
 ) -> None:
     """Place all bets on some samples, and count these.
 
-    In one piece, for to call one compiled loop after another takes as long as to run them.
-
     Arguments:
         paid: Is filled with e-values; with shape (J, N).
         places: Is filled; see `find_ranks`.
+        numbers: Of `Counts`; the samples are added.
         seen: The fields of a `Sighting`.
         classes: Of components, with shape (K,).
         earlier: Scores of a `Ranking`, and where classes begin among them.
         terms: Of the bets on ranks, cells, labels and features (`Book`).
-        tally: The fields of a `Tally`.
-        misses: The fields of `Misses`.
-        features: The fields of a `FeatureTally`.
+        smoothing: The other fields of `Counts`.
         conditions: The first fields of `Conditions`.
     """
     scores, winners, labels, bins = seen
     on_ranks, on_cells, on_labels, on_features = terms
-    widths, counts, recent, spread, quiet = tally
+    spread, quiet, layout = smoothing
     stride, drift, pace = conditions
     known, begins = earlier
+    tally, misses, features = _cut(numbers, layout)
+    if len(spread) != len(tally[0]):
+        raise ValueError("the smoothing is of other cells")
     low, high = np.empty(scores.shape), np.empty(scores.shape)
     find_ranks(low, high, places, known, begins, scores)
-    n = len(winners)
+    n, widths = len(winners), layout[:3]
     cells, fell = np.empty((len(widths), n), np.int64), np.empty(n, np.int64)
     _place(cells, fell, winners, classes, low, high, widths)
     end = len(on_ranks[0])
     pay_ranks(paid[:end], low, high, on_ranks)
     begin, end = end, end + len(on_cells[0])
-    bet_on_cells(paid[begin:end], cells, on_cells, counts, recent, spread, quiet, stride)
+    bet_on_cells(paid[begin:end], cells, on_cells, *tally, spread, quiet, stride)
     begin, end = end, end + len(on_labels[0])
     bet_on_labels(paid[begin:end], labels, fell, on_labels, *misses)
     bet_on_features(paid[end:], bins, on_features, *features, stride)

@@ -10,9 +10,9 @@ does not learn them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
@@ -52,8 +52,7 @@ class Probe(NamedTuple):
     alarms: int  # of the probe in this batch
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What a detector says of one batch.
 
     Arguments:
@@ -82,7 +81,7 @@ class Verdict:
     speaker: str
     signal: str = ""
     burst: bool = False
-    evidence: dict[str, float] = field(default_factory=dict)
+    evidence: Mapping[str, float] = MappingProxyType({})
     probe: Probe | None = None
     blame: Sequence[float] = ()
 

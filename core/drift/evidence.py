@@ -68,22 +68,6 @@ class Reading(NamedTuple):
         return cls(statistic, of_signals, leader, int(span), int(age), lost)
 
 
-class Gathered(NamedTuple):
-    """What some samples have added.
-
-    Arguments:
-        evidence: After them.
-        highest: Largest log R of all bets together on the way.
-        probe: log R of every bet since the probe began, with shape (J,).
-        probe_highest: Largest of all bets together on the way.
-    """
-
-    evidence: Evidence
-    highest: float
-    probe: Array
-    probe_highest: float
-
-
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """What has been gathered.
@@ -130,27 +114,12 @@ class Evidence:
         levels[TOTALS] = -np.inf
         return cls(levels)
 
-    def added(
-        self, paid: Array, book: Book, weights: Array, probe: Array | None = None
-    ) -> Gathered:
-        """With N more samples.
-
-        Arguments:
-            paid: E-values, with shape (J, N), N at least 1; below e^`LARGE`. Soonest done where
-                those of a sample lie side by side.
-            book: The bets.
-            weights: Of the bets, with shape (J,); their sum is one.
-            probe: log R of every bet since another moment, with shape (J,); None: since now.
-        """
-        levels, sums = self.levels.copy(), np.empty(1 + len(book.signals))
-        since = np.full(len(paid), -np.inf) if probe is None else probe.copy()
-        by_sample = np.ascontiguousarray(paid.T)
-        highest, of_probe, leader, span, age, lost = _gather(
-            levels, since, by_sample, weights, book.owners, sums
-        )
-        evidence = Evidence(levels)
-        evidence._keep(book, weights, Reading.of(sums, leader, span, age, lost))
-        return Gathered(evidence, highest, since, of_probe)
+    @classmethod
+    def known(cls, levels: Array, book: Book, weights: Array, reading: Reading) -> Evidence:
+        """With what it comes to by the weights of some bets."""
+        evidence = cls(levels)
+        evidence._keep(book, weights, reading)
+        return evidence
 
     def read(self, book: Book, weights: Array) -> Reading:
         """What it comes to, by the signals of the bets, and their weights, with shape (J,).
@@ -171,13 +140,22 @@ class Evidence:
 
 
 @compiled
-def _gather(
+def gather(
     levels: Array, probe: Array, paid: Array, weights: Array, owners: Array, sums: Array
 ) -> tuple[float, float, int, float, float, float]:
-    """`levels` (5, J) and `probe` (J,) become those after the last sample of `paid` (N, J).
+    """Add up what bets gain.
+
+    Arguments:
+        levels: Of `Evidence`; become those after the last sample.
+        probe: log R of every bet since another moment, with shape (J,); becomes that, too.
+        paid: E-values, with shape (N, J), N at least 1; below e^`LARGE`.
+        weights: Of the bets, with shape (J,); their sum is one.
+        owners: Which of V signals each bet belongs to, with shape (J,), int64.
+        sums: Is filled with log(1 + R), of all bets and of each signal, with shape (1 + V,).
 
     Returns:
-        The largest log R of all bets together, and that of the probe; and what `_read` returns.
+        The largest log R of all bets together on the way, and that of the probe; and of the
+        `Reading` after the last sample leader, span, age and what was lost.
     """
     highest = of_probe = np.inf
     largest = -np.inf

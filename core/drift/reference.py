@@ -47,8 +47,7 @@ class Reference:
         if stride != 1:
             # What bets gain while shares are hardly known says little of what they will gain: they
             # are placed once more, by those who know them.
-            known = Counts(counts.tally, none.misses, counts.features).faded()
-            _, later, _ = known.betted_on(sentinel, seen, earlier.ranking, still, book)
+            _, later, _ = counts.faded().betted_on(sentinel, seen, earlier.ranking, still, book)
             paid = np.where(book.on_last[:, None], later, paid)
         # The very first samples are betted on with next to no knowledge.
         paid = paid[:, len(seen) // 4 :]
@@ -63,22 +62,9 @@ class Reference:
         """Independent samples that it is worth."""
         return len(self) / float(self.conditions.pace.mean())
 
-    def weighed(
-        self, sentinel: Sentinel, seen: Sighting, book: Book, withheld: Array
-    ) -> tuple[Reference, Array]:
-        """Bet on samples, then count them among the earlier ones.
-
-        Arguments:
-            withheld: Scores of samples under suspicion, with shape (S, n): none of the
-                earlier ones yet, but ranked among, or chance would feed on itself.
-
-        Returns:
-            The reference with them, and e-values, with shape (J, N).
-        """
-        ranking = self.earlier.ranking_with(withheld)
-        counts, paid, places = self.counts.betted_on(sentinel, seen, ranking, self.conditions, book)
-        among = places if ranking is self.earlier.ranking else None
-        return self._with(self.earlier.with_more(seen.scores, among), counts), paid
+    def with_counted(self, counts: Counts, scores: Array, places: Array | None) -> Reference:
+        """The same with samples that have been counted; see `Earlier.with_more`."""
+        return self._with(self.earlier.with_more(scores, places), counts)
 
     def with_scores_of(self, earlier: Reference) -> Reference:
         """The same with the scores that were known earlier."""
@@ -111,7 +97,7 @@ class Reference:
     @property
     def outdated(self) -> bool:
         """Whether shares have changed since: another reference is wanted."""
-        return self.counts.tally.quiet > 0
+        return self.counts.quiet > 0
 
     def ranks(self, scores: Array) -> tuple[Array, Array]:
         """Share of the ranks below samples, and with their equals, with shape (S, N) each.

@@ -139,18 +139,19 @@ class Sentinel:
                 a new one; None: no labels.
             passed: What other versions of the model have said of these very samples.
         """
-        if len(x) <= ROWS:
+        if x.size(0) <= ROWS:
             return self._sees(x, codes, passed)
         said = repeat(None) if codes is None else iter(torch.split(codes, ROWS))
         parts = zip(torch.split(x, ROWS), said, strict=False)
         return Sighting.joined(*(self._sees(rows, own) for rows, own in parts))
 
     def _sees(self, x: Tensor, codes: Tensor | None, passed: ForwardPass | None = None) -> Sighting:
-        x = self.standardiser.apply(x)
+        # `len` of a tensor takes as long as to score a sample.
+        x, n = self.standardiser.apply(x), x.size(0)
         scored, log_likelihood = self.model.density.score(x, self._said(passed))
-        winners, scores = np.empty(len(x), np.int64), np.empty((N_SCORES, len(x)))
+        winners, scores = np.empty(n, np.int64), np.empty((N_SCORES, n))
         look(scores, winners, _array(scored), _array(log_likelihood), self._lens)
-        labels = _UNHEARD[: len(x)]
+        labels = _UNHEARD[:n]
         if codes is not None:
             labels = labels.copy()
             hear(labels, winners, codes.numpy(), self._spoken_for, self._known)
@@ -187,10 +188,11 @@ class Sentinel:
 
     def _bins(self, x: Tensor, winners: Array) -> Array:
         """Where features lie in the winning component, and in its class: (N, 2 D), or (N, 0)."""
+        n, n_features = len(winners), x.size(1)
+        bins = np.empty((n, len(self._laws) * n_features), np.uint8)
         if not self._laws:
-            return np.empty((len(x), 0), np.uint8)
-        values, n_features = x.float().cpu().numpy(), x.shape[1]
-        bins = np.empty((len(x), len(self._laws) * n_features), np.uint8)
+            return bins
+        values = x.float().cpu().numpy()
         for place, (centres, spreads) in enumerate(self._laws):
             mine = bins[:, place * n_features : (place + 1) * n_features]
             find_bins(mine, values, winners, centres, spreads)

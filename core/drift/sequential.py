@@ -21,7 +21,7 @@ An alarm that lasts is a boundary; one that goes away was a burst of outliers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ from core.drift.sentinel import ForwardPass, Sentinel
 from core.drift.sighting import LIKELIHOOD as LOG_LIKELIHOOD
 from core.drift.sighting import MARGIN, OVERALL, OWN_LIKELIHOOD, OWN_SURENESS, SURENESS, Sighting
 from core.drift.tally import AT_ONCE, TRICKLING
+from core.drift.watch import Watch
 
 INLIERS = "inliers"
 LIKELIHOOD = "likelihood"
@@ -144,14 +145,6 @@ class Heir:
     withheld: tuple[Sighting, ...] = ()  # while a change is suspected
 
 
-@dataclass(frozen=True, eq=False)
-class Watch:
-    """A sentinel with its reference."""
-
-    sentinel: Sentinel
-    reference: Reference
-
-
 @dataclass(frozen=True)
 class Alarm:
     """The threshold was passed, and it is open what follows."""
@@ -226,10 +219,9 @@ class SequentialDetector:
         probed, level, burst = 0, Level.NORMAL, None
         for chunk in _chunks(seen):
             before = state
-            state, highest, alarms, sighting = self._weighed(state, chunk)
+            state, sighting, reading, highest, alarms = self._weighed(state, chunk)
             if sighting is not None:
                 scores.append(sighting.log_likelihoods)
-                reading = self._read(state)
             probed += alarms
             state, level, over = self._judged(state, reading, highest, threshold)
             burst = burst or over
@@ -295,28 +287,28 @@ class SequentialDetector:
 
     def _weighed(
         self, state: SequentialState, chunk: Chunk
-    ) -> tuple[SequentialState, float, int, Sighting | None]:
+    ) -> tuple[SequentialState, Sighting | None, Reading, float, int]:
         """With some samples more, and their evidence.
 
         Returns:
-            The state, the largest statistic on the way, alarms of the probe, and what was seen.
+            The state, what was seen, what the evidence comes to, the largest statistic on the
+            way, and alarms of the probe.
         """
-        samples = state.samples + len(chunk.x)
         if state.watch is None:
-            return replace(state, samples=samples), 0.0, 0, None
-        sentinel = state.watch.sentinel
-        sighting = sentinel.sees(*chunk)
-        known, withheld = state.watch.reference, state.withheld
-        reference, paid = known.weighed(sentinel, sighting, self.book, withheld)
-        weights = known.conditions.weights
-        gathered = state.evidence.added(paid, self.book, weights, state.probe)
-        evidence, highest, probe, probed = gathered
+            state = replace(state, samples=state.samples + len(chunk.x))
+            return state, None, self._read(state), 0.0, 0
+        sighting = state.watch.sentinel.sees(*chunk)
+        watch, evidence, reading, highest, probe, probed = state.watch.weighed(
+            sighting, self.book, state.withheld, state.evidence, state.probe
+        )
         passed = probed >= PROBE_THRESHOLD
         if passed:
             probe = np.full_like(probe, -np.inf)
-        watch = Watch(sentinel, reference)
-        state = SequentialState(samples, watch, state.heir, evidence, state.alarm, probe, withheld)
-        return state, _softplus(highest), int(passed), sighting
+        samples = state.samples + len(sighting)
+        state = SequentialState(
+            samples, watch, state.heir, evidence, state.alarm, probe, state.withheld
+        )
+        return state, sighting, reading, _softplus(highest), int(passed)
 
     def _read(self, state: SequentialState) -> Reading:
         watch = state.watch
@@ -381,7 +373,7 @@ class SequentialDetector:
         statistics = dict(zip(self.book.signals, now.of_signals, strict=True))
         loudest = self.book.signals[now.of_signals.index(max(now.of_signals))]
         statistics[FUSED] = now.statistic
-        blame = list[float]()
+        blame: Sequence[float] = ()
         if state.watch and loudest == FEATURES:
             n_features = state.watch.sentinel.model.density.n_features
             blame = state.watch.reference.counts.features.blame(n_features)
@@ -439,10 +431,8 @@ def _withholding(heir: Heir, chunk: Chunk, burst: bool) -> Heir:
 
 def _chunks(seen: Observation) -> Iterable[Chunk]:
     """As many as are scored at a time: a huge batch can become a reference and be tested by it."""
-    x, codes, passed = seen.features, seen.codes, seen.passed
-    if len(x) <= ROWS:
-        return (Chunk(x, codes, passed),)
-    return _parts(x, codes, passed)
+    whole = Chunk(seen.features, seen.codes, seen.passed)
+    return (whole,) if whole.x.size(0) <= ROWS else _parts(*whole)
 
 
 def _parts(x: Tensor, codes: Tensor | None, passed: ForwardPass | None) -> Iterator[Chunk]:

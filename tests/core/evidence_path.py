@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from core.drift.bets import Book, CellBet
 from core.drift.compiled import Array
-from core.drift.evidence import Evidence
+from core.drift.evidence import Evidence, Reading, gather
+
+
+class Gathered(NamedTuple):
+    """What some samples have added; see `core.drift.watch.Weighed`."""
+
+    evidence: Evidence
+    highest: float
+    probe: Array
+    probe_highest: float
+
+
+def added(
+    evidence: Evidence, paid: Array, book: Book, weights: Array, probe: Array | None = None
+) -> Gathered:
+    """With samples more, from e-values with shape (J, N); no probe: one that begins now."""
+    levels, sums = evidence.levels.copy(), np.empty(1 + len(book.signals))
+    since = np.full(len(paid), -np.inf) if probe is None else probe.copy()
+    by_sample = np.ascontiguousarray(paid.T)
+    highest, of_probe, leader, span, age, lost = gather(
+        levels, since, by_sample, weights, book.owners, sums
+    )
+    reading = Reading.of(sums, leader, span, age, lost)
+    return Gathered(Evidence.known(levels, book, weights, reading), highest, since, of_probe)
 
 
 def book_of(n_bets: int) -> Book:
@@ -18,6 +43,6 @@ def path(paid: Array, weights: Array) -> Array:
     """log R of all bets together after each sample, with shape (N,), from e-values, (J, N)."""
     evidence, sums, book = Evidence.none(len(paid)), [], book_of(len(paid))
     for column in np.split(paid, paid.shape[1], 1):
-        evidence, highest, *_ = evidence.added(column, book, weights)
+        evidence, highest, *_ = added(evidence, column, book, weights)
         sums.append(highest)
     return np.array(sums)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -151,7 +150,7 @@ def test_old_and_new_are_parted_where_fewer_samples_fit(signal: str, parted: boo
     (batch,) = mixed_batches(0.5, 1, seed=3)
     verdict = engine.judge.judge(state, batch).verdict
     assert verdict is not None
-    old, new = engine.parting.mixture(state, (batch,), replace(verdict, signal=signal))
+    old, new = engine.parting.mixture(state, (batch,), verdict._replace(signal=signal))
     assert sum(map(len, (*old, *new))) == len(batch)
     assert (len(old) > 0) is parted
 
@@ -388,7 +387,7 @@ def test_only_a_detector_that_names_signals_can_tell_a_change_of_shares(
     batch = engine.late.claim(state, batch)[1]
     verdict = engine.judge.judge(state, batch).verdict
     assert verdict is not None
-    said = replace(verdict, level=Level.BOUNDARY, signal=signal)
+    said = verdict._replace(level=Level.BOUNDARY, signal=signal)
     assert len(engine.parting.prior_shift(state, batch, Position(25, 2500), said)) == shifts
 
 
@@ -404,7 +403,7 @@ def test_it_is_a_change_of_shares_where_nine_tenths_look_as_before(
     batch = engine.late.claim(state, batch)[1]
     verdict = engine.judge.judge(state, batch).verdict
     assert verdict is not None
-    said = replace(verdict, level=Level.BOUNDARY, signal="doubt")
+    said = verdict._replace(level=Level.BOUNDARY, signal="doubt")
     assert len(engine.parting.prior_shift(state, batch, Position(25, 2500), said)) == shifts
     old, _ = engine.parting.mixture(state, (batch,), said)
     assert bool(old) is not bool(shifts)

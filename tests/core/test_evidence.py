@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core.drift.bets import Book, CellBet, RankBet
 from core.drift.compiled import Array
 from core.drift.evidence import ALIKE, CHANCE, LARGE, SLACK, Evidence, Reading
-from tests.core.evidence_path import book_of, path
+from tests.core.evidence_path import added, book_of, path
 
 SAMPLES = 12
 
@@ -64,7 +64,7 @@ def played(life: Array, sizes: list[int]) -> tuple[Evidence, Array]:
     """The evidence after a life that comes in pieces, and the largest log R within each."""
     evidence, highest = Evidence.none(len(life)), []
     for piece in np.split(life, np.cumsum(sizes)[:-1], 1):
-        evidence, most, *_ = evidence.added(np.exp(piece), book_of(len(life)), even(len(life)))
+        evidence, most, *_ = added(evidence, np.exp(piece), book_of(len(life)), even(len(life)))
         highest.append(most)
     return evidence, np.array(highest)
 
@@ -93,7 +93,7 @@ def test_it_is_the_plain_recursion_whatever_the_gains(life: list[list[float]]) -
 def test_spans_heights_and_tops_are_counted_from_the_lowest_point(steps: list[int]) -> None:
     """In powers of two, where no rounding can move a lowest point."""
     gains = [step * math.log(2) for step in steps]
-    evidence = Evidence.none(1).added(np.exp2([steps]), book_of(1), even(1)).evidence
+    evidence = added(Evidence.none(1), np.exp2([steps]), book_of(1), even(1)).evidence
     _, height, span, _ = naive(gains)
     assert float(evidence.spans[0]) == span
     assert float(evidence.heights[0]) == pytest.approx(height)
@@ -131,7 +131,7 @@ def test_it_starts_with_nothing() -> None:
     none = Evidence.none(3)
     assert none.totals.tolist() == [-math.inf] * 3
     assert none.heights.tolist() == none.spans.tolist() == none.tops.tolist() == [0.0] * 3
-    evidence, highest, *_ = none.added(np.ones((3, 1)), book_of(3), even(3))
+    evidence, highest, *_ = added(none, np.ones((3, 1)), book_of(3), even(3))
     # R = (1 + 0) e, and e is one.
     assert evidence.totals.tolist() == pytest.approx([0] * 3)
     assert highest == pytest.approx(0)
@@ -144,12 +144,12 @@ def test_bets_that_neither_gain_nor_lose_count_samples() -> None:
 
 def test_a_long_loss_is_forgotten_and_a_long_gain_never_overflows() -> None:
     worse, better = np.full((1, 5000), math.exp(-3)), np.full((1, 5000), math.exp(3))
-    evidence = Evidence.none(1).added(worse, book_of(1), even(1)).evidence
+    evidence = added(Evidence.none(1), worse, book_of(1), even(1)).evidence
     assert evidence.spans == evidence.heights == 0
-    evidence, highest, *_ = evidence.added(better, book_of(1), even(1))
+    evidence, highest, *_ = added(evidence, better, book_of(1), even(1))
     assert evidence.spans == 5000
     assert highest == pytest.approx(15_000, abs=1)
-    evidence = evidence.added(worse[:, :4000], book_of(1), even(1)).evidence
+    evidence = added(evidence, worse[:, :4000], book_of(1), even(1)).evidence
     assert evidence.tops == pytest.approx(15_000)
     assert evidence.heights == pytest.approx(3000)
 
@@ -157,7 +157,7 @@ def test_a_long_loss_is_forgotten_and_a_long_gain_never_overflows() -> None:
 def test_it_grows_by_one_a_sample_on_average_as_long_as_nothing_changes() -> None:
     """R - n is a martingale: 20,000 streams of 25 samples."""
     paid = 0.5 + np.random.default_rng(1).random((20_000, 25))
-    evidence = Evidence.none(20_000).added(paid, book_of(20_000), even(20_000)).evidence
+    evidence = added(Evidence.none(20_000), paid, book_of(20_000), even(20_000)).evidence
     final = np.exp(evidence.totals)
     error = float(final.std()) / 20_000**0.5
     assert float(final.mean()) == pytest.approx(25, abs=4 * error)
@@ -178,9 +178,9 @@ def test_the_threshold_in_samples_is_passed_after_as_many_or_more() -> None:
 
 def test_e_values_of_zero_leave_no_evidence() -> None:
     """A closed bet pays next to nothing, which a float may hold as zero."""
-    evidence = (
-        Evidence.none(2).added(np.array([[2.0, 0, 0], [1, 2, 2]]), book_of(2), even(2)).evidence
-    )
+    evidence = added(
+        Evidence.none(2), np.array([[2.0, 0, 0], [1, 2, 2]]), book_of(2), even(2)
+    ).evidence
     assert evidence.levels[:, 0].tolist() == [-math.inf, 0, 0, 0, 0]
     assert evidence.heights[1] == pytest.approx(math.log(4))
 
@@ -233,10 +233,10 @@ def test_of_bets_about_as_loud_the_latest_start_counts() -> None:
 def test_a_change_began_before_it_had_gained_more_than_chance_may() -> None:
     """At 0.1 nats a sample, after a long stretch at half of that, which is no change."""
     gains = np.array([[CHANCE / 2] + [0.0] * 300 + [0.1] * 200] * 4)
-    evidence = Evidence.none(4).added(np.exp(gains), book_of(4), even(4)).evidence
+    evidence = added(Evidence.none(4), np.exp(gains), book_of(4), even(4)).evidence
     assert evidence.read(BETS, BETS.weights).age == pytest.approx(200, abs=0.6 * CHANCE / 0.1)
     steep = np.array([[CHANCE / 2] + [0.0] * 300 + [2.0] * 20] * 4)
-    evidence = Evidence.none(4).added(np.exp(steep), book_of(4), even(4)).evidence
+    evidence = added(Evidence.none(4), np.exp(steep), book_of(4), even(4)).evidence
     assert evidence.read(BETS, BETS.weights).age == pytest.approx(20, abs=2)
 
 
@@ -245,12 +245,12 @@ def test_a_probe_adds_up_by_itself_beside_the_evidence() -> None:
     rng = np.random.default_rng(3)
     for step in (0.5, 5.0, 150.0):
         paid = np.exp(rng.normal(step, 1, (3, 40)))
-        before = Evidence.none(3).added(paid[:, :10], book_of(3), even(3)).evidence
-        got = before.added(paid[:, 10:], book_of(3), even(3), Evidence.none(3).totals)
-        alone = Evidence.none(3).added(paid[:, 10:], book_of(3), even(3))
+        before = added(Evidence.none(3), paid[:, :10], book_of(3), even(3)).evidence
+        got = added(before, paid[:, 10:], book_of(3), even(3), Evidence.none(3).totals)
+        alone = added(Evidence.none(3), paid[:, 10:], book_of(3), even(3))
         assert got.probe == close(alone.evidence.totals)
         assert got.probe_highest == close(alone.highest)
-        whole = Evidence.none(3).added(paid, book_of(3), even(3))
+        whole = added(Evidence.none(3), paid, book_of(3), even(3))
         assert got.evidence.levels == close(whole.evidence.levels)
         assert got.highest == close(whole.highest)
 
@@ -258,21 +258,21 @@ def test_a_probe_adds_up_by_itself_beside_the_evidence() -> None:
 def test_numbers_that_become_too_large_within_a_batch_are_added_up_by_logarithms() -> None:
     rng = np.random.default_rng(4)
     gains = rng.normal(2.0, 1.0, (3, 500))
-    whole = Evidence.none(3).added(np.exp(gains), book_of(3), even(3))
+    whole = added(Evidence.none(3), np.exp(gains), book_of(3), even(3))
     assert whole.highest > 709
     assert np.isfinite(whole.evidence.levels).all()
     evidence, highest = Evidence.none(3), 0.0
     for column in np.split(np.exp(gains), 500, 1):
-        evidence, highest, *_ = evidence.added(column, book_of(3), even(3))
+        evidence, highest, *_ = added(evidence, column, book_of(3), even(3))
     assert evidence.levels == close(whole.evidence.levels)
     assert highest == close(whole.highest)
 
 
 def test_what_it_was_given_is_not_changed() -> None:
-    evidence = Evidence.none(2).added(np.full((2, 9), 1.5), book_of(2), even(2)).evidence
+    evidence = added(Evidence.none(2), np.full((2, 9), 1.5), book_of(2), even(2)).evidence
     probe, levels = np.zeros(2), evidence.levels.copy()
     for step in (1.5, math.exp(150)):
-        evidence.added(np.full((2, 9), step), book_of(2), even(2), probe)
+        added(evidence, np.full((2, 9), step), book_of(2), even(2), probe)
         assert np.array_equal(evidence.levels, levels)
         assert not probe.any()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -190,7 +189,7 @@ def test_a_p_value_of_the_verdict_is_passed_on() -> None:
     )
     answer = told(engine, state, Batch(blob(5, 20, 1)), verdict=verdict)
     assert answer["p_value"] == 0.25
-    without = replace(verdict, evidence={})
+    without = verdict._replace(evidence={})
     assert "p_value" not in told(engine, state, Batch(blob(5, 20, 1)), verdict=without)
 
 

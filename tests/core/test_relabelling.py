@@ -128,7 +128,7 @@ def test_outliers_that_come_with_the_change_have_no_say_in_names() -> None:
     heard = one.parting.relabelled(state, (strange, usual), verdict)
     assert sum(map(len, heard)) == pytest.approx(len(usual), abs=5)
     assert torch.isin(heard[-1].features, usual.features).all()
-    for other in (replace(verdict, signal="doubt"), None):
+    for other in (verdict._replace(signal="doubt"), None):
         assert one.parting.relabelled(state, (strange, usual), other) == ()
 
 

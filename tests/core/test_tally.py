@@ -23,6 +23,7 @@ from core.drift.tally import (
     Tally,
     bet_on_cells,
 )
+from tests.core.evidence_path import added
 
 WIDTHS = (3, 2)
 BETS = (CellBet("s", 0, AT_ONCE, 0.8, 1.0), CellBet("s", 1, TRICKLING, 0.5, 1.0))
@@ -159,7 +160,7 @@ def test_bets_stay_fair_while_shares_are_learned_anew_over_many_cells() -> None:
     for used in (100, 20):
         tally = counted(tally, random.integers(used, size=(1, 1000)), book)[0].smoothed()
     _, paid = counted(tally.renewed(), random.integers(20, size=(1, 1000)), book)
-    highest = Evidence.none(2).added(paid, book, book.weights).highest
+    highest = added(Evidence.none(2), paid, book, book.weights).highest
     assert np.exp(highest) < 10_000
 
 
@@ -168,3 +169,6 @@ def test_what_it_was_given_is_not_changed() -> None:
     before = [tally.counts.tolist(), tally.recent.tolist(), tally.spread.tolist()]
     betted([(0, 0)] * 30, tally)
     assert [tally.counts.tolist(), tally.recent.tolist(), tally.spread.tolist()] == before
+
+
+# IMPORT

@@ -1,0 +1,113 @@
+"""A sentinel with what it knows of the stream, and what it makes of further samples.
+
+All that follows from a sighting, bets on its samples and the evidence that these add up to, is one
+compiled call: to call one loop after another takes as long as to run them.
+
+Throughout: N samples, J bets, S scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from core.drift.bets import Book, Terms
+from core.drift.compiled import Array, compiled
+from core.drift.counts import Layout, bet
+from core.drift.evidence import Evidence, Reading, gather
+from core.drift.reference import Reference
+from core.drift.sentinel import Sentinel
+from core.drift.sighting import Sighting
+
+
+class Weighed(NamedTuple):
+    """What has become of a watch and the evidence with some samples more.
+
+    Arguments:
+        watch: With the samples among the earlier ones.
+        evidence: After them.
+        reading: What that comes to.
+        highest: Largest log R of all bets together on the way.
+        probe: log R of every bet since the probe began, with shape (J,).
+        probe_highest: Largest of all bets together on the way.
+    """
+
+    watch: Watch
+    evidence: Evidence
+    reading: Reading
+    highest: float
+    probe: Array
+    probe_highest: float
+
+
+@dataclass(frozen=True, eq=False)
+class Watch:
+    """A sentinel with its reference."""
+
+    sentinel: Sentinel
+    reference: Reference
+
+    def weighed(
+        self, seen: Sighting, book: Book, withheld: Array, evidence: Evidence, probe: Array
+    ) -> Weighed:
+        """Bet on samples, add up what the bets gain, and count the samples among the earlier ones.
+
+        Arguments:
+            seen: By the sentinel, at least one sample.
+            book: The bets.
+            withheld: Scores of samples under suspicion, with shape (S, n): none of the
+                earlier ones yet, but ranked among, or chance would feed on itself.
+            evidence: So far.
+            probe: log R of every bet since another moment, with shape (J,).
+        """
+        sentinel, known = self.sentinel, self.reference
+        earlier, counts, conditions = known.earlier, known.counts, known.conditions
+        ranking = earlier.ranking_with(withheld)
+        places, numbers = np.empty(seen.scores.shape, np.int64), counts.numbers.copy()
+        levels, probe = evidence.levels.copy(), probe.copy()
+        sums = np.empty(1 + len(book.signals))
+        highest, of_probe, leader, span, age, lost = _weigh(
+            places,
+            numbers,
+            levels,
+            probe,
+            sums,
+            (seen.scores, seen.components, seen.labels, seen.bins),
+            sentinel.classes,
+            (ranking.scores, ranking.begins),
+            book.terms,
+            book.owners,
+            (counts.spread, counts.quiet, counts.layout),
+            (conditions.stride, conditions.drift, conditions.pace),
+            conditions.weights,
+        )
+        among = places if ranking is earlier.ranking else None
+        reference = known.with_counted(counts.with_numbers(numbers), seen.scores, among)
+        reading = Reading.of(sums, leader, span, age, lost)
+        after = Evidence.known(levels, book, conditions.weights, reading)
+        return Weighed(Watch(sentinel, reference), after, reading, highest, probe, of_probe)
+
+
+@compiled
+def _weigh(
+    places: Array,
+    numbers: Array,
+    levels: Array,
+    probe: Array,
+    sums: Array,
+    seen: tuple[Array, Array, Array, Array],
+    classes: Array,
+    earlier: tuple[Array, Array],
+    terms: tuple[Terms, Terms, Terms, Terms],
+    owners: Array,
+    smoothing: tuple[Array, float, Layout],
+    conditions: tuple[int, Array, Array],
+    weights: Array,
+) -> tuple[float, float, int, float, float, float]:
+    """See `bet` and `gather`."""
+    # E-values of a sample lie side by side.
+    paid = np.empty((len(seen[1]), len(weights)))
+    bet(paid.T, places, numbers, seen, classes, earlier, terms, smoothing, conditions)
+    return gather(levels, probe, paid, weights, owners, sums)
