@@ -1,9 +1,11 @@
 """What does looking for boundaries cost: by itself, and in an engine that learns?
 
-By itself as in `benchmarks/detection/cost.py`, beside River's ADWIN. In an engine on the paper's
-five pairs of classes, in batches of 100 and in turns: with the default detector, and with none,
-boundaries declared. There caches are cold after what every batch teaches, so that the detector
-takes longer than by itself; it is timed without the forward passes of the versions that it asks.
+By itself as in `benchmarks/detection/cost.py`, beside River's ADWIN: as a detector here, and as it
+is, handed plain numbers one by one, which tells how fast the machine is. In an engine on the
+paper's five pairs of classes, in batches of 100 and in turns: with the default detector, and with
+none, boundaries declared. There caches are cold after what every batch teaches, so that the
+detector takes longer than by itself; it is timed without the forward passes of the versions that
+it asks.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 import torch
 
 from benchmarks._arithmetic import as_in_the_trainer
-from benchmarks.detection.cost import Timed, microseconds
+from benchmarks.detection.cost import Timed, bare_adwin, microseconds
 from clients.bench import Measurement, Say, Table
 from clients.datasets import load_dataset
 from clients.tasks import SLT
@@ -65,11 +67,12 @@ class TimedDetector(SequentialDetector):
 def measure(quick: bool, say: Say) -> Measurement:
     """Quick: digits, one turn."""
     alone: dict[str, dict[str, float]] = {}
+    n = 1000 if quick else 10_000
     for name in ("sequential", "adwin"):
         say(f"{name} by itself")
         config = EngineConfig(detector=name)
-        n = 1000 if quick else 10_000
         alone[name] = {str(batch): microseconds(config, batch, n) for batch in ALONE}
+    bare = bare_adwin(n)
     turns = 1 if quick else 3
     source = "digits" if quick else "mnist"
     inside: dict[str, list[dict[str, float]]] = {}
@@ -77,6 +80,9 @@ def measure(quick: bool, say: Say) -> Measurement:
         say(f"{preset} on {source}, {turns} turn(s)")
         inside[preset] = [_turn(preset, source, quick) for _ in range(turns)]
     rows = [(name, *(f"{cost:.2f}" for cost in costs.values())) for name, costs in alone.items()]
+    rows.append(("ADWIN itself", *(f"{bare:.2f}" for _ in ALONE)))
+    beside = (f"{alone['sequential'][str(batch)] / bare:.2f}" for batch in ALONE)
+    rows.append(("sequential / ADWIN itself", *beside))
     columns = tuple(inside[PRESETS[0]][0])
     learning = [
         (preset, *(_spread([turn[column] for turn in found]) for column in columns))
@@ -95,7 +101,7 @@ def measure(quick: bool, say: Say) -> Measurement:
                 tuple(learning),
             ),
         ),
-        {"alone": alone, "source": source, "engines": inside},
+        {"alone": alone, "bare_adwin": bare, "source": source, "engines": inside},
     )
 
 

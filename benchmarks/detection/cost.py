@@ -107,3 +107,19 @@ def microseconds(config: EngineConfig, batch: int, samples: int) -> float:
                 state = detector.start()
         taken.append(1e6 * seconds / seen)
     return median(taken[1:])
+
+
+@as_in_the_trainer()
+def bare_adwin(samples: int) -> float:
+    """The same of River's ADWIN itself, handed plain numbers one by one."""
+    from river.drift import ADWIN
+
+    adwin: Any = ADWIN()  # type: ignore[no-untyped-call]
+    generator, taken = torch.Generator().manual_seed(0), []
+    for _ in range(REPEATS + 1):
+        scores = (100 + 10 * torch.randn(samples, generator=generator)).tolist()
+        begun = time.thread_time()
+        for score in scores:
+            adwin.update(score)
+        taken.append(1e6 * (time.thread_time() - begun) / samples)
+    return median(taken[1:])

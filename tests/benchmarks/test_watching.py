@@ -17,6 +17,7 @@ def test_it_tells_what_the_detector_costs_by_itself_and_in_an_engine(tmp_path: P
     assert run("watching", quick=True, out=tmp_path, console=Console(quiet=True)) == 0
     values = json.loads((tmp_path / "watching.json").read_text())["values"]
     assert all(cost > 0 for costs in values["alone"].values() for cost in costs.values())
+    assert values["bare_adwin"] > 0
     for turns in values["engines"].values():
         for turn in turns:
             assert 0 < turn["the detector"] < turn["with a detector"]
