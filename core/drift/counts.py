@@ -124,7 +124,7 @@ class Counts:
         earlier: Ranking,
         conditions: Conditions,
         book: Book,
-    ) -> tuple[Counts, Array, Array]:
+    ) -> tuple[Counts, Array]:
         """Bet on samples one by one, and count them.
 
         Arguments:
@@ -135,8 +135,7 @@ class Counts:
             book: The bets.
 
         Returns:
-            The counts with them; e-values with shape (J, N); and how many of the earlier scores
-            are below each of theirs, with shape (S, N), int64.
+            The counts with them, and e-values with shape (J, N).
         """
         places, numbers = np.empty(seen.scores.shape, np.int64), self.numbers.copy()
         # Those of a sample lie side by side.
@@ -152,7 +151,7 @@ class Counts:
             (self.spread, self.quiet, self.layout),
             (conditions.stride, conditions.drift, conditions.pace),
         )
-        return self.with_numbers(numbers), paid, places
+        return self.with_numbers(numbers), paid
 
 
 @compiled

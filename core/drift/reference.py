@@ -43,11 +43,11 @@ class Reference:
         earlier, none = Earlier.of(seen.scores), Counts.none(sentinel, seen, book)
         stride = persistence(np.vstack([seen.components, seen.bins.T]))
         still = Conditions.none(book, max(1, stride))
-        counts, paid, _ = none.betted_on(sentinel, seen, earlier.ranking, still, book)
+        counts, paid = none.betted_on(sentinel, seen, earlier.ranking, still, book)
         if stride != 1:
             # What bets gain while shares are hardly known says little of what they will gain: they
             # are placed once more, by those who know them.
-            _, later, _ = counts.faded().betted_on(sentinel, seen, earlier.ranking, still, book)
+            _, later = counts.faded().betted_on(sentinel, seen, earlier.ranking, still, book)
             paid = np.where(book.on_last[:, None], later, paid)
         # The very first samples are betted on with next to no knowledge.
         paid = paid[:, len(seen) // 4 :]

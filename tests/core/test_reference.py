@@ -50,7 +50,7 @@ def weighed(
     """The reference with samples more, and e-values, with shape (J, N)."""
     none, earlier = Evidence.none(len(book)), known.earlier.ranking_with(withheld)
     after = Watch(watcher, known).weighed(seen, book, withheld, none, none.totals)
-    _, paid, _ = known.counts.betted_on(watcher, seen, earlier, known.conditions, book)
+    _, paid = known.counts.betted_on(watcher, seen, earlier, known.conditions, book)
     return after.watch.reference, paid
 
 
@@ -212,6 +212,14 @@ def test_a_tally_of_other_components_is_refused() -> None:
     for other in (sentinel(3), sentinel(5), sentinel(4, classes=[0, 1, 2, 3])):
         with pytest.raises(ValueError, match="of other components"):
             weighed(reference(), other, seen, BOOK, NONE)
+
+
+@pytest.mark.parametrize("field", ["numbers", "spread"])
+def test_counts_of_which_some_are_missing_are_refused(field: str) -> None:
+    now, seen = reference(), sees(features([Stretch(50)]))
+    damaged = replace(now.counts, **{field: getattr(now.counts, field)[:-1]})
+    with pytest.raises(ValueError, match=r"not as many counts|of other cells"):
+        weighed(replace(now, counts=damaged), WATCHER, seen, BOOK, NONE)
 
 
 # Fair bets --------------------------------------------------------------------------------
