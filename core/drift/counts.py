@@ -23,7 +23,7 @@ from core.drift.misses import Misses, bet_on_labels
 from core.drift.ranking import Ranking, find_ranks
 from core.drift.sentinel import Sentinel
 from core.drift.sighting import LIKELIHOOD, Sighting
-from core.drift.tally import MEMORIES, Tally, bet_on_cells
+from core.drift.tally import MEMORIES, Tally, bet_on_cells, spread_over
 
 BY_COMPONENT, BY_CLASS, BY_HEIGHT = range(3)
 """Divisions into cells."""
@@ -111,7 +111,8 @@ class Counts:
 
     def smoothed(self) -> Counts:
         """With the smoothing that the cells in use ask for."""
-        return replace(self, spread=self.tally.smoothed().spread)
+        # Those of cells come first.
+        return replace(self, spread=spread_over(self.numbers, self.layout[:3]))
 
     def renewed(self) -> Counts:
         """As if the last samples were all that there have been."""

@@ -54,9 +54,6 @@ class Ranking:
         """
         if places is None:
             places = self.places(scores)
-        elif places.size and not 0 <= places.min() <= places.max() <= len(self):
-            # Of a damaged state; the loop does not look.
-            raise ValueError(f"scores have places beyond the {len(self)} that there are")
         merged = np.empty((len(self.scores), len(self) + scores.shape[1]))
         if not _insert(merged, self.scores, scores, places):
             _merge(merged, self.scores, np.sort(scores))
@@ -176,6 +173,9 @@ def _insert(merged: Array, known: Array, more: Array, places: Array) -> bool:
 
     Returns:
         False if so many do that they had better be sorted: then not all of it is filled.
+
+    Raises:
+        ValueError: A place is not 0 to n, as in a damaged state.
     """
     n_known, n_more, one = known.shape[1], more.shape[1], np.int32(1)
     # Of half the size, these stay in the cache.
@@ -185,6 +185,8 @@ def _insert(merged: Array, known: Array, more: Array, places: Array) -> bool:
         many, new, there, together = known[row], more[row], places[row], merged[row]
         begins[:] = 0
         for j in range(n_more):
+            if not 0 <= there[j] <= n_known:
+                raise ValueError("scores have places that there are not")
             begins[there[j]] += one
         before = 0
         for i in range(n_known):

@@ -72,9 +72,7 @@ class Tally:
 
     def smoothed(self) -> Self:
         """With the smoothing that the cells in use ask for."""
-        spread = np.empty(len(self.counts))
-        _smooth(spread, self.counts, self.widths)
-        return type(self)(self.widths, self.counts, self.recent, spread, self.quiet)
+        return replace(self, spread=spread_over(self.counts, self.widths))
 
     def faded(self) -> Self:
         """With the shares of the long run, and no last samples."""
@@ -94,9 +92,14 @@ class Tally:
 
 
 @compiled
-def _smooth(spread: Array, counts: Array, widths: tuple[int, ...]) -> None:
-    """Fills `spread`, with shape (M,); see `Tally`."""
-    begin = 0
+def spread_over(counts: Array, widths: tuple[int, ...]) -> Array:
+    """`Tally.spread` that the cells in use ask for.
+
+    Arguments:
+        counts: In the long run, with shape (M,) or longer.
+        widths: Cells of each division.
+    """
+    spread, begin = np.empty(sum(widths)), 0
     for width in widths:
         used = 0
         for cell in range(begin, begin + width):
@@ -104,6 +107,7 @@ def _smooth(spread: Array, counts: Array, widths: tuple[int, ...]) -> None:
         for cell in range(begin, begin + width):
             spread[cell] = SMOOTHING * min(width, used + SPARE_CELLS)
         begin += width
+    return spread
 
 
 @vectorised

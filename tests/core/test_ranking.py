@@ -122,7 +122,7 @@ def test_places_that_there_are_not_are_refused(wrong: int) -> None:
     ranking, more = Ranking.of(scores_of([(0, 1), (1, 2)])), scores_of([(2, 3), (0, -1)])
     places = ranking.places(more)
     places[0, 0] = wrong
-    with pytest.raises(ValueError, match="places beyond the 2 that there are"):
+    with pytest.raises(ValueError, match="places that there are not"):
         ranking.with_more(more, places)
 
 
