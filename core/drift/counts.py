@@ -246,7 +246,8 @@ def _place(
     highest = 0
     for one in classes:
         highest = max(highest, one)
-    if len(classes) != widths[0] or (highest + 1) * HEIGHTS > widths[1]:
+    enough = (highest + 1) * HEIGHTS <= widths[1] and widths[2] >= HEIGHTS
+    if len(classes) != widths[0] or not enough:
         # Whoever counts in them does not look.
         raise ValueError("the tally is of other components")
     for i in range(len(winners)):

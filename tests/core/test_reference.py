@@ -222,6 +222,18 @@ def test_counts_of_which_some_are_missing_are_refused(field: str) -> None:
         weighed(replace(now, counts=damaged), WATCHER, seen, BOOK, NONE)
 
 
+def test_cells_moved_from_one_division_to_another_are_refused() -> None:
+    now, seen = reference(), sees(features([Stretch(50)]))
+    by_component, by_class, by_height, *rest = now.counts.layout
+    for there in (
+        (by_component, by_class + 1, by_height - 1),
+        (by_component, 1, 2 * by_height - 1),
+    ):
+        damaged = replace(now.counts, layout=(*there, *rest))
+        with pytest.raises(ValueError, match="of other components"):
+            weighed(replace(now, counts=damaged), WATCHER, seen, BOOK, NONE)
+
+
 # Fair bets --------------------------------------------------------------------------------
 
 
