@@ -86,12 +86,6 @@ class FeatureTally:
         """With the shares of the long run, and no last samples."""
         return replace(self.settled(), recent=np.zeros_like(self.recent))
 
-    def copied(self) -> Self:
-        """The same, for `bet_on_features` to count in."""
-        if not len(self.counts):
-            return self
-        return type(self)(self.counts.copy(), self.recent.copy(), self.evidence.copy())
-
 
 @compiled
 def find_bins(bins: Array, values: Array, winners: Array, centres: Array, spreads: Array) -> None:

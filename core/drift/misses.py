@@ -69,10 +69,6 @@ class Misses:
         """Labelled samples."""
         return float(self.counts[:, 0].sum())
 
-    def copied(self) -> Self:
-        """The same, for `bet_on_labels` to count in."""
-        return type(self)(self.counts.copy(), self.recent.copy())
-
 
 @compiled
 def bet_on_labels(

@@ -85,11 +85,6 @@ class Tally:
         recent = np.tile(last, (len(MEMORIES), 1))
         return replace(self, counts=last, recent=recent, quiet=RENEWAL).smoothed()
 
-    def copied(self) -> Self:
-        """The same, for `bet_on_cells` to count in."""
-        counts, recent = self.counts.copy(), self.recent.copy()
-        return type(self)(self.widths, counts, recent, self.spread, self.quiet)
-
 
 @compiled
 def spread_over(counts: Array, widths: tuple[int, ...]) -> Array:

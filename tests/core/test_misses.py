@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,7 +27,7 @@ def stream(n: int, rates: tuple[float, ...] = RATES, seed: int = 0) -> tuple[Arr
 
 
 def betted(misses: Misses, labels: Array, classes: Array) -> tuple[Misses, Array]:
-    now, paid = misses.copied(), np.full((len(BOOK.labels), len(labels)), np.nan)
+    now, paid = deepcopy(misses), np.full((len(BOOK.labels), len(labels)), np.nan)
     bet_on_labels(paid, labels, classes, BOOK.label_terms, now.counts, now.recent)
     return now, paid
 
