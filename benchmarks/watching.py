@@ -1,11 +1,10 @@
 """What does looking for boundaries cost: by itself, and in an engine that learns?
 
 By itself as in `benchmarks/detection/cost.py`, beside River's ADWIN: as a detector here, and as it
-is, handed plain numbers one by one, which tells how fast the machine is. In an engine on the
-paper's five pairs of classes, in batches of 100 and in turns: with the default detector, and with
-none, boundaries declared. There caches are cold after what every batch teaches, so that the
-detector takes longer than by itself; it is timed without the forward passes of the versions that
-it asks.
+is, handed plain numbers one by one. In an engine on the paper's five pairs of classes, in batches
+of 100 and in turns: with the default detector, and with none, boundaries declared. There caches are
+cold after what every batch teaches, so that the detector takes longer than by itself; it is timed
+without the forward passes of the versions that it asks.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ import inspect
 import os
 import subprocess
 import sys
-import time
 from importlib import import_module
 from pathlib import Path
 
@@ -56,17 +55,6 @@ def test_help_imports_nothing_heavy() -> None:
     loaded = set(run.stdout.rpartition("loaded:")[2].split())
     assert "typer" in loaded
     assert not HEAVY & loaded
-
-
-def test_help_answers_quickly() -> None:
-    took = []
-    for _ in range(3):
-        began = time.monotonic()
-        subprocess.run(
-            [sys.executable, "-m", "clients.cli", "--help"], capture_output=True, check=True
-        )
-        took.append(time.monotonic() - began)
-    assert min(took) < 0.5
 
 
 @pytest.mark.parametrize("name", COMMANDS)

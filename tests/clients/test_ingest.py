@@ -142,7 +142,7 @@ def test_the_rate_is_kept(file: Path, resume: ResumeFile) -> None:
     began = time.monotonic()
     send(FakeService(), Job.of(file, batch_size=5), resume, Progress(), rate=100)
     # The last of the five batches begins after 20 samples.
-    assert 0.2 <= time.monotonic() - began < 1.0
+    assert 0.2 <= time.monotonic() - began < 5
 
 
 def test_a_mistake_in_the_file_is_met_after_what_comes_before_it_was_sent(
