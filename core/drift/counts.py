@@ -38,6 +38,18 @@ Layout = tuple[int, int, int, int, int, int]
 _Pair = tuple[Array, Array]
 _Parts = tuple[_Pair, _Pair, tuple[Array, Array, Array]]
 
+BetTerms = tuple[
+    tuple[Array, Array, Array, Array],
+    Array,
+    _Pair,
+    tuple[Terms, Terms, Terms, Terms],
+    tuple[Array, float, Layout],
+    tuple[int, Array, Array],
+]
+"""The fields of a `Sighting`; classes of components, with shape (K,); scores of a `Ranking`, and
+where classes begin among them; terms of the bets on ranks, cells, labels and features (`Book`);
+all of `Counts` but its numbers; and the first fields of `Conditions`."""
+
 
 @dataclass(frozen=True, eq=False)
 class Counts:
@@ -141,10 +153,19 @@ class Counts:
         places, numbers = np.empty(seen.scores.shape, np.int64), self.numbers.copy()
         # Those of a sample lie side by side.
         paid = np.empty((len(seen), len(book))).T
-        bet(
-            paid,
-            places,
-            numbers,
+        bet(paid, places, numbers, self.terms(sentinel, seen, earlier, conditions, book))
+        return self.with_numbers(numbers), paid
+
+    def terms(
+        self,
+        sentinel: Sentinel,
+        seen: Sighting,
+        earlier: Ranking,
+        conditions: Conditions,
+        book: Book,
+    ) -> BetTerms:
+        """All that bets on samples depend on but the counts themselves, for compiled loops."""
+        return (
             (seen.scores, seen.components, seen.labels, seen.bins),
             sentinel.classes,
             (earlier.scores, earlier.begins),
@@ -152,7 +173,6 @@ class Counts:
             (self.spread, self.quiet, self.layout),
             (conditions.stride, conditions.drift, conditions.pace),
         )
-        return self.with_numbers(numbers), paid
 
 
 @compiled
@@ -184,34 +204,19 @@ def _cut(numbers: Array, layout: Layout) -> _Parts:
 
 
 @compiled
-def bet(
-    paid: Array,
-    places: Array,
-    numbers: Array,
-    seen: tuple[Array, Array, Array, Array],
-    classes: Array,
-    earlier: _Pair,
-    terms: tuple[Terms, Terms, Terms, Terms],
-    smoothing: tuple[Array, float, Layout],
-    conditions: tuple[int, Array, Array],
-) -> None:
+def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
     """Place all bets on some samples, and count these.
 
     Arguments:
         paid: Is filled with e-values; with shape (J, N).
         places: Is filled; see `find_ranks`.
         numbers: Of `Counts`; the samples are added.
-        seen: The fields of a `Sighting`.
-        classes: Of components, with shape (K,).
-        earlier: Scores of a `Ranking`, and where classes begin among them.
-        terms: Of the bets on ranks, cells, labels and features (`Book`).
-        smoothing: The other fields of `Counts`.
-        conditions: The first fields of `Conditions`.
+        terms: See `Counts.terms`.
     """
+    seen, classes, earlier, (on_ranks, on_cells, on_labels, on_features), smoothing, held = terms
     scores, winners, labels, bins = seen
-    on_ranks, on_cells, on_labels, on_features = terms
     spread, quiet, layout = smoothing
-    stride, drift, pace = conditions
+    stride, drift, pace = held
     known, begins = earlier
     tally, misses, features = _cut(numbers, layout)
     if len(spread) != len(tally[0]):

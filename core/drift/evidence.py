@@ -116,7 +116,14 @@ class Evidence:
 
     @classmethod
     def known(cls, levels: Array, book: Book, weights: Array, reading: Reading) -> Evidence:
-        """With what it comes to by the weights of some bets."""
+        """With what it comes to.
+
+        Arguments:
+            levels: With shape (5, J).
+            book: The bets.
+            weights: Of the bets, with shape (J,).
+            reading: What `read` would say by these.
+        """
         evidence = cls(levels)
         evidence._keep(book, weights, reading)
         return evidence

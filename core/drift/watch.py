@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from core.drift.bets import Book, Terms
+from core.drift.bets import Book
 from core.drift.compiled import Array, compiled
-from core.drift.counts import Layout, bet
+from core.drift.counts import BetTerms, bet
 from core.drift.evidence import Evidence, Reading, gather
 from core.drift.reference import Reference
 from core.drift.sentinel import Sentinel
@@ -74,13 +74,8 @@ class Watch:
             levels,
             probe,
             sums,
-            (seen.scores, seen.components, seen.labels, seen.bins),
-            sentinel.classes,
-            (ranking.scores, ranking.begins),
-            book.terms,
+            counts.terms(sentinel, seen, ranking, conditions, book),
             book.owners,
-            (counts.spread, counts.quiet, counts.layout),
-            (conditions.stride, conditions.drift, conditions.pace),
             conditions.weights,
         )
         among = places if ranking is earlier.ranking else None
@@ -97,17 +92,12 @@ def _weigh(
     levels: Array,
     probe: Array,
     sums: Array,
-    seen: tuple[Array, Array, Array, Array],
-    classes: Array,
-    earlier: tuple[Array, Array],
-    terms: tuple[Terms, Terms, Terms, Terms],
+    terms: BetTerms,
     owners: Array,
-    smoothing: tuple[Array, float, Layout],
-    conditions: tuple[int, Array, Array],
     weights: Array,
 ) -> tuple[float, float, int, float, float, float]:
     """See `bet` and `gather`."""
     # E-values of a sample lie side by side.
-    paid = np.empty((len(seen[1]), len(weights)))
-    bet(paid.T, places, numbers, seen, classes, earlier, terms, smoothing, conditions)
+    paid = np.empty((places.shape[1], len(weights)))
+    bet(paid.T, places, numbers, terms)
     return gather(levels, probe, paid, weights, owners, sums)
