@@ -35,6 +35,7 @@ import numpy as np
 
 from core.drift.compiled import Array, vectorised
 from core.drift.powers import find_logarithms, find_powers
+from core.drift.sighting import RANKED
 
 Terms = tuple[Array, Array]
 
@@ -132,6 +133,9 @@ class Book:
     @cached_property
     def rank_terms(self) -> Terms:
         """Score, end and squarings of every bet on ranks, int64, with shape (bets, 3); b and e."""
+        if any(bet.score not in range(RANKED) for bet in self.ranks):
+            # The loops that look ranks up do not look.
+            raise ValueError(f"there are bets on ranks of other scores than the first {RANKED}")
         places = [[bet.score, bet.high, _squarings(bet.power)] for bet in self.ranks]
         terms = np.array([[bet.share, bet.power] for bet in self.ranks], dtype=np.float64)
         return np.array(places, dtype=np.int64).reshape(-1, 3), terms.reshape(-1, 2)

@@ -10,7 +10,7 @@ Throughout: N samples, K components, J bets, S scores.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -21,8 +21,9 @@ from core.drift.conditions import Conditions, stretch
 from core.drift.features import BINS, FeatureTally, bet_on_features
 from core.drift.misses import Misses, bet_on_labels
 from core.drift.ranking import Ranking, find_ranks
+from core.drift.record import record
 from core.drift.sentinel import Sentinel
-from core.drift.sighting import LIKELIHOOD, Sighting
+from core.drift.sighting import LIKELIHOOD, RANKED, Sighting
 from core.drift.tally import MEMORIES, Tally, bet_on_cells, spread_over
 
 BY_COMPONENT, BY_CLASS, BY_HEIGHT = range(3)
@@ -51,7 +52,7 @@ where classes begin among them; terms of the bets on ranks, cells, labels and fe
 all of `Counts` but its numbers; and the first fields of `Conditions`."""
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Counts:
     """All that is counted, in one array: to copy and hand on ten takes longer than to count.
 
@@ -150,7 +151,7 @@ class Counts:
         Returns:
             The counts with them, and e-values with shape (J, N).
         """
-        places, numbers = np.empty(seen.scores.shape, np.int64), self.numbers.copy()
+        places, numbers = np.empty((RANKED, len(seen)), np.int64), self.numbers.copy()
         # Those of a sample lie side by side.
         paid = np.empty((len(seen), len(book))).T
         bet(paid, places, numbers, self.terms(sentinel, seen, earlier, conditions, book))
@@ -209,7 +210,7 @@ def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
 
     Arguments:
         paid: Is filled with e-values; with shape (J, N).
-        places: Is filled; see `find_ranks`.
+        places: Is filled, with shape (`RANKED`, N); see `find_ranks`.
         numbers: Of `Counts`; the samples are added.
         terms: See `Counts.terms`.
     """
@@ -219,9 +220,12 @@ def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
     stride, drift, pace = held
     known, begins = earlier
     tally, misses, features = _cut(numbers, layout)
+    if len(known) < len(places):
+        # The searches that follow do not look.
+        raise ValueError("earlier samples have other scores")
     if len(spread) != len(tally[0]):
         raise ValueError("the smoothing is of other cells")
-    low, high = np.empty(scores.shape), np.empty(scores.shape)
+    low, high = np.empty(places.shape), np.empty(places.shape)
     find_ranks(low, high, places, known, begins, scores)
     n, widths = len(winners), layout[:3]
     cells, fell = np.empty((len(widths), n), np.int64), np.empty(n, np.int64)

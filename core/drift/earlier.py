@@ -11,7 +11,8 @@ import numpy as np
 
 from core.drift.compiled import Array, vectorised
 from core.drift.ranking import Ranking
-from core.drift.sighting import LIKELIHOOD
+from core.drift.record import record
+from core.drift.sighting import LIKELIHOOD, RANKED
 
 WORTH_SORTING = 8
 """Earlier samples for each one that waits, below which those that wait are sorted in."""
@@ -46,19 +47,21 @@ class Summary:
         return rate, mean
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Earlier:
     """Scores of earlier samples.
 
     Arguments:
-        ranking: Of all but the latest.
+        ranking: Of all but the latest, by the first `RANKED` scores.
+        others: The other scores of the same samples, with shape (S - `RANKED`, n), in no order.
         waiting: Of the latest, in stream order, not sorted in yet, with shape (S, n) each.
-        places: Where these will go: how many in the ranking are below each, with shape (S, n) each.
+        places: Where these will go: how many in the ranking are below, (`RANKED`, n) each.
         n_waiting: How many there are.
         summary: Of the log-likelihoods in the ranking.
     """
 
     ranking: Ranking
+    others: Array
     waiting: tuple[Array, ...]
     places: tuple[Array, ...]
     n_waiting: int
@@ -67,7 +70,8 @@ class Earlier:
     @classmethod
     def of(cls, scores: Array) -> Earlier:
         """From the first ones, in stream order, with shape (S, n)."""
-        return cls(Ranking.of(scores), (), (), 0, Summary.of(scores[LIKELIHOOD]))
+        ranking = Ranking.of(scores[:RANKED])
+        return cls(ranking, scores[RANKED:], (), (), 0, Summary.of(scores[LIKELIHOOD]))
 
     def __len__(self) -> int:
         return len(self.ranking) + self.n_waiting
@@ -79,22 +83,29 @@ class Earlier:
 
         Arguments:
             scores: With shape (S, n).
-            places: Of each, if known, how many in the ranking are below, with shape (S, n), int64.
+            places: See `Earlier`, if known, int64.
         """
         if places is None:
-            places = self.ranking.places(scores)
+            places = self.ranking.places(scores[:RANKED])
         waiting, there = (*self.waiting, scores), (*self.places, places)
         n_waiting = self.n_waiting + scores.shape[1]
         if n_waiting * WORTH_SORTING < len(self.ranking):
             if len(waiting) > MOST_PARTS:
                 waiting, there = (np.concatenate(waiting, 1),), (np.concatenate(there, 1),)
-            return Earlier(self.ranking, waiting, there, n_waiting, self.summary)
-        ranking = self.ranking.with_more(np.concatenate(waiting, 1), np.concatenate(there, 1))
-        return Earlier(ranking, (), (), 0, Summary.of(ranking.scores[LIKELIHOOD]))
+            return Earlier(self.ranking, self.others, waiting, there, n_waiting, self.summary)
+        more = np.concatenate(waiting, 1)
+        ranking = self.ranking.with_more(more[:RANKED], np.concatenate(there, 1))
+        others = np.concatenate([self.others, more[RANKED:]], 1)
+        return Earlier(ranking, others, (), (), 0, Summary.of(ranking.scores[LIKELIHOOD]))
 
     def ranking_with(self, withheld: Array) -> Ranking:
         """The ranking, and scores that belong to it for now only, with shape (S, n)."""
-        return self.ranking.with_more(withheld) if withheld.shape[1] else self.ranking
+        return self.ranking.with_more(withheld[:RANKED]) if withheld.shape[1] else self.ranking
+
+    def ranks(self, scores: Array) -> tuple[Array, Array]:
+        """See `Ranking.ranks`, by all scores, with shape (S, N)."""
+        known = np.concatenate([self.ranking.scores, np.sort(self.others)])
+        return Ranking(known).ranks(scores)
 
 
 @vectorised

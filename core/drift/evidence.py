@@ -15,13 +15,13 @@ Throughout: N samples, J bets, V signals; all in float64, logarithms natural.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from core.drift.bets import Book
 from core.drift.compiled import Array, compiled, vectorised
+from core.drift.record import record
 
 LARGE = 200.0
 """Logarithms from which on numbers are not multiplied any more, far above any threshold. Those of
@@ -68,7 +68,7 @@ class Reading(NamedTuple):
         return cls(statistic, of_signals, leader, int(span), int(age), lost)
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Evidence:
     """What has been gathered.
 

@@ -75,6 +75,8 @@ class Ranking:
         return low, high
 
     def _found(self, scores: Array) -> tuple[Array, Array, Array]:
+        if len(scores) > len(self.scores):
+            raise ValueError(f"there are {len(scores)} scores, of {len(self.scores)} in order")
         low, high = np.empty(scores.shape), np.empty(scores.shape)
         places = np.empty(scores.shape, np.int64)
         find_ranks(low, high, places, self.scores, self.begins, scores)
@@ -126,14 +128,14 @@ def find_ranks(
     it is, no processor could guess: so there is no branch.
 
     Arguments:
-        known: Scores in order, with shape (S, n) or more rows.
+        known: Scores in order, with shape (S, n) or more rows; there must not be fewer.
         begins: Of every class in each row, and the last's end, with shape (S, classes + 1), int64.
-        scores: With shape (S, N).
+        scores: With shape (S, N) or more rows.
     """
     n, n_blocks = scores.shape[1], begins.shape[1] - 1
     starts, ends = np.empty(n, np.int64), np.empty(n, np.int64)
     firsts, lengths = np.empty(n, np.int64), np.empty(n, np.int64)
-    for row in range(len(scores)):
+    for row in range(len(places)):
         values, wanted, longest = known[row], scores[row], 0
         for i in range(n):
             block = 0

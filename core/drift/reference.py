@@ -9,7 +9,7 @@ Throughout: N samples, J bets, S scores.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,11 +19,12 @@ from core.drift.conditions import CLOSED, Conditions
 from core.drift.counts import Counts
 from core.drift.earlier import Earlier
 from core.drift.persistence import persistence
+from core.drift.record import record
 from core.drift.sentinel import Sentinel
 from core.drift.sighting import N_SCORES, OVERALL, Sighting
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Reference:
     """What is known of a stream without change, by one sentinel.
 
@@ -103,6 +104,6 @@ class Reference:
         """Share of the ranks below samples, and with their equals, with shape (S, N) each.
 
         Arguments:
-            scores: With shape (S, N), of all scores or the first few.
+            scores: With shape (S, N).
         """
-        return self.earlier.ranking.ranks(scores)
+        return self.earlier.ranks(scores)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from core.density.blocks import ROWS
-from core.density.density import Parts
+from core.density.density import Parts, Scored
 from core.drift.compiled import Array
 from core.drift.features import LEAST_DEVIATION, MOST_FEATURES, find_bins
 from core.drift.misses import UNTOLD
@@ -35,6 +35,9 @@ more alike than classes are, and more of them have a say."""
 
 _UNHEARD = np.full(ROWS, UNTOLD)
 """Labels of samples that have none; read, and never written."""
+
+_NO_BINS = np.empty((ROWS, 0), np.uint8)
+"""Of samples of which features are not looked at."""
 
 
 class ForwardPass(NamedTuple):
@@ -146,9 +149,9 @@ class Sentinel:
         return Sighting.joined(*(self._sees(rows, own) for rows, own in parts))
 
     def _sees(self, x: Tensor, codes: Tensor | None, passed: ForwardPass | None = None) -> Sighting:
+        x, (scored, log_likelihood) = self.forward(x, passed)
         # `len` of a tensor takes as long as to score a sample.
-        x, n = self.standardiser.apply(x), x.size(0)
-        scored, log_likelihood = self.model.density.score(x, self._said(passed))
+        n = x.size(0)
         winners, scores = np.empty(n, np.int64), np.empty((N_SCORES, n))
         look(scores, winners, _array(scored), _array(log_likelihood), self._lens)
         labels = _UNHEARD[:n]
@@ -156,6 +159,19 @@ class Sentinel:
             labels = labels.copy()
             hear(labels, winners, codes.numpy(), self._spoken_for, self._known)
         return Sighting(scores, winners, labels, self._bins(x, winners))
+
+    def forward(self, x: Tensor, passed: ForwardPass | None = None) -> tuple[Tensor, Scored]:
+        """One forward pass.
+
+        Arguments:
+            x: In the sender's units, with shape (N, D).
+            passed: See `sees`.
+
+        Returns:
+            The samples on the sentinel's scale, and what its density says of them.
+        """
+        x = self.standardiser.apply(x)
+        return x, self.model.density.score(x, self._said(passed))
 
     def _said(self, passed: ForwardPass | None) -> Parts | None:
         """What has been said of samples on this very scale."""
@@ -188,10 +204,10 @@ class Sentinel:
 
     def _bins(self, x: Tensor, winners: Array) -> Array:
         """Where features lie in the winning component, and in its class: (N, 2 D), or (N, 0)."""
+        if not self._laws:
+            return _NO_BINS[: len(winners)]
         n, n_features = len(winners), x.size(1)
         bins = np.empty((n, len(self._laws) * n_features), np.uint8)
-        if not self._laws:
-            return bins
         values = x.float().cpu().numpy()
         for place, (centres, spreads) in enumerate(self._laws):
             mine = bins[:, place * n_features : (place + 1) * n_features]

@@ -36,6 +36,7 @@ from core.drift.counts import BY_CLASS, BY_COMPONENT, BY_HEIGHT
 from core.drift.detector import Level, Observation, Probe, Verdict
 from core.drift.earlier import MOST_PARTS, Summary
 from core.drift.evidence import Evidence, Reading
+from core.drift.record import record
 from core.drift.reference import Reference
 from core.drift.sentinel import ForwardPass, Sentinel
 from core.drift.sighting import LIKELIHOOD as LOG_LIKELIHOOD
@@ -153,7 +154,7 @@ class Alarm:
     height: float  # largest statistic since
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class SequentialState:
     """Everything that is remembered.
 

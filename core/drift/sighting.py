@@ -8,11 +8,11 @@ Throughout: N samples, K components, C classes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from core.drift.compiled import Array, compiled, vectorised
+from core.drift.record import record
 
 LIKELIHOOD, SURENESS, OWN_SURENESS, MARGIN, OWN_LIKELIHOOD = range(5)
 """Scores. The log-likelihood in nats, in the sender's units; it and the margin added up, twice;
@@ -27,25 +27,25 @@ N_SCORES = 5
 OVERALL = 2
 """The first scores, whose numbers are those of all classes together."""
 
+RANKED = 4
+"""The first scores, on whose ranks there are bets; the others are ranked when that is asked for."""
+
 FARTHEST = 2.0**30
 """Nats at which a score within a class is cut off."""
 
 BLOCK = 2.0**32
 """Between the scores of one class and the next."""
 
-_FAINTEST = np.float32(-125)
-"""Power of two that is as good as nothing, the least but one of single precision."""
+_FAINTEST = np.float32(-125 * 2**23)
+"""Power of two that is as good as nothing, the least but one of single precision, times 2^23."""
 
-_ONE = np.float32(1)
-_LINEAR = np.float32(0.6951786)
-_SQUARE = np.float32(0.2276132)
-_CUBE = np.float32(0.0772093)
-"""These times 1, u, u^2 and u^3 add up to 2^u, to a part in ten thousand, for u from 0 to 1."""
+_POWERS = 2**23
+"""Floats from one power of two to the next."""
+_ONE = np.int32(127 * 2**23)
+"""The bits of 1, as an integer."""
 
-_FRACTION = np.int32(23)
-"""Bits of a float32 below those of its exponent."""
 _SIGN = np.int32(31)
-"""Those below its sign."""
+"""Bits of a float32 below that of its sign."""
 
 _NONE, _ALL = np.int32(0), np.int32(-1)
 _LOWEST, _HIGHEST = np.int32(-(2**31)), np.int32(2**31 - 1)
@@ -62,7 +62,7 @@ def within(one: int, score: float) -> float:
     return one * BLOCK + (min(score, FARTHEST) if score > -FARTHEST else -FARTHEST)
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Sighting:
     """What a sentinel says of samples, in stream order."""
 
@@ -161,20 +161,18 @@ def compare(margins: Array, joint: Array, winners: Array, kinds: Array, temperat
     """Fills `margins` (N,), from log-joint values (N, K), float32, winners and kinds (K,).
 
     Fifty thousand exponentials a batch would cost more than all else that the detector does. So
-    they are put together from a cubic and, for whole powers of two, the bits of the exponent
-    (Schraudolph 1999). What is fainter than `_FAINTEST` counts as that: margins end at 86 T.
+    the bits of a float, which as an integer grow by as much from each power of two to the next, are
+    taken for its logarithm (Schraudolph 1999): straight lines between powers of two, up to a
+    sixteenth too large, and margins that much of T off. What is fainter than `_FAINTEST` counts as
+    that: margins end at 86 T.
     """
-    scale = np.float32(1 / (temperature * math.log(2)))
+    scale = np.float32(_POWERS / (temperature * math.log(2)))
     for i in range(len(joint)):
         row, best, one = joint[i], joint[i, winners[i]], kinds[winners[i]]
         own = others = np.float32(0)
         for k in range(len(row)):
             power = (row[k] - best) * scale
-            power = power if power > _FAINTEST else _FAINTEST
-            floor = np.floor(power)
-            u = power - floor
-            part = np.float32(_ONE + u * (_LINEAR + u * (_SQUARE + u * _CUBE)))
-            bits = np.int32(part.view(np.int32) + (np.int32(floor) << _FRACTION))
+            bits = np.int32(_ONE + np.int32(power if power > _FAINTEST else _FAINTEST))
             # Bits are masked: two sums that choose are not added up several numbers at a time.
             mine = _ALL if kinds[k] == one else _NONE
             own += np.int32(bits & mine).view(np.float32)

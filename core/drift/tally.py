@@ -132,37 +132,42 @@ def bet_on_cells(
     """
     places, shares = terms
     n_divisions, n = cells.shape
-    weights, share = np.ones(len(GROWTH)), np.empty(len(GROWTH))
     total = counts.sum() / n_divisions
-    # Sums along an axis, and quotients of tables, take seconds to compile.
-    masses, rarity = np.empty(len(GROWTH)), np.empty(n_divisions)
-    for memory in range(len(GROWTH)):
-        masses[memory] = recent[memory].sum() / n_divisions
+    looked_at, rarity = np.empty(n, np.bool_), np.empty(cells.shape)
+    before, prior, mass_with = np.empty(cells.shape), np.empty(n), np.empty(n)
     for i in range(n):
-        looked_at = stride == 1 or int(total) % stride == 0
-        for division in range(n_divisions):
+        looked_at[i] = stride == 1 or int(total + i) % stride == 0
+    for division in range(n_divisions):
+        for i in range(n):
             cell = cells[division, i]
-            rarity[division] = (total + spread[cell]) / (counts[cell] + SMOOTHING)
+            rarity[division, i] = counts[cell] + SMOOTHING
+            before[division, i] = total + i + spread[cell]
             counts[cell] += 1
-        for memory in range(len(GROWTH)):
-            share[memory] = 1 / (masses[memory] + PRIOR * weights[memory])
-        for j in range(len(shares)):
-            if not looked_at:
-                paid[j, i] = 1.0
-                continue
-            memory, division = places[j, 0], places[j, 1]
-            last = recent[memory, cells[division, i]] * rarity[division] + PRIOR * weights[memory]
-            ratio = last * share[memory]
-            paid[j, i] = 1 - shares[j] + shares[j] * ratio if total >= quiet else 0.0
-        total += 1
-        for memory in range(len(GROWTH)):
-            if looked_at:
-                weights[memory] *= GROWTH[memory]
+        # What does not depend on the sample before is worked out for several at a time.
+        for i in range(n):
+            rarity[division, i] = before[division, i] / rarity[division, i]
+    for memory in range(len(GROWTH)):
+        mass, weight = recent[memory].sum() / n_divisions, 1.0
+        for i in range(n):
+            prior[i] = PRIOR * weight
+            mass_with[i] = mass + prior[i]
+            for division in range(n_divisions):
+                before[division, i] = recent[memory, cells[division, i]]
+            if looked_at[i]:
+                weight *= GROWTH[memory]
                 for division in range(n_divisions):
-                    recent[memory, cells[division, i]] += weights[memory]
-                masses[memory] += weights[memory]
+                    recent[memory, cells[division, i]] += weight
+                mass += weight
             if (i + 1) % FRESH == 0 or i == n - 1:
                 for cell in range(recent.shape[1]):
-                    recent[memory, cell] /= weights[memory]
-                masses[memory] /= weights[memory]
-                weights[memory] = 1.0
+                    recent[memory, cell] /= weight
+                mass /= weight
+                weight = 1.0
+        for j in range(len(shares)):
+            if places[j, 0] != memory:
+                continue
+            division, share = places[j, 1], shares[j]
+            for i in range(n):
+                ratio = (before[division, i] * rarity[division, i] + prior[i]) / mass_with[i]
+                gain = 1 - share + share * ratio if total + i >= quiet else 0.0
+                paid[j, i] = gain if looked_at[i] else 1.0

@@ -8,7 +8,6 @@ Throughout: N samples, J bets, S scores.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +16,10 @@ from core.drift.bets import Book
 from core.drift.compiled import Array, compiled
 from core.drift.counts import BetTerms, bet
 from core.drift.evidence import Evidence, Reading, gather
+from core.drift.record import record
 from core.drift.reference import Reference
 from core.drift.sentinel import Sentinel
-from core.drift.sighting import Sighting
+from core.drift.sighting import RANKED, Sighting
 
 
 class Weighed(NamedTuple):
@@ -42,7 +42,7 @@ class Weighed(NamedTuple):
     probe_highest: float
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Watch:
     """A sentinel with its reference."""
 
@@ -65,7 +65,7 @@ class Watch:
         sentinel, known = self.sentinel, self.reference
         earlier, counts, conditions = known.earlier, known.counts, known.conditions
         ranking = earlier.ranking_with(withheld)
-        places, numbers = np.empty(seen.scores.shape, np.int64), counts.numbers.copy()
+        places, numbers = np.empty((RANKED, len(seen)), np.int64), counts.numbers.copy()
         levels, probe = evidence.levels.copy(), probe.copy()
         sums = np.empty(1 + len(book.signals))
         highest, of_probe, leader, span, age, lost = _weigh(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from core.drift.bets import Book, RankBet, pay_ranks
 from core.drift.compiled import Array
 from core.drift.sequential import BOOK
+from core.drift.sighting import RANKED
 
 rank_bets = st.builds(
     RankBet,
@@ -39,6 +40,13 @@ def ranks(scores: list[int]) -> tuple[Array, Array]:
 
 
 # Ranks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("score", [-1, RANKED])
+def test_ranks_that_are_not_looked_up_are_not_betted_on(score: int) -> None:
+    book = Book((RankBet("s", score, True, 0.5, 2.0, 1.0),), ())
+    with pytest.raises(ValueError, match=f"other scores than the first {RANKED}"):
+        _ = book.rank_terms
 
 
 @given(

@@ -94,6 +94,12 @@ def test_only_the_first_scores_may_be_asked_for() -> None:
         assert np.array_equal(asked, whole[:3])
 
 
+def test_scores_that_are_not_in_order_cannot_be_asked_for() -> None:
+    scores = scores_of([(0, 1), (1, 2), (1, 3)])
+    with pytest.raises(ValueError, match="5 scores, of 4 in order"):
+        Ranking.of(scores[:4]).ranks(scores)
+
+
 def test_more_scores_leave_it_as_it_was() -> None:
     ranking, more = Ranking.of(scores_of([(0, 1), (1, 2)])), scores_of([(2, 3), (0, -1)])
     before = ranking.scores.copy()

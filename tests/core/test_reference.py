@@ -14,12 +14,13 @@ from core.drift.bets import Book
 from core.drift.compiled import Array
 from core.drift.conditions import CLOSED, Conditions
 from core.drift.counts import HEIGHTS
-from core.drift.earlier import MOST_PARTS, Summary
+from core.drift.earlier import MOST_PARTS, Earlier, Summary
 from core.drift.evidence import Evidence
+from core.drift.ranking import Ranking
 from core.drift.reference import Reference
 from core.drift.sentinel import Sentinel
 from core.drift.sequential import BOOK
-from core.drift.sighting import N_SCORES, OVERALL, Sighting
+from core.drift.sighting import N_SCORES, OVERALL, OWN_LIKELIHOOD, RANKED, Sighting
 from core.drift.watch import Watch
 from tests.core.evidence_path import added
 from tests.core.scripted_density import sentinel
@@ -78,8 +79,8 @@ def test_samples_are_ranked_among_those_withheld_which_are_no_part_of_it_yet() -
     both = now.with_more(withheld)
     assert len(both.earlier.ranking) == 800
     low, high = both.ranks(later.scores)
-    ranks = now.earlier.ranking_with(withheld).ranks(later.scores)
-    assert [values.tolist() for values in ranks] == [low.tolist(), high.tolist()]
+    ranks = now.earlier.ranking_with(withheld).ranks(later.scores[:RANKED])
+    assert [values.tolist() for values in ranks] == [low[:RANKED].tolist(), high[:RANKED].tolist()]
     # What looks low beside the reference alone is less so beside what came before it.
     _, alone = weighed(now, WATCHER, later, BOOK, NONE)
     assert not np.array_equal(paid[OPEN], alone[OPEN])
@@ -153,6 +154,20 @@ def test_scores_are_sorted_in_once_there_are_enough_of_them() -> None:
     assert len(now) == 1810
 
 
+def test_scores_that_nobody_bets_on_are_ranked_when_that_is_asked_for() -> None:
+    rows = torch.cat([features([Stretch(2000)]), torch.rand(2000, 1) * 9], 1)
+    scores = sentinel(4, classes=[0, 1, 2, 3], n_features=3).sees(rows).scores
+    first, few, many, later = np.split(scores, [1600, 1640, 1900], axis=1)
+    earlier = Earlier.of(first).with_more(few)
+    assert earlier.ranking.scores.shape == (RANKED, 1600)
+    # Those that wait are not among them yet.
+    for among, now in ((first, earlier), (scores[:, :1900], earlier.with_more(many))):
+        low, high = now.ranks(later)
+        for said, expected in zip((low, high), Ranking.of(among).ranks(later), strict=True):
+            assert np.array_equal(said, expected)
+    assert 0 < high[OWN_LIKELIHOOD].min() < high[OWN_LIKELIHOOD].max() < 1
+
+
 def test_however_small_the_batches_only_so_many_wait_side_by_side() -> None:
     one, at_once = reference(1600), reference(1600)
     rows = features([Stretch(150)], 1)
@@ -212,6 +227,13 @@ def test_a_tally_of_other_components_is_refused() -> None:
     for other in (sentinel(3), sentinel(5), sentinel(4, classes=[0, 1, 2, 3])):
         with pytest.raises(ValueError, match="of other components"):
             weighed(reference(), other, seen, BOOK, NONE)
+
+
+def test_earlier_samples_without_some_of_the_scores_are_refused() -> None:
+    now, seen = reference(), sees(features([Stretch(50)]))
+    damaged = replace(now.earlier, ranking=Ranking(now.earlier.ranking.scores[:-1]))
+    with pytest.raises(ValueError, match="earlier samples have other scores"):
+        weighed(replace(now, earlier=damaged), WATCHER, seen, BOOK, NONE)
 
 
 @pytest.mark.parametrize("field", ["numbers", "spread"])

@@ -76,6 +76,10 @@ def test_sightings_are_joined_in_order() -> None:
     assert joined.components.tolist() == x[:, 1].tolist()
 
 
+NEAR = 1 / 16
+"""Of T, how near margins are: their exponentials run straight between powers of two."""
+
+
 def margins(joint: Tensor, classes: Array, temperature: float) -> list[float]:
     """By their definition, of the class of the largest number."""
     own = torch.from_numpy(classes == classes[joint.argmax(1).numpy()][:, None])
@@ -114,13 +118,13 @@ def test_a_margin_is_by_how_much_a_class_stands_above_all_others() -> None:
     ]
     likelihoods = joint.logsumexp(-1).tolist()
     places = [0, BLOCK]
-    assert scores[MARGIN].tolist() == pytest.approx(expected, abs=1e-3)
-    sure = [a + b for a, b in zip(expected, likelihoods, strict=True)]
-    assert scores[OWN_SURENESS].tolist() == pytest.approx(sure, abs=1e-3)
+    assert scores[MARGIN].tolist() == pytest.approx(expected, rel=0, abs=NEAR)
+    sure = [a + b for a, b in zip(scores[MARGIN].tolist(), likelihoods, strict=True)]
+    assert scores[OWN_SURENESS].tolist() == pytest.approx(sure, rel=0, abs=1e-5)
     # The same of all classes together.
-    assert scores[SURENESS].tolist() == pytest.approx([sure[0], sure[1] - BLOCK], abs=1e-3)
+    assert scores[SURENESS].tolist() == pytest.approx([sure[0], sure[1] - BLOCK], abs=1e-5)
     own = [a + b for a, b in zip(places, likelihoods, strict=True)]
-    assert scores[OWN_LIKELIHOOD].tolist() == pytest.approx(own, abs=1e-6)
+    assert scores[OWN_LIKELIHOOD].tolist() == pytest.approx(own, rel=0, abs=1e-6)
 
 
 @pytest.mark.parametrize("classes", [None, [1, 1, 1]])
@@ -132,7 +136,8 @@ def test_where_there_is_one_class_components_are_told_apart(classes: list[int] |
     joint = watcher.model.density.score(x).joint
     expected = margins(joint, np.arange(3), watcher.temperature)
     sure = [a + b for a, b in zip(x[:, 0].tolist(), expected, strict=True)]
-    assert scores[SURENESS].tolist() == pytest.approx(sure, abs=1e-3)
+    near = NEAR * watcher.temperature
+    assert scores[SURENESS].tolist() == pytest.approx(sure, rel=0, abs=near)
     assert scores[OVERALL:].tolist() == [[0.0] * 5] * 3
 
 
@@ -177,7 +182,7 @@ def test_what_is_no_number_is_the_lowest_of_its_class() -> None:
 def test_margins_are_what_they_are_by_definition(
     rows: list[list[float]], classes: list[int], n_features: int
 ) -> None:
-    """Their exponentials are put together from a cubic and bits."""
+    """But for exponentials that are straight lines between powers of two."""
     # Of two zeros the positive one is the larger here, and the first of the two elsewhere.
     joint, of = torch.tensor(rows) + 0.0, [0, *classes, 2]
     watcher = told(joint, of, n_features)
@@ -188,9 +193,23 @@ def test_margins_are_what_they_are_by_definition(
     for found, margin, winner in zip(seen, exact, joint.argmax(1).tolist(), strict=True):
         within_class = found - BLOCK * of[winner]
         if margin < 70 * t:
-            assert within_class == pytest.approx(margin, abs=1e-3 * t)
+            assert within_class == pytest.approx(margin, rel=0, abs=NEAR * t)
         else:  # what is fainter counts as so faint
             assert 69 * t < within_class < min(90 * t, margin + t)
+
+
+@settings(deadline=None)
+@given(
+    halvings=st.lists(st.integers(0, 60), min_size=5, max_size=5),
+    n_features=st.sampled_from([2, 100, 784]),
+)
+def test_margins_are_exact_between_powers_of_two(halvings: list[int], n_features: int) -> None:
+    t, classes = margin_temperature(n_features), [0, 1, 1, 0, 1]
+    joint = torch.tensor([halvings]) * -t * math.log(2)
+    winner = classes[int(joint.argmax())]
+    found = told(joint, classes, n_features).sees(torch.zeros(1, 2)).scores[MARGIN, 0]
+    exact = margins(joint, np.array(classes), t)[0]
+    assert found - BLOCK * winner == pytest.approx(exact, rel=0, abs=1e-4 * t)
 
 
 @settings(deadline=None)
@@ -238,9 +257,8 @@ def test_numbers_that_are_none_are_no_trouble(strange: float) -> None:
     joint = torch.tensor([[strange, 1.0, 2.0], [strange] * 3, [0.0, 1.0, 2.0]])
     scores = told(joint, [0, 0, 1]).sees(torch.zeros(3, 2)).scores
     assert not np.isnan(scores[OVERALL:]).any()
-    assert scores[MARGIN, 2] == pytest.approx(
-        BLOCK + margins(joint[2:], np.array([0, 0, 1]), 1.0)[0], abs=1e-3
-    )
+    expected = BLOCK + margins(joint[2:], np.array([0, 0, 1]), 1.0)[0]
+    assert scores[MARGIN, 2] == pytest.approx(expected, rel=0, abs=NEAR)
 
 
 def test_scores_are_in_the_senders_units() -> None:

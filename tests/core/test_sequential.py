@@ -355,7 +355,8 @@ def test_it_trusts_no_learner_that_has_not_settled() -> None:
 
 def known(reference: Reference) -> Array:
     """Log-likelihoods that later ones are compared with, or will be."""
-    return np.concatenate([reference.earlier.ranking.scores, *reference.earlier.waiting], 1)[0]
+    earlier = reference.earlier
+    return np.concatenate([part[0] for part in (earlier.ranking.scores, *earlier.waiting)])
 
 
 # Sentinels and heirs ----------------------------------------------------------------------
