@@ -12,13 +12,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks._arithmetic import as_in_the_trainer
-from benchmarks.detection.cost import Timed, bare_adwin, microseconds
+from benchmarks.detection.cost import TimedSentinel, bare_adwin, microseconds
 from clients.bench import Measurement, Say, Table
 from clients.datasets import load_dataset
 from clients.tasks import SLT
@@ -51,9 +50,8 @@ class TimedDetector(SequentialDetector):
         self, state: SequentialState, seen: Observation, settled: bool
     ) -> tuple[SequentialState, Verdict]:
         def timed(samples: int) -> Sentinel:
-            sentinel = seen.sentinel(samples)
-            density: Any = Timed(sentinel.model.density, self.passes)
-            return replace(sentinel, model=replace(sentinel.model, density=density))
+            taken = seen.sentinel(samples)
+            return TimedSentinel(taken.model, taken.standardiser, taken.taken_at, self.passes)
 
         self.passes.clear()
         begun = time.thread_time()
