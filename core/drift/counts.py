@@ -153,7 +153,7 @@ class Counts:
         """
         places, numbers = np.empty((RANKED, len(seen)), np.int64), self.numbers.copy()
         # Those of a sample lie side by side.
-        paid = np.empty((len(seen), len(book))).T
+        paid = np.ones((len(seen), len(book))).T
         bet(paid, places, numbers, self.terms(sentinel, seen, earlier, conditions, book))
         return self.with_numbers(numbers), paid
 
@@ -209,7 +209,7 @@ def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
     """Place all bets on some samples, and count these.
 
     Arguments:
-        paid: Is filled with e-values; with shape (J, N).
+        paid: Ones, which become e-values; with shape (J, N).
         places: Is filled, with shape (`RANKED`, N); see `find_ranks`.
         numbers: Of `Counts`; the samples are added.
         terms: See `Counts.terms`.

@@ -155,7 +155,8 @@ def gather(
     Arguments:
         levels: Of `Evidence`; become those after the last sample.
         probe: log R of every bet since another moment, with shape (J,); becomes that, too.
-        paid: E-values, with shape (N, J), N at least 1; below e^`LARGE`.
+        paid: E-values, with shape (N, J), N at least 1; below e^`LARGE`. There may be further
+            columns, of ones.
         weights: Of the bets, with shape (J,); their sum is one.
         owners: Which of V signals each bet belongs to, with shape (J,), int64.
         sums: Is filled with log(1 + R), of all bets and of each signal, with shape (1 + V,).
@@ -179,12 +180,13 @@ def gather(
 @vectorised
 def _multiply(levels: Array, probe: Array, paid: Array, weights: Array) -> tuple[float, float]:
     """The same as `_add`; if what it returns is infinite, nothing has been changed."""
-    n, n_bets = paid.shape
+    n_bets, (n, width) = len(weights), paid.shape
     slack, chance = math.exp(SLACK), math.exp(CHANCE)
-    totals, since = np.empty(n_bets), np.empty(n_bets)
-    heights, tops = np.empty(n_bets), np.empty(n_bets)
-    spans, climbs = np.empty(n_bets), np.empty(n_bets)
+    totals, since, shares = np.zeros(width), np.zeros(width), np.zeros(width)
+    heights, tops = np.zeros(width), np.zeros(width)
+    spans, climbs = np.zeros(width), np.zeros(width)
     for j in range(n_bets):
+        shares[j] = weights[j]
         totals[j], since[j] = np.exp(levels[TOTALS, j]), np.exp(probe[j])
         heights[j], tops[j] = np.exp(levels[HEIGHTS, j]), np.exp(levels[TOPS, j])
         spans[j], climbs[j] = levels[SPANS, j], levels[CLIMBS, j]
@@ -192,16 +194,16 @@ def _multiply(levels: Array, probe: Array, paid: Array, weights: Array) -> tuple
     for i in range(n):
         together = together_since = 0.0
         # In loops over few arrays, or the compiler would not take several bets at a time.
-        for j in range(n_bets):
+        for j in range(width):
             totals[j] = (1 + totals[j]) * paid[i, j]
             since[j] = (1 + since[j]) * paid[i, j]
-            together += weights[j] * totals[j]
-            together_since += weights[j] * since[j]
-        for j in range(n_bets):
+            together += shares[j] * totals[j]
+            together_since += shares[j] * since[j]
+        for j in range(width):
             height = heights[j] * paid[i, j]
             tops[j] = max(tops[j], height) if height >= 1 else 1.0
             heights[j] = height if height >= 1 else 1.0
-        for j in range(n_bets):
+        for j in range(width):
             spans[j] = spans[j] + 1 if heights[j] >= slack else 0.0
             climbs[j] = climbs[j] + 1 if heights[j] >= chance else 0.0
         highest, of_probe = max(highest, together), max(of_probe, together_since)
@@ -225,7 +227,7 @@ def _add(levels: Array, probe: Array, paid: Array, weights: Array) -> tuple[floa
     Returns:
         The largest log R of all bets together, and that of the probe.
     """
-    n, n_bets = paid.shape
+    n, n_bets = len(paid), len(weights)
     highest = of_probe = -np.inf
     for i in range(n):
         together = together_since = -np.inf

@@ -122,7 +122,7 @@ def bet_on_features(
     Instead of fading all bins with every sample, the samples' weights grow.
 
     Arguments:
-        paid: Is filled with e-values; with shape (bets on features, N).
+        paid: Ones, which become e-values; with shape (bets on features, N).
         bins: Of every sample and feature, with shape (N, D), uint8.
         terms: `Book.feature_terms`.
         counts: See `FeatureTally`; the samples are added.
@@ -131,9 +131,6 @@ def bet_on_features(
         stride: One sample in so many is betted on, and one of the last ones; all are counted.
     """
     if not bins.shape[1]:
-        for j in range(len(paid)):
-            for i in range(len(bins)):
-                paid[j, i] = 1.0
         return
     memories, shares = terms
     n, n_features = bins.shape
@@ -145,7 +142,6 @@ def bet_on_features(
         looked_at = int(seen) % stride == 0
         for j in range(len(shares)):
             if seen < FEWEST or not looked_at:
-                paid[j, i] = 1.0
                 continue
             memory, share = memories[j], shares[j]
             prior = PRIOR * weights[memory]

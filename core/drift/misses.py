@@ -82,7 +82,7 @@ def bet_on_labels(
     """Bet on samples one by one, and count them.
 
     Arguments:
-        paid: Is filled with e-values; with shape (bets on labels, N).
+        paid: Ones, which become e-values; with shape (bets on labels, N).
         labels: Of samples, or `UNTOLD`, with shape (N,), int64.
         fell: On which class each sample fell, with shape (N,), int.
         terms: `Book.label_terms`.
@@ -94,8 +94,6 @@ def bet_on_labels(
     for i in range(len(labels)):
         one = labels[i]
         if one == UNTOLD:
-            for j in range(len(shares)):
-                paid[j, i] = 1.0
             continue
         miss = fell[i] != one
         # Little is known of a label of which little has come: neither is likelier, then.
@@ -105,7 +103,8 @@ def bet_on_labels(
             times = (recent[memory, 1] + PRIOR) / (recent[memory, 0] + PRIOR)
             expected = max(usual, min(MOST, usual * max(LEAST, times)))
             ratio = expected / usual if miss else (1 - expected) / (1 - usual)
-            paid[j, i] = 1 - shares[j] + shares[j] * ratio if n >= FEWEST else 1.0
+            if n >= FEWEST:
+                paid[j, i] = 1 - shares[j] + shares[j] * ratio
         counts[one, 0] += 1
         counts[one, 1] += miss
         n += 1

@@ -21,6 +21,9 @@ from core.drift.reference import Reference
 from core.drift.sentinel import Sentinel
 from core.drift.sighting import RANKED, Sighting
 
+LANES = 8
+"""Numbers that processors deal with at a time, at most."""
+
 
 class Weighed(NamedTuple):
     """What has become of a watch and the evidence with some samples more.
@@ -97,7 +100,8 @@ def _weigh(
     weights: Array,
 ) -> tuple[float, float, int, float, float, float]:
     """See `bet` and `gather`."""
-    # E-values of a sample lie side by side.
-    paid = np.empty((places.shape[1], len(weights)))
-    bet(paid.T, places, numbers, terms)
+    # E-values of a sample lie side by side, as many as are dealt with at a time or a multiple.
+    n_bets = len(weights)
+    paid = np.ones((places.shape[1], (n_bets + LANES - 1) // LANES * LANES))
+    bet(paid.T[:n_bets], places, numbers, terms)
     return gather(levels, probe, paid, weights, owners, sums)

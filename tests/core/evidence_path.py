@@ -21,12 +21,21 @@ class Gathered(NamedTuple):
 
 
 def added(
-    evidence: Evidence, paid: Array, book: Book, weights: Array, probe: Array | None = None
+    evidence: Evidence,
+    paid: Array,
+    book: Book,
+    weights: Array,
+    probe: Array | None = None,
+    further: int = 0,
 ) -> Gathered:
-    """With samples more, from e-values with shape (J, N); no probe: one that begins now."""
+    """With samples more, from e-values with shape (J, N); no probe: one that begins now.
+
+    Arguments:
+        further: Columns of ones beside the bets.
+    """
     levels, sums = evidence.levels.copy(), np.empty(1 + len(book.signals))
     since = np.full(len(paid), -np.inf) if probe is None else probe.copy()
-    by_sample = np.ascontiguousarray(paid.T)
+    by_sample = np.pad(paid.T, [(0, 0), (0, further)], constant_values=1)
     highest, of_probe, leader, span, age, lost = gather(
         levels, since, by_sample, weights, book.owners, sums
     )

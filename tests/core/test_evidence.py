@@ -255,6 +255,16 @@ def test_a_probe_adds_up_by_itself_beside_the_evidence() -> None:
         assert got.highest == close(whole.highest)
 
 
+@pytest.mark.parametrize("step", [0.0, 5.0, 150.0])  # the last two by logarithms, too
+def test_columns_of_ones_beside_the_bets_say_nothing(step: float) -> None:
+    paid = np.exp(np.random.default_rng(5).normal(step, 1, (3, 200)))
+    alone = added(Evidence.none(3), paid, book_of(3), even(3))
+    padded = added(Evidence.none(3), paid, book_of(3), even(3), further=5)
+    assert padded.evidence.levels == close(alone.evidence.levels)
+    assert padded.probe == close(alone.probe)
+    assert (padded.highest, padded.probe_highest) == close((alone.highest, alone.probe_highest))
+
+
 def test_numbers_that_become_too_large_within_a_batch_are_added_up_by_logarithms() -> None:
     rng = np.random.default_rng(4)
     gains = rng.normal(2.0, 1.0, (3, 500))

@@ -43,7 +43,7 @@ def drawn(n: int, n_features: int, seed: int = 0) -> Array:
 
 
 def betted(tally: FeatureTally, bins: Array, stride: int = 1) -> tuple[FeatureTally, Array]:
-    now, paid = deepcopy(tally), np.empty((N_BETS, len(bins)))
+    now, paid = deepcopy(tally), np.ones((N_BETS, len(bins)))
     terms = BOOK.feature_terms
     bet_on_features(paid, bins, terms, now.counts, now.recent, now.evidence, stride)
     return now, paid

@@ -27,7 +27,7 @@ def stream(n: int, rates: tuple[float, ...] = RATES, seed: int = 0) -> tuple[Arr
 
 
 def betted(misses: Misses, labels: Array, classes: Array) -> tuple[Misses, Array]:
-    now, paid = deepcopy(misses), np.full((len(BOOK.labels), len(labels)), np.nan)
+    now, paid = deepcopy(misses), np.ones((len(BOOK.labels), len(labels)))
     bet_on_labels(paid, labels, classes, BOOK.label_terms, now.counts, now.recent)
     return now, paid
 
