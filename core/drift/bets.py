@@ -132,7 +132,11 @@ class Book:
 
     @cached_property
     def rank_terms(self) -> Terms:
-        """Score, end and squarings of every bet on ranks, int64, with shape (bets, 3); b and e."""
+        """Score, end and squarings of every bet on ranks, int64, with shape (bets, 3); b and e.
+
+        Raises:
+            ValueError: A bet is on a score whose ranks are not looked up.
+        """
         if any(bet.score not in range(RANKED) for bet in self.ranks):
             # The loops that look ranks up do not look.
             raise ValueError(f"there are bets on ranks of other scores than the first {RANKED}")

@@ -165,7 +165,7 @@ class Counts:
         conditions: Conditions,
         book: Book,
     ) -> BetTerms:
-        """All that bets on samples depend on but the counts themselves, for compiled loops."""
+        """All that bets on samples depend on but the counts themselves; see `betted_on`."""
         return (
             (seen.scores, seen.components, seen.labels, seen.bins),
             sentinel.classes,
@@ -213,6 +213,10 @@ def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
         places: Is filled, with shape (`RANKED`, N); see `find_ranks`.
         numbers: Of `Counts`; the samples are added.
         terms: See `Counts.terms`.
+
+    Raises:
+        ValueError: Counts, earlier samples and sentinel do not fit each other, as in a damaged
+            state.
     """
     seen, classes, earlier, (on_ranks, on_cells, on_labels, on_features), smoothing, held = terms
     scores, winners, labels, bins = seen

@@ -60,7 +60,7 @@ class Ranking:
         return Ranking(merged)
 
     def places(self, scores: Array) -> Array:
-        """How many earlier ones are below each, with shape (S, N), int64."""
+        """How many earlier ones are below each, with shape (S, N), int64; see `ranks`."""
         return self._found(scores)[2]
 
     def ranks(self, scores: Array) -> tuple[Array, Array]:
@@ -70,6 +70,9 @@ class Ranking:
 
         Arguments:
             scores: With shape (S, N), of all scores or the first few.
+
+        Raises:
+            ValueError: There are more scores than are in order here.
         """
         low, high, _ = self._found(scores)
         return low, high

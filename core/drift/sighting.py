@@ -36,12 +36,12 @@ FARTHEST = 2.0**30
 BLOCK = 2.0**32
 """Between the scores of one class and the next."""
 
-_FAINTEST = np.float32(-125 * 2**23)
-"""Power of two that is as good as nothing, the least but one of single precision, times 2^23."""
+_FLOATS = 2**23
+"""From one power of two to the next, in single precision."""
+_FAINTEST = np.float32(-125 * _FLOATS)
+"""Exponent that is as good as nothing, the least but one of single precision, times `_FLOATS`."""
 
-_POWERS = 2**23
-"""Floats from one power of two to the next."""
-_ONE = np.int32(127 * 2**23)
+_ONE = np.int32(127 * _FLOATS)
 """The bits of 1, as an integer."""
 
 _SIGN = np.int32(31)
@@ -166,7 +166,7 @@ def compare(margins: Array, joint: Array, winners: Array, kinds: Array, temperat
     sixteenth too large, and margins that much of T off. What is fainter than `_FAINTEST` counts as
     that: margins end at 86 T.
     """
-    scale = np.float32(_POWERS / (temperature * math.log(2)))
+    scale = np.float32(_FLOATS / (temperature * math.log(2)))
     for i in range(len(joint)):
         row, best, one = joint[i], joint[i, winners[i]], kinds[winners[i]]
         own = others = np.float32(0)

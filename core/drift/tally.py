@@ -134,18 +134,19 @@ def bet_on_cells(
     n_divisions, n = cells.shape
     total = counts.sum() / n_divisions
     looked_at, rarity = np.empty(n, np.bool_), np.empty(cells.shape)
-    before, prior, mass_with = np.empty(cells.shape), np.empty(n), np.empty(n)
+    known, before = np.empty(n), np.empty(cells.shape)
+    prior, mass_with = np.empty(n), np.empty(n)
     for i in range(n):
         looked_at[i] = stride == 1 or int(total + i) % stride == 0
     for division in range(n_divisions):
         for i in range(n):
             cell = cells[division, i]
-            rarity[division, i] = counts[cell] + SMOOTHING
-            before[division, i] = total + i + spread[cell]
+            rarity[division, i] = total + i + spread[cell]
+            known[i] = counts[cell] + SMOOTHING
             counts[cell] += 1
         # What does not depend on the sample before is worked out for several at a time.
         for i in range(n):
-            rarity[division, i] = before[division, i] / rarity[division, i]
+            rarity[division, i] /= known[i]
     for memory in range(len(GROWTH)):
         mass, weight = recent[memory].sum() / n_divisions, 1.0
         for i in range(n):

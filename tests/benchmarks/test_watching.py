@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 
+from benchmarks.detection.cost import TimedSentinel
 from benchmarks.watching import TimedDetector
 from clients.bench import run
 from core.drift.sequential import SequentialDetector
-from tests.core.signals import Stretch, observations, verdicts
+from tests.core.scripted_density import sentinel
+from tests.core.signals import Stretch, features, observations, verdicts
 
 
 def test_it_tells_what_the_detector_costs_by_itself_and_in_an_engine(tmp_path: Path) -> None:
@@ -31,3 +34,12 @@ def test_a_detector_that_is_timed_says_the_same() -> None:
     assert said == verdicts(SequentialDetector(), observations(stream, 100))
     assert len(timed.batches) == sum(verdict.armed for verdict in said) > 0
     assert min(timed.batches) > 0
+
+
+def test_every_forward_pass_of_a_sentinel_is_timed() -> None:
+    plain, seconds, x = sentinel(4), list[float](), features([Stretch(30)])
+    timed = TimedSentinel(plain.model, plain.standardiser, plain.taken_at, seconds)
+    assert np.array_equal(timed.sees(x).scores, plain.sees(x).scores)
+    timed.sees(x)
+    assert len(seconds) == 2
+    assert min(seconds) > 0
