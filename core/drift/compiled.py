@@ -33,9 +33,11 @@ def vectorised(loop: F) -> F:
     """The same for loops over many numbers that are dealt with alike, several at a time.
 
     Sums may be taken in any order: as with matrix products, another processor may round otherwise.
-    An index out of range is not noticed, so that whoever calls it has to see to that.
+    Neither an index out of range is noticed nor a division by zero, which gives infinity or no
+    number, so that whoever calls it has to see to that.
     """
-    return _compiled(loop, boundscheck=False, fastmath={"reassoc", "nsz", "contract"})
+    fastmath = {"reassoc", "nsz", "contract"}
+    return _compiled(loop, boundscheck=False, error_model="numpy", fastmath=fastmath)
 
 
 def _compiled(loop: F, **options: Any) -> F:

@@ -49,6 +49,24 @@ def test_an_index_out_of_range_is_an_error_and_not_somebody_elses_memory() -> No
         compiled(beyond)(np.arange(4.0))
 
 
+def test_a_division_by_zero_is_an_error_but_where_numbers_are_dealt_with_several_at_a_time() -> (
+    None
+):
+    def one_by_one(values: Array) -> None:
+        for i in range(len(values)):
+            values[i] = 1 / values[i]
+
+    def several(values: Array) -> None:
+        for i in range(len(values)):
+            values[i] = 1 / values[i]
+
+    with pytest.raises(ZeroDivisionError):
+        compiled(one_by_one)(np.arange(4.0))
+    values = np.arange(4.0)
+    vectorised(several)(values)
+    assert values.tolist() == pytest.approx([np.inf, 1, 1 / 2, 1 / 3])
+
+
 def test_what_is_compiled_is_kept_beside_the_source_and_nowhere_else(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
