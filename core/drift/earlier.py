@@ -111,20 +111,25 @@ class Earlier:
 @vectorised
 def _at_least(scores: Array, limit: float) -> tuple[float, float]:
     """Share of scores at a limit or above, and their mean."""
-    n, total = 0, 0.0
+    n = 0
     for i in range(len(scores)):
         n += int(scores[i] >= limit)
-    # What is counted and what is added up in one loop would be so one by one.
+    return n / len(scores), _mean(scores)
+
+
+@vectorised
+def _mean(scores: Array) -> float:
+    """In a loop of its own: what is counted and added up in one would be so one by one."""
+    total = 0.0
     for i in range(len(scores)):
         total += scores[i]
-    return n / len(scores), total / len(scores)
+    return total / len(scores)
 
 
 @vectorised
 def _summary(scores: Array) -> tuple[float, float, float]:
     """The fields of a `Summary`."""
-    _, mean = _at_least(scores, 0.0)
-    squares = 0.0
+    mean, squares = _mean(scores), 0.0
     for i in range(len(scores)):
         squares += (scores[i] - mean) * (scores[i] - mean)
     limit = mean - np.sqrt(squares / len(scores))

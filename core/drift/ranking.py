@@ -182,28 +182,30 @@ def _insert(merged: Array, known: Array, more: Array, places: Array) -> bool:
     Raises:
         ValueError: A place is not 0 to n, as in a damaged state.
     """
-    n_known, n_more, one = known.shape[1], more.shape[1], np.int32(1)
-    # Of half the size, these stay in the cache.
-    begins = np.empty(n_known + 1, np.int32)
-    few, where = np.empty(n_more), np.empty(n_more, np.int64)
+    n_known, n_more, one = known.shape[1], more.shape[1], np.uint32(1)
+    # Of half the size, these stay in the cache; and places that cannot be negative need not be
+    # asked whether they count from the end, which takes as long as to copy a score.
+    begins = np.empty(n_known + 1, np.uint32)
+    few, where = np.empty(n_more), np.empty(n_more, np.uint64)
     for row in range(len(merged)):
         many, new, there, together = known[row], more[row], places[row], merged[row]
         begins[:] = 0
         for j in range(n_more):
             if not 0 <= there[j] <= n_known:
                 raise ValueError("scores have places that there are not")
-            begins[there[j]] += one
-        before = 0
+            begins[np.uint64(there[j])] += one
+        before = np.uint64(0)
         for i in range(n_known):
             count = begins[i]
             begins[i] = before
             before += count
-            together[i + before] = many[i]
+            together[np.uint64(i) + before] = many[i]
         begins[n_known] = before
         for j in range(n_more):
-            k = begins[there[j]]
-            begins[there[j]] += one
-            few[k], where[k] = new[j], there[j]
+            place = np.uint64(there[j])
+            k = begins[place]
+            begins[place] += one
+            few[k], where[k] = new[j], place
         passed = 0
         for k in range(1, n_more):
             score, i = few[k], k
@@ -215,7 +217,7 @@ def _insert(merged: Array, known: Array, more: Array, places: Array) -> bool:
             if passed > CROWDED * n_more:
                 return False
         for k in range(n_more):
-            together[where[k] + k] = few[k]
+            together[where[k] + np.uint64(k)] = few[k]
     return True
 
 

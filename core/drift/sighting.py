@@ -141,7 +141,6 @@ def find_largest(places: Array, table: Array) -> None:
     as integers, once those of negative ones are turned round; no number at all is the largest.
     """
     n = table.shape[1]
-    order = np.arange(n).astype(np.int32)
     for i in range(len(table)):
         row, largest = table[i], _LOWEST
         for k in range(n):
@@ -152,7 +151,7 @@ def find_largest(places: Array, table: Array) -> None:
         row, largest, first = table[i], np.int32(places[i]), _HIGHEST
         for k in range(n):
             same = np.float32(row[k]).view(np.int32) == largest
-            first = min(first, order[k] if same else _HIGHEST)
+            first = min(first, np.int32(k) if same else _HIGHEST)
         places[i] = first
 
 
