@@ -90,8 +90,8 @@ def explain(
         "examined": len(x),
         **_size(likelihoods - standardiser.log_volume, known, outlier_c),
     }
-    if verdict is not None and "p_value" in verdict.evidence:
-        told["p_value"] = verdict.evidence["p_value"]
+    if verdict is not None and verdict.p_value is not None:
+        told["p_value"] = verdict.p_value
     told |= _features(model, standardiser, x, raw, verdict.blame if verdict is not None else ())
     counts = _own_counts(state)
     told["components"] = _components(model, joint, counts, max(1, _own_samples(state)))

@@ -25,7 +25,7 @@ Throughout: N samples, J bets, S scores.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -37,7 +37,19 @@ from core.drift.compiled import Array, vectorised
 from core.drift.powers import find_logarithms, find_powers
 from core.drift.sighting import RANKED
 
-Terms = tuple[Array, Array]
+LINE = np.dtype(
+    [
+        ("signal", np.int64),  # which of the signals
+        ("score", np.int64),
+        ("high", np.int64),
+        ("squarings", np.int64),  # that raise a number to `power`, -1 if none do
+        ("partition", np.int64),
+        ("memory", np.int64),
+        ("share", np.float64),
+        ("power", np.float64),
+    ]
+)
+"""A bet in `Book.table`; see the bets for what is not said here."""
 
 
 class RankBet(NamedTuple):
@@ -121,35 +133,9 @@ class Book:
         """Names of the signals that are betted on."""
         return tuple(dict.fromkeys(bet.signal for bet in self._all))
 
-    @cached_property
-    def owners(self) -> Array:
-        """Which of the signals each bet belongs to, with shape (J,), int64."""
-        return np.array([self.signals.index(bet.signal) for bet in self._all], dtype=np.int64)
-
     def on_scores(self, scores: Container[int]) -> Array:
         """Which bets are on the ranks of certain scores, with shape (J,), bool."""
         return np.array([isinstance(bet, RankBet) and bet.score in scores for bet in self._all])
-
-    @cached_property
-    def rank_terms(self) -> Terms:
-        """Score, end and squarings of every bet on ranks, int64, with shape (bets, 3); b and e.
-
-        Raises:
-            ValueError: A bet is on a score whose ranks are not looked up.
-        """
-        if any(bet.score not in range(RANKED) for bet in self.ranks):
-            # The loops that look ranks up do not look.
-            raise ValueError(f"there are bets on ranks of other scores than the first {RANKED}")
-        places = [[bet.score, bet.high, _squarings(bet.power)] for bet in self.ranks]
-        terms = np.array([[bet.share, bet.power] for bet in self.ranks], dtype=np.float64)
-        return np.array(places, dtype=np.int64).reshape(-1, 3), terms.reshape(-1, 2)
-
-    @cached_property
-    def cell_terms(self) -> Terms:
-        """Memory and division of every bet on cells, int64, with shape (bets, 2), and b."""
-        places = [[bet.memory, bet.partition] for bet in self.cells]
-        shares = np.array([bet.share for bet in self.cells], dtype=np.float64)
-        return np.array(places, dtype=np.int64).reshape(-1, 2), shares
 
     @cached_property
     def on_last(self) -> Array:
@@ -157,24 +143,27 @@ class Book:
         return np.array([isinstance(bet, CellBet | FeatureBet) for bet in self._all])
 
     @cached_property
-    def label_terms(self) -> Terms:
-        """Memory of every bet on labels, int64, and b, with shape (bets,) each."""
-        return _memory_terms(self.labels)
+    def table(self) -> Array:
+        """All bets as loops read them, with shape (J,), of `LINE`; what a bet does not have is 0.
+
+        Raises:
+            ValueError: A bet is on a score whose ranks are not looked up.
+        """
+        if any(bet.score not in range(RANKED) for bet in self.ranks):
+            # The loops that look ranks up do not look.
+            raise ValueError(f"there are bets on ranks of other scores than the first {RANKED}")
+        table = np.zeros(len(self), LINE)
+        for name in ("score", "high", "partition", "memory", "share", "power"):
+            table[name] = [getattr(bet, name, 0) for bet in self._all]
+        table["signal"] = [self.signals.index(bet.signal) for bet in self._all]
+        table["squarings"][self.places[0]] = [_squarings(bet.power) for bet in self.ranks]
+        return table
 
     @cached_property
-    def feature_terms(self) -> Terms:
-        """The same of bets on features."""
-        return _memory_terms(self.features)
-
-    @cached_property
-    def terms(self) -> tuple[Terms, Terms, Terms, Terms]:
-        """Of all bets, kind by kind."""
-        return self.rank_terms, self.cell_terms, self.label_terms, self.feature_terms
-
-
-def _memory_terms(bets: Sequence[LabelBet | FeatureBet]) -> Terms:
-    memories = np.array([bet.memory for bet in bets], dtype=np.int64)
-    return memories, np.array([bet.share for bet in bets], dtype=np.float64)
+    def ends(self) -> tuple[int, int, int, int]:
+        """Bets on ranks; with those on cells; with those on labels; and all, J."""
+        ranks, cells, labels, features = self.places
+        return ranks.stop, cells.stop, labels.stop, features.stop
 
 
 def _squarings(power: float) -> int:
@@ -184,7 +173,7 @@ def _squarings(power: float) -> int:
 
 
 @vectorised
-def pay_ranks(paid: Array, low: Array, high: Array, terms: Terms) -> None:
+def pay_ranks(paid: Array, low: Array, high: Array, bets: Array) -> None:
     """The mean of f between ranks.
 
     Powers of two are cheap. Other bets on the same end of the same score share its logarithms.
@@ -193,26 +182,26 @@ def pay_ranks(paid: Array, low: Array, high: Array, terms: Terms) -> None:
         paid: Is filled with e-values; with shape (bets on ranks, N).
         low: Share of the ranks below each sample's, with shape (S, N), 0 to 1.
         high: The same with its equals and itself, above `low`.
-        terms: `Book.rank_terms`.
+        bets: Those on ranks in `Book.table`.
     """
-    places, shapes = terms
     n = low.shape[1]
     begin, end, per_rank = np.empty(n), np.empty(n), np.empty(n)
     log_begin, log_end = np.empty(n), np.empty(n)
     to_begin, to_end = np.empty(n), np.empty(n)
     score, side, logs = -1, -1, False
-    for j in range(len(places)):
-        if places[j, 0] != score or places[j, 1] != side:
-            score, side, logs = places[j, 0], places[j, 1], False
+    for j in range(len(bets)):
+        bet = bets[j]
+        if bet.score != score or bet.high != side:
+            score, side, logs = bet.score, bet.high, False
             for i in range(n):
                 per_rank[i] = 1 / (high[score, i] - low[score, i])
                 begin[i] = 1 - high[score, i] if side else low[score, i]
                 end[i] = 1 - low[score, i] if side else high[score, i]
-        share, power = shapes[j, 0], shapes[j, 1]
-        if places[j, 2] > 0:
+        share, power = bet.share, bet.power
+        if bet.squarings > 0:
             for i in range(n):
                 to_begin[i], to_end[i] = begin[i], end[i]
-            for _ in range(places[j, 2]):
+            for _ in range(bet.squarings):
                 for i in range(n):
                     to_begin[i] *= to_begin[i]
                     to_end[i] *= to_end[i]

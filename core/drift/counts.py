@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from core.drift.bets import Book, Terms, pay_ranks
+from core.drift.bets import Book, pay_ranks
 from core.drift.compiled import Array, compiled
 from core.drift.conditions import Conditions, stretch
 from core.drift.features import BINS, FeatureTally, bet_on_features
@@ -43,13 +43,13 @@ BetTerms = tuple[
     tuple[Array, Array, Array, Array],
     Array,
     _Pair,
-    tuple[Terms, Terms, Terms, Terms],
+    tuple[Array, tuple[int, int, int, int]],
     tuple[Array, float, Layout],
     tuple[int, Array, Array],
 ]
 """The fields of a `Sighting`; classes of components, with shape (K,); scores of a `Ranking`, and
-where classes begin among them; terms of the bets on ranks, cells, labels and features (`Book`);
-all of `Counts` but its numbers; and the first fields of `Conditions`."""
+where classes begin among them; the bets, and where each kind ends (`Book.table` and `ends`); all of
+`Counts` but its numbers; and the first fields of `Conditions`."""
 
 
 @record
@@ -170,7 +170,7 @@ class Counts:
             (seen.scores, seen.components, seen.labels, seen.bins),
             sentinel.classes,
             (earlier.scores, earlier.begins),
-            book.terms,
+            (book.table, book.ends),
             (self.spread, self.quiet, self.layout),
             (conditions.stride, conditions.drift, conditions.pace),
         )
@@ -218,7 +218,7 @@ def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
         ValueError: Counts, earlier samples and sentinel do not fit each other, as in a damaged
             state.
     """
-    seen, classes, earlier, (on_ranks, on_cells, on_labels, on_features), smoothing, held = terms
+    seen, classes, earlier, (bets, ends), smoothing, held = terms
     scores, winners, labels, bins = seen
     spread, quiet, layout = smoothing
     stride, drift, pace = held
@@ -234,13 +234,14 @@ def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
     n, widths = len(winners), layout[:3]
     cells, fell = np.empty((len(widths), n), np.int64), np.empty(n, np.int64)
     _place(cells, fell, winners, classes, low, high, widths)
-    end = len(on_ranks[0])
-    pay_ranks(paid[:end], low, high, on_ranks)
-    begin, end = end, end + len(on_cells[0])
-    bet_on_cells(paid[begin:end], cells, on_cells, *tally, spread, quiet, stride)
-    begin, end = end, end + len(on_labels[0])
-    bet_on_labels(paid[begin:end], labels, fell, on_labels, *misses)
-    bet_on_features(paid[end:], bins, on_features, *features, stride)
+    end = ends[0]
+    pay_ranks(paid[:end], low, high, bets[:end])
+    begin, end = ends[0], ends[1]
+    bet_on_cells(paid[begin:end], cells, bets[begin:end], *tally, spread, quiet, stride)
+    begin, end = ends[1], ends[2]
+    bet_on_labels(paid[begin:end], labels, fell, bets[begin:end], *misses)
+    begin, end = ends[2], ends[3]
+    bet_on_features(paid[begin:end], bins, bets[begin:end], *features, stride)
     stretch(paid, drift, pace)
 
 

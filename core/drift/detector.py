@@ -10,9 +10,9 @@ does not learn them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
@@ -57,43 +57,73 @@ class Verdict(NamedTuple):
 
     Arguments:
         level: What follows from it.
-        statistics: Per signal, what is compared with `thresholds`.
-        thresholds: Per signal, above (or at) which it is a boundary.
+        names: Of signals, if there are several, and at the end of what decides.
+        values: Their statistics, in this order.
+        threshold: Of every statistic; where the last is above (or at) it, it is a boundary.
         armed: Whether a boundary could have been reported at all.
         inlier_rate: Share of inliers of this batch, 0 to 1.
         inlier_rate_mean: What it is compared with; None before there is anything.
         change_samples: Samples, this batch included, since the change is estimated to have begun.
-        speaker: Name of the statistic that decides.
-        signal: Name of the signal that contributes most to it.
+        signal: Name of the signal that contributes most to what decides.
         burst: Whether an alarm has just gone away: there were outliers, and there are none.
-        evidence: Further numbers.
+        log_likelihood_before: Mean that this batch's is compared with, in nats; None before there
+            is one.
+        log_likelihood_now: Mean of this batch, in nats.
+        statistic_highest: Largest statistic of the change; None where that says nothing of chance.
+        samples: Among which it is the largest.
         blame: Share of each feature in the evidence, where single features are what it is about.
         probe: What shows whether the asked run time between false alarms is kept.
     """
 
     level: Level
-    statistics: dict[str, float]
-    thresholds: dict[str, float]
+    names: tuple[str, ...]
+    values: Sequence[float]
+    threshold: float
     armed: bool
     inlier_rate: float
     inlier_rate_mean: float | None
     change_samples: int
-    speaker: str
     signal: str = ""
     burst: bool = False
-    evidence: Mapping[str, float] = MappingProxyType({})
+    log_likelihood_before: float | None = None
+    log_likelihood_now: float | None = None
+    statistic_highest: float | None = None
+    samples: int = 1
     probe: Probe | None = None
     blame: Sequence[float] = ()
 
     @property
     def statistic(self) -> float:
-        """Of the signal that speaks."""
-        return self.statistics[self.speaker]
+        """What decides."""
+        return self.values[-1]
 
     @property
-    def threshold(self) -> float:
-        """Of the signal that speaks."""
-        return self.thresholds[self.speaker]
+    def statistics(self) -> dict[str, float]:
+        """By name."""
+        return dict(zip(self.names, self.values, strict=True))
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """What each statistic is compared with, by name."""
+        return dict.fromkeys(self.names, self.threshold)
+
+    @property
+    def p_value(self) -> float | None:
+        """Largest chance that it would be as high at any of the samples if nothing had changed."""
+        if self.statistic_highest is None:
+            return None
+        return min(1.0, max(1, self.samples) * math.exp(-self.statistic_highest))
+
+    @property
+    def evidence(self) -> dict[str, float]:
+        """Further numbers, as far as there are any."""
+        numbers = {
+            "log_likelihood_before": self.log_likelihood_before,
+            "log_likelihood_now": self.log_likelihood_now,
+            "statistic_highest": self.statistic_highest,
+            "p_value": self.p_value,
+        }
+        return {name: number for name, number in numbers.items() if number is not None}
 
 
 class Detector(Protocol[S]):

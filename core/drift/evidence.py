@@ -38,13 +38,18 @@ ALIKE = 2.0
 
 TOTALS, HEIGHTS, TOPS, SPANS, CLIMBS = range(5)
 
+Read = tuple[int, int, float, float, float]
+"""The last fields of a `Reading`: loudest, leader, span, age and what was lost."""
+
 
 class Reading(NamedTuple):
     """What the evidence comes to.
 
     Arguments:
         statistic: log(1 + R), of all bets together.
-        of_signals: The same of the bets of each signal, V values.
+        statistics: The same of the bets of each signal, and of all together at the end, V + 1
+            values.
+        loudest: The signal whose bets have gained most.
         leader: The bet that has gained most.
         span: Samples for which the change has shown, by the bets that have gained most. Of
             those about as loud the latest start counts: before a change some neither gain nor
@@ -55,17 +60,19 @@ class Reading(NamedTuple):
     """
 
     statistic: float
-    of_signals: list[float]
+    statistics: list[float]
+    loudest: int
     leader: int
     span: int
     age: int
     lost: float
 
     @classmethod
-    def of(cls, sums: Array, leader: int, span: float, age: float, lost: float) -> Reading:
-        """From log(1 + R) of all bets, then of each signal, with shape (1 + V,)."""
-        statistic, *of_signals = sums.tolist()
-        return cls(statistic, of_signals, leader, int(span), int(age), lost)
+    def of(cls, sums: Array, read: Read) -> Reading:
+        """From `statistics`, with shape (V + 1,), and all else."""
+        statistics = sums.tolist()
+        loudest, leader, span, age, lost = read
+        return cls(statistics[-1], statistics, loudest, leader, int(span), int(age), lost)
 
 
 @record
@@ -137,9 +144,9 @@ class Evidence:
         if known is not None and known[0] is book and known[1] is weights:
             reading: Reading = known[2]
             return reading
-        sums = np.empty(1 + len(book.signals))
-        read = _read(self.levels, weights, book.owners, sums)
-        return self._keep(book, weights, Reading.of(sums, *read))
+        sums = np.empty(len(book.signals) + 1)
+        read = _read(self.levels, weights, book.table, sums)
+        return self._keep(book, weights, Reading.of(sums, read))
 
     def _keep(self, book: Book, weights: Array, reading: Reading) -> Reading:
         self.__dict__["_known"] = book, weights, reading
@@ -148,8 +155,8 @@ class Evidence:
 
 @compiled
 def gather(
-    levels: Array, probe: Array, paid: Array, weights: Array, owners: Array, sums: Array
-) -> tuple[float, float, int, float, float, float]:
+    levels: Array, probe: Array, paid: Array, weights: Array, bets: Array, sums: Array
+) -> tuple[float, float, Read]:
     """Add up what bets gain.
 
     Arguments:
@@ -158,12 +165,12 @@ def gather(
         paid: E-values, with shape (N, J), N at least 1; below e^`LARGE`. There may be further
             columns, of ones.
         weights: Of the bets, with shape (J,); their sum is one.
-        owners: Which of V signals each bet belongs to, with shape (J,), int64.
-        sums: Is filled with log(1 + R), of all bets and of each signal, with shape (1 + V,).
+        bets: `Book.table`.
+        sums: Is filled with `Reading.statistics` after the last sample, with shape (V + 1,).
 
     Returns:
-        The largest log R of all bets together on the way, and that of the probe; and of the
-        `Reading` after the last sample leader, span, age and what was lost.
+        The largest log(1 + R) of all bets together on the way, that of the probe, and all else of
+        the `Reading` after the last sample.
     """
     highest = of_probe = np.inf
     largest = -np.inf
@@ -173,8 +180,7 @@ def gather(
         highest, of_probe = _multiply(levels, probe, paid, weights)
     if not (highest < np.inf and of_probe < np.inf):
         highest, of_probe = _add(levels, probe, paid, weights)
-    leader, span, age, lost = _read(levels, weights, owners, sums)
-    return highest, of_probe, leader, span, age, lost
+    return highest, of_probe, _read(levels, weights, bets, sums)
 
 
 @vectorised
@@ -217,7 +223,7 @@ def _multiply(levels: Array, probe: Array, paid: Array, weights: Array) -> tuple
         levels[TOTALS, j], probe[j] = np.log(totals[j]), np.log(since[j])
         levels[HEIGHTS, j], levels[TOPS, j] = np.log(heights[j]), np.log(tops[j])
         levels[SPANS, j], levels[CLIMBS, j] = spans[j], climbs[j]
-    return np.log(highest), np.log(of_probe)
+    return np.log1p(highest), np.log1p(of_probe)
 
 
 @compiled
@@ -225,7 +231,7 @@ def _add(levels: Array, probe: Array, paid: Array, weights: Array) -> tuple[floa
     """`levels` and `probe` become those after the last sample, by logarithms only.
 
     Returns:
-        The largest log R of all bets together, and that of the probe.
+        The largest log(1 + R) of all bets together, and that of the probe.
     """
     n, n_bets = len(paid), len(weights)
     highest = of_probe = -np.inf
@@ -243,14 +249,12 @@ def _add(levels: Array, probe: Array, paid: Array, weights: Array) -> tuple[floa
             levels[SPANS, j] = levels[SPANS, j] + 1 if height >= SLACK else 0.0
             levels[CLIMBS, j] = levels[CLIMBS, j] + 1 if height >= CHANCE else 0.0
         highest, of_probe = max(highest, together), max(of_probe, together_since)
-    return highest, of_probe
+    return np.logaddexp(0.0, highest), np.logaddexp(0.0, of_probe)
 
 
 @compiled
-def _read(
-    levels: Array, weights: Array, owners: Array, sums: Array
-) -> tuple[int, float, float, float]:
-    """Fills `sums` with log(1 + R), of all and by signal; leader, span, age and what was lost."""
+def _read(levels: Array, weights: Array, bets: Array, sums: Array) -> Read:
+    """Fills `sums`; see `gather`."""
     n_bets = len(weights)
     own = levels[TOTALS] + np.log(weights)
     leader, highest = 0, 0
@@ -264,14 +268,17 @@ def _read(
     for j in range(n_bets):
         # Beside the best, so that nothing overflows.
         part = math.exp(own[j] - best) if own[j] > -np.inf else 0.0
-        sums[0] += part
-        sums[1 + owners[j]] += part
+        sums[bets[j].signal] += part
+        sums[-1] += part
     span = age = np.inf
     for j in range(n_bets):
         if own[j] >= best - ALIKE:
             height = max(levels[HEIGHTS, j], 2 * CHANCE)
             span = min(span, levels[SPANS, j])
             age = min(age, span, levels[CLIMBS, j] * height / (height - CHANCE))
+    loudest = 0
     for v in range(len(sums)):
         sums[v] = np.logaddexp(0.0, best + np.log(sums[v]))
-    return leader, span, age, levels[TOPS, highest] - levels[HEIGHTS, highest]
+        if v < len(sums) - 1 and sums[v] > sums[loudest]:
+            loudest = v
+    return loudest, leader, span, age, levels[TOPS, highest] - levels[HEIGHTS, highest]

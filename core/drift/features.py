@@ -111,7 +111,7 @@ def find_bins(bins: Array, values: Array, winners: Array, centres: Array, spread
 def bet_on_features(
     paid: Array,
     bins: Array,
-    terms: tuple[Array, Array],
+    bets: Array,
     counts: Array,
     recent: Array,
     evidence: Array,
@@ -124,7 +124,7 @@ def bet_on_features(
     Arguments:
         paid: Ones, which become e-values; with shape (bets on features, N).
         bins: Of every sample and feature, with shape (N, D), uint8.
-        terms: `Book.feature_terms`.
+        bets: Those on features in `Book.table`.
         counts: See `FeatureTally`; the samples are added.
         recent: See `FeatureTally`; the samples are added.
         evidence: See `FeatureTally`; becomes that after the last sample.
@@ -132,7 +132,6 @@ def bet_on_features(
     """
     if not bins.shape[1]:
         return
-    memories, shares = terms
     n, n_features = bins.shape
     weights, masses = np.ones(len(GROWTH)), np.zeros(len(GROWTH))
     for memory in range(len(GROWTH)):
@@ -140,10 +139,10 @@ def bet_on_features(
     seen = counts[0].sum()
     for i in range(n):
         looked_at = int(seen) % stride == 0
-        for j in range(len(shares)):
+        for j in range(len(bets)):
             if seen < FEWEST or not looked_at:
                 continue
-            memory, share = memories[j], shares[j]
+            memory, share = bets[j].memory, bets[j].share
             prior = PRIOR * weights[memory]
             mass, total, gained = masses[memory] + prior, 0.0, 0.0
             for d in range(n_features):

@@ -75,7 +75,7 @@ def bet_on_labels(
     paid: Array,
     labels: Array,
     fell: Array,
-    terms: tuple[Array, Array],
+    bets: Array,
     counts: Array,
     recent: Array,
 ) -> None:
@@ -85,11 +85,10 @@ def bet_on_labels(
         paid: Ones, which become e-values; with shape (bets on labels, N).
         labels: Of samples, or `UNTOLD`, with shape (N,), int64.
         fell: On which class each sample fell, with shape (N,), int.
-        terms: `Book.label_terms`.
+        bets: Those on labels in `Book.table`.
         counts: See `Misses`; the samples are added.
         recent: See `Misses`; the samples are added.
     """
-    memories, shares = terms
     n = counts[:, 0].sum()
     for i in range(len(labels)):
         one = labels[i]
@@ -98,13 +97,13 @@ def bet_on_labels(
         miss = fell[i] != one
         # Little is known of a label of which little has come: neither is likelier, then.
         usual = (counts[one, 1] + 1) / (counts[one, 0] + 2)
-        for j in range(len(shares)):
-            memory = memories[j]
+        for j in range(len(bets)):
+            memory, share = bets[j].memory, bets[j].share
             times = (recent[memory, 1] + PRIOR) / (recent[memory, 0] + PRIOR)
             expected = max(usual, min(MOST, usual * max(LEAST, times)))
             ratio = expected / usual if miss else (1 - expected) / (1 - usual)
             if n >= FEWEST:
-                paid[j, i] = 1 - shares[j] + shares[j] * ratio
+                paid[j, i] = 1 - share + share * ratio
         counts[one, 0] += 1
         counts[one, 1] += miss
         n += 1

@@ -42,13 +42,13 @@ class NeverDetector:
         limit = known.mean - self.c * known.deviation
         verdict = Verdict(
             level=Level.NORMAL,
-            statistics={"none": 0.0},
-            thresholds={"none": 0.0},
+            names=("none",),
+            values=(0.0,),
+            threshold=0.0,
             armed=False,
             inlier_rate=float((scores >= limit).double().mean()),
             inlier_rate_mean=None,
             change_samples=n,
-            speaker="none",
         )
         return state.updated(n, mean, spread), verdict
 

@@ -75,14 +75,15 @@ class PaperDetector:
         boundary = armed and drop > self.drop
         verdict = Verdict(
             level=Level.BOUNDARY if boundary else Level.NORMAL,
-            statistics={SIGNAL: drop},
-            thresholds={SIGNAL: self.drop},
+            names=(SIGNAL,),
+            values=(drop,),
+            threshold=self.drop,
             armed=armed,
             inlier_rate=inlier_rate,
             inlier_rate_mean=state.inlier_rate,
             change_samples=n,
-            speaker=SIGNAL,
-            evidence={"log_likelihood_before": state.mean, "log_likelihood_now": mean},
+            log_likelihood_before=state.mean,
+            log_likelihood_now=mean,
         )
         if boundary:
             return state, verdict

@@ -119,14 +119,15 @@ class RiverDetector:
             reference = reference.updated(n, mean, float(scores.var(correction=0)))
         verdict = Verdict(
             level=Level.BOUNDARY if spoke else Level.NORMAL,
-            statistics={self.name: statistic},
-            thresholds={self.name: self.threshold},
+            names=(self.name,),
+            values=(statistic,),
+            threshold=self.threshold,
             armed=armed,
             inlier_rate=float((scores >= known.mean - known.deviation).double().mean()),
             inlier_rate_mean=None,
             change_samples=since,
-            speaker=self.name,
-            evidence={"log_likelihood_before": known.mean, "log_likelihood_now": mean},
+            log_likelihood_before=known.mean,
+            log_likelihood_now=mean,
         )
         return RiverState(state.samples + n, reference, tape), verdict
 

@@ -11,7 +11,7 @@ Throughout: N samples, D features, K components, C classes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import repeat
 from typing import NamedTuple
 
@@ -33,11 +33,16 @@ FEATURES_PER_DEGREE = 4
 """Features for each degree at which components are compared where there are no classes: they are
 more alike than classes are, and more of them have a say."""
 
-_UNHEARD = np.full(ROWS, UNTOLD)
-"""Labels of samples that have none; read, and never written."""
+_SINGLE = np.dtype(np.float32)
 
-_NO_BINS = np.empty((ROWS, 0), np.uint8)
-"""Of samples of which features are not looked at."""
+
+@lru_cache(maxsize=16)
+def _untold(n: int) -> tuple[Array, Array]:
+    """Labels of samples that have none, and bins of such of which features are not looked at.
+
+    Up to `ROWS` of them; read, and never written.
+    """
+    return np.full(n, UNTOLD), np.empty((n, 0), np.uint8)
 
 
 class ForwardPass(NamedTuple):
@@ -150,15 +155,17 @@ class Sentinel:
 
     def _sees(self, x: Tensor, codes: Tensor | None, passed: ForwardPass | None = None) -> Sighting:
         x, (scored, log_likelihood) = self.forward(x, passed)
-        # `len` of a tensor takes as long as to score a sample.
-        n = x.size(0)
+        joint, likelihoods = _array(scored), _array(log_likelihood)
+        n = len(likelihoods)
         winners, scores = np.empty(n, np.int64), np.empty((N_SCORES, n))
-        look(scores, winners, _array(scored), _array(log_likelihood), self._lens)
-        labels = _UNHEARD[:n]
+        look(scores, winners, joint, likelihoods, self._lens)
+        labels, bins = _untold(n)
         if codes is not None:
             labels = labels.copy()
             hear(labels, winners, codes.numpy(), self._spoken_for, self._known)
-        return Sighting(scores, winners, labels, self._bins(x, winners))
+        if self._laws:
+            bins = self._bins(x, winners)
+        return Sighting(scores, winners, labels, bins)
 
     def forward(self, x: Tensor, passed: ForwardPass | None = None) -> tuple[Tensor, Scored]:
         """One forward pass.
@@ -203,9 +210,7 @@ class Sentinel:
         ]
 
     def _bins(self, x: Tensor, winners: Array) -> Array:
-        """Where features lie in the winning component, and in its class: (N, 2 D), or (N, 0)."""
-        if not self._laws:
-            return _NO_BINS[: len(winners)]
+        """Where features lie in the winning component, and in its class, with shape (N, 2 D)."""
         n, n_features = len(winners), x.size(1)
         bins = np.empty((n, len(self._laws) * n_features), np.uint8)
         values = x.float().cpu().numpy()
@@ -216,8 +221,6 @@ class Sentinel:
 
 
 def _array(values: Tensor) -> Array:
-    """On the CPU, of single precision. Calls that change nothing take as long as any."""
-    if values.dtype is not torch.float32 or not values.is_cpu:
-        values = values.float().cpu()
-    array: Array = values.numpy()
-    return array
+    """On the CPU, of single precision. To ask a tensor for both takes as long as to have it."""
+    array: Array = values.numpy() if values.is_cpu else values.float().cpu().numpy()
+    return array if array.dtype is _SINGLE else array.astype(np.float32)

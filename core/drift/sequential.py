@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -123,7 +124,7 @@ LONGEST_WATCH = 2000
 LONGEST_REIGN = 40_000
 """Samples after which an heir is taken at the latest, once the sub-task is as long."""
 
-PROBE_THRESHOLD = math.log(PROBE_ERT / OVERSHOOT)
+PROBE_THRESHOLD = math.log1p(PROBE_ERT / OVERSHOOT)
 
 NOTHING = Sighting.nothing().scores
 
@@ -199,6 +200,11 @@ class SequentialDetector:
     @property
     def name(self) -> str:
         return "sequential"
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        """Of what there are statistics of."""
+        return (*self.book.signals, FUSED)
 
     def threshold(self, ert: float | None = None) -> float:
         """Of the statistic, log(1 + R), for a run time between false alarms."""
@@ -309,7 +315,7 @@ class SequentialDetector:
         state = SequentialState(
             samples, watch, state.heir, evidence, state.alarm, probe, state.withheld
         )
-        return state, sighting, reading, _softplus(highest), int(passed)
+        return state, sighting, reading, highest, int(passed)
 
     def _read(self, state: SequentialState) -> Reading:
         watch = state.watch
@@ -371,9 +377,7 @@ class SequentialDetector:
         probe: Probe | None,
     ) -> Verdict:
         now = self._read(state)
-        statistics = dict(zip(self.book.signals, now.of_signals, strict=True))
-        loudest = self.book.signals[now.of_signals.index(max(now.of_signals))]
-        statistics[FUSED] = now.statistic
+        loudest = self._names[now.loudest]
         blame: Sequence[float] = ()
         if state.watch and loudest == FEATURES:
             n_features = state.watch.sentinel.model.density.n_features
@@ -385,21 +389,19 @@ class SequentialDetector:
         began = burst.began if burst else state.samples - now.age
         return Verdict(
             level=level,
-            statistics=statistics,
-            thresholds=dict.fromkeys(statistics, threshold),
+            names=self._names,
+            values=now.statistics,
+            threshold=threshold,
             armed=watched is not None,
             inlier_rate=inlier_rate,
             inlier_rate_mean=known.inlier_rate if watch else None,
             change_samples=max(n, state.samples - began),
-            speaker=FUSED,
             signal=loudest,
             burst=burst is not None,
-            evidence={
-                "log_likelihood_before": known.mean,
-                "log_likelihood_now": mean,
-                "statistic_highest": highest,
-                "p_value": min(1.0, max(1, state.samples) * math.exp(-highest)),
-            },
+            log_likelihood_before=known.mean,
+            log_likelihood_now=mean,
+            statistic_highest=highest,
+            samples=state.samples,
             probe=probe,
             blame=blame,
         )
@@ -441,8 +443,3 @@ def _parts(x: Tensor, codes: Tensor | None, passed: ForwardPass | None) -> Itera
         rows = slice(begin, begin + ROWS)
         own = None if passed is None else passed.of(rows)
         yield Chunk(x[rows], None if codes is None else codes[rows], own)
-
-
-def _softplus(x: float) -> float:
-    """log(1 + e^x)."""
-    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))

@@ -29,7 +29,7 @@ class Said(NamedTuple):
 
     @property
     def statistics(self) -> dict[str, float]:
-        """Name of the detector -> statistic of the signal that speaks."""
+        """Name of the detector -> the statistic that decides."""
         return {name: verdict.statistic for name, verdict in self.verdicts.items()}
 
     @property

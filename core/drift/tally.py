@@ -109,7 +109,7 @@ def spread_over(counts: Array, widths: tuple[int, ...]) -> Array:
 def bet_on_cells(
     paid: Array,
     cells: Array,
-    terms: tuple[Array, Array],
+    bets: Array,
     counts: Array,
     recent: Array,
     spread: Array,
@@ -123,14 +123,13 @@ def bet_on_cells(
     Arguments:
         paid: Is filled with e-values; with shape (bets on cells, N).
         cells: Of every sample in each division, with shape (divisions, N), int64.
-        terms: `Book.cell_terms`.
+        bets: Those on cells in `Book.table`.
         counts: See `Tally`; the samples are added.
         recent: See `Tally`; the samples are added.
         spread: See `Tally`.
         quiet: See `Tally`.
         stride: One sample in so many is betted on, and one of the last ones; all are counted.
     """
-    places, shares = terms
     n_divisions, n = cells.shape
     total = counts.sum() / n_divisions
     looked_at, rarity = np.empty(n, np.bool_), np.empty(cells.shape)
@@ -164,10 +163,11 @@ def bet_on_cells(
                     recent[memory, cell] /= weight
                 mass /= weight
                 weight = 1.0
-        for j in range(len(shares)):
-            if places[j, 0] != memory:
+        for j in range(len(bets)):
+            bet = bets[j]
+            if bet.memory != memory:
                 continue
-            division, share = places[j, 1], shares[j]
+            division, share = bet.partition, bet.share
             for i in range(n):
                 ratio = (before[division, i] * rarity[division, i] + prior[i]) / mass_with[i]
                 gain = 1 - share + share * ratio if total + i >= quiet else 0.0

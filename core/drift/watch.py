@@ -15,7 +15,7 @@ import numpy as np
 from core.drift.bets import Book
 from core.drift.compiled import Array, compiled
 from core.drift.counts import BetTerms, bet
-from core.drift.evidence import Evidence, Reading, gather
+from core.drift.evidence import Evidence, Read, Reading, gather
 from core.drift.record import record
 from core.drift.reference import Reference
 from core.drift.sentinel import Sentinel
@@ -32,7 +32,7 @@ class Weighed(NamedTuple):
         watch: With the samples among the earlier ones.
         evidence: After them.
         reading: What that comes to.
-        highest: Largest log R of all bets together on the way.
+        highest: Largest log(1 + R) of all bets together on the way.
         probe: log R of every bet since the probe began, with shape (J,).
         probe_highest: Largest of all bets together on the way.
     """
@@ -70,20 +70,19 @@ class Watch:
         ranking = earlier.ranking_with(withheld)
         places, numbers = np.empty((RANKED, len(seen)), np.int64), counts.numbers.copy()
         levels, probe = evidence.levels.copy(), probe.copy()
-        sums = np.empty(1 + len(book.signals))
-        highest, of_probe, leader, span, age, lost = _weigh(
+        sums = np.empty(len(book.signals) + 1)
+        highest, of_probe, read = _weigh(
             places,
             numbers,
             levels,
             probe,
             sums,
             counts.terms(sentinel, seen, ranking, conditions, book),
-            book.owners,
             conditions.weights,
         )
         among = places if ranking is earlier.ranking else None
         reference = known.with_counted(counts.with_numbers(numbers), seen.scores, among)
-        reading = Reading.of(sums, leader, span, age, lost)
+        reading = Reading.of(sums, read)
         after = Evidence.known(levels, book, conditions.weights, reading)
         return Weighed(Watch(sentinel, reference), after, reading, highest, probe, of_probe)
 
@@ -96,12 +95,12 @@ def _weigh(
     probe: Array,
     sums: Array,
     terms: BetTerms,
-    owners: Array,
     weights: Array,
-) -> tuple[float, float, int, float, float, float]:
+) -> tuple[float, float, Read]:
     """See `bet` and `gather`."""
     # E-values of a sample lie side by side, as many as are dealt with at a time or a multiple.
     n_bets = len(weights)
     paid = np.ones((places.shape[1], (n_bets + LANES - 1) // LANES * LANES))
     bet(paid.T[:n_bets], places, numbers, terms)
-    return gather(levels, probe, paid, weights, owners, sums)
+    _, _, _, (bets, _), _, _ = terms
+    return gather(levels, probe, paid, weights, bets, sums)

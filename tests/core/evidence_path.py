@@ -33,13 +33,11 @@ def added(
     Arguments:
         further: Columns of ones beside the bets.
     """
-    levels, sums = evidence.levels.copy(), np.empty(1 + len(book.signals))
+    levels, sums = evidence.levels.copy(), np.empty(len(book.signals) + 1)
     since = np.full(len(paid), -np.inf) if probe is None else probe.copy()
     by_sample = np.pad(paid.T, [(0, 0), (0, further)], constant_values=1)
-    highest, of_probe, leader, span, age, lost = gather(
-        levels, since, by_sample, weights, book.owners, sums
-    )
-    reading = Reading.of(sums, leader, span, age, lost)
+    highest, of_probe, read = gather(levels, since, by_sample, weights, book.table, sums)
+    reading = Reading.of(sums, read)
     return Gathered(Evidence.known(levels, book, weights, reading), highest, since, of_probe)
 
 
@@ -49,7 +47,7 @@ def book_of(n_bets: int) -> Book:
 
 
 def path(paid: Array, weights: Array) -> Array:
-    """log R of all bets together after each sample, with shape (N,), from e-values, (J, N)."""
+    """log(1 + R) of all bets together after each sample, with shape (N,), from e-values, (J, N)."""
     evidence, sums, book = Evidence.none(len(paid)), [], book_of(len(paid))
     for column in np.split(paid, paid.shape[1], 1):
         evidence, highest, *_ = added(evidence, column, book, weights)

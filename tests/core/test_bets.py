@@ -25,10 +25,14 @@ rank_bets = st.builds(
 )
 
 
+BY_POWER = {4.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 0.3: -1, 0.2: -1, 0.12: -1}
+"""Squarings that raise a number to a power."""
+
+
 def pays(bets: Sequence[RankBet], low: Array, high: Array) -> Array:
     """E-values with shape (bets, N)."""
     paid = np.empty((len(bets), len(low)))
-    pay_ranks(paid, low[None], high[None], Book(tuple(bets), ()).rank_terms)
+    pay_ranks(paid, low[None], high[None], Book(tuple(bets), ()).table)
     return paid
 
 
@@ -46,7 +50,7 @@ def ranks(scores: list[int]) -> tuple[Array, Array]:
 def test_ranks_that_are_not_looked_up_are_not_betted_on(score: int) -> None:
     book = Book((RankBet("s", score, True, 0.5, 2.0, 1.0),), ())
     with pytest.raises(ValueError, match=f"other scores than the first {RANKED}"):
-        _ = book.rank_terms
+        _ = book.table
 
 
 @given(
@@ -129,7 +133,7 @@ def test_every_bet_is_on_its_own_score() -> None:
     bets = (RankBet("s", 1, False, 0.5, 0.2, 1.0), RankBet("s", 0, False, 0.5, 0.2, 1.0))
     low = np.array([[0.9], [0.0]])
     paid = np.empty((2, 1))
-    pay_ranks(paid, low, low + 0.01, Book(bets, ()).rank_terms)
+    pay_ranks(paid, low, low + 0.01, Book(bets, ()).table)
     assert paid[0, 0] > 1 > paid[1, 0]
 
 
@@ -141,7 +145,7 @@ def test_weights_sum_to_one_and_every_bet_belongs_to_one_signal() -> None:
     assert len(BOOK) == len(BOOK.weights) == len(bets)
     assert float(BOOK.weights.sum()) == pytest.approx(1)
     assert BOOK.signals == ("inliers", "likelihood", "doubt", "occupancy", "labels", "features")
-    assert [BOOK.signals[owner] for owner in BOOK.owners] == [bet.signal for bet in bets]
+    assert [BOOK.signals[owner] for owner in BOOK.table["signal"]] == [bet.signal for bet in bets]
 
 
 def test_bets_lie_side_by_side_by_kind() -> None:
@@ -149,8 +153,21 @@ def test_bets_lie_side_by_side_by_kind() -> None:
     kinds = BOOK.ranks, BOOK.cells, BOOK.labels, BOOK.features
     assert [len(numbers[place]) for place in BOOK.places] == [len(kind) for kind in kinds]
     assert [one for place in BOOK.places for one in numbers[place]] == numbers
+    assert BOOK.ends == tuple(place.stop for place in BOOK.places)
     _, cells, _, features = BOOK.places
     assert np.flatnonzero(BOOK.on_last).tolist() == numbers[cells] + numbers[features]
+
+
+def test_the_table_has_what_every_bet_says() -> None:
+    bets = [*BOOK.ranks, *BOOK.cells, *BOOK.labels, *BOOK.features]
+    for bet, line in zip(bets, BOOK.table, strict=True):
+        said = {**bet._asdict(), "signal": BOOK.signals.index(bet.signal)}
+        del said["weight"]
+        told = {name: line[name] for name in BOOK.table.dtype.names or ()}
+        squarings = told.pop("squarings")
+        assert {name: told.pop(name) for name in said} == said
+        assert not any(told.values())
+        assert squarings == (BY_POWER[bet.power] if isinstance(bet, RankBet) else 0)
 
 
 def test_weights_are_relative() -> None:

@@ -61,7 +61,7 @@ def tops(life: list[float]) -> list[float]:
 
 
 def played(life: Array, sizes: list[int]) -> tuple[Evidence, Array]:
-    """The evidence after a life that comes in pieces, and the largest log R within each."""
+    """The evidence after a life that comes in pieces, and the largest log(1 + R) within each."""
     evidence, highest = Evidence.none(len(life)), []
     for piece in np.split(life, np.cumsum(sizes)[:-1], 1):
         evidence, most, *_ = added(evidence, np.exp(piece), book_of(len(life)), even(len(life)))
@@ -85,7 +85,7 @@ def test_it_is_the_plain_recursion_whatever_the_gains(life: list[list[float]]) -
         assert any(float(evidence.tops[bet]) == pytest.approx(one, abs=1e-6) for one in tops(own))
     assert np.isfinite(sums).all()
     ends = np.logaddexp.reduce(evidence.totals + np.log(even(len(evidence.totals))))
-    assert float(sums[-1]) == pytest.approx(float(ends), abs=1e-9)
+    assert float(sums[-1]) == pytest.approx(log_plus_one(float(ends)), abs=1e-9)
 
 
 @settings(deadline=None)
@@ -134,12 +134,12 @@ def test_it_starts_with_nothing() -> None:
     evidence, highest, *_ = added(none, np.ones((3, 1)), book_of(3), even(3))
     # R = (1 + 0) e, and e is one.
     assert evidence.totals.tolist() == pytest.approx([0] * 3)
-    assert highest == pytest.approx(0)
+    assert highest == pytest.approx(math.log(2))
 
 
 def test_bets_that_neither_gain_nor_lose_count_samples() -> None:
     _, sums = played(np.zeros((2, 1000)), [1] * 300 + [700])
-    assert np.exp(sums) == pytest.approx([*range(1, 301), 1000])
+    assert np.expm1(sums) == pytest.approx([*range(1, 301), 1000])
 
 
 def test_a_long_loss_is_forgotten_and_a_long_gain_never_overflows() -> None:
@@ -169,7 +169,7 @@ def test_the_threshold_in_samples_is_passed_after_as_many_or_more() -> None:
     run_times = []
     for _ in range(300):
         sums = path(0.5 + random.random((1, 3000)), even(1))
-        (passed,) = (sums >= math.log(100)).nonzero()
+        (passed,) = (sums >= math.log1p(100)).nonzero()
         assert len(passed)
         run_times.append(int(passed[0]) + 1)
     mean = sum(run_times) / len(run_times)
@@ -200,9 +200,26 @@ def test_a_reading_fuses_all_bets_and_those_of_each_signal() -> None:
     got = read([3, 1, -math.inf, 2], *[[0.0] * 4] * 4)
     parts = [math.exp(3) / 4, math.e / 4, math.exp(2) / 4]
     assert got.statistic == pytest.approx(math.log1p(sum(parts)))
-    assert got.of_signals == pytest.approx([math.log1p(part) for part in parts])
-    assert got.leader == 0
-    assert Evidence.none(4).read(BETS, BETS.weights) == Reading(0, [0, 0, 0], 0, 0, 0, 0)
+    assert got.statistics == pytest.approx([math.log1p(part) for part in (*parts, sum(parts))])
+    assert (got.loudest, got.leader) == (0, 0)
+    assert Evidence.none(4).read(BETS, BETS.weights) == Reading(0, [0] * 4, 0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("loudest", [0, 1, 2])
+def test_the_loudest_signal_is_the_one_whose_bets_have_gained_most_together(loudest: int) -> None:
+    """Not the one of the bet that leads, and never what all signals are together."""
+    totals = np.array([2.0, 2.5, 2.0, 2.5])
+    totals[np.array([0, 1, 0, 2]) == loudest] += 0.2
+    got = read(totals.tolist(), *[[0.0] * 4] * 4)
+    assert got.statistics[loudest] == max(got.statistics[:-1]) < got.statistic
+    assert got.loudest == loudest
+
+
+def test_the_loudest_signal_is_told_where_no_other_bet_has_a_weight() -> None:
+    levels = np.array([[3.0, 1, 2, 2], *[[0.0] * 4] * 4])
+    for only, signal in enumerate((0, 1, 0, 2)):
+        weights = (np.arange(4) == only).astype(np.float64)
+        assert Evidence(levels).read(BETS, weights).loudest == signal
 
 
 def test_a_reading_is_of_the_weights_that_are_asked_about() -> None:
@@ -219,7 +236,7 @@ def test_a_bet_without_a_weight_does_not_count() -> None:
     levels = np.array([[-math.inf, 1, 2, 3], *[[0.0] * 4] * 4])
     got = Evidence(levels).read(BETS, np.array([0, 0, 0.5, 0.5]))
     assert got.statistic == pytest.approx(math.log1p((math.exp(2) + math.exp(3)) / 2))
-    assert got.of_signals[1] == 0
+    assert got.statistics[1] == 0
 
 
 def test_of_bets_about_as_loud_the_latest_start_counts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -185,11 +186,11 @@ def test_where_there_is_nothing_to_tell_nothing_is_told() -> None:
 def test_a_p_value_of_the_verdict_is_passed_on() -> None:
     engine, state = learned()
     verdict = Verdict(
-        Level.BOUNDARY, {"a": 2.0}, {"a": 1.0}, True, 0.1, 0.9, 10, "a", evidence={"p_value": 0.25}
+        Level.BOUNDARY, ("a",), (2.0,), 1.0, True, 0.1, 0.9, 10, statistic_highest=5, samples=20
     )
     answer = told(engine, state, Batch(blob(5, 20, 1)), verdict=verdict)
-    assert answer["p_value"] == 0.25
-    without = verdict._replace(evidence={})
+    assert answer["p_value"] == 20 * math.exp(-5)
+    without = verdict._replace(statistic_highest=None)
     assert "p_value" not in told(engine, state, Batch(blob(5, 20, 1)), verdict=without)
 
 

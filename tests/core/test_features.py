@@ -44,8 +44,8 @@ def drawn(n: int, n_features: int, seed: int = 0) -> Array:
 
 def betted(tally: FeatureTally, bins: Array, stride: int = 1) -> tuple[FeatureTally, Array]:
     now, paid = deepcopy(tally), np.ones((N_BETS, len(bins)))
-    terms = BOOK.feature_terms
-    bet_on_features(paid, bins, terms, now.counts, now.recent, now.evidence, stride)
+    bets = BOOK.table[BOOK.places[3]]
+    bet_on_features(paid, bins, bets, now.counts, now.recent, now.evidence, stride)
     return now, paid
 
 
@@ -87,7 +87,9 @@ def test_the_evidence_of_one_bet_is_the_mean_of_that_of_all_features() -> None:
         begun = int(FEWEST)
         assert (payments[:begun] == 1).all()
         plain = payments[None, begun:] / (1 - FEE)
-        assert np.exp(path(plain, np.ones(1))) == pytest.approx(np.mean(paths, 0)[begun:], rel=1e-9)
+        assert np.expm1(path(plain, np.ones(1))) == pytest.approx(
+            np.mean(paths, 0)[begun:], rel=1e-9
+        )
         ends = [path[-1] for path in paths]
         assert tally.evidence[bet.memory].tolist() == pytest.approx(ends, rel=1e-9)
 

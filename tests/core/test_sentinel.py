@@ -43,6 +43,17 @@ def test_it_gives_back_what_was_scripted_however_many_samples_there_are() -> Non
     assert seen.components.tolist() == x[:, 1].tolist()
 
 
+def test_a_density_may_answer_in_double_precision() -> None:
+    class Precise(ScriptedDensity):
+        def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
+            joint, likelihoods = super().score(x)
+            return Scored(joint.double(), likelihoods.double())
+
+    plain, x = sentinel(4), features([Stretch(50)])
+    watcher = replace(plain, model=replace(plain.model, density=Precise(4)))
+    assert np.array_equal(watcher.sees(x).scores, plain.sees(x).scores)
+
+
 @pytest.mark.parametrize(("shift", "shared"), [(0.0, True), (0.5, False)])
 def test_what_other_versions_said_counts_where_samples_were_on_the_same_scale(
     shift: float, shared: bool

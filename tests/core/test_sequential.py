@@ -128,7 +128,7 @@ def test_other_components_winning_with_the_same_likelihood_is_a_change(batch: in
     said = verdicts(DETECTOR, observations(stream, batch, seed=1))
     found = of(Level.BOUNDARY, said)
     assert 3000 <= found[0] * batch <= 3600
-    assert (said[found[0]].speaker, said[found[0]].signal) == (FUSED, OCCUPANCY)
+    assert said[found[0]].signal == OCCUPANCY
 
 
 def test_other_classes_winning_is_a_change_though_each_component_is_rare() -> None:
@@ -521,7 +521,7 @@ def test_a_verdict_says_what_it_is_based_on() -> None:
     verdict = verdicts(DETECTOR, stream)[30]
     signals = {INLIERS, LIKELIHOOD, DOUBT, OCCUPANCY, LABELS, FEATURES, FUSED}
     assert set(verdict.statistics) == set(verdict.thresholds) == signals
-    assert (verdict.speaker, verdict.signal) == (FUSED, INLIERS)
+    assert (verdict.names[-1], verdict.signal) == (FUSED, INLIERS)
     assert verdict.statistic == verdict.statistics[FUSED] > verdict.threshold
     assert len(set(verdict.thresholds.values())) == 1
     last = stream[30].log_likelihoods
@@ -653,5 +653,6 @@ def test_a_slow_change_that_hangs_just_below_the_threshold_after_its_alarm_lasts
 ) -> None:
     threshold = DETECTOR.threshold()
     state = replace(DETECTOR.start(), samples=5000, alarm=Alarm(4000, threshold + 0.1))
-    now = Reading(threshold - below, [0.0] * len(BOOK.signals), len(BOOK) - 1, 800, 800, lost)
+    silent = [0.0] * len(BOOK.signals)
+    now = Reading(threshold - below, silent, 0, len(BOOK) - 1, 800, 800, lost)
     assert DETECTOR._judged(state, now, threshold - below, threshold)[1] is level

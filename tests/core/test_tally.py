@@ -45,7 +45,7 @@ def betted(
 
 def counted(tally: Tally, cells: Array, book: Book) -> tuple[Tally, Array]:
     now, paid = deepcopy(tally), np.empty((len(book.cells), cells.shape[1]))
-    bet_on_cells(paid, cells, book.cell_terms, now.counts, now.recent, now.spread, now.quiet, 1)
+    bet_on_cells(paid, cells, book.table, now.counts, now.recent, now.spread, now.quiet, 1)
     return now, paid
 
 
@@ -162,4 +162,4 @@ def test_bets_stay_fair_while_shares_are_learned_anew_over_many_cells() -> None:
         tally = counted(tally, random.integers(used, size=(1, 1000)), book)[0].smoothed()
     _, paid = counted(tally.renewed(), random.integers(20, size=(1, 1000)), book)
     highest = added(Evidence.none(2), paid, book, book.weights).highest
-    assert np.exp(highest) < 10_000
+    assert np.expm1(highest) < 10_000
