@@ -34,7 +34,7 @@ class Weighed(NamedTuple):
         reading: What that comes to.
         highest: Largest log(1 + R) of all bets together on the way.
         probe: log R of every bet since the probe began, with shape (J,).
-        probe_highest: Largest of all bets together on the way.
+        probe_highest: Largest log(1 + R) of these together on the way.
     """
 
     watch: Watch
