@@ -46,8 +46,7 @@ class Reading(NamedTuple):
     """What the evidence comes to.
 
     Arguments:
-        statistic: log(1 + R), of all bets together.
-        statistics: The same of the bets of each signal, and of all together at the end, V + 1
+        statistics: log(1 + R), of the bets of each signal and, at the end, of all together: V + 1
             values.
         loudest: The signal whose bets have gained most.
         leader: The bet that has gained most.
@@ -59,7 +58,6 @@ class Reading(NamedTuple):
         lost: Nats that the bet which stood highest has lost again.
     """
 
-    statistic: float
     statistics: list[float]
     loudest: int
     leader: int
@@ -70,9 +68,13 @@ class Reading(NamedTuple):
     @classmethod
     def of(cls, sums: Array, read: Read) -> Reading:
         """From `statistics`, with shape (V + 1,), and all else."""
-        statistics = sums.tolist()
         loudest, leader, span, age, lost = read
-        return cls(statistics[-1], statistics, loudest, leader, int(span), int(age), lost)
+        return cls(sums.tolist(), loudest, leader, int(span), int(age), lost)
+
+    @property
+    def statistic(self) -> float:
+        """Of all bets together."""
+        return self.statistics[-1]
 
 
 @record

@@ -34,13 +34,15 @@ FEATURES_PER_DEGREE = 4
 more alike than classes are, and more of them have a say."""
 
 _SINGLE = np.dtype(np.float32)
+"""Precision in which compiled loops read."""
 
 
 @lru_cache(maxsize=16)
 def _untold(n: int) -> tuple[Array, Array]:
-    """Labels of samples that have none, and bins of such of which features are not looked at.
+    """Labels of n samples that have none, and bins where features are not looked at.
 
-    Up to `ROWS` of them; read, and never written.
+    Returns:
+        With shape (n,), int64, and (n, 0), uint8; read, and never written.
     """
     return np.full(n, UNTOLD), np.empty((n, 0), np.uint8)
 

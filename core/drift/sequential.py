@@ -124,8 +124,6 @@ LONGEST_WATCH = 2000
 LONGEST_REIGN = 40_000
 """Samples after which an heir is taken at the latest, once the sub-task is as long."""
 
-PROBE_THRESHOLD = math.log1p(PROBE_ERT / OVERSHOOT)
-
 NOTHING = Sighting.nothing().scores
 
 
@@ -308,7 +306,7 @@ class SequentialDetector:
         watch, evidence, reading, highest, probe, probed = state.watch.weighed(
             sighting, self.book, state.withheld, state.evidence, state.probe
         )
-        passed = probed >= PROBE_THRESHOLD
+        passed = probed >= self.threshold(PROBE_ERT)
         if passed:
             probe = np.full_like(probe, -np.inf)
         samples = state.samples + len(sighting)

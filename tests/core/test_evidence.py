@@ -202,7 +202,7 @@ def test_a_reading_fuses_all_bets_and_those_of_each_signal() -> None:
     assert got.statistic == pytest.approx(math.log1p(sum(parts)))
     assert got.statistics == pytest.approx([math.log1p(part) for part in (*parts, sum(parts))])
     assert (got.loudest, got.leader) == (0, 0)
-    assert Evidence.none(4).read(BETS, BETS.weights) == Reading(0, [0] * 4, 0, 0, 0, 0, 0)
+    assert Evidence.none(4).read(BETS, BETS.weights) == Reading([0] * 4, 0, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("loudest", [0, 1, 2])

@@ -653,6 +653,6 @@ def test_a_slow_change_that_hangs_just_below_the_threshold_after_its_alarm_lasts
 ) -> None:
     threshold = DETECTOR.threshold()
     state = replace(DETECTOR.start(), samples=5000, alarm=Alarm(4000, threshold + 0.1))
-    silent = [0.0] * len(BOOK.signals)
-    now = Reading(threshold - below, silent, 0, len(BOOK) - 1, 800, 800, lost)
+    statistics = [*[0.0] * len(BOOK.signals), threshold - below]
+    now = Reading(statistics, 0, len(BOOK) - 1, 800, 800, lost)
     assert DETECTOR._judged(state, now, threshold - below, threshold)[1] is level
