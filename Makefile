@@ -24,7 +24,7 @@ serve: $(VENV)/installed  ## Install, then run the service
 	$(BIN)/gmr serve $(ARGS)
 
 test: $(VENV)/installed-dev  ## Install, then run every test, doctests included
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal $(ARGS)
 
 check: $(VENV)/installed-dev  ## Format, lint and types, in seconds
 	$(BIN)/ruff format --check .

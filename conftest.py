@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 from typing import Any
@@ -18,13 +19,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--device", default="cpu", help="where core's tests run: cpu or cuda")
+    parser.addoption(
+        "--device",
+        default="cpu",
+        help="where core's tests run: cpu, cuda, or sim, a simulated device",
+    )
 
 
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> torch.device:
     """The device asked for on the command line."""
-    return torch.device(request.config.getoption("--device"))
+    name = request.config.getoption("--device")
+    if name == "sim":
+        importlib.import_module("tests.core.simulated_device")  # makes it known to torch
+    return torch.device(name)
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def _found(
         labels = [label for label in task for _ in images[label][:LEARNED]]
         order = torch.randperm(len(x), generator=generator)
         for rows in torch.split(order, BATCH):
-            batch = Batch.of(x[rows], [labels[row] for row in rows.tolist()])
+            batch = Batch.of(x[rows], [labels[row] for row in rows.tolist()], images=True)
             state, events = engine.step(state, batch)
             for event in events:
                 if isinstance(event, BoundaryDetected) and number:
@@ -161,7 +161,7 @@ def _told(engine: Engine, state: EngineState, x: torch.Tensor) -> tuple[dict[str
 def _learned(engine: Engine, x: torch.Tensor, label: int) -> EngineState:
     state = engine.start()
     for part in torch.split(x, BATCH):
-        state, _ = engine.step(state, Batch.of(part, [label] * len(part)))
+        state, _ = engine.step(state, Batch.of(part, [label] * len(part), images=True))
     return state
 
 

@@ -136,7 +136,7 @@ def _pixels(data: Any, rows: np.ndarray[Any, Any]) -> torch.Tensor:
 def _batches(data: Any, rows: np.ndarray[Any, Any]) -> Iterator[Batch]:
     for first in range(0, len(rows), BATCH):
         part = rows[first : first + BATCH]
-        yield Batch.of(_pixels(data, part), torch.from_numpy(data.train_y[part]))
+        yield Batch.of(_pixels(data, part), torch.from_numpy(data.train_y[part]), images=True)
 
 
 def _accuracy(engine: Engine, state: EngineState, data: Any, rows: np.ndarray[Any, Any]) -> float:

@@ -148,9 +148,12 @@ def _ranked(task: Task, seed: int) -> tuple[dict[str, Scores], list[float]]:
     engine = Engine(EngineConfig(seed=seed))
     state = engine.start()
     for begin in range(0, len(task.train), BATCH):
-        state, _ = engine.step(state, Batch(torch.from_numpy(task.train[begin : begin + BATCH])))
+        rows = torch.from_numpy(task.train[begin : begin + BATCH])
+        state, _ = engine.step(state, Batch(rows, images=task.kind == "images"))
     state, _ = engine.settle(state)
     answer = engine.snapshot(state).outliers(torch.from_numpy(task.test))
+    if answer.typicality is None or answer.p_values is None:
+        raise ValueError(f"{len(task.train)} samples are too few to calibrate {task.name}")
     scores = {
         "gmr": -answer.typicality.numpy(),
         "likelihood": -answer.log_likelihoods.numpy(),

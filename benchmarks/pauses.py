@@ -61,7 +61,7 @@ def _lives(
     """The states as left, settled and paused, and how many samples waited in the first."""
     left = paused = engine.start()
     for index, rows in enumerate(torch.split(torch.arange(len(x)), 100)):
-        batch = Batch.of(x[rows], y[rows.numpy()].tolist())
+        batch = Batch.of(x[rows], y[rows.numpy()].tolist(), images=True)
         left, _ = engine.step(left, batch)
         paused, _ = engine.step(paused, batch)
         if index % PAUSE_BATCHES == 0:

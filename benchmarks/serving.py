@@ -1,6 +1,7 @@
 """How fast is POST /classify, and how much slower while the model is learning?
 
-A private service learns 10,000 made-up samples of d = 784; then one or several
+For each preset, the default one first, a private service learns 10,000 made-up samples of
+d = 784; then one or several
 connections classify without pause for a few seconds, first while nothing else
 happens ("idle"), then while another connection streams batches of 100 into POST
 /ingest as fast as they are accepted ("learning"). Every request is timed by the client.
@@ -8,6 +9,7 @@ happens ("idle"), then while another connection streams batches of 100 into POST
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -23,30 +25,34 @@ from clients.bench import Measurement, Say, Table, milliseconds
 from clients.client import GMRClient
 from clients.local import LocalService
 from clients.scores import Latency
+from core.config import EngineConfig
+
+PRESETS = (EngineConfig().preset, "flat")
+"""The default first: what a user gets who sets nothing."""
 
 CASES = ((1, 1), (1, 100), (4, 1), (4, 100))  # connections, samples per request
 INGEST_BATCH = 100
 
 
 def measure(quick: bool, say: Say) -> Measurement:
-    """Every case idle, then learning."""
+    """Every preset and case, idle, then learning."""
     seconds, warm_up = (0.5, 2_000) if quick else (5.0, 10_000)
+    cases = CASES[:2] if quick else CASES
     x, y = made_up(20_000)
-    rows, values = [], []
-    with LocalService() as service, GMRClient(service.url) as client:
-        for start in range(0, warm_up, INGEST_BATCH):
-            chosen = slice(start, start + INGEST_BATCH)
-            client.ingest(x[chosen], y[chosen])
-        client.wait_until_learned()
-        for learning in (False, True):
-            for connections, samples in CASES[:2] if quick else CASES:
+    rows: list[tuple[str, ...]] = []
+    values: list[dict[str, Any]] = []
+    for preset in PRESETS:
+        with LocalService(settings={"preset": preset}) as service:
+            _teach(service.url, x[:warm_up], y[:warm_up])
+            for learning, (connections, samples) in itertools.product((False, True), cases):
                 state = "learning" if learning else "idle"
-                say(f"{state}: {connections} connection(s), {samples} samples per request")
+                say(f"{preset}, {state}: {connections} connection(s), {samples} samples each")
                 found = _case(service.url, x, y, connections, samples, learning, seconds)
-                values.append({"state": state, **found})
+                values.append({"preset": preset, "state": state, **found})
                 latency = found["latency"]
                 rows.append(
                     (
+                        preset,
                         state,
                         str(connections),
                         str(samples),
@@ -62,6 +68,7 @@ def measure(quick: bool, say: Say) -> Measurement:
             Table(
                 "POST /classify, d = 784, uint8, safetensors bodies",
                 (
+                    "preset",
                     "state",
                     "connections",
                     "samples",
@@ -76,6 +83,14 @@ def measure(quick: bool, say: Say) -> Measurement:
         ),
         values={"seconds_per_case": seconds, "cases": values},
     )
+
+
+def _teach(url: str, x: NDArray[Any], y: NDArray[Any]) -> None:
+    with GMRClient(url) as client:
+        for start in range(0, len(x), INGEST_BATCH):
+            chosen = slice(start, start + INGEST_BATCH)
+            client.ingest(x[chosen], y[chosen])
+        client.wait_until_learned()
 
 
 def _case(

@@ -69,7 +69,7 @@ def _run(data: Dataset, config: EngineConfig) -> dict[str, Any]:
     for classes in PAIRS:
         rows = draw.permutation(train[np.isin(y[train], classes)])
         for part in np.array_split(rows, range(BATCH, len(rows), BATCH)):
-            state, events = engine.step(state, Batch.of(x[part], y[part].tolist()))
+            state, events = engine.step(state, Batch.of(x[part], y[part].tolist(), images=True))
             boundaries += sum(isinstance(event, BoundaryDetected) for event in events)
     rate = len(train) / (time.process_time() - begun)
     snapshot = engine.snapshot(state)

@@ -39,6 +39,8 @@ class Ingested:
     samples: int
     backlog: int  # entries accepted and not yet learned
     duplicate: bool = False  # it was there before; nothing was added
+    rejected: str | None = None  # of a duplicate that could not be used: the reason
+    deadletter: str | None = None  # likewise: its dead letter, where it is kept
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,50 @@ class Labelled:
     labels: int
     backlog: int  # entries accepted and not yet learned
     duplicate: bool = False  # they were there before; nothing was added
+    rejected: str | None = None  # of a duplicate that could not be used: the reason
+    deadletter: str | None = None  # likewise: its dead letter, where it is kept
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """An entry that was accepted and could not be used."""
+
+    id: str
+    entry_id: str
+    time: float  # when it was rejected, Unix seconds
+    reason: str  # in a word
+    detail: str
+    kind: str | None  # "batch", "labels", "name", or what a control is
+    batch_id: str | None
+    samples: int | None  # or labels
+    size: int  # bytes
+    whole: bool  # kept whole, so that it can be sent again
+    requeued_from: str | None = None  # the entry that this one repeated
+    requeued_as: str | None = None  # the entry that it was sent again as
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """Some dead letters, oldest first."""
+
+    letters: tuple[DeadLetter, ...]
+    next: str | None  # give it as `since` for the next page; None at the end
+    total: int  # kept and not sent again
+    bytes: int  # of their entries
+    dropped: int | None  # that made room for newer ones, ever; None where that is not known
+
+
+@dataclass(frozen=True)
+class Requeued:
+    """A dead letter was sent again."""
+
+    entry_id: str  # the new one
+    batch_id: str
+    samples: int
+    backlog: int  # entries accepted and not yet learned
+    deadletter: str
+    requeued_from: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +108,11 @@ class Classification:
     probabilities: Floats  # (N, C) in the order of `classes`
     classes: tuple[Label, ...]
     log_likelihoods: Floats  # (N,)
-    inliers: NDArray[np.bool_]  # (N,)
+    inliers: NDArray[np.bool_]  # (N,) by `score`
     p_values: Floats | None  # (N,) share of inliers that are at least as strange, if asked for
     unknown: NDArray[np.bool_] | None  # (N,) p-value at or below `unknown_rate`, if there was one
+    score: str = "log_likelihood"  # what decides on inliers: that, or "p_value"
+    calibration: int = 0  # held-out scores behind the p-values; 0: too few, and there are none
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +123,11 @@ class OutlierScores:
     log_likelihoods: Floats  # (N,)
     inliers: NDArray[np.bool_]  # (N,) by `score` and `threshold`
     threshold: float  # of the log-likelihood, in nats, or the asked false-positive rate
-    p_values: Floats  # (N,) share of inliers that are at least as strange
-    typicality: Floats  # (N,) what the p-values rank; goes on falling beyond their least
+    p_values: Floats | None  # (N,) share of inliers that are at least as strange
+    typicality: Floats | None  # (N,) what the p-values rank; goes on falling beyond their least
     score: str  # what decides on inliers: "log_likelihood" or "p_value"
-    calibration: int  # held-out scores behind the p-values; 0: a Gaussian's stand in
+    calibration: int  # held-out scores behind the p-values; 0: too few, and there are none
+    scales: NDArray[np.int64] | None = None  # (N,) components by which each is strangest
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +140,7 @@ class Samples:
     log_likelihoods: Floats  # (N,)
     probabilities: Floats  # (N,) that the model gives each label; 1 while no class is known
     short: NDArray[np.bool_]  # (N,) less probable than was asked for: the best that came
+    seed: int | None = None  # of the draw; None from a service that does not say
 
 
 @dataclass(frozen=True)
@@ -112,7 +162,7 @@ class ClassHeld:
     probability_then: float  # mean that the model gives the class, 0 to 1
     probability_now: float
     log_likelihood_then: float  # mean, nats
-    log_likelihood_now: float
+    log_likelihood_now: float | None  # None where what drew those samples has changed since
 
 
 @dataclass(frozen=True)
@@ -127,7 +177,7 @@ class SubTaskHeld:
     probability_then: float | None  # mean that the model gives the right class, likewise
     probability_now: float | None
     log_likelihood_then: float  # mean, nats
-    log_likelihood_now: float
+    log_likelihood_now: float | None  # None where what drew those samples has changed since
     model_version: int  # that "now" is about
 
 
@@ -150,10 +200,12 @@ class ModelInfo:
     waiting: int = 0  # samples learned that the model takes in once the stream is quiet
     awaiting: int = 0  # samples held because they await their label
     unknown: int = 0  # samples held because they may be a new class
+    recent: int = 0  # the last samples learned without a label, held to find new classes
     preset: str = ""
     detector: str = ""
     device: str | None = None
     held: tuple[SubTaskHeld, ...] = ()  # live forgetting, oldest sub-task first
+    restored_entry_id: str | None = None  # the newest rollback or upload on the way to it
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -192,7 +244,7 @@ class DriftState:
     """State of the boundary detector after the newest batch that the trainer has read."""
 
     sub_task: int
-    boundaries: int  # found so far
+    boundaries: int  # found on the way to this model
     armed: bool
     detector: str
     inlier_rate: float | None
@@ -209,6 +261,10 @@ class DriftState:
     quarantined: int = 0  # outliers of those bursts, not learned
     ert: float | None = None  # run time between false alarms asked for, in samples
     ert_achieved: float | None = None  # the same as it is kept, estimated
+    ert_achieved_low: float | None = None  # ends of the 95 % interval of that
+    ert_achieved_high: float | None = None
+    armed_in: int | None = None  # samples until it may speak; None: not known, or never
+    boundaries_dropped: int = 0  # found, and dropped by a rollback or an upload
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -237,7 +293,7 @@ class ClassChange:
     """A class that fills or drains."""
 
     label: Label
-    before: float  # share of the sub-task before, 0 to 1
+    before: float | None  # share of the sub-task's labels, 0 to 1; None where it had none
     now: float  # share that the model of before takes the new samples for
 
 
@@ -287,7 +343,7 @@ class Boundary:
     """
 
     id: str  # give it as `since` to ask for later ones
-    boundary: int  # 1 for the first
+    boundary: int  # 1 for the first; no number is given twice
     sub_task: int  # the one that begins
     time: float  # Unix seconds
     entry_id: str
@@ -304,6 +360,7 @@ class Boundary:
     mixed_samples: int = 0  # of those set aside, learned as the end of the sub-task before
     estimated_start_entry_id: str | None = None  # None where it is not known
     explanation: Explanation = Explanation()
+    dropped: bool = False  # a rollback or an upload has taken it out of the model's past
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -349,6 +406,8 @@ class HistoryPoint:
     log_likelihood_mean: float | None
     prequential_accuracy: float | None
     kind: str = "batch_learned"  # or "batch_set_aside"
+    armed: bool = False  # whether the detector could have spoken
+    armed_in: int | None = None  # samples after it until the detector may; None: not known
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

@@ -138,7 +138,7 @@ def outliers(
 def sample(
     n: int,
     classes: Sequence[answers.Label] | None,
-    seed: int,
+    seed: int | None,
     min_probability: float | None,
     noise: bool,
 ) -> Call[answers.Samples]:
@@ -155,7 +155,7 @@ def sample(
 def sample_image(
     n: int,
     classes: Sequence[answers.Label] | None,
-    seed: int,
+    seed: int | None,
     shape: tuple[int, ...] | None,
     min_probability: float | None,
     noise: bool,
@@ -166,6 +166,55 @@ def sample_image(
         query += (("shape", ",".join(map(str, shape))),)
     return Call(
         "GET", "/sample", lambda reply: reply.body, query=query, headers={"accept": "image/png"}
+    )
+
+
+# Dead letters -----------------------------------------------------------------
+
+
+def dead_letters(
+    since: str | int | float | None, limit: int, batch_id: str | None
+) -> Call[answers.DeadLetters]:
+    """GET /deadletters."""
+    query = () if since is None else (("since", str(since)),)
+    named = () if batch_id is None else (("batch_id", batch_id),)
+    return _get("/deadletters", replies.dead_letters, (*query, ("limit", str(limit)), *named))
+
+
+def dead_letter(id: str) -> Call[answers.DeadLetter]:
+    """GET /deadletters/{id}."""
+    return _get(f"/deadletters/{quote(id, safe='')}", replies.dead_letter)
+
+
+def dead_letter_batch(id: str) -> Call[bytes]:
+    """GET /deadletters/{id} as the body of a request."""
+    return Call(
+        "GET",
+        f"/deadletters/{quote(id, safe='')}",
+        lambda reply: reply.body,
+        headers={"accept": MEDIA_TYPE},
+    )
+
+
+def requeue_dead_letter(id: str) -> Call[answers.Requeued]:
+    """POST /deadletters/{id}. Not repeatable: the second time is refused."""
+    return Call(
+        "POST",
+        f"/deadletters/{quote(id, safe='')}",
+        lambda reply: answers.build(answers.Requeued, replies.json(reply)),
+        headers={"accept": JSON},
+        repeatable=False,
+    )
+
+
+def drop_dead_letters(id: str | None) -> Call[int]:
+    """DELETE /deadletters/{id}, or of all. Not repeatable: what came since would go, too."""
+    return Call(
+        "DELETE",
+        "/deadletters" if id is None else f"/deadletters/{quote(id, safe='')}",
+        lambda reply: int(replies.field_of(replies.json(reply), "dropped")),
+        headers={"accept": JSON},
+        repeatable=False,
     )
 
 
@@ -353,7 +402,7 @@ def _get(path: str, read: Callable[[Any], T], query: tuple[tuple[str, str], ...]
 def _sample_query(
     n: int,
     classes: Sequence[answers.Label] | None,
-    seed: int,
+    seed: int | None,
     min_probability: float | None,
     noise: bool,
 ) -> tuple[tuple[str, str], ...]:
@@ -362,4 +411,5 @@ def _sample_query(
     # What is not asked for is left to the service, whatever its release takes for usual.
     least = () if min_probability is None else (("min_probability", repr(float(min_probability))),)
     plain = () if noise else (("noise", "false"),)
-    return (("n", str(n)), ("seed", str(seed)), *wanted, *least, *plain)
+    repeated = () if seed is None else (("seed", str(seed)),)
+    return (("n", str(n)), *repeated, *wanted, *least, *plain)

@@ -16,6 +16,7 @@ from typing import Any
 
 import typer
 from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from core.errors import GMRError, InvalidBatch, InvalidSettings
 
@@ -41,6 +42,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.labels:labels_command",
         "Send labels for samples that were sent with ids and without labels.",
     ),
+    "deadletters": (
+        "clients.deadletters:deadletters_command",
+        "List, show, save, send again or drop batches that were accepted and could not be used.",
+    ),
     "evaluate": (
         "clients.evaluate:evaluate_command",
         "Measure continual learning on SOURCE through a live service.",
@@ -57,6 +62,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Name -> where its function is, and its line in `gmr --help`."""
 
+_SERVING = "clients.serving"
+SETTINGS_AS_FLAGS = ("serve", "trainer", "api")
+"""Commands whose flags are the settings of the service."""
+
 
 class LateGroup(TyperGroup):
     """A group whose commands are imported when they are run, and whose errors are messages."""
@@ -72,8 +81,14 @@ class LateGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except GMRError as error:
-            typer.secho(f"Error: {error}", fg="red", err=True)
-            raise typer.Exit(exit_status(error)) from None
+            failure = error
+        except TyperException as error:
+            flag, command = getattr(error, "option_name", None), ctx.invoked_subcommand
+            if flag is None or command not in SETTINGS_AS_FLAGS:
+                raise
+            failure = import_module(_SERVING).no_such_flag(command, flag)
+        typer.secho(f"Error: {failure}", fg="red", err=True)
+        raise typer.Exit(exit_status(failure))
 
 
 def exit_status(error: GMRError) -> int:

@@ -29,6 +29,8 @@ from clients import calls, waiting
 from clients.answers import (
     Boundary,
     Classification,
+    DeadLetter,
+    DeadLetters,
     DriftState,
     HistoryPoint,
     Ingested,
@@ -40,6 +42,7 @@ from clients.answers import (
     OutlierScores,
     Proposal,
     Readiness,
+    Requeued,
     Restored,
     Samples,
     ServiceEvent,
@@ -203,7 +206,7 @@ class GMRClient:
         self,
         n: int = 25,
         classes: Sequence[Label] | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         *,
         min_probability: float | None = None,
         noise: bool = True,
@@ -213,7 +216,7 @@ class GMRClient:
         Arguments:
             n: How many.
             classes: Only of these classes; None draws from everything known.
-            seed: Of the draw.
+            seed: Of the draw; None: a new one each time, which the answer names.
             min_probability: What the model itself must give a sample's class, 0 to 1. What
                 falls short is drawn again, up to a limit: `Samples.short` says which stayed
                 so. None: the service's own rule where classes are named; 0 otherwise.
@@ -225,7 +228,7 @@ class GMRClient:
         self,
         n: int = 25,
         classes: Sequence[Label] | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         shape: tuple[int, ...] | None = None,
         *,
         min_probability: float | None = None,
@@ -236,11 +239,62 @@ class GMRClient:
         Arguments:
             n: How many.
             classes: Only of these classes; one row each.
-            seed: Of the draw.
+            seed: Of the draw; None: a new one each time.
             shape: Height and width of one sample; None where samples are square.
             min_probability, noise: See `sample`.
         """
         return self.send(calls.sample_image(n, classes, seed, shape, min_probability, noise))
+
+    # Dead letters
+
+    def dead_letters(
+        self,
+        since: str | int | float | None = None,
+        *,
+        limit: int = 100,
+        batch_id: str | None = None,
+    ) -> DeadLetters:
+        """Entries that were accepted and could not be used, oldest first.
+
+        Arguments:
+            since: Only those after this letter, or since this time (Unix seconds); `next` of the
+                page before.
+            limit: At most so many, up to 1000.
+            batch_id: Only those of this batch.
+        """
+        return self.send(calls.dead_letters(since, limit, batch_id))
+
+    def dead_letter(self, id: str) -> DeadLetter:
+        """One of them; what it holds stands in `raw`: features, labels, sample_ids, ...
+
+        Raises:
+            RequestRefused: No dead letter has this id (any more).
+        """
+        return self.send(calls.dead_letter(id))
+
+    def dead_letter_batch(self, id: str) -> bytes:
+        """The batch of one of them as the binary body of POST /ingest (safetensors).
+
+        Raises:
+            RequestRefused: No dead letter has this id, or it holds no samples.
+        """
+        return self.send(calls.dead_letter_batch(id))
+
+    def requeue_dead_letter(self, id: str) -> Requeued:
+        """Send one again, once, as a new entry.
+
+        Raises:
+            RequestConflict: It was sent again before, or was not kept whole.
+        """
+        return self.send(calls.requeue_dead_letter(id))
+
+    def drop_dead_letter(self, id: str) -> None:
+        """Forget one; its batch may then be sent again under its id."""
+        self.send(calls.drop_dead_letters(id))
+
+    def drop_dead_letters(self) -> int:
+        """Forget all that there are; returns how many."""
+        return self.send(calls.drop_dead_letters(None))
 
     # Drift
 
@@ -289,7 +343,11 @@ class GMRClient:
         return self.send(calls.proposals())
 
     def declare_boundary(self) -> str:
-        """Say that a sub-task ends here; returns the id of the entry."""
+        """Say that a sub-task ends here; returns the id of the entry.
+
+        Raises:
+            RequestConflict: No sample has come since the last boundary.
+        """
         return self.send(calls.declare_boundary())
 
     def events(
@@ -496,7 +554,7 @@ class AsyncGMRClient:
         self,
         n: int = 25,
         classes: Sequence[Label] | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         *,
         min_probability: float | None = None,
         noise: bool = True,
@@ -508,7 +566,7 @@ class AsyncGMRClient:
         self,
         n: int = 25,
         classes: Sequence[Label] | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         shape: tuple[int, ...] | None = None,
         *,
         min_probability: float | None = None,
@@ -516,6 +574,36 @@ class AsyncGMRClient:
     ) -> bytes:
         """See `GMRClient.sample_image`."""
         return await self.send(calls.sample_image(n, classes, seed, shape, min_probability, noise))
+
+    async def dead_letters(
+        self,
+        since: str | int | float | None = None,
+        *,
+        limit: int = 100,
+        batch_id: str | None = None,
+    ) -> DeadLetters:
+        """See `GMRClient.dead_letters`."""
+        return await self.send(calls.dead_letters(since, limit, batch_id))
+
+    async def dead_letter(self, id: str) -> DeadLetter:
+        """See `GMRClient.dead_letter`."""
+        return await self.send(calls.dead_letter(id))
+
+    async def dead_letter_batch(self, id: str) -> bytes:
+        """See `GMRClient.dead_letter_batch`."""
+        return await self.send(calls.dead_letter_batch(id))
+
+    async def requeue_dead_letter(self, id: str) -> Requeued:
+        """See `GMRClient.requeue_dead_letter`."""
+        return await self.send(calls.requeue_dead_letter(id))
+
+    async def drop_dead_letter(self, id: str) -> None:
+        """See `GMRClient.drop_dead_letter`."""
+        await self.send(calls.drop_dead_letters(id))
+
+    async def drop_dead_letters(self) -> int:
+        """See `GMRClient.drop_dead_letters`."""
+        return await self.send(calls.drop_dead_letters(None))
 
     async def drift(self) -> DriftState:
         """See `GMRClient.drift`."""

@@ -91,7 +91,7 @@ def read_file(
     parts = list(source.read(65_536))
     if not parts:
         raise InputError(f"{path} holds no samples. Check the file.")
-    features = np.concatenate([part.features for part in parts])
+    features = np.concatenate([part.features.reshape(len(part), -1) for part in parts])
     if not source.labelled:
         return features, None
     plain: list[Label | None] = []

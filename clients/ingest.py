@@ -12,6 +12,7 @@ from rich.console import Console
 
 from clients.client import GMRClient
 from clients.connection import open_sender
+from clients.rejected import rejected
 from clients.resume import ResumeFile, fingerprint, state_folder
 from clients.retry import RetryPolicy
 from clients.sending import Job, Totals, send, starting_point
@@ -60,7 +61,8 @@ def ingest_command(
     """Stream a file into a running service, in order, batch by batch.
 
     Interrupted, it goes on where it was when the same command is run again; no batch is
-    learned twice.
+    learned twice. Ends with status 1 where batches were accepted and could not be used, as far as
+    that is known by then: --wait makes it known of all.
 
     Example: gmr ingest train.csv --label-column class --batch-size 100
 
@@ -91,6 +93,7 @@ def ingest_command(
                 f"{time.strftime('%d %B %Y at %H:%M', time.localtime(progress.time))}. "
                 f"Use --again to send it once more."
             )
+            rejected(client, f"{job.name}-{progress.run}-").check("samples")
             return
         display.begin(progress.samples)
         policy = RetryPolicy(total_s=_PATIENCE_S, notify=display.waiting)
@@ -110,7 +113,9 @@ def ingest_command(
                 "learned twice."
             )
             raise typer.Exit(130) from None
-    typer.echo(_summary(totals, waited))
+        display.end()
+        typer.echo(_summary(totals, waited))
+        rejected(client, f"{job.name}-{progress.run}-").check("samples")
 
 
 def _summary(totals: Totals, learned_after: float | None) -> str:

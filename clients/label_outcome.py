@@ -49,6 +49,10 @@ class Outcome:
 
     def expect(self, answer: Labelled) -> None:
         """A request was acknowledged."""
+        if answer.rejected is not None:
+            self.refused += answer.labels
+            self.reason = f"{answer.rejected}."
+            return
         self._pending[answer.entry_id] = answer.labels
 
     def told(self, event: ServiceEvent) -> None:

@@ -16,6 +16,7 @@ from clients.connection import open_sender
 from clients.errors import ClientError
 from clients.label_outcome import Outcome, follow
 from clients.label_sending import LabelJob, LabelTotals, send_labels
+from clients.rejected import rejected
 from clients.retry import RetryPolicy
 from clients.sending_bar import SendingBar, check_reachable
 
@@ -84,16 +85,20 @@ def labels_command(
                 "the rest. No label is matched twice."
             )
             raise typer.Exit(130) from None
-    typer.echo(_summary(totals))
-    if wait:
-        typer.echo(_verdict(outcome))
-    if totals.duplicate_samples == totals.samples:
-        typer.echo("All of them were sent before. Use --again to send them once more.", err=True)
-    if outcome.refused:
-        raise ClientError(
-            f"{outcome.refused} labels were refused when their turn came: {outcome.reason} "
-            f"Correct them and send the file again."
-        )
+        display.end()
+        typer.echo(_summary(totals))
+        if wait:
+            typer.echo(_verdict(outcome))
+        if totals.duplicate_samples == totals.samples:
+            typer.echo(
+                "All of them were sent before. Use --again to send them once more.", err=True
+            )
+        rejected(client, f"{job.name}-").check("labels")
+        if outcome.refused:  # and their dead letters are gone by now
+            raise ClientError(
+                f"{outcome.refused} labels were refused when their turn came: {outcome.reason} "
+                f"Correct them and send the file again."
+            )
 
 
 def _follow(url: str, policy: RetryPolicy, display: SendingBar, outcome: Outcome) -> None:

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from clients.errors import ClientError
+from clients.errors import ClientError, InputError
 
 # Settings of the machine, not of the model: these may come from the environment.
 _INHERITED = (
@@ -38,6 +38,7 @@ _INHERITED = (
 )
 _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 60.0
+_SETTINGS_MUST_CHANGE = 2
 _PR_SET_PDEATHSIG = 1
 # Loaded before any fork: between fork and exec, only async-signal-safe calls are sound.
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -113,6 +114,7 @@ class LocalService:
         """Start it and wait until it is ready; a `with` block does that.
 
         Raises:
+            InputError: a setting will not do.
             ServiceStopped: it ended, or did not become ready in time.
         """
         try:
@@ -125,6 +127,8 @@ class LocalService:
     def check(self) -> None:
         """Raise `ServiceStopped` if the service ended on its own."""
         code = self._process.poll() if self._process else None
+        if code == _SETTINGS_MUST_CHANGE and (complaint := self._complaint()):
+            raise InputError(f"A private service was not started: {complaint}")
         if code is not None:
             raise ServiceStopped(
                 f"The service ended by itself with exit status {code}; it should have gone on "
@@ -199,6 +203,15 @@ class LocalService:
             f"The service was not ready after {_START_TIMEOUT_S:.0f} s ({reason}). The end of its "
             f"log ({self.log}):\n{self._tail()}"
         )
+
+    def _complaint(self) -> str | None:
+        """What the command said of its flags; None where it said nothing of the kind."""
+        try:
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        _, found, complaint = text.rpartition("Error: ")
+        return complaint.strip() if found else None
 
     def _tail(self, lines: int = 15) -> str:
         try:

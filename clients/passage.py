@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clients import scores
+from clients import scores, unwatched
 from clients.answers import Boundary, Classification, HistoryPoint
 from clients.client import GMRClient
 from clients.datasets import Dataset
@@ -26,6 +26,7 @@ from clients.quiet import wait_until_looked_back, wait_until_taken_in
 from clients.results import Certainty, FoundBoundary, History, Milestone, OutlierTest, Run, Speed
 from clients.scores import Latency, Position
 from clients.tasks import SLT, SubTask, stream
+from clients.unwatched import Unwatched
 from clients.watcher import Watcher
 
 CLASSIFY_BATCH = 500
@@ -73,6 +74,7 @@ class Passage:
     def run(self) -> tuple[Run, Drawn]:
         """Stream, test, and say what was seen."""
         plan, slt = self._plan, self._slt
+        self._warn()
         milestones = []
         answers = self._test_y[:0]
         data = self._dataset
@@ -107,8 +109,24 @@ class Passage:
             speed=self._speed(),
             model=dict(model.raw),
             held=still_held(model.held, milestones, slt),
+            unwatched=self._unwatched(),
         )
         return run, self._draw()
+
+    def _warn(self) -> None:
+        """Say which sub-tasks are shorter than what the detector needs."""
+        epochs, labels = self._plan.epochs, self._dataset.train_y
+        tasks = range(len(self._slt.sub_tasks))
+        sizes = [epochs * len(self._slt.rows(labels, index)) for index in tasks]
+        for one in unwatched.expected(self._client.drift(), sizes):
+            self._watcher.warned(one.told(epochs))
+
+    def _unwatched(self) -> tuple[Unwatched, ...]:
+        """Which sub-tasks had ended before the detector was armed."""
+        if self._client.drift().detector == unwatched.NEVER:
+            return ()
+        points = (self._points.get(entry) for entry in self._entries)
+        return unwatched.seen(self._sub_task, self._samples, points)
 
     def _stream(self, sub_task: SubTask) -> None:
         """Send a sub-task batch by batch, and wait until all of it is learned."""

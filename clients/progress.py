@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from clients.report import Report, held_rows, score_rows
+from clients.report import Report, held_rows, score_rows, unwatched_lines
 from clients.results import Evaluation, Milestone
 from clients.tasks import SubTask
 
@@ -53,6 +53,10 @@ class Bars:
     def starting(self, seed: int) -> None:
         """A bar without an end, until the service is there."""
         self._starting = self._progress.add_task("starting a private service", total=None, note="")
+
+    def warned(self, message: str) -> None:
+        """On a line of its own."""
+        self._console.print(escape(message), style="yellow", highlight=False, soft_wrap=True)
 
     def began(self, seed: int, sub_task: SubTask) -> None:
         """A new bar."""
@@ -113,6 +117,8 @@ def print_results(evaluation: Evaluation, report: Report | None, console: Consol
     console.print(f"[bold]{escape(data.name)}, {escape(protocol.slt)}[/], {seeds}", highlight=False)
     console.print(table)
     _print_held(evaluation, several, console)
+    for text in unwatched_lines(evaluation):
+        console.print(escape(text), style="yellow", highlight=False, soft_wrap=True)
     if report is not None:
         console.print()
         console.print(f"report   {report.html}", highlight=False, soft_wrap=True)

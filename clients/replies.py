@@ -152,8 +152,9 @@ def classification(reply: Reply) -> answers.Classification:
         classes = tuple(orjson.loads(field_of(metadata, "vocabulary")))
         codes = field_of(arrays, "labels").astype(np.int64, copy=False)
         version, fields = int(field_of(metadata, "model_version")), arrays
+        rule: Mapping[str, Any] = metadata
     else:
-        fields = json(reply)
+        rule = fields = json(reply)
         classes = tuple(field_of(fields, "classes"))
         position = {label: code for code, label in enumerate(classes)}
         codes = np.array(
@@ -175,11 +176,13 @@ def classification(reply: Reply) -> answers.Classification:
         inliers=np.asarray(field_of(fields, "inliers"), dtype=bool),
         p_values=_asked(fields, "p_values", np.float64),
         unknown=_asked(fields, "unknown", np.bool_),
+        score=str(rule.get("score", "log_likelihood")),
+        calibration=int(rule.get("calibration", 0)),
     )
 
 
 def _asked(fields: Mapping[str, Any], name: str, dtype: type[np.generic]) -> Any:
-    """An array that comes only when it was asked for; None where it was not."""
+    """An array that comes only when it was asked for, and is known; else None."""
     values = fields.get(name)
     return None if values is None else np.asarray(values, dtype=dtype)
 
@@ -196,10 +199,11 @@ def outlier_scores(reply: Reply) -> answers.OutlierScores:
         log_likelihoods=np.asarray(field_of(fields, "log_likelihoods")),
         inliers=np.asarray(field_of(fields, "inliers"), dtype=bool),
         threshold=float(field_of(fields, "threshold")),
-        p_values=np.asarray(field_of(fields, "p_values")),
-        typicality=np.asarray(field_of(fields, "typicality")),
+        p_values=_asked(fields, "p_values", np.float64),
+        typicality=_asked(fields, "typicality", np.float64),
         score=str(field_of(fields, "score")),
         calibration=int(field_of(fields, "calibration")),
+        scales=_asked(fields, "scales", np.int64),
     )
 
 
@@ -212,10 +216,12 @@ def samples(reply: Reply) -> answers.Samples:
             known[code] if code >= 0 else None for code in field_of(arrays, "labels").tolist()
         ]
         version, fields = int(field_of(metadata, "model_version")), arrays
+        seed = metadata.get("seed")
     else:
         fields = json(reply)
         labels = field_of(fields, "labels")
         version = field_of(fields, "model_version")
+        seed = fields.get("seed")
     return answers.Samples(
         model_version=version,
         features=np.asarray(field_of(fields, "features"), dtype=np.float32),
@@ -223,6 +229,7 @@ def samples(reply: Reply) -> answers.Samples:
         log_likelihoods=np.asarray(field_of(fields, "log_likelihoods")),
         probabilities=np.asarray(field_of(fields, "probabilities"), dtype=np.float32),
         short=np.asarray(field_of(fields, "short"), dtype=bool),
+        seed=None if seed is None else int(seed),
     )
 
 
@@ -266,6 +273,17 @@ def _explanation(document: Mapping[str, Any]) -> answers.Explanation:
         prototypes=prototypes,
         contributions=tuple(document.get("contributions", ())),
     )
+
+
+def dead_letter(document: Any) -> answers.DeadLetter:
+    """One dead letter, from a list of them or by itself."""
+    return answers.build(answers.DeadLetter, document)
+
+
+def dead_letters(document: Any) -> answers.DeadLetters:
+    """The answer of GET /deadletters."""
+    rows = rows_of(document, "deadletters")
+    return answers.build(answers.DeadLetters, document, letters=tuple(map(dead_letter, rows)))
 
 
 def proposal(document: Any) -> answers.Proposal:

@@ -151,6 +151,12 @@ def score_rows(summary: Mapping[str, Spread]) -> list[tuple[str, str, str, str, 
     return rows
 
 
+def unwatched_lines(evaluation: Evaluation) -> list[str]:
+    """Of the first run: which sub-tasks were too short for the detector, and what to do."""
+    epochs = evaluation.protocol.epochs
+    return [one.told(epochs) for one in evaluation.runs[0].unwatched]
+
+
 def _html(evaluation: Evaluation, paths: Mapping[str, Path]) -> str:
     def figure(name: str) -> Markup:
         if name not in paths:
@@ -205,6 +211,7 @@ def _content(evaluation: Evaluation) -> dict[str, Any]:
         "prediction": _prediction(run),
         "tolerance": f"{protocol.tolerance_samples:,}",
         "boundaries": _boundary_rows(run, protocol.sub_tasks),
+        "unwatched": unwatched_lines(evaluation),
         "outliers": [
             {
                 "name": test.name,

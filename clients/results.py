@@ -20,6 +20,7 @@ import numpy as np
 
 from clients import scores
 from clients.scores import BoundaryScore, FloatArray, Latency, Spread
+from clients.unwatched import Unwatched
 
 SCHEMA = "gmr-evaluation/1"
 
@@ -132,6 +133,7 @@ class Run:
     speed: Speed
     model: Mapping[str, Any]  # the service's own description, GET /model, at the end
     held: tuple[StillHeld, ...] = ()  # past sub-tasks, oldest first
+    unwatched: tuple[Unwatched, ...] = ()  # sub-tasks that ended before the detector was armed
 
     @property
     def matrix(self) -> FloatArray:

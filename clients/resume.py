@@ -32,6 +32,7 @@ class Progress:
         samples: Samples acknowledged in all passes.
         last_entry_id: Of the newest entry acknowledged.
         finished: Everything was sent.
+        restored: The newest rollback or upload that the service knew of when this began.
         time: When this was written, Unix seconds.
     """
 
@@ -41,6 +42,7 @@ class Progress:
     samples: int = 0
     last_entry_id: str = ""
     finished: bool = False
+    restored: str = ""
     time: float = 0.0
 
 

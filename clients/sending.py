@@ -211,19 +211,23 @@ def send(
 def starting_point(client: GMRClient, resume: ResumeFile, *, again: bool) -> Progress:
     """Where to begin.
 
-    What the resume file says, unless the service does not hold it: then its data were
-    removed since, and the file is sent from its start.
+    What the resume file says, unless the service does not hold it: its data were removed
+    since, or a rollback has dropped a part. Then the file is sent from its start, under the
+    same ids, by which the service knows what it holds.
     """
     progress = resume.load()
-    if again:
-        return Progress(run=secrets.token_hex(4))
-    if not progress.samples:
-        return progress
     model = client.model()
+    restored = model.restored_entry_id or ""
+    if again:
+        return Progress(run=secrets.token_hex(4), restored=restored)
+    if not progress.samples:
+        return replace(progress, restored=restored)
     forgotten = model.backlog == 0 and position(model.last_entry_id) < position(
         progress.last_entry_id
     )
-    return Progress(run=progress.run) if forgotten else progress
+    if forgotten or restored != progress.restored:
+        return Progress(run=progress.run, restored=restored)
+    return progress
 
 
 @contextmanager

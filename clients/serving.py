@@ -1,14 +1,16 @@
 """`gmr serve`, `gmr trainer`, `gmr api`: every setting is a flag of theirs.
 
-The flags are made from the fields of `Settings`, so that none is missing here and
-each is explained where it is declared. Values are checked there too: whether a
-value comes from a flag, a variable or a file, the message is the same.
+The flags are made from the fields of `Settings`, so that none is missing here (but for
+those that a process does not read) and each is explained where it is declared. Values
+are checked there too: whether a value comes from a flag, a variable or a file, the
+message is the same.
 """
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -16,6 +18,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
+from core.errors import InvalidSettings
 from service.settings import Settings
 
 _COMMON = (
@@ -33,6 +36,28 @@ _COMMON = (
     "log_level",
 )
 _MORE = "More settings"
+
+_OF_SERVE = ("redis_binary", "redis_maxmemory_mib")
+"""Settings that only the process with the embedded Redis reads."""
+
+_OF_API = (
+    "host",
+    "port",
+    "dedupe_ttl_s",
+    "max_body_bytes",
+    "max_checkpoint_bytes",
+    "max_sample_n",
+    "max_backlog",
+    "api_threads",
+)
+"""Settings that only an API process reads."""
+
+NOT_FLAGS: Mapping[str, frozenset[str]] = {
+    "trainer": frozenset((*_OF_SERVE, *_OF_API)),
+    "api": frozenset(_OF_SERVE),
+}
+"""Command -> settings that it does not read. As variables and in files they are legal there, too,
+because processes share them; a flag that did nothing would be a lie."""
 
 
 def _serve(settings: Settings) -> int:
@@ -53,9 +78,10 @@ def _trainer(settings: Settings) -> int:
 
     Example: gmr trainer --redis-url redis://redis.internal:6379
     """
+    from service.ending import end_with
     from service.trainer import main
 
-    return main(settings)
+    end_with(lambda: main(settings))
 
 
 def _api(settings: Settings) -> int:
@@ -92,8 +118,34 @@ def version_command() -> None:
         typer.echo(f"{name} {version}")
 
 
-def _command(run: Callable[[Settings], int]) -> Callable[..., None]:
-    """A typer-ready function that collects every setting as a flag, then calls `run`."""
+def no_such_flag(command: str, flag: str) -> InvalidSettings:
+    """The error for a flag that `command` does not have.
+
+    Example:
+        >>> print(no_such_flag("serve", "--prot"))
+        --prot is no setting. Did you mean --port? `gmr serve --help` lists them all.
+    """
+    name = flag.lstrip("-").replace("-", "_")
+    if name in Settings.model_fields:
+        return InvalidSettings(
+            f"{flag} does nothing for `gmr {command}`, which does not read it. Leave it out; "
+            f"`gmr {command} --help` lists what there is."
+        )
+    flags = [f"--{one.replace('_', '-')}" for one in Settings.model_fields]
+    close = difflib.get_close_matches(flag, flags, n=1)
+    hint = f"Did you mean {close[0]}?" if close else "Remove it, or check its spelling."
+    return InvalidSettings(f"{flag} is no setting. {hint} `gmr {command} --help` lists them all.")
+
+
+def _command(
+    run: Callable[[Settings], int], without: frozenset[str] = frozenset()
+) -> Callable[..., None]:
+    """A typer-ready function that collects settings as flags, then calls `run`.
+
+    Arguments:
+        run: What the command does.
+        without: Settings that it does not read.
+    """
 
     def command(config: Path | None, show_config: bool, **flags: str | None) -> None:
         settings = Settings.load(flags, config=config)
@@ -119,7 +171,9 @@ def _command(run: Callable[[Settings], int]) -> Callable[..., None]:
         ),
     ]
     names = (*_COMMON, *(name for name in Settings.model_fields if name not in _COMMON))
-    parameters += [_setting(name, Settings.model_fields[name]) for name in names]
+    parameters += [
+        _setting(name, Settings.model_fields[name]) for name in names if name not in without
+    ]
     command.__doc__ = run.__doc__
     # typer reads both; the values of `flags` are told apart by name only.
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -132,7 +186,7 @@ def _setting(name: str, field: FieldInfo) -> inspect.Parameter:
     option = typer.Option(
         f"--{name.replace('_', '-')}",
         help=f"{field.description}{default}",
-        metavar=_metavar(field.annotation),
+        metavar=_metavar(name, field.annotation),
         show_default=False,
         rich_help_panel=None if name in _COMMON else _MORE,
     )
@@ -149,7 +203,9 @@ def _parameter(name: str, kind: Any, option: Any, default: object) -> inspect.Pa
     )
 
 
-def _metavar(annotation: Any) -> str:
+def _metavar(name: str, annotation: Any) -> str:
+    if name.endswith("_secret"):
+        return "SECRET"
     kinds = [kind for kind in get_args(annotation) or (annotation,) if kind is not NoneType]
     if get_origin(annotation) is Literal:
         return "|".join(map(str, get_args(annotation)))
@@ -170,5 +226,5 @@ def _print_config(settings: Settings) -> None:
 
 
 serve_command = _command(_serve)
-trainer_command = _command(_trainer)
-api_command = _command(_api)
+trainer_command = _command(_trainer, NOT_FLAGS["trainer"])
+api_command = _command(_api, NOT_FLAGS["api"])

@@ -14,6 +14,9 @@ class Watcher(Protocol):
     def starting(self, seed: int) -> None:
         """A private service is being started."""
 
+    def warned(self, message: str) -> None:
+        """Before anything is sent: what will not be found, and what to do."""
+
     def began(self, seed: int, sub_task: SubTask) -> None:
         """A sub-task is about to be streamed."""
 
@@ -31,6 +34,9 @@ class Silent:
     """A watcher that shows nothing."""
 
     def starting(self, seed: int) -> None:
+        """Nothing."""
+
+    def warned(self, message: str) -> None:
         """Nothing."""
 
     def began(self, seed: int, sub_task: SubTask) -> None:

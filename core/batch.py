@@ -8,7 +8,7 @@ integers; the engine maps codes to its classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -30,12 +30,15 @@ class Batch:
     """N samples of D features, with or without labels.
 
     Arguments:
-        features: Samples, with shape (N, D), floating point, finite.
+        features: Samples, with shape (N, D), floating point, finite. Images may also be uint8,
+            where k means k/255, or have shape (N, H, W) or (N, H, W, C), which is D = H W C.
         codes: Index into `vocabulary` per sample, with shape (N,), int64, or
             `UNLABELLED`; None when no sample is labelled.
         vocabulary: The labels that occur, without repeats.
         sample_ids: Per sample the sender's name for it, or None; None when none has one. A
             sample with a name and no label waits for its label before it is learned.
+        images: Whether the sender declares the samples as images, with features in [0, 1]; so
+            does who sends uint8, or the shape of images.
 
     Example:
         >>> batch = Batch.of(torch.zeros(3, 2), ["cat", None, "dog"])
@@ -47,6 +50,7 @@ class Batch:
     codes: Tensor | None = None
     vocabulary: tuple[Label, ...] = ()
     sample_ids: tuple[SampleId | None, ...] | None = None
+    images: bool = False
 
     def __len__(self) -> int:
         return self.features.shape[0]
@@ -57,16 +61,18 @@ class Batch:
         features: Tensor,
         labels: list[Label | None] | Tensor | None = None,
         sample_ids: Sequence[SampleId | None] | None = None,
+        *,
+        images: bool = False,
     ) -> Batch:
         """A batch from samples (N, D) and plain labels, in order of first appearance."""
         ids = None if sample_ids is None else tuple(sample_ids)
         if labels is None:
-            return cls(features, sample_ids=ids)
+            return cls(features, sample_ids=ids, images=images)
         plain = labels.tolist() if isinstance(labels, Tensor) else list(labels)
         vocabulary = tuple(dict.fromkeys(label for label in plain if label is not None))
         index = {label: code for code, label in enumerate(vocabulary)}
         codes = [UNLABELLED if label is None else index[label] for label in plain]
-        return cls(features, torch.tensor(codes, dtype=torch.int64), vocabulary, ids)
+        return cls(features, torch.tensor(codes, dtype=torch.int64), vocabulary, ids, images)
 
     @property
     def plain_labels(self) -> list[Label | None]:
@@ -76,11 +82,16 @@ class Batch:
         # The code -1 picks the last entry.
         return [(*self.vocabulary, None)[code] for code in self.codes.tolist()]
 
+    def to_float32(self, device: torch.device) -> Batch:
+        """The same with features (N, D) of float32, on a device."""
+        images = self.images or self.features.dtype == torch.uint8 or self.features.ndim in (3, 4)
+        return replace(self, features=as_float32(self.features, device), images=images)
+
     def select(self, rows: Tensor) -> Batch:
         """Some of the samples, by index (M,); without their names."""
         features = self.features[rows.to(self.features.device)]
         codes = None if self.codes is None else self.codes[rows.to(self.codes.device)]
-        return Batch(features, codes, self.vocabulary)
+        return Batch(features, codes, self.vocabulary, images=self.images)
 
     def check(self, n_features: int | None) -> None:
         """Raise the `InvalidBatch` that applies, if any.
@@ -149,3 +160,18 @@ class Batch:
                 f"label once and point several codes at it.",
                 labels=len(self.vocabulary),
             )
+
+
+def as_float32(features: Tensor, device: torch.device) -> Tensor:
+    """Samples as the model sees them, float32 on a device.
+
+    Arguments:
+        features: With shape (N, D), or of images (N, H, W) or (N, H, W, C), which become
+            (N, H W C); uint8 k means k/255. Any other shape is left for `Batch.check`.
+    """
+    whole = features.dtype == torch.uint8
+    features = features.to(device, torch.float32)
+    if features.ndim in (3, 4):
+        features = features.flatten(1)
+    # Divided, not multiplied by 1/255: k/255 is then the nearest float32.
+    return features / 255 if whole else features

@@ -150,11 +150,12 @@ class Calibration:
         each = max(1, DRAWN_IN_ALL // max(1, len(self.past)))
         return {group.sub_task: min(each, len(group.drawn)) for group in self.past}
 
-    def typicality(self, now: Mapping[int, Tensor]) -> Typicality:
+    def typicality(self, now: Mapping[int, Tensor], n_scales: int = 0) -> Typicality:
         """What follows from it: every sub-task counts by its samples.
 
         Arguments:
             now: Sub-task -> traits of its first drawn samples, as they are by now.
+            n_scales: Of the traits, how many are of other scales.
         """
         past = (
             group.moved(now[group.sub_task]) if group.sub_task in now else group
@@ -167,7 +168,8 @@ class Calibration:
             torch.full((len(group),), group.samples / len(group), dtype=torch.float32)
             for group in groups
         ]
-        return Typicality(torch.cat([group.rows for group in groups]), torch.cat(weights))
+        rows = torch.cat([group.rows for group in groups])
+        return Typicality(rows, torch.cat(weights), n_scales)
 
 
 def chosen(n: int) -> Tensor:

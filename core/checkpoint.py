@@ -9,17 +9,20 @@ nothing had happened.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, get_origin, get_type_hints
 
 import torch
 from cattrs import BaseValidationError, Converter
+from cattrs.gen import make_dict_structure_fn, override
 from cattrs.strategies import configure_union_passthrough
 from torch import Tensor
 
-from core.batch import Label
+from core.batch import Batch, Label
+from core.calibration import Calibration
 from core.config import EngineConfig
+from core.course import Course
 from core.density.registry import DENSITIES
 from core.density.shifts import NO_SHIFTS, Shifts
 from core.drift.compiled import Array
@@ -32,7 +35,7 @@ from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
 from core.standardiser import Standardiser
 from core.state import EngineState
-from core.tensors import pack, unpack
+from core.tensors import Verifier, pack, unpack
 
 FORMAT = "gmr-checkpoint-1"
 
@@ -54,6 +57,23 @@ def dump(state: EngineState, config: EngineConfig, metadata: Mapping[str, str]) 
     return pack(FORMAT, tensors, {**metadata, **text})
 
 
+def verifier() -> Verifier:
+    """Checks the bytes of a checkpoint while they come."""
+    return Verifier(FORMAT)
+
+
+def features_of(verifier: Verifier) -> int | None:
+    """D of the checkpoint whose bytes a verifier has let pass; None where it does not tell.
+
+    Nothing is told of a model that has learned nothing, or of a file that `load` will refuse.
+    """
+    try:
+        standardiser = json.loads(verifier.text["state"])["standardiser"]
+        return None if standardiser is None else int(verifier.shapes[standardiser["shift"]][0])
+    except (KeyError, TypeError, ValueError, IndexError, RecursionError):
+        return None
+
+
 def load(
     data: bytes, device: torch.device | str = "cpu"
 ) -> tuple[EngineState, EngineConfig, dict[str, str]]:
@@ -64,14 +84,21 @@ def load(
 
     Raises:
         InvalidCheckpoint: Truncated, damaged, or of another format or release.
+        torch.OutOfMemoryError: The device has no room for it.
     """
     tensors, text = unpack(FORMAT, data)
+    # All at once, and not while structuring: a full device is no fault of the checkpoint's.
+    there = {name: tensor.to(device) for name, tensor in tensors.items()}
     converter, on_cpu = _converter(), _converter()
-    converter.register_structure_hook(Tensor, lambda key, _: tensors[key].to(device))
+    converter.register_structure_hook(Tensor, lambda key, _: there[key])
     on_cpu.register_structure_hook(Tensor, lambda key, _: tensors[key])
     on_cpu.register_structure_hook_func(_is_array, lambda key, _: tensors[key].numpy())
     # A detector counts on the CPU, but the models that it watches by live with the others.
     on_cpu.register_structure_hook(Sentinel, lambda tree, _: _sentinel(tree, converter))
+    # What p-values rest on, the course of a sub-task and the codes of labels stay there, too.
+    for kind in (Calibration, Course):
+        converter.register_structure_hook(kind, on_cpu.structure)
+    converter.register_structure_hook(Batch, _batches(converter, on_cpu))
     try:
         config = EngineConfig.from_dict(json.loads(text.pop("config")))
         tree: dict[str, Any] = json.loads(text.pop("state"))
@@ -99,7 +126,10 @@ def load(
             f"The checkpoint does not fit this release ({type(error).__name__}: {error}). "
             f"Load it with the release that wrote it, or start afresh."
         ) from error
-    # Random states and the detector's counts live on the CPU, whatever the model's device.
+    # Random states, the detector's counts and the gains of samples live on the CPU, whatever the
+    # model's device.
+    recent = state.proposals.recent
+    recent = replace(recent, gains=recent.gains.cpu())
     return (
         replace(
             state,
@@ -107,6 +137,7 @@ def load(
             detector=detector,
             shadows=shadows,
             random=state.random.cpu(),
+            proposals=replace(state.proposals, recent=recent),
         ),
         config,
         text,
@@ -172,6 +203,17 @@ def _converter() -> Converter:
         ),
     )
     return converter
+
+
+def _batches(converter: Converter, on_cpu: Converter) -> Callable[[Any, Any], Batch]:
+    """How batches are read: features for the model, codes as they came."""
+
+    def codes(key: Any, kind: Any) -> Any:
+        return on_cpu.structure(key, kind)
+
+    return make_dict_structure_fn(
+        Batch, converter, _cattrs_forbid_extra_keys=True, codes=override(struct_hook=codes)
+    )
 
 
 def _is_array(kind: Any) -> bool:

@@ -42,12 +42,14 @@ class EngineConfig:
         shadow_detectors: Names of rules, separated by commas, that run beside it on the same
             signals and decide nothing.
         ert: Expected run time between false alarms, in samples, above 1.
-        warm_up: Samples after every reset before the detector may speak.
+        warm_up: Samples after every reset before the detector may speak; "sequential" needs them
+            before all of its bets are open, and a fifth of them before it speaks at all.
         outlier_c: A sample is an outlier below mean - c * deviation of the log-likelihood.
         outlier_false_positive_rate: Share of inliers, above 0 and below 1, that may be called
-            outliers, by their p-values; None: `outlier_c` decides.
-        image: Shape of the images behind the features, of preset "dcgmm" and of `shift`:
-            "HEIGHT,WIDTH" or "HEIGHT,WIDTH,CHANNELS"; None takes a square with one channel.
+            outliers, by their p-values; None, or while too little is known: `outlier_c` decides.
+        image: Declares that samples are images of this shape, "HEIGHT,WIDTH" or
+            "HEIGHT,WIDTH,CHANNELS", with values in [0, 1], which keep their scale. Preset
+            "dcgmm" and `shift` take a square with one channel where it is None.
         shift: Of presets "mfa" and "flat", where samples are images: pixels by which they may
             be shifted and still be the same, 0 to 4; 0: samples may be anything.
         sharpening: Steps of sharpening of every image that preset "dcgmm" draws for a reader.
@@ -78,7 +80,7 @@ class EngineConfig:
     ert: float = 1e7
     warm_up: int = 1000
     outlier_c: float = 2.0
-    outlier_false_positive_rate: float | None = None
+    outlier_false_positive_rate: float | None = 0.05
     image: str | None = None
     shift: int = 0
     sharpening: int = 0
@@ -176,6 +178,11 @@ class EngineConfig:
     def image_shape(self) -> tuple[int, int, int] | None:
         """Height, width and channels of `image`; None where it is not set."""
         return None if self.image is None else _shape(self.image)
+
+    @property
+    def images(self) -> bool:
+        """Whether the settings declare samples as images, however they are sent."""
+        return self.image is not None or self.shift > 0 or self.preset == "dcgmm"
 
     @property
     def budget(self) -> int:

@@ -15,14 +15,16 @@ from torch import Tensor
 
 from core.batch import Batch
 from core.config import EngineConfig
+from core.course import Course
 from core.drift.detector import Detector, Verdict
-from core.drift.sequential import FEATURES
 from core.events import BoundaryDetected, Event
 from core.explanation import explain
 from core.inliers import Inliers
 from core.judgement import Position, evidence_of
 from core.late_labels import LateLabels
 from core.learning import Learning
+from core.marginals import Marginals
+from core.model import Model
 from core.novelty import Novelty
 from core.parting import Parting, codes_of
 from core.recurrence import mostly_labelled, recurring
@@ -81,36 +83,41 @@ class Crossing:
             state, learned = self.learning.learn(state, one, None)
             events += learned
         relabelled, shown = self.parting.relabelled(state, beginning, verdict), state.shown
-        strange = self.novelty.strange(state, beginning)
         state, fresh, of_proposals, unknown = self.novelty.leave(state, first)
         events += unknown
         model = self.learning.learner.model(state.learner)
         explanation = explain(model, state, beginning, verdict, self.config.outlier_c)
-        state = self._remembered(state)
-        codes = codes_of(state, beginning)
-        # Where labels mean something else, or one feature has changed, samples are as likely as
-        # those of many an earlier sub-task.
-        asked = verdict is not None and not relabelled and verdict.signal != FEATURES
-        recurrence = self._recurring(state, beginning, codes) if asked else None
+        codes, recurrence = codes_of(state, beginning), None
+        # Where labels mean something else, samples are as those of many an earlier sub-task.
+        if verdict is not None and not relabelled:
+            recurrence = self._recurring(state, beginning, codes, len(codes) if mixed else change)
+        ended = state
         # Labels lead samples back to the components of their class. Without them they would be
         # learned by those of the sub-task that has ended, which must be put away first.
         if recurrence is None or not mostly_labelled(codes):
             state, replays = self.learning.consolidated(state)
             events += replays
+        state = self._remembered(state, ended)
         if relabelled:
             state = self.learning.renamed(state, relabelled, shown)
+        # A state of an earlier release has not counted.
+        number = max(state.boundaries, state.sub_task) + 1
         state = replace(
             state,
             detector=self.detector.start(),
             shadows=(),
             past_likelihood=state.past_likelihood.pooled(state.likelihood),
             likelihood=Running(),
+            marginals=Marginals(),
             set_aside=(),
             sub_task=state.sub_task + 1,
             recurrence=recurrence,
+            course=Course(),
             armed=False,
             boundary_batch=start_batch,
             boundary_sample=start_sample,
+            boundaries=number,
+            resumed=False,
         )
         state = self.late.left_behind(state, left)
         state, closed = self.novelty.left_behind(state, of_proposals)
@@ -118,10 +125,8 @@ class Crossing:
         for one in (*fresh, *beginning):
             state, learned = self.learning.learn(state, one, None)
             events += learned
-        state, proposed = self.novelty.after_boundary(state, beginning, strange)
-        events += proposed
         boundary = BoundaryDetected(
-            boundary=state.sub_task,
+            boundary=number,
             sub_task=state.sub_task,
             batch_index=begun.batch,
             sample_index=begun.sample,
@@ -140,13 +145,20 @@ class Crossing:
         )
         return state, [boundary, *events]
 
-    def _remembered(self, state: EngineState) -> EngineState:
-        """A sub-task has ended: draw what it will be remembered by, unless that is there."""
+    def _remembered(self, state: EngineState, ended: EngineState) -> EngineState:
+        """What is remembered of a sub-task that has ended, unless that is there.
+
+        Arguments:
+            state: At rest, wherever what was learned has been put away.
+            ended: Before that.
+        """
         if state.recurrence is not None:
             return replace(state, calibration=state.calibration.crossed(torch.zeros(0, 1)))
         assert state.standardiser is not None
+        learner = self.learning.learner
+        model = learner.model(state.learner)
         past = state.held.crossed(
-            self.learning.learner.model(state.learner),
+            model,
             state.standardiser,
             sub_task=state.sub_task,
             class_counts=state.class_counts,
@@ -154,15 +166,34 @@ class Crossing:
             version=state.version,
             seed=self.config.seed,
             level=state.likelihood,
+            marginals=state.marginals,
+            latest=None if model is None else self._latest(model, ended),
         )
         return replace(state, held=past, calibration=self.inliers.ended(state, past))
 
-    def _recurring(self, state: EngineState, batches: Sequence[Batch], codes: Tensor) -> int | None:
-        """The earlier sub-task that these batches belong to, if any."""
+    def _latest(self, model: Model, ended: EngineState) -> Tensor | None:
+        """Which components hold the sub-task that has ended, with shape (K,), bool.
+
+        Those that lie where components did that had learned from it.
+        """
+        learner, law = self.learning.learner, model.density.feature_law
+        if law is None:
+            return None
+        scores = learner.score(ended.learner, law[0])
+        return None if scores is None else learner.latest(ended.learner)[scores.joint.argmax(-1)]
+
+    def _recurring(
+        self, state: EngineState, batches: Sequence[Batch], codes: Tensor, newest: int
+    ) -> int | None:
+        """The earlier sub-task that these batches belong to, if any.
+
+        Arguments:
+            newest: How many of the last samples came since the change.
+        """
         model = self.learning.learner.model(state.learner)
         if model is None or state.standardiser is None or not batches:
             return None
         x = torch.cat([one.features for one in batches])
-        ended = {state.sub_task, state.recurrence}
-        sets = tuple(one for one in state.held.sets if one.sub_task not in ended)
-        return recurring(sets, model, state.standardiser, x, codes)
+        past = {state.sub_task, state.recurrence}
+        sets = tuple(one for one in state.held.sets if one.sub_task not in past)
+        return recurring(sets, model, state.standardiser, x, codes, newest)

@@ -23,13 +23,16 @@ import torch
 from core.awaiting import Awaiting
 from core.batch import Batch, Label, SampleId
 from core.config import EngineConfig
+from core.course import Course
 from core.crossing import Crossing
+from core.discovery import Discovery
 from core.drift.detector import Detector, Level
 from core.drift.registry import make_detector, make_shadows
 from core.errors import InvalidCheckpoint, InvalidLabels, InvalidRequest, ModelNotReady
 from core.events import (
     BatchLearned,
     BatchSetAside,
+    ChangeContinued,
     Event,
     ModelRestored,
     Replayed,
@@ -56,6 +59,13 @@ REMEMBERED_STARTS = 256
 UNREADY_SAMPLES = 500
 """First samples of a sub-task, whose scores are not yet those of a model that knows them."""
 
+UNCALIBRATED_SAMPLES = UNREADY_SAMPLES
+"""First samples of a sub-task, of which nothing is kept for p-values ..."""
+
+FIRST_UNCALIBRATED_SAMPLES = 250
+"""... and of the very first, so that a table of some 450 samples has p-values. What is kept of a
+model that knew less is let go as more comes."""
+
 
 class Engine:
     """One model's way of learning from a stream. Holds settings only.
@@ -81,7 +91,7 @@ class Engine:
         self.inliers = Inliers(self.learner, self.device)
         self.judge = Judge(self.learner, self.detector, self.shadows)
         self.late = LateLabels(config, self.learning)
-        self.novelty = Novelty(config, self.inliers, self.late)
+        self.novelty = Novelty(config, Discovery(self.learner), self.late)
         self.parting = Parting(self.detector, self.learning)
         self.crossing = Crossing(
             config,
@@ -124,7 +134,8 @@ class Engine:
         """Score the batch, look for a boundary, then learn from it or set it aside.
 
         Arguments:
-            batch: In the sender's units; on any device.
+            batch: In the sender's units; on any device. The first one fixes whether samples are
+                images, which keep their scale, or a table: see `core.standardiser`.
 
         Returns:
             The next state and what happened, in order.
@@ -133,7 +144,7 @@ class Engine:
             InvalidBatch: The batch cannot be used; the state given in is unchanged.
         """
         # Checked as the model will see it: 1e300 is finite until it becomes a float32.
-        batch = replace(batch, features=batch.features.to(self.device, torch.float32))
+        batch = batch.to_float32(self.device)
         batch.check(state.n_features or self.config.n_features)
         state, batch, claimed = self.late.claim(state, batch)
         self._check_classes(state, state.new_labels(batch))
@@ -144,6 +155,7 @@ class Engine:
         judgement = self.judge.judge(state, batch)
         begun = Position(state.stream_batches, state.stream_samples)
         unknown = self.novelty.unknown(state, judgement.scores)
+        gains = self.novelty.gains(state, judgement.scores)
         state = self._advance(state, len(batch), judgement)
         state, rest, rows = self.late.hold_back(state, batch, judgement.scores)
         judged, awaiting = state.version, len(batch) - len(rest)
@@ -156,7 +168,7 @@ class Engine:
                 state = replace(state, set_aside=joined(state.set_aside, rest))
                 state, overdue = self.late.overdue(state)
                 aside = BatchSetAside(
-                    **judgement.report(state, batch, begun),
+                    **judgement.report(state, batch, begun, self.armed_in(state)),
                     awaiting=awaiting,
                     set_aside_batches=state.set_aside_batches,
                     set_aside_samples=state.set_aside_samples,
@@ -165,6 +177,7 @@ class Engine:
             # A suspicion must not hold up learning for ever: give it up, look again.
             state = replace(state, detector=self.detector.dismiss(state.detector))
         shift = self.parting.prior_shift(state, rest, begun, judgement.verdict)
+        shift = shift or self.parting.continuation(state, rest, begun, judgement.verdict)
         if judgement.level is Level.BOUNDARY and not shift:
             state, events = self.crossing.cross(state, rest, begun, judgement.verdict)
         else:
@@ -173,24 +186,33 @@ class Engine:
                 n_outliers = len(rest) - int(typical.sum())
                 rest, rows = rest.select(typical.nonzero()[:, 0]), rows[typical]
             else:
-                if shift:
+                state = replace(state, course=self._course(state, batch))
+                if any(isinstance(event, ChangeContinued) for event in shift):
+                    # It may go on: only what comes from now on shows whether it does.
+                    state = replace(state, detector=self.detector.start(), course=Course())
+                elif shift:
                     state = replace(state, detector=self.detector.accept(state.detector))
                 state, events = self.learning.release(state)
                 events += shift
             if unknown is not None:
                 places = begun.sample + rows
-                state, known_rest = self.novelty.hold_back(state, rest, places, unknown[rows])
-                n_unknown, rest = len(rest) - len(known_rest), known_rest
+                state, stay = self.novelty.hold_back(state, rest, places, unknown[rows])
+                n_unknown = len(rest) - len(stay)
+                rest, rows = rest.select(stay), rows[stay]
+            places = begun.sample + rows
+            chosen = None if gains is None else gains[rows]
+            state = self.novelty.remembered(state, rest, places, chosen)
             known = state.version == judged and len(rest) == len(batch)
             state, learned = self.learning.learn(state, rest, judgement.scores if known else None)
             events += learned
             state, proposed = self.novelty.look(state)
             events += proposed
         state, overdue = self.late.overdue(state)
+        state = self.inliers.rescaled(state)
         events = [*claimed, *events, *overdue]
         replays = [event for event in events if isinstance(event, Replayed)]
         learned_event = BatchLearned(
-            **judgement.report(state, batch, begun),
+            **judgement.report(state, batch, begun, self.armed_in(state)),
             awaiting=awaiting,
             unknown=n_unknown,
             replayed=sum(event.samples for event in replays if event.reason == "batch"),
@@ -199,6 +221,18 @@ class Engine:
             classes=len(state.classes),
         )
         return state, [*judgement.alarms(begun), *events, learned_event]
+
+    def armed_in(self, state: EngineState) -> int | None:
+        """Samples until the detector may speak, as far as can be expected; 0 where it may.
+
+        None where that is not known, because the learner's likelihood has yet to settle, or
+        samples depend on each other; and where it never may.
+        """
+        settled = not self.learner.anneals
+        if state.learner is not None:
+            settled = self.learner.settled(state.learner)
+        since_boundary = state.stream_samples - state.boundary_sample
+        return self.detector.armed_in(state.detector, since_boundary, settled)
 
     def settle(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """The stream is quiet: learn what is set aside as the current sub-task, and what waits.
@@ -245,7 +279,7 @@ class Engine:
         """Say what the samples of a proposed class are; None: no class of their own.
 
         Raises:
-            InvalidRequest: No such proposal is open.
+            UnknownProposal: No such proposal is open.
             InvalidLabels: There would be too many classes. The state given in is unchanged.
         """
         self._check_classes(state, () if label is None else (label,))
@@ -256,8 +290,11 @@ class Engine:
         return self.late.expire(state, before)
 
     def declare_boundary(self, state: EngineState) -> tuple[EngineState, list[Event]]:
-        """A person says that a sub-task ends here. Nothing happens if none has begun."""
-        if state.learner is None or state.stream_samples == state.boundary_sample:
+        """A person says that a sub-task ends here. Nothing happens if none has begun.
+
+        One that a restored state had begun can end at once: `EngineState.begun`.
+        """
+        if not state.begun:
             return state, []
         return self.crossing.cross(
             state, None, Position(state.stream_batches, state.stream_samples), None
@@ -290,12 +327,7 @@ class Engine:
         """
         expected = state.n_features or self.config.n_features
         if expected is not None and kept.n_features not in (None, expected):
-            raise InvalidCheckpoint(
-                f"The checkpoint is of a model with {kept.n_features} features, but this stream "
-                f"has {expected}. Load it into a service of its own.",
-                expected=expected,
-                got=kept.n_features,
-            )
+            raise InvalidCheckpoint.features(expected=expected, got=kept.n_features)
         if source == "rollback":
             # A kept version may or may not have let its raw samples go by now: the result of
             # reading the same stream again must not depend on it.
@@ -312,6 +344,10 @@ class Engine:
             boundary_batch=state.stream_batches,
             boundary_sample=state.stream_samples,
             recent_starts=state.recent_starts,
+            burst=state.burst,
+            course=Course(),
+            boundaries=max(state.boundaries, kept.boundaries),
+            resumed=kept.begun,
             ert=state.ert,
             detector=self.detector.start(),
             shadows=(),
@@ -384,6 +420,7 @@ class Engine:
             log_likelihood_deviation=likelihood.deviation,
             awaiting=state.awaiting.raw_samples,
             unknown=state.proposals.raw_samples,
+            recent=len(state.proposals.recent),
         )
         return Snapshot(
             info,
@@ -391,9 +428,17 @@ class Engine:
             state.standardiser,
             self.inliers.usual(state),
             self.config.outlier_false_positive_rate,
+            state.scales,
         )
 
     # Parts of a step ----------------------------------------------------------------------
+
+    def _course(self, state: EngineState, batch: Batch) -> Course:
+        """The sub-task's course with a batch, and with those set aside that are of it after all."""
+        course = state.course
+        for one in (*state.set_aside, batch):
+            course = course.observed(one.features, state.stream_samples)
+        return course
 
     def _waiting(self, state: EngineState) -> int:
         """Samples that count as learned, but wait in a window for more or for a quiet stream."""
@@ -410,20 +455,15 @@ class Engine:
         } - set(map(distinct, state.classes))
         total = len(state.classes) + len(new)
         if total > self.config.max_classes:
-            raise InvalidLabels(
-                f"This batch would bring the number of classes to {total}; at most "
-                f"{self.config.max_classes} are allowed. Check that the labels are classes and not "
-                f"identifiers, or raise GMR_MAX_CLASSES.",
-                classes=total,
-                limit=self.config.max_classes,
-            )
+            raise InvalidLabels.too_many_classes(total, self.config.max_classes)
 
     def _first(self, state: EngineState, batch: Batch) -> EngineState:
         """The first batch fixes D and the scale."""
+        images = batch.images or self.config.images
         n_features = batch.features.shape[1]
         return replace(
             state,
-            standardiser=Standardiser.of(batch.features),
+            standardiser=Standardiser.of(batch.features, images=images),
             learner=self.learner.start(n_features, self.device),
         )
 
@@ -432,12 +472,17 @@ class Engine:
         prequential = state.prequential
         if judgement.accuracy is not None:
             prequential = prequential.updated(judgement.guessed, judgement.accuracy)
-        likelihood, calibration = state.likelihood, state.calibration
-        known = state.stream_samples - state.boundary_sample >= UNREADY_SAMPLES
-        if judgement.unsuspected and judgement.scores is not None and known:
-            seen = judgement.tame
-            likelihood = likelihood.updated(n, seen.mean, seen.variance)
-            calibration = self.inliers.observed(state, judgement.scores)
+        likelihood, calibration, marginals = state.likelihood, state.calibration, state.marginals
+        learned = state.stream_samples - state.boundary_sample
+        if judgement.unsuspected and judgement.scores is not None:
+            assert state.standardiser is not None
+            tamed = state.standardiser.tamed(judgement.scores.x)
+            marginals = marginals.observed(state.standardiser.invert(tamed))
+            if learned >= UNREADY_SAMPLES:
+                seen = judgement.tame
+                likelihood = likelihood.updated(n, seen.mean, seen.variance)
+            if learned >= (UNCALIBRATED_SAMPLES if state.sub_task else FIRST_UNCALIBRATED_SAMPLES):
+                calibration = self.inliers.observed(state, judgement.scores)
         return replace(
             state,
             detector=judgement.detector,
@@ -446,6 +491,7 @@ class Engine:
             prequential=prequential,
             likelihood=likelihood,
             calibration=calibration,
+            marginals=marginals,
             stream_batches=state.stream_batches + 1,
             stream_samples=state.stream_samples + n,
             recent_starts=(*state.recent_starts, state.stream_samples)[-REMEMBERED_STARTS:],

@@ -8,6 +8,8 @@
   + InvalidRequest       a question that cannot be answered as it was put
     - UnknownClass       a class was named that the model has never seen
     - UnknownVersion     a model version was named that is not kept
+    - UnknownProposal    a proposed class was named that is not open
+    - EmptySubTask       a boundary was declared before the sub-task had a sample
   + ModelNotReady        nothing has been learned yet; try again later
   + InvalidCheckpoint    bytes that are no checkpoint of ours, or of another format
   + InvalidSettings      the operator must change a setting
@@ -63,6 +65,17 @@ class NonFiniteFeature(InvalidBatch):
 class InvalidLabels(InvalidBatch):
     """Labels of the wrong length or type."""
 
+    @classmethod
+    def too_many_classes(cls, classes: int, limit: int) -> InvalidLabels:
+        """The error for labels that would bring the number of classes above its limit."""
+        return cls(
+            f"This batch would bring the number of classes to {classes}; at most {limit} are "
+            f"allowed. Check that the labels are classes and not identifiers, or raise "
+            f"GMR_MAX_CLASSES.",
+            classes=classes,
+            limit=limit,
+        )
+
 
 class InvalidRequest(GMRError):
     """The question cannot be answered as it was put."""
@@ -90,8 +103,46 @@ class ModelNotReady(GMRError):
     """Nothing has been learned yet; try again later."""
 
 
+class UnknownProposal(InvalidRequest):
+    """A proposed class was named that is not open."""
+
+    @classmethod
+    def among(cls, unknown: int, known: list[int]) -> UnknownProposal:
+        """The error that lists the proposals that are open."""
+        return cls(
+            f"Proposal {unknown} is not open. Open are {', '.join(map(str, known)) or 'none'}. "
+            f"Choose one of GET /drift/proposals.",
+            unknown=unknown,
+            known=known,
+        )
+
+
+class EmptySubTask(InvalidRequest):
+    """A boundary was declared, but the current sub-task has had no sample."""
+
+    @classmethod
+    def of(cls, sub_task: int) -> EmptySubTask:
+        """The error for the sub-task that cannot end yet."""
+        return cls(
+            f"No sample has come since sub-task {sub_task} began, so there is nothing that could "
+            f"end. Expected at least one. Send samples of it first; what comes next belongs to "
+            f"sub-task {sub_task} anyway.",
+            sub_task=sub_task,
+        )
+
+
 class InvalidCheckpoint(GMRError):
     """The bytes are no checkpoint of ours, or of another format."""
+
+    @classmethod
+    def features(cls, *, expected: int, got: int | None) -> InvalidCheckpoint:
+        """The error for a checkpoint of another D than the stream's."""
+        return cls(
+            f"The checkpoint is of a model with {got} features, but this stream has {expected}. "
+            f"Load it into a service of its own.",
+            expected=expected,
+            got=got,
+        )
 
 
 class InvalidSettings(GMRError):

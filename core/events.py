@@ -43,8 +43,8 @@ class BatchScored(Event):
     samples: int
     labelled: int  # samples of the batch that carried a label
     sub_task: int
-    inlier_rate: float | None  # share of inliers, 0 to 1; None before anything was learned
-    inlier_rate_mean: float | None  # running mean the detector compares with
+    inlier_rate: float | None  # share of inliers, 0 to 1; None before there is a reference
+    inlier_rate_mean: float | None  # that of the reference; None likewise
     log_likelihood_mean: float | None  # nats per sample
     statistic: float  # of the detector that decides
     threshold: float
@@ -61,6 +61,8 @@ class BatchScored(Event):
     awaiting: int = field(default=0, kw_only=True)  # of its samples, those that await a label
     unknown: int = field(default=0, kw_only=True)  # of its samples, those held back as unknown
     awaiting_samples: int = field(default=0, kw_only=True)  # that await one in all
+    # Samples after the batch until the detector may speak, as expected; None: not known, or never.
+    armed_in: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class BoundaryDetected(Event):
 
     kind: ClassVar[str] = "boundary"
 
-    boundary: int  # 1 for the first
+    boundary: int  # 1 for the first; a rollback lowers `sub_task`, never this
     sub_task: int  # the one that begins: 1 after the first boundary
     batch_index: int  # of the batch at which it is reported
     sample_index: int
@@ -150,6 +152,16 @@ class OutlierBurst(Event):
     signal: str
     evidence: dict[str, float]
     model_version: int
+    burst: int = field(default=0, kw_only=True)  # 1 for the stream's first
+    burst_start_sample: int = field(default=0, kw_only=True)  # of all of it, estimated
+    burst_samples: int = field(default=0, kw_only=True)  # outliers of all of it, so far
+
+
+@dataclass(frozen=True)
+class OutlierBurstContinued(OutlierBurst):
+    """Outliers came again at once: more of a burst that has been reported already."""
+
+    kind: ClassVar[str] = "outlier_burst_continued"
 
 
 @dataclass(frozen=True)
@@ -163,6 +175,27 @@ class ShadowAlarm(Event):
     sample_index: int
     statistic: float
     threshold: float
+
+
+@dataclass(frozen=True)
+class ChangeContinued(Event):
+    """The change of the last boundary has gone on ever since and was found again: no boundary.
+
+    The detector starts anew, so that what the stream has come to becomes what is usual.
+    """
+
+    kind: ClassVar[str] = "change_continued"
+
+    sub_task: int  # that began with the change, and goes on
+    batch_index: int  # of the batch at which it is reported
+    sample_index: int
+    boundary_sample: int  # where the change is estimated to have begun
+    estimated_start_batch: int  # of what has been found again
+    estimated_start_sample: int
+    detector: str
+    signal: str
+    evidence: dict[str, float]  # as of a boundary, with p-values that the stream was at rest
+    model_version: int
 
 
 @dataclass(frozen=True)
@@ -269,7 +302,7 @@ class ProposalClosed(Event):
 
     proposal: int
     label: int | str | None  # that it was named
-    reason: str  # "named", "dismissed", "limit" or "boundary"
+    reason: str  # "named", "dismissed", "joined" (another one), "limit" or "boundary"
     samples: int
     samples_learned: int  # at once; others were before, or are when a suspicion is decided
     sub_task: int
@@ -316,10 +349,33 @@ class ModelRestored(Event):
 
 @dataclass(frozen=True)
 class EntryRejected(Event):
-    """An entry of the stream could not be used and is kept apart. Reported by the service."""
+    """An entry of the stream could not be used: a dead letter. Reported by the service."""
 
     kind: ClassVar[str] = "entry_rejected"
 
     entry_id: str
     reason: str
     detail: str
+    batch_id: str | None = None  # that the sender gave it, if any
+
+
+@dataclass(frozen=True)
+class DeadLettersDropped(Event):
+    """The oldest dead letters made room for a newer one. Reported by the service."""
+
+    kind: ClassVar[str] = "dead_letters_dropped"
+
+    letters: int
+    bytes: int  # of their payloads
+
+
+KINDS: tuple[str, ...] = tuple(
+    sorted(
+        value.kind
+        for value in tuple(globals().values())
+        if isinstance(value, type)
+        and issubclass(value, Event)
+        and value not in (Event, BatchScored)
+    )
+)
+"""The name on the wire of every event that is reported."""

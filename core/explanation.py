@@ -27,11 +27,11 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Batch
+from core.course import Course, critical
 from core.density.seeding import FEWEST_COPIES, k_means_plus_plus
 from core.drift.detector import Verdict
 from core.drift.sequential import LABELS
 from core.model import Model
-from core.readout import PosteriorReadout
 from core.running import Running
 from core.standardiser import Standardiser
 from core.state import EngineState
@@ -47,6 +47,12 @@ MOST_FEATURES = 4096
 
 MOST_NAMED = 10
 """Features, components and classes that are named, the strongest first."""
+
+BY_CHANCE = 0.01
+"""How often any feature at all may be named where none has changed."""
+
+EVIDENT_BLAME = 0.1
+"""Share of the evidence of a boundary that is enough to say that a feature has changed."""
 
 MOST_GROUPS = 4
 ROUNDS = 10
@@ -92,7 +98,8 @@ def explain(
     }
     if verdict is not None and verdict.p_value is not None:
         told["p_value"] = verdict.p_value
-    told |= _features(model, standardiser, x, raw, verdict.blame if verdict is not None else ())
+    blame = verdict.blame if verdict is not None else ()
+    told |= _features(model, standardiser, x, raw, blame, state.course)
     counts = _own_counts(state)
     told["components"] = _components(model, joint, counts, max(1, _own_samples(state)))
     told["classes"] = _classes(model, state, joint, counts)
@@ -127,26 +134,47 @@ def _size(likelihoods: Tensor, known: Running, outlier_c: float) -> dict[str, fl
 
 
 def _features(
-    model: Model, standardiser: Standardiser, x: Tensor, raw: Tensor, blame: Sequence[float]
+    model: Model,
+    standardiser: Standardiser,
+    x: Tensor,
+    raw: Tensor,
+    blame: Sequence[float],
+    course: Course,
 ) -> dict[str, Any]:
     """Who takes part in the drop, or in the rise where the likelihood has risen.
 
+    Named is who has changed beyond its sampling error.
+
     Arguments:
         blame: What the detector says of that, with D values, if it has looked at single features.
+        course: What is known of features in the sub-task that ends.
     """
     n, d = x.shape
-    change, centres = x.new_zeros(2, d, dtype=torch.float64)
+    change, squares, centres = x.new_zeros(3, d, dtype=torch.float64)
     for part in torch.split(x, max(1, MOST_ENTRIES // d)):
         seen = model.density.feature_terms(part)
-        change += (seen.expected - seen.terms).double().sum(0)
+        missing = (seen.expected - seen.terms).double()
+        change, squares = change + missing.sum(0), squares + missing.square().sum(0)
         centres += seen.centres.double().sum(0)
-    change, centres = change / n, centres / n
+    change, squares, centres = change / n, squares / n, centres / n
     drop = float(change.sum())
     shares = (change if drop >= 0 else -change).clamp_min(0)
     shares = shares / shares.sum().clamp_min(torch.finfo(torch.float64).tiny)
+    errors = course.changed(raw, BY_CHANCE)
+    if errors is None:
+        # Little is known of the sub-task that ends but what the model expects.
+        error = (squares - change.square()).clamp_min(0).sqrt() / max(1, n - 1) ** 0.5
+        beyond = change.abs() > critical(BY_CHANCE / d, n - 1) * error
+        errors = (beyond * shares).cpu()
+    changed, shares = errors > 0, shares.cpu()
     if blame:
         shares = torch.tensor(blame, dtype=torch.float64)
-    strongest = shares.topk(min(MOST_NAMED, d)).indices
+        changed = changed | (shares >= EVIDENT_BLAME)
+    parts = torch.where(changed, shares, 0)
+    if not bool(parts.any()):
+        # What has changed has made samples no less likely, or no likelier.
+        parts = errors / errors.sum().clamp_min(torch.finfo(torch.float64).tiny)
+    strongest = parts.topk(min(MOST_NAMED, d)).indices
     expected = standardiser.invert(centres[None].to(x))[0]
     means = raw.double().mean(0)
     told: dict[str, Any] = {
@@ -154,12 +182,12 @@ def _features(
         "features": [
             {
                 "feature": index,
-                "share": _rounded(float(shares[index])),
+                "share": _rounded(float(parts[index])),
                 "mean": _rounded(float(means[index])),
                 "expected": _rounded(float(expected[index])),
             }
             for index in strongest.tolist()
-            if float(shares[index]) > 0
+            if float(parts[index]) > 0
         ],
     }
     if d <= MOST_FEATURES:
@@ -232,22 +260,20 @@ def signed_roots(now: Tensor, before: Tensor) -> Tensor:
 def _classes(
     model: Model, state: EngineState, joint: Tensor, counts: Tensor
 ) -> list[dict[str, Any]]:
-    """Which classes the model takes the new samples for, and what it took those before for."""
+    """Which classes the model takes the new samples for, and which were shown before.
+
+    Where no label came before, nobody knows which those were: the model may know none of them.
+    """
     if not model.n_classes:
         return []
     now = model.readout.class_probabilities(joint).double().mean(0).cpu()
-    if float(counts.sum()) > 0:
-        before = counts / counts.sum()
-    elif isinstance(model.readout, PosteriorReadout):
-        weights = model.density.log_weights.exp()
-        before = (weights @ model.readout.component_classes).double().cpu()
-    else:
-        before = torch.full_like(now, 1 / len(now))
+    labelled = float(counts.sum())
+    before = counts / labelled if labelled else torch.zeros_like(now)
     order = (now - before).abs().argsort(descending=True, stable=True)[:MOST_NAMED]
     return [
         {
             "label": state.classes[code],
-            "before": _rounded(float(before[code])),
+            "before": _rounded(float(before[code])) if labelled else None,
             "now": _rounded(float(now[code])),
         }
         for code in order.tolist()

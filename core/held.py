@@ -1,9 +1,14 @@
 """Live forgetting: how well each past sub-task is still held, without any of its data.
 
-When a sub-task ends, a small set of labelled samples is drawn from the model as it stands,
-and what the model says of them is noted ("then"). Whatever is learned later, the same
-samples can be asked about again ("now"): where they are named less well, or have become
-less likely, the model has forgotten.
+When a sub-task has ended, and what was learned of it is at rest, a small set of labelled samples
+is drawn from the components that learned it, and what the model says of them is noted ("then").
+Whatever is learned later, the same samples can be asked about again ("now"): where they are named
+less well, the model has forgotten.
+
+Whether the sub-task's *data* have become less likely can be told by such samples as long as the
+components that drew them stand: then all that moves likelihoods are the shares of the mixture,
+for data and samples alike. Components that are merged, or learned further, fit their own former
+samples worse even where they fit data as well or better. From then on the change is not known.
 
 Rules of this module:
 
@@ -22,18 +27,19 @@ of the scaling does not touch them; log-likelihoods in nats, in the sender's uni
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Label
+from core.marginals import Marginals
 from core.model import Model
 from core.running import Running
-from core.sampling import draw
 from core.standardiser import Standardiser
 
 MOST_SAMPLES = 1024
@@ -47,6 +53,10 @@ MOST_SUB_TASKS = 64
 
 MOST_BYTES = 4 * 2**20
 """Of all samples together: at 100,000 features there are ten."""
+
+STANDING = 1.0
+"""Nats by which the density of a sample under its nearest component may have changed, on average,
+for the components to be those that drew it."""
 
 
 # What is told -----------------------------------------------------------------------------
@@ -63,7 +73,7 @@ class ClassHeld:
     probability_then: float  # mean that the model gives the right class, 0 to 1
     probability_now: float
     log_likelihood_then: float  # mean, nats
-    log_likelihood_now: float
+    log_likelihood_now: float | None  # None where components that drew them have changed since
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,7 @@ class SubTaskHeld:
     probability_then: float | None  # mean that the model gives the right class, likewise
     probability_now: float | None
     log_likelihood_then: float  # mean, nats
-    log_likelihood_now: float
+    log_likelihood_now: float | None  # None where components that drew them have changed since
     model_version: int  # that "now" is about
 
 
@@ -92,7 +102,8 @@ def summary(rows: Sequence[SubTaskHeld]) -> dict[str, float]:
     Returns:
         `sub_tasks`; over those with labels `accuracy_mean` and `accuracy_min`,
         `probability_mean`, and `probability_loss_max`, the largest loss since a sub-task's
-        end (a gain counts as a negative loss); over all `log_likelihood_change_mean`, in nats.
+        end (a gain counts as a negative loss); where it is known of all,
+        `log_likelihood_change_mean`, in nats.
 
     Example:
         >>> summary([])
@@ -114,8 +125,13 @@ def summary(rows: Sequence[SubTaskHeld]) -> dict[str, float]:
     if pairs:
         numbers["probability_mean"] = sum(now for _, now in pairs) / len(pairs)
         numbers["probability_loss_max"] = max(then - now for then, now in pairs)
-    if rows:
-        changes = [row.log_likelihood_now - row.log_likelihood_then for row in rows]
+    changes = [
+        row.log_likelihood_now - row.log_likelihood_then
+        for row in rows
+        if row.log_likelihood_now is not None
+    ]
+    # Those of which it is not known have changed most.
+    if changes and len(changes) == len(rows):
         numbers["log_likelihood_change_mean"] = sum(changes) / len(changes)
     return numbers
 
@@ -131,9 +147,16 @@ class Marks(NamedTuple):
     log_likelihood: Tensor  # (N,)
 
 
+class Answers(NamedTuple):
+    """What a model says of samples, and how near they are to its components."""
+
+    marks: Marks
+    nearest: Tensor  # (N,) largest log density under one component, without its weight, nats
+
+
 @dataclass(frozen=True, eq=False)
 class HeldSet:
-    """Samples drawn when a sub-task ended.
+    """Samples drawn when a sub-task ended, and what else is remembered of it.
 
     Classes take turns, so that the first samples are a smaller set of the same kind.
 
@@ -144,7 +167,11 @@ class HeldSet:
             the sub-task had no labels.
         then: What the model said of them at that moment.
         version: Of that model.
-        level: Log-likelihood of the sub-task's data at its end, before they were learned.
+        level: Log-likelihood of the sub-task's data, before they were learned.
+        nearest: Log density of each sample under its nearest component at that moment, with
+            shape (N,); none in a checkpoint of an earlier release, as of the next two.
+        marginals: Moments of the sub-task's data, feature by feature.
+        class_counts: Labelled samples of each class of the sub-task, in the order of codes.
     """
 
     sub_task: int
@@ -153,6 +180,9 @@ class HeldSet:
     then: Marks
     version: int
     level: Running = Running()
+    nearest: Tensor = field(default_factory=lambda: torch.zeros(0))
+    marginals: Marginals = field(default_factory=Marginals)
+    class_counts: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -163,9 +193,10 @@ class HeldSet:
             return self
         then = Marks(*(mark[:n].clone() for mark in self.then))
         features, codes = self.features[:n].clone(), self.codes[:n].clone()
-        return HeldSet(self.sub_task, features, codes, then, self.version, self.level)
+        nearest = self.nearest[:n].clone()
+        return replace(self, features=features, codes=codes, then=then, nearest=nearest)
 
-    def compared(self, now: Marks, classes: Sequence[Label], version: int) -> SubTaskHeld:
+    def compared(self, now: Answers, classes: Sequence[Label], version: int) -> SubTaskHeld:
         """Then and now side by side.
 
         Arguments:
@@ -173,14 +204,28 @@ class HeldSet:
             classes: Labels in the order of their codes.
             version: Of the model.
         """
-        pairs = zip(self.then, now, strict=True)
+        pairs = zip(self.then, now.marks, strict=True)
         values = torch.stack([mark.double() for pair in pairs for mark in pair]).cpu()  # (6, N)
-        codes = self.codes.cpu()
+        codes, moved = self.codes.cpu(), torch.full((len(self),), math.inf)
+        if len(self.nearest):
+            moved = (now.nearest - self.nearest).abs().cpu()
         rows = []
         for code in sorted(set(codes.tolist()) - {UNLABELLED}):
             own = codes == code
-            means = values[:, own].mean(1).tolist()
-            rows.append(ClassHeld(classes[code], int(own.sum()), *means))
+            right, right_now, sure, sure_now, likely, likely_now = values[:, own].mean(1).tolist()
+            stands = float(moved[own].mean()) <= STANDING
+            rows.append(
+                ClassHeld(
+                    label=classes[code],
+                    samples=int(own.sum()),
+                    accuracy_then=right,
+                    accuracy_now=right_now,
+                    probability_then=sure,
+                    probability_now=sure_now,
+                    log_likelihood_then=likely,
+                    log_likelihood_now=likely_now if stands else None,
+                )
+            )
         *certain, likelihood_then, likelihood_now = values.mean(1).tolist()
         right_then, right_now, probability_then, probability_now = (
             certain if rows else (None,) * len(certain)
@@ -194,7 +239,7 @@ class HeldSet:
             probability_then=probability_then,
             probability_now=probability_now,
             log_likelihood_then=likelihood_then,
-            log_likelihood_now=likelihood_now,
+            log_likelihood_now=likelihood_now if float(moved.mean()) <= STANDING else None,
             model_version=version,
         )
 
@@ -224,13 +269,15 @@ class Held:
         version: int,
         seed: int,
         level: Running = Running(),
+        marginals: Marginals | None = None,
+        latest: Tensor | None = None,
     ) -> Held:
         """A sub-task has ended: draw its set from the model as it stands.
 
         Nothing is drawn for a sub-task of which nothing was learned.
 
         Arguments:
-            model: At the end of the sub-task; None if there is none.
+            model: After the end of the sub-task, at rest; None if there is none.
             standardiser: Of the same moment.
             sub_task: The one that has ended.
             class_counts: Labelled samples learned per class, by now.
@@ -238,6 +285,8 @@ class Held:
             version: Of the model.
             seed: Of the engine.
             level: Log-likelihood of the sub-task's data, before they were learned.
+            marginals: Moments of the sub-task's data.
+            latest: Which components learned the sub-task, with shape (K,), bool; None: all.
         """
         moved = Held(self.sets, class_counts, samples_seen)
         if model is None or samples_seen <= self.samples_seen:
@@ -256,9 +305,18 @@ class Held:
         each = total // (len(sets) + 1)
         n = min(each, max(MOST_PER_SUB_TASK, len(shown)))
         generator = torch.Generator().manual_seed(zlib.crc32(f"held {seed} {sub_task}".encode()))
-        drawn = _drawn(model, standardiser, n, shown, generator, dtype)
-        marks = _marks(model, standardiser, *drawn)
-        new = HeldSet(sub_task, *drawn, marks, version, level)
+        drawn = _drawn(model, standardiser, n, shown, latest, generator, dtype)
+        then = _answers(model, standardiser, *drawn)
+        new = HeldSet(
+            sub_task,
+            *drawn,
+            then.marks,
+            version,
+            level,
+            then.nearest,
+            Marginals() if marginals is None else marginals.compact(),
+            tuple(class_counts[code] - earlier[code] for code in shown),
+        )
         return replace(moved, sets=(*(one.first(each) for one in sets), new))
 
     def report(
@@ -277,12 +335,12 @@ class Held:
         # In one pass, which costs half of many small ones.
         features = torch.cat([one.features.float() for one in self.sets])
         codes = torch.cat([one.codes for one in self.sets])
-        marks = _marks(model, standardiser, features, codes)
+        marks, nearest = _answers(model, standardiser, features, codes)
         sizes = [len(one) for one in self.sets]
-        parts = zip(*(torch.split(mark, sizes) for mark in marks), strict=True)
+        parts = zip(*(torch.split(said, sizes) for said in (*marks, nearest)), strict=True)
         return tuple(
-            one.compared(Marks(*part), classes, version)
-            for one, part in zip(self.sets, parts, strict=True)
+            one.compared(Answers(Marks(*said), near), classes, version)
+            for one, (*said, near) in zip(self.sets, parts, strict=True)
         )
 
     def carried(
@@ -297,7 +355,8 @@ class Held:
         """
         said = {row.sub_task: row for row in rows}
         return tuple(
-            said.get(one.sub_task) or one.compared(one.then, classes, one.version)
+            said.get(one.sub_task)
+            or one.compared(Answers(one.then, one.nearest), classes, one.version)
             for one in self.sets
         )
 
@@ -322,22 +381,33 @@ def _drawn(
     standardiser: Standardiser,
     n: int,
     shown: Sequence[int],
+    latest: Tensor | None,
     generator: torch.Generator,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
-    """Samples (n, D) in the sender's units and their codes (n,); classes take turns."""
+    """Samples (n, D) in the sender's units and their codes (n,); classes take turns.
+
+    As they come: what the model would reject lies where classes meet, and that is where
+    forgetting begins.
+    """
     codes = torch.full((n,), UNLABELLED, dtype=torch.int64)
+    chances = model.density.log_weights.exp().cpu()[None]  # (1, K), or (C, K)
     if shown:
         codes = torch.tensor(shown)[torch.arange(n) % len(shown)]
-    # As they come: what the model would reject lies where classes meet, and that is where
-    # forgetting begins.
-    drawn = draw(model, n, generator, codes if shown else None, max_draws=1)
+        chances = model.readout.control_signal(model.density.log_weights).cpu()
+    if latest is not None:
+        own = chances * latest.cpu()
+        # A class whose samples share the components of others has none of its own.
+        chances = torch.where(own.sum(1, keepdim=True) > 0, own, chances)
+    rows = chances[codes.clamp_min(0)] if shown else chances.expand(n, -1)
+    components = torch.multinomial(rows, 1, generator=generator)[:, 0]
+    x = model.sample(components, generator)
     largest = torch.finfo(dtype).max
-    features = standardiser.invert(drawn.x).clamp(-largest, largest).to(dtype)
+    features = standardiser.invert(x).clamp(-largest, largest).to(dtype)
     return features, codes.to(features.device)
 
 
-def _marks(model: Model, standardiser: Standardiser, features: Tensor, codes: Tensor) -> Marks:
+def _answers(model: Model, standardiser: Standardiser, features: Tensor, codes: Tensor) -> Answers:
     joint, likelihood = model.density.score(standardiser.apply(features.float()))
     right, probability = torch.zeros_like(codes, dtype=torch.bool), torch.zeros_like(likelihood)
     if model.n_classes:
@@ -346,4 +416,6 @@ def _marks(model: Model, standardiser: Standardiser, features: Tensor, codes: Te
         # Where there is no class, that of another must not be told.
         own = probabilities.gather(1, codes.clamp_min(0)[:, None])[:, 0]
         probability = torch.where(codes == UNLABELLED, probability, own)
-    return Marks(right, probability.float(), (likelihood - standardiser.log_volume).float())
+    nearest = (joint - model.density.log_weights).amax(-1) - standardiser.log_volume
+    likelihood = likelihood - standardiser.log_volume
+    return Answers(Marks(right, probability.float(), likelihood.float()), nearest.float())

@@ -6,7 +6,7 @@ kept of ended sub-tasks stands in for samples that are gone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from core.belonging import belonging
 from core.calibration import DRAWN, Calibration, chosen
 from core.held import Held
 from core.learners.learner import Learner, Scores
+from core.scales import FIRST, Scales, at_scales, n_scales
 from core.state import EngineState
 from core.typicality import Typicality
 
@@ -31,6 +32,28 @@ class Inliers:
 
     learner: Learner[Any]
     device: torch.device
+
+    def rescaled(self, state: EngineState) -> EngineState:
+        """With the model's scales made again, if they are due.
+
+        Images have none: what is strange of a picture lies in its details, which coarser
+        mixtures do not see, and asking them hides it (docs/method.md, section 1).
+        """
+        if state.standardiser is None or state.standardiser.identity:
+            return state
+        samples = state.stream_samples - state.boundary_sample
+        old = state.scales
+        due = samples >= FIRST if old is None else old.due(state.sub_task, samples)
+        if not due:
+            return state
+        model = None if state.learner is None else self.learner.model(state.learner)
+        found = None if model is None else model.density.analysers
+        if found is None:
+            return state
+        scales = Scales.of(*found, state.standardiser, state.sub_task, samples)
+        # Rows of before there were any, of a checkpoint of an earlier release, lack their traits.
+        calibration = Calibration() if old is None else state.calibration
+        return replace(state, scales=scales, calibration=calibration)
 
     def observed(self, state: EngineState, scores: Scores) -> Calibration:
         """With traits of some of a batch's samples, which the model has not learned yet."""
@@ -55,10 +78,11 @@ class Inliers:
             if n and sub_task in sets
         }
         if not wanted:
-            return state.calibration.typicality({})
+            return state.calibration.typicality({}, n_scales(state.scales))
         traits = self._traits_of(state, torch.cat([x.float() for x in wanted.values()]))
         parts = torch.split(traits, [len(x) for x in wanted.values()])
-        return state.calibration.typicality(dict(zip(wanted, parts, strict=True)))
+        now = dict(zip(wanted, parts, strict=True))
+        return state.calibration.typicality(now, n_scales(state.scales))
 
     def p_values(self, state: EngineState, scores: Scores) -> Tensor | None:
         """P-values of scored samples, with shape (n,), float64; None while nothing tells them."""
@@ -81,4 +105,5 @@ class Inliers:
         scores = scores._replace(log_likelihood=likelihood)
         traits = self.learner.traits(state.learner, scores)
         readout = self.learner.readout(state.learner)
-        return belonging(traits, readout, scores.joint, scores.x.shape[1])
+        traits = belonging(traits, readout, scores.joint, scores.x.shape[1])
+        return at_scales(traits, state.scales, scores.x, state.standardiser)

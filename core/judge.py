@@ -43,6 +43,7 @@ class Judge:
             state.ert,
             None if batch.codes is None else state.codes_of(batch),
             None if scores.parts is None else ForwardPass(state.standardiser, scores.parts),
+            state.stream_samples - state.boundary_sample,
         )
         settled = self.learner.settled(state.learner)
         detector, verdict = self.detector.observe(state.detector, seen, settled)

@@ -40,12 +40,15 @@ class Judgement:
         """Normal where there was no model to judge by."""
         return self.verdict.level if self.verdict else Level.NORMAL
 
-    def report(self, state: EngineState, batch: Batch, begun: Position) -> dict[str, Any]:
+    def report(
+        self, state: EngineState, batch: Batch, begun: Position, armed_in: int | None
+    ) -> dict[str, Any]:
         """The fields of `BatchScored`.
 
         Arguments:
             state: After the batch.
             begun: Where the batch begins.
+            armed_in: Samples after it until the detector may speak; None where that is not known.
         """
         verdict = self.verdict
         probe = verdict.probe if verdict else None
@@ -65,6 +68,7 @@ class Judgement:
             "statistics": {**(verdict.statistics if verdict else {}), **self.beside.statistics},
             "thresholds": {**(verdict.thresholds if verdict else {}), **self.beside.thresholds},
             "armed": verdict.armed if verdict else False,
+            "armed_in": armed_in,
             "prequential_accuracy": self.accuracy,
             "prequential_accuracy_mean": prequential.mean if prequential.weight else None,
             "model_version": state.version,
@@ -96,8 +100,9 @@ def evidence_of(verdict: Verdict | None) -> dict[str, float]:
         **verdict.evidence,
         "statistic": verdict.statistic,
         "threshold": verdict.threshold,
-        "inlier_rate": verdict.inlier_rate,
     }
+    if verdict.inlier_rate is not None:
+        numbers["inlier_rate"] = verdict.inlier_rate
     if verdict.inlier_rate_mean is not None:
         numbers["inlier_rate_mean"] = verdict.inlier_rate_mean
     return numbers | {f"statistic_{name}": value for name, value in verdict.statistics.items()}

@@ -72,7 +72,11 @@ class LateLabels:
             labels[row] = label
         # The batch's own report says how well they were guessed.
         event = self._matched(state, matched=len(found), unmatched={DUPLICATE: duplicates})
-        return state, Batch.of(batch.features, labels, batch.sample_ids), [event]
+        return (
+            state,
+            Batch.of(batch.features, labels, batch.sample_ids, images=batch.images),
+            [event],
+        )
 
     def hold_back(
         self, state: EngineState, batch: Batch, scores: Scores | None

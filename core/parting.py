@@ -21,7 +21,7 @@ from torch import Tensor
 from core.batch import UNLABELLED, Batch
 from core.drift.detector import Detector, Level, Verdict
 from core.drift.sequential import DOUBT, FEATURES, INLIERS, LABELS
-from core.events import Event, OutlierBurst, PriorShift
+from core.events import ChangeContinued, Event, OutlierBurst, OutlierBurstContinued, PriorShift
 from core.judgement import Position, evidence_of
 from core.learning import Learning
 from core.recurrence import mostly_labelled
@@ -55,6 +55,8 @@ class Parting:
     ) -> tuple[EngineState, Tensor, list[Event]]:
         """An alarm went away: keep the outliers apart, and learn what was set aside with them.
 
+        Outliers that come again at once are more of the same burst, and told as that.
+
         Arguments:
             rest: Of the batch by which it had gone away, what is to be learned.
 
@@ -72,21 +74,30 @@ class Parting:
             events += learned
         state, released = self.learning.release(state)
         start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
-        burst = OutlierBurst(
+        n_outliers, start_batch = sum(map(len, quarantined)), state.batch_at(start)
+        more = state.burst.holds(start_batch, start, state.boundary_sample)
+        burst = state.burst if more else state.burst.followed(start)
+        burst = burst.with_outliers(n_outliers, begun.batch, state.stream_samples)
+        state = replace(state, burst=burst)
+        kind = OutlierBurstContinued if more else OutlierBurst
+        told = kind(
             sub_task=state.sub_task,
             batch_index=begun.batch,
             sample_index=begun.sample,
-            estimated_start_batch=state.batch_at(start),
+            estimated_start_batch=start_batch,
             estimated_start_sample=start,
-            samples=sum(map(len, quarantined)),
+            samples=n_outliers,
             released=sum(map(len, kept)),
             set_aside_batches=len(held),
             detector=self.detector.name,
             signal=verdict.signal,
             evidence=evidence_of(verdict),
             model_version=state.version,
+            burst=burst.number,
+            burst_start_sample=burst.began,
+            burst_samples=burst.outliers,
         )
-        return state, typical, [*events, *released, burst]
+        return state, typical, [*events, *released, told]
 
     def mixture(
         self, state: EngineState, batches: tuple[Batch, ...], verdict: Verdict
@@ -141,6 +152,51 @@ class Parting:
                 detector=self.detector.name,
                 signal=verdict.signal,
                 evidence=evidence_of(verdict),
+                model_version=state.version,
+            )
+        ]
+
+    def continuation(
+        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict | None
+    ) -> list[Event]:
+        """The event, if what the detector calls a boundary is more of the change at the last one.
+
+        No label may say that a class is new, or of another sub-task; and the stream must have
+        moved ever since the boundary in the direction in which it has changed now: `core.course`.
+        """
+        if verdict is None or verdict.level is not Level.BOUNDARY or not state.sub_task:
+            return []
+        if verdict.signal in ("", LABELS):
+            return []
+        batches = joined(state.set_aside, rest)
+        codes = codes_of(state, batches)
+        named = codes[codes != UNLABELLED]
+        if len(named) and int(named.max()) >= len(state.classes):
+            return []
+        if not bool(state.shown[named].all()):
+            return []
+        start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
+        x = torch.cat([one.features for one in batches])
+        # Suspicion may have come before the change, or after it.
+        later = x[-max(1, state.stream_samples - start) :]
+        found = state.course.continuation(later, start)
+        if found is None:
+            return []
+        evidence = {
+            "rest_p_value": found.p_value,
+            "rest_p_value_lately": found.p_value_lately,
+        }
+        return [
+            ChangeContinued(
+                sub_task=state.sub_task,
+                batch_index=begun.batch,
+                sample_index=begun.sample,
+                boundary_sample=state.boundary_sample,
+                estimated_start_batch=state.batch_at(start),
+                estimated_start_sample=start,
+                detector=self.detector.name,
+                signal=verdict.signal,
+                evidence=evidence_of(verdict) | evidence,
                 model_version=state.version,
             )
         ]

@@ -5,7 +5,9 @@ Rules of this module:
 1. An unknown sample is in exactly one place: among the `unknown`, in one proposal, or learned.
 2. Unknown samples are a class when enough of them lie as close to their mean as samples of the
    classes that the model knows lie to theirs. Outliers of many kinds do not.
-3. Raw samples go at a boundary, from proposals too; what a name can fall on then are means of
+3. Samples that were learned without a label are in a proposal by the components that learned
+   them; the last of the sub-task are kept beside the model, to ask what its components are.
+4. Raw samples go at a boundary, from proposals too; what a name can fall on then are means of
    the model's own. A proposal shows the mean of its samples and none of them.
 
 Throughout: N samples, D features, in the sender's units unless they are called standardised.
@@ -31,6 +33,19 @@ MOST_OPEN = 8
 
 MOST_FEATURES_SHOWN = 4096
 """Features up to which a proposal shows its prototype: it is an event, and events are small."""
+
+MOST_RECENT = 512
+"""Unlabelled samples of the current sub-task that are kept once they are learned: the last."""
+
+FIRST_LOOK = 400
+"""Such samples that have come when the model's components are first looked at; then half as many
+more each time, ..."""
+
+MOST_BETWEEN = 1000
+"""... at most so many, and ..."""
+
+LEAST_BETWEEN = 100
+"""... at least so many."""
 
 LOOKS = 5
 """Looks for a new class while as many unknown samples come as make one."""
@@ -75,6 +90,50 @@ class Unknowns:
 
 
 @dataclass(frozen=True, eq=False)
+class Recent:
+    """The last unlabelled samples of the current sub-task, which the model has learned since.
+
+    Arguments:
+        samples: N raw samples.
+        gains: By how much components of unlabelled samples explained each better than all that
+            was known, before it was learned, with shape (N,): `core.discovery`.
+        seen: Such samples in this sub-task.
+        due: Of these when components are to be looked at next.
+    """
+
+    samples: Unknowns = field(default_factory=Unknowns.none)
+    gains: Tensor = field(default_factory=lambda: torch.zeros(0))
+    seen: int = 0
+    due: int = FIRST_LOOK
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def joined(self, more: Unknowns, gains: Tensor, most: int) -> Recent:
+        """With later ones, and without the oldest where there are too many.
+
+        Arguments:
+            most: Raw samples that may be held at a time; `MOST_RECENT` at most.
+        """
+        samples, gains = self.samples.joined(more), torch.cat([self.gains, gains])
+        surplus = len(samples) - min(most, MOST_RECENT)
+        if surplus > 0:
+            samples = samples.select(range(surplus, len(samples)))
+            gains = gains[surplus:].clone()
+        return Recent(samples, gains, self.seen + len(more), self.due)
+
+    def select(self, rows: Tensor) -> Recent:
+        """Some of them, by a mask with shape (N,), bool."""
+        samples = self.samples.select(rows.nonzero()[:, 0].tolist())
+        return replace(self, samples=samples, gains=self.gains[rows])
+
+    def looked(self) -> Recent:
+        """Components have been looked at."""
+        wait = min(MOST_BETWEEN, max(LEAST_BETWEEN, self.seen // 2))
+        return replace(self, due=self.seen + wait)
+
+
+@dataclass(frozen=True, eq=False)
 class Proposal:
     """What may be a class.
 
@@ -89,8 +148,8 @@ class Proposal:
         classes: Those that the prototype looks like most.
         probabilities: What the model gives each of them.
         unknowns: Raw samples, not learned yet.
-        stand_ins: Means of the model's that learned the others, with shape (M, D).
-        weights: Samples that each stands for, with shape (M,).
+        stand_ins: Means of the components that learned the others, with shape (M, D).
+        weights: Samples that each stands for, whole numbers, with shape (M,).
     """
 
     number: int
@@ -105,6 +164,17 @@ class Proposal:
     unknowns: Unknowns
     stand_ins: Tensor
     weights: Tensor
+
+    def with_components(self, means: Tensor, mass: Tensor) -> Proposal:
+        """With what learned its samples, as the model stands.
+
+        Arguments:
+            means: In the sender's units, with shape (M, D).
+            mass: With shape (M,).
+        """
+        weights = mass.round().clamp_min(1)
+        samples = int(weights.double().sum()) + len(self.unknowns)
+        return replace(self, samples=samples, stand_ins=means, weights=weights)
 
     def with_more(self, more: Unknowns) -> Proposal:
         """With samples that have come since."""
@@ -140,6 +210,8 @@ class Proposals:
         made: Proposals ever made.
         unseen: Unknown samples that have come since the last look for a class.
         rate: Share of the stream's samples that are unknown, since the last boundary.
+        recent: The last samples of the sub-task that were learned without a label.
+        dismissed: What has been dismissed in this sub-task, not to be proposed again.
     """
 
     unknown: Unknowns = field(default_factory=Unknowns.none)
@@ -147,15 +219,26 @@ class Proposals:
     made: int = 0
     unseen: int = 0
     rate: Running = field(default_factory=Running)
+    recent: Recent = field(default_factory=Recent)
+    dismissed: tuple[Proposal, ...] = ()
 
     @property
     def raw_samples(self) -> int:
-        """Raw samples held."""
+        """Raw samples held back from learning."""
         return len(self.unknown) + sum(len(one.unknowns) for one in self.open)
 
     def find(self, number: int) -> Proposal | None:
         """An open proposal by its number."""
         return next((one for one in self.open if one.number == number), None)
+
+    def changed(self, proposal: Proposal) -> Proposals:
+        """With one of its open or dismissed proposals in a later form."""
+
+        def later(proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
+            number = proposal.number
+            return tuple(proposal if one.number == number else one for one in proposals)
+
+        return replace(self, open=later(self.open), dismissed=later(self.dismissed))
 
     def without(self, number: int) -> Proposals:
         """With a proposal decided about."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from core.batch import Batch, Label
+from core.batch import Batch, Label, as_float32
 from core.belonging import belonging
 from core.density.density import Scored
 from core.density.registry import DENSITIES
@@ -25,6 +25,7 @@ from core.errors import InvalidCheckpoint, InvalidRequest, ModelNotReady, Unknow
 from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
 from core.sampling import MAX_DRAWS, draw, noise_of_a_class
+from core.scales import Scales, at_scales, n_scales
 from core.standardiser import Standardiser
 from core.tensors import pack, unpack
 from core.typicality import Typicality
@@ -41,9 +42,6 @@ LEAST_CONFIDENCE = 0.9
 FEATURES_PER_DOUBT = 20
 """... at a temperature of D over this, and its other components object (`core.vetting`)."""
 
-LEAST_DEVIATION = 1e-6
-"""Nats: log-likelihoods that do not vary are taken to vary by this."""
-
 TEMPERED_DRAWS = 2
 """Draws of a sample for a class by a read-out that is tempered, whose doubts are rough: where a
 class is doubtful as a whole, the surest of many draws would be taken, all much alike."""
@@ -58,9 +56,13 @@ class Classification(NamedTuple):
     codes: Tensor  # (N,) int64, index into the snapshot's classes
     probabilities: Tensor  # (N, C) rows sum to one
     log_likelihoods: Tensor  # (N,)
-    inliers: Tensor  # (N,) bool, by the service's own rule
+    inliers: Tensor  # (N,) bool, by what `score` names
     p_values: Tensor | None  # (N,) float64, share of inliers at least as strange; if asked for
-    unknown: Tensor | None  # (N,) bool, stranger than the asked rate allows; None where none was
+    unknown: (
+        Tensor | None
+    )  # (N,) bool, no inlier at the rate that was asked for; None where none was
+    score: str  # LOG_LIKELIHOOD or P_VALUE
+    calibration: int  # scores behind the p-values; 0: too few, and nothing is said by them
 
 
 class OutlierScores(NamedTuple):
@@ -69,10 +71,21 @@ class OutlierScores(NamedTuple):
     log_likelihoods: Tensor  # (N,)
     inliers: Tensor  # (N,) bool
     threshold: float  # of what `score` names; a sample below it is an outlier
-    p_values: Tensor  # (N,) float64, share of inliers at least as strange, above 0, at most 1
-    typicality: Tensor  # (N,) float64, what the p-values rank: log of a tail probability
+    p_values: (
+        Tensor | None
+    )  # (N,) float64, share of inliers at least as strange, above 0, at most 1
+    typicality: Tensor | None  # (N,) float64, what the p-values rank: log of a tail probability
+    scales: Tensor | None  # (N,) int64, components of the mixture by which each is strangest
     score: str  # LOG_LIKELIHOOD or P_VALUE
-    calibration: int  # scores behind the p-values; 0: they are a Gaussian's, see `_strangeness`
+    calibration: int  # scores behind the p-values; 0: too few, and there are none
+
+
+class Strangeness(NamedTuple):
+    """What p-values say of N samples."""
+
+    typicality: Tensor  # (N,) float64, log of a tail probability
+    p_values: Tensor  # (N,) float64
+    scales: Tensor  # (N,) int64, components of the mixture by which each is strangest
 
 
 class Samples(NamedTuple):
@@ -111,6 +124,7 @@ class ModelInfo:
     waiting: int = 0  # of `window`, those that the model takes in once the stream is quiet
     awaiting: int = 0  # raw samples held because they await their label
     unknown: int = 0  # raw samples without a label held because they are unknown
+    recent: int = 0  # the last raw samples learned without a label, held to find new classes
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; `classes` becomes a list of label and count."""
@@ -133,6 +147,7 @@ class Snapshot:
         standardiser: From the sender's units to those.
         usual: What p-values rest on; nothing in snapshots of earlier releases.
         false_positive_rate: By which samples are outliers; None: by `outlier_c`.
+        scales: The model at several scales; None where the family, or an earlier release, has none.
     """
 
     info: ModelInfo
@@ -140,6 +155,7 @@ class Snapshot:
     standardiser: Standardiser
     usual: Typicality = field(default_factory=Typicality.none)
     false_positive_rate: float | None = None
+    scales: Scales | None = None
 
     @property
     def version(self) -> int:
@@ -153,7 +169,7 @@ class Snapshot:
 
     def _prepared(self, x: Tensor) -> Tensor:
         # Checked as the model will see it: 1e300 is finite until it becomes a float32.
-        x = x.to(self.model.density.device, torch.float32)
+        x = as_float32(x, self.model.density.device)
         Batch(x).check(self.info.features)
         return self.standardiser.apply(x)
 
@@ -161,20 +177,18 @@ class Snapshot:
         joint, likelihood = self.model.density.score(x)
         return Scored(joint, likelihood - self.standardiser.log_volume)
 
-    def _strangeness(self, x: Tensor, scored: Scored) -> tuple[Tensor, Tensor]:
-        """Typicality and p-value of each sample, with shape (N,), float64.
-
-        While too few scores are known, the log-likelihood is taken for Gaussian.
-        """
-        if len(self.usual):
-            traits = self.model.density.traits(x, scored)
-            traits = belonging(traits, self.model.readout, scored.joint, x.shape[1])
-            typicality = self.usual.typicality(traits)
-            return typicality, self.usual.p_values(typicality)
-        mean, deviation = self.info.log_likelihood_mean, self.info.log_likelihood_deviation
-        apart = (scored.log_likelihood.double().cpu() - mean) / max(deviation, LEAST_DEVIATION)
-        typicality = torch.special.log_ndtr(apart)
-        return typicality, typicality.exp().clamp_min(torch.finfo(torch.float64).tiny)
+    def _strangeness(self, x: Tensor, scored: Scored) -> Strangeness | None:
+        """Of standardised samples (N, D); None while too few scores are known to tell."""
+        if not len(self.usual):
+            return None
+        traits = self.model.density.traits(x, scored)
+        traits = belonging(traits, self.model.readout, scored.joint, x.shape[1])
+        traits = at_scales(traits, self.scales, x, self.standardiser)
+        typicality, which = self.usual.strangest(traits)
+        own = self.info.components  # of closeness, and of traits that do not go together
+        coarser = () if self.scales is None else self.scales.components
+        scales = torch.tensor([own, *coarser, own])[which]
+        return Strangeness(typicality, self.usual.p_values(typicality), scales)
 
     def threshold(self, c: float | None = None) -> float:
         """Log-likelihood below which a sample is an outlier: mean - c * deviation (the paper)."""
@@ -188,10 +202,11 @@ class Snapshot:
 
         Arguments:
             x: Samples, with shape (N, D), in the sender's units.
-            unknown_rate: Share of inliers, above 0 and below 1, that may be called unknown.
-                None: nothing is.
-            p_values: Whether to answer p-values without a rate, too. They take longer than the
-                classes do, so that who does not ask does not wait.
+            unknown_rate: Share of inliers, above 0 and below 1, that may be called unknown, and
+                outliers. None: nothing is unknown, and outliers are as configured. While too
+                few scores are known for p-values, the log-likelihood decides on outliers, and
+                what is unknown is None.
+            p_values: Whether to answer p-values without a rate, too.
 
         Raises:
             ShapeMismatch, NonFiniteFeature: The samples cannot be used.
@@ -208,18 +223,20 @@ class Snapshot:
                 "Send labelled samples to POST /ingest first; POST /outliers works already."
             )
         probabilities = self.model.class_probabilities(x, joint)
-        rate, asked, unknown = self.false_positive_rate, None, None
-        if p_values or unknown_rate is not None or rate is not None:
-            _, asked = self._strangeness(x, scored)
-        inliers = likelihoods >= self.threshold()
-        if rate is not None and asked is not None:
-            inliers = asked > rate
-        if unknown_rate is not None and asked is not None:
-            unknown = asked <= unknown_rate
-        if not p_values and unknown_rate is None:
-            asked = None  # the service's own rule needed them, nobody else
+        rate = self.false_positive_rate if unknown_rate is None else unknown_rate
+        found = self._strangeness(x, scored) if p_values or rate is not None else None
+        if found is None or rate is None:
+            score, inliers, unknown = LOG_LIKELIHOOD, likelihoods >= self.threshold(), None
+        else:
+            score, inliers = P_VALUE, found.p_values > rate
+            unknown = None if unknown_rate is None else ~inliers
+        asked = None
+        if found is not None and (p_values or unknown_rate is not None):
+            asked = found.p_values
         codes = probabilities.argmax(-1)
-        return Classification(codes, probabilities, likelihoods, inliers, asked, unknown)
+        return Classification(
+            codes, probabilities, likelihoods, inliers, asked, unknown, score, len(self.usual)
+        )
 
     def outliers(
         self, x: Tensor, c: float | None = None, false_positive_rate: float | None = None
@@ -231,7 +248,8 @@ class Snapshot:
             c: Deviations below the mean of the log-likelihood at which outliers begin; larger
                 finds fewer.
             false_positive_rate: Share of inliers, above 0 and below 1, that may be called
-                outliers, by their p-values. With neither: as configured.
+                outliers, by their p-values. With neither: as configured. While too few scores
+                are known for p-values, the log-likelihood decides, and `score` says so.
 
         Raises:
             ShapeMismatch, NonFiniteFeature: The samples cannot be used.
@@ -249,14 +267,24 @@ class Snapshot:
         rate = rate if false_positive_rate is None else false_positive_rate
         x = self._prepared(x)
         scored = self._score(x)
-        typicality, p_values = self._strangeness(x, scored)
-        if rate is None:
+        found = self._strangeness(x, scored)
+        if rate is None or found is None:
             score, threshold = LOG_LIKELIHOOD, self.threshold(c)
             inliers = scored.log_likelihood >= threshold
         else:
-            score, threshold, inliers = P_VALUE, rate, p_values > rate
+            score, threshold, inliers = P_VALUE, rate, found.p_values > rate
+        p_values, typicality, scales = None, None, None
+        if found is not None:
+            typicality, p_values, scales = found
         return OutlierScores(
-            scored.log_likelihood, inliers, threshold, p_values, typicality, score, len(self.usual)
+            scored.log_likelihood,
+            inliers,
+            threshold,
+            p_values,
+            typicality,
+            scales,
+            score,
+            len(self.usual),
         )
 
     def sample(
@@ -272,7 +300,8 @@ class Snapshot:
 
         Arguments:
             n: How many, at least 1.
-            classes: Wanted classes, each sample's drawn evenly from these; None for any.
+            classes: Wanted classes, one named twice counts once; None for any. Each gets as many
+                samples as any other, or one more, in random order.
             seed: Of the draw.
             least_probability: What the model itself must give a sample's class, 0 to 1; what
                 falls short is drawn again, up to a limit, and then kept all the same:
@@ -295,8 +324,7 @@ class Snapshot:
         generator = torch.Generator().manual_seed(seed)
         wanted = None
         if classes is not None:
-            codes = torch.tensor(self._codes(classes))
-            wanted = codes[torch.randint(len(codes), (n,), generator=generator)]
+            wanted = _evenly(torch.tensor(self._codes(classes)), n, generator)
         least, doubt, draws = least_probability, None, PATIENT_DRAWS
         temperature = self.model.readout.temperature
         if least is None:
@@ -329,7 +357,7 @@ class Snapshot:
             raise InvalidRequest(
                 "The list of classes is empty. Name at least one, or leave it out for any."
             )
-        return [self.classes.index(label) for label in classes]
+        return list(dict.fromkeys(self.classes.index(label) for label in classes))
 
     def knows(self, label: Label) -> bool:
         """Whether a label is a class of this model."""
@@ -350,6 +378,9 @@ class Snapshot:
             "shifts": asdict(self.model.shifts),
         }
         # Readers of earlier releases leave these aside.
+        if self.scales is not None:
+            tensors |= {f"scales_{name}": part for name, part in self.scales.tensors().items()}
+            facts["scales"] = self.scales.facts()
         tensors["usual_rows"], tensors["usual_weights"] = self.usual.rows, self.usual.weights
         if isinstance(readout, PosteriorReadout):
             tensors["component_classes"] = readout.component_classes
@@ -389,10 +420,18 @@ class Snapshot:
             zeros = torch.zeros(len(shift), dtype=torch.float64, device=shift.device)
             standardiser = Standardiser(facts["identity"], 0, 0, zeros, zeros, shift, scale)
             info = ModelInfo(**values)
-            usual = Typicality.none()
+            usual, scales = Typicality.none(), None
+            if "scales" in facts:
+                prefix = "scales_"
+                parts = {
+                    name.removeprefix(prefix): tensor
+                    for name, tensor in tensors.items()
+                    if name.startswith(prefix)
+                }
+                scales = Scales.read(parts, facts["scales"])
             if "usual_rows" in tensors:
                 rows, weights = tensors["usual_rows"], tensors["usual_weights"]
-                usual = Typicality(rows.cpu(), weights.cpu())
+                usual = Typicality(rows.cpu(), weights.cpu(), n_scales(scales))
             rate = facts.get("false_positive_rate")
             shifted = facts.get("shifts", {"pixels": 0, "image": None})
             image = shifted["image"]
@@ -402,7 +441,25 @@ class Snapshot:
                 f"The snapshot lacks or garbles {error}; it was written by another release. "
                 f"Let the trainer publish a new one."
             ) from error
-        return cls(info, Model(density, readout, shifts), standardiser, usual, rate), metadata
+        model = Model(density, readout, shifts)
+        return cls(info, model, standardiser, usual, rate, scales), metadata
+
+
+def _evenly(codes: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """Each code as often as any other, or once more, in random order, with shape (n,).
+
+    Arguments:
+        codes: With shape (C,); chance decides which of them come once more.
+        n: How many to return.
+        generator: Source of randomness.
+
+    Example:
+        >>> _evenly(torch.tensor([4, 7]), 6, torch.Generator()).bincount().tolist()
+        [0, 0, 0, 0, 3, 0, 0, 3]
+    """
+    order = torch.randperm(len(codes), generator=generator)
+    turns = order[torch.arange(n) % len(codes)]
+    return codes[turns[torch.randperm(n, generator=generator)]]
 
 
 def _check_rate(name: str, rate: float | None) -> None:

@@ -1,11 +1,12 @@
 """Features of any scale, brought to the scale that the model is made for.
 
-Data that already lie in [0, 1] and fill it (images) stay as they are. Anything else
-is shifted and scaled feature by feature, by a running mean and deviation. In the first
-samples of every sub-task these move with every batch; the model follows exactly, because
-a diagonal Gaussian seen through x' = a x + b is a diagonal Gaussian again. After that
-they rest. Log-likelihoods are reported in the sender's units, so that they do not
-depend on the scaling.
+Samples that were declared as images, lie in [0, 1] and fill it stay as they are: their
+features share one unit. Everything else is a table. A table's features are shifted and
+scaled one by one, by a running mean and deviation, so that the units of a feature change
+neither classes nor p-values. In the first samples of every sub-task the scale moves with
+every batch; the model follows exactly, because a diagonal Gaussian seen through
+x' = a x + b is a diagonal Gaussian again. After that the scale rests. Log-likelihoods are
+reported in the sender's units, so that they do not depend on the scaling.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ SETTLING_SAMPLES = 1000
 """Until this many samples of a sub-task the scale follows the data."""
 
 LEAST_VARIANCE = 0.01
-"""Data in [0, 1] whose entries vary less than this overall do not fill it."""
+"""Images whose pixels vary less than this overall do not fill [0, 1]: the model's noise would
+drown them."""
 
 CLIP = 1000.0
 """Features are cut off here, once standardised: a broken sensor's 1e30 must not overflow."""
@@ -38,7 +40,7 @@ class Standardiser:
     """x' = (x - shift) / scale, learned from the stream.
 
     Arguments:
-        identity: Whether data are left as they are.
+        identity: Whether samples are images that are left as they are.
         samples: Behind the running moments.
         fresh: Samples since the start or the last boundary.
         mean: Running mean, with shape (D,), float64.
@@ -56,13 +58,18 @@ class Standardiser:
     scale: Tensor
 
     @classmethod
-    def of(cls, x: Tensor) -> Standardiser:
-        """Choose by the first batch, with shape (N, D)."""
+    def of(cls, x: Tensor, *, images: bool = False) -> Standardiser:
+        """Choose by the first batch.
+
+        Arguments:
+            x: Samples, with shape (N, D).
+            images: Whether the sender or the settings declare samples to be images. Their
+                range tells nothing: a table may lie in [0, 1], too.
+        """
         d = x.shape[1]
-        inside = bool(x.min() >= 0) and bool(x.max() <= 1)
-        fills = float(x.double().var(correction=0)) >= LEAST_VARIANCE
+        identity = images and _inside(x) and _fills(x)
         zeros = torch.zeros(d, dtype=torch.float64, device=x.device)
-        start = cls(inside and fills, 0, 0, zeros, zeros, x.new_zeros(d), x.new_ones(d))
+        start = cls(identity, 0, 0, zeros, zeros, x.new_zeros(d), x.new_ones(d))
         # Only the scale is taken from it here: it is observed, like every batch, when learned.
         fitted = start.observed(x).refitted()
         return replace(start, shift=fitted.shift, scale=fitted.scale)
@@ -133,9 +140,7 @@ class Standardiser:
         """Leave the identity behind, if early samples lie outside [0, 1] after all."""
         if not self.identity or not self.settling:
             return self
-        if bool(x.min() >= 0) and bool(x.max() <= 1):
-            return self
-        return replace(self, identity=False)
+        return self if _inside(x) else replace(self, identity=False)
 
     def refitted(self) -> Standardiser:
         """With the scale that the running moments call for."""
@@ -156,3 +161,12 @@ class Standardiser:
         factor, offset = old.scale / self.scale, (old.shift - self.shift) / self.scale
         largest = 1 / SMALLEST_DEVIATION
         return factor.clamp(SMALLEST_DEVIATION, largest), offset.clamp(-largest, largest)
+
+
+def _inside(x: Tensor) -> bool:
+    """Whether all of it lies in [0, 1]."""
+    return bool(x.min() >= 0) and bool(x.max() <= 1)
+
+
+def _fills(x: Tensor) -> bool:
+    return float(x.double().var(correction=0)) >= LEAST_VARIANCE

@@ -10,11 +10,15 @@ from torch import Tensor
 
 from core.awaiting import Awaiting
 from core.batch import UNLABELLED, Batch, Label
+from core.burst import Burst
 from core.calibration import Calibration
+from core.course import Course
 from core.drift.shadows import Shadow
 from core.held import Held
+from core.marginals import Marginals
 from core.proposals import Proposals
 from core.running import Running
+from core.scales import Scales
 from core.standardiser import Standardiser
 
 AT_HOME = 0.25
@@ -49,9 +53,15 @@ class EngineState:
         quarantined: Outliers of a burst that the last batch ended, for whoever keeps them.
         awaiting: Samples that await their label; see `core.awaiting`.
         proposals: Samples without a label that may be a new class; see `core.proposals`.
+        boundaries: Boundaries ever reported, those that a rollback has dropped included.
+        resumed: Whether the current sub-task is one that a restored state had begun.
         calibration: Scores of held-out inliers, for p-values; see `core.calibration`.
         held: What earlier sub-tasks are remembered by, generated; see `core.held`.
+        scales: The model at several scales, for p-values; see `core.scales`.
         shadows: What detectors remember that run beside the deciding one.
+        burst: The newest burst of outliers; see `core.burst`.
+        course: Where the samples since the last boundary lie; see `core.course`.
+        marginals: Of single features, over the current sub-task; see `core.marginals`.
     """
 
     learner: Any
@@ -83,11 +93,23 @@ class EngineState:
     held: Held = field(default_factory=Held)  # a checkpoint of an earlier release has none
     shadows: tuple[Shadow, ...] = ()
     calibration: Calibration = field(default_factory=Calibration)  # likewise
+    burst: Burst = field(default_factory=Burst)
+    course: Course = field(default_factory=Course)
+    marginals: Marginals = field(default_factory=Marginals)  # likewise
+    scales: Scales | None = None  # likewise
+    boundaries: int = 0  # likewise
+    resumed: bool = False
 
     @property
     def n_features(self) -> int | None:
         """D, or None before the first batch."""
         return None if self.standardiser is None else len(self.standardiser.shift)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the current sub-task has had a sample, so that it can end."""
+        came = self.stream_samples > self.boundary_sample
+        return self.learner is not None and (came or self.resumed)
 
     @property
     def phase(self) -> str:
@@ -117,12 +139,12 @@ class EngineState:
 
     @property
     def shown(self) -> Tensor:
-        """Which classes are the sub-task's own, with shape (C,), bool."""
+        """Which classes are the sub-task's own, with shape (C,), bool: none while no label came."""
         begin = [*self.held.class_counts, *[0] * len(self.classes)]
         counts = zip(self.class_counts, begin, strict=False)
         seen = torch.tensor([float(now - was) for now, was in counts])
         # The first few of a class that trickles in are learned before any alarm.
-        return seen * len(seen[seen > 0]) >= AT_HOME * seen.sum()
+        return (seen > 0) & (seen * len(seen[seen > 0]) >= AT_HOME * seen.sum())
 
     def counted(self, codes: Tensor) -> tuple[int, ...]:
         """`class_counts` with the samples of these codes (N,), on the CPU."""

@@ -29,6 +29,10 @@ _MARK = b'\\"crc32\\": \\"'
 """What comes before the checksum in the file: JSON within JSON, and its first key."""
 
 
+MAX_HEADER_BYTES = 100_000_000
+"""Of a file; safetensors reads no larger one."""
+
+
 def pack(format: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
     """Bytes that hold the tensors (copied to the CPU) and the text; same content, same bytes.
 
@@ -80,6 +84,107 @@ def unpack(
             "The file's checksum does not match its content: it is damaged. Use another copy."
         )
     return {name: tensor.to(device) for name, tensor in tensors.items()}, text
+
+
+class Verifier:
+    """Checks the bytes of a file while they come, holding no more of them than its header.
+
+    What `finish` lets pass, `unpack` can read, but for tensors that are no tensors.
+
+    Arguments:
+        format: As for `unpack`.
+
+    Attributes:
+        text: The text of the file, once its header has come; not to be trusted before `finish`.
+        shapes: Name of each tensor -> its shape, likewise.
+
+    Example:
+        >>> data = pack("toy-1", {"x": torch.zeros(3)}, {})
+        >>> verifier = Verifier("toy-1")
+        >>> for start in range(0, len(data), 10):
+        ...     verifier.feed(data[start : start + 10])
+        >>> verifier.finish()
+        >>> verifier.shapes
+        {'x': (3,)}
+    """
+
+    def __init__(self, format: str) -> None:
+        self._format = format
+        self._start = bytearray()
+        self._whole = -1  # bytes of the file, once its header is known
+        self._expected = 0
+        self._crc = 0
+        self._size = 0
+        self.text: Mapping[str, str] = {}
+        self.shapes: Mapping[str, tuple[int, ...]] = {}
+
+    def feed(self, piece: bytes) -> None:
+        """The next bytes.
+
+        Raises:
+            InvalidCheckpoint: They cannot be of such a file.
+        """
+        self._size += len(piece)
+        if self._whole >= 0:
+            self._crc = zlib.crc32(piece, self._crc)
+            return
+        self._start += piece
+        if len(self._start) < 8:
+            return
+        end = 8 + int.from_bytes(self._start[:8], "little")
+        if end > MAX_HEADER_BYTES:
+            raise self._refused("its header would be too large")
+        if len(self._start) >= end:
+            self._read_header(end)
+
+    def finish(self) -> None:
+        """That was all.
+
+        Raises:
+            InvalidCheckpoint: Truncated, altered, or too long.
+        """
+        if self._whole < 0 or self._size != self._whole:
+            whole = "a whole header" if self._whole < 0 else f"{self._whole} bytes"
+            raise self._refused(f"it should have {whole}")
+        if self._crc != self._expected:
+            raise InvalidCheckpoint(
+                "The file's checksum does not match its content: it is damaged. Use another copy."
+            )
+
+    def _read_header(self, end: int) -> None:
+        try:
+            header = json.loads(self._start[8:end])
+            head = json.loads(header.pop("__metadata__")[_KEY])
+            found, self._expected = head["format"], int(head["crc32"])
+            self.text = dict(head["text"])
+            self.shapes = {name: tuple(one["shape"]) for name, one in header.items()}
+            self._whole = end + max((one["data_offsets"][1] for one in header.values()), default=0)
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            IndexError,
+            RecursionError,
+        ) as error:
+            raise self._refused(f"{type(error).__name__}: {error}") from error
+        if found != self._format:
+            raise InvalidCheckpoint(
+                f"The file is of format {found!r}; expected {self._format!r}. "
+                f"Use a file that this release wrote.",
+                expected=self._format,
+                got=found,
+            )
+        self._crc = _checksum(bytes(self._start))
+        if self._crc < 0:
+            raise self._refused("it has no checksum")
+        self._start.clear()
+
+    def _refused(self, why: str) -> InvalidCheckpoint:
+        return InvalidCheckpoint(
+            f"The {self._size} bytes are not a file of this service ({why}). Use one that this "
+            f"service wrote."
+        )
 
 
 def _checksum(data: bytes) -> int:

@@ -1,23 +1,25 @@
 """How strange a sample is, as a probability: traits in, p-values out.
 
 What is usual is told by *calibration rows*: traits (`core.density.traits`) of inliers, taken
-before they were learned, each with a weight. A sample is strange in one of two ways:
+before they were learned, each with a weight. A sample may be strange in several ways:
 
-* its closeness, the first trait, is low; or
-* its traits do not go together as they do among inliers: their Mahalanobis distance from the
-  rows' mean is large. This is two-sided: a sample may be too simple (an image without ink).
+* its closeness, the first trait, is low;
+* so is one of the next traits, which say the same at other scales (`core.scales`); or
+* its other traits and its closeness do not go together as they do among inliers: their Mahalanobis
+  distance from the rows' mean is large. This is two-sided: a sample may be too simple (an image
+  without ink).
 
-Both are turned into logs of tail probabilities among the rows; the smaller, the second counted
-as `CAUTION` times larger, is the sample's *typicality*. Its rank among the rows' own is the
-p-value (split conformal prediction: Vovk et al. 2005; weighted: Tibshirani et al. 2019). So a
-share of about a of inliers has a p-value of a or less, whatever the model, and p-values of
-different models compare.
+Each way is turned into the log of a tail probability among the rows. The mean of the two lowest is
+the sample's *typicality*: one way alone is often chance, and all of them together know less than
+the strangest. Its rank among the rows' own is the p-value (split conformal prediction: Vovk et
+al. 2005; weighted: Tibshirani et al. 2019). So a share of about a of inliers has a p-value of a
+or less, whatever the model, and p-values of different models compare.
 
 Beyond the rows' lowest twentieth a tail is taken to fall exponentially (peaks over a threshold),
 so that typicality ranks samples that are stranger than any row. P-values do not go below
 1 / (n + 1) for n rows: more cannot be known from n.
 
-Throughout: N samples, n rows, S traits.
+Throughout: N samples, n rows, S traits, T of them of other scales.
 """
 
 from __future__ import annotations
@@ -40,56 +42,64 @@ RIDGE = 1e-4
 """Share of a trait's variance that is its own: traits that always go together must be told apart
 by no less."""
 
-CAUTION = 4.0
-"""A sample whose traits do not go together is called strange so many times less readily than
-one that is far from everything: in tables, most that are found that way are inliers."""
+CAUTION = 2.0
+"""A sample that is far at a coarser scale is called strange so many times less readily: coarser
+mixtures are worse models."""
+
+LEAST = -1e300
+"""Log share of what is stranger than can be said: finite, and so are sums of a few."""
+
+WAYS = 2
+"""The lowest shares, whose mean counts."""
 
 TAIL = 0.05
 """Share of the rows below whose highest the exponential tail begins."""
 
 
 @dataclass(frozen=True, eq=False)
-class Tail:
-    """The lower tail of a number's distribution, among weighted rows.
+class Tails:
+    """The lower tails of W numbers' distributions, among weighted rows.
 
     Arguments:
-        values: Ascending, with shape (n,).
-        log_shares: Log of the share of inliers at or below each, with shape (n,).
-        edge: Where the exponential tail begins.
+        values: Of each number, ascending, with shape (W, n).
+        log_shares: Log of the share of inliers at or below each, with shape (W, n).
+        edge: Where the exponential tail begins, with shape (W, 1); likewise:
         log_edge: The log share there.
         scale: Distance below the edge over which the share falls by the factor e; positive.
     """
 
     values: Tensor
     log_shares: Tensor
-    edge: float
-    log_edge: float
-    scale: float
+    edge: Tensor
+    log_edge: Tensor
+    scale: Tensor
 
     @classmethod
-    def of(cls, values: Tensor, weights: Tensor) -> Tail:
-        """Of rows, with shape (n,); the weights sum to one."""
-        values, order = values.sort()
-        weights = weights[order]
-        shares = weights.cumsum(0).clamp(max=1.0)
-        at = int(torch.searchsorted(shares, TAIL).clamp(max=len(values) - 1))
-        edge = values[at]
+    def of(cls, rows: Tensor, weights: Tensor) -> Tails:
+        """Of rows, with shape (n, W); the weights, with shape (n,), sum to one."""
+        values, order = rows.T.contiguous().sort(1)
+        shares = weights[order].cumsum(1).clamp(max=1.0)
+        wanted = shares.new_full((len(values), 1), TAIL)
+        at = torch.searchsorted(shares, wanted).clamp(max=values.shape[1] - 1)
+        edge, there = values.gather(1, at), shares.gather(1, at)
         # By the median of what lies beyond, which a single freak does not move.
-        middle = int(torch.searchsorted(shares, float(shares[at]) / 2))
-        least = (
-            1e-9 * float(values[-1] - values[len(values) // 2]) + torch.finfo(torch.float32).tiny
-        )
-        scale = max(float(edge - values[middle]) / math.log(2), least)
-        return cls(values, shares.log(), float(edge), float(shares[at].log()), scale)
+        middle = values.gather(1, torch.searchsorted(shares, there / 2))
+        spread = values[:, -1:] - values[:, values.shape[1] // 2, None]
+        least = 1e-9 * spread + torch.finfo(torch.float32).tiny
+        scale = torch.maximum((edge - middle) / math.log(2), least)
+        return cls(values, shares.log(), edge, there.log(), scale)
 
-    def log_share(self, values: Tensor) -> Tensor:
-        """Log of the share of inliers that are as low or lower, with shape (N,)."""
-        right = torch.searchsorted(self.values, values).clamp(1, len(self.values) - 1)
-        low, high = self.values[right - 1], self.values[right]
-        part = ((values - low) / (high - low).clamp_min(1e-300)).clamp(0, 1)
-        inner = torch.lerp(self.log_shares[right - 1], self.log_shares[right], part)
-        outer = self.log_edge - (self.edge - values) / self.scale
-        return torch.where(values < self.edge, outer, inner)
+    def log_shares_of(self, asked: Tensor) -> Tensor:
+        """Log of the share of inliers that are as low or lower, of numbers (N, W), as (N, W)."""
+        asked = asked.T.contiguous()
+        right = torch.searchsorted(self.values, asked).clamp_(1, self.values.shape[1] - 1)
+        low, high = self.values.gather(1, right - 1), self.values.gather(1, right)
+        part = ((asked - low) / (high - low).clamp_min(1e-300)).clamp(0, 1)
+        inner = torch.lerp(
+            self.log_shares.gather(1, right - 1), self.log_shares.gather(1, right), part
+        )
+        outer = self.log_edge - (self.edge - asked) / self.scale
+        return torch.where(asked < self.edge, outer, inner).T
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,27 +107,28 @@ class Fit:
     """What the rows say is usual.
 
     Arguments:
-        mean: Of the traits, with shape (S,).
-        whitening: (traits - mean) @ whitening has independent columns of variance one; (S, S).
-        closeness: Tail of the first trait.
-        fit: Tail of minus the squared Mahalanobis distance.
+        mean: Of closeness and the traits that must go with it, with shape (F,).
+        whitening: (these - mean) @ whitening has independent columns of variance one; (F, F).
+        tails: Of closeness, of what says the same at T other scales, and of minus the squared
+            Mahalanobis distance.
+        n_scales: T.
         typicalities: Of the rows themselves, ascending, with shape (n,).
-        shares: Weight of all rows up to each, with shape (n,); the last is one.
+        ranks: Weight of all rows up to each, with shape (n,); the last is one.
     """
 
     mean: Tensor
     whitening: Tensor
-    closeness: Tail
-    fit: Tail
+    tails: Tails
+    n_scales: int
     typicalities: Tensor
-    shares: Tensor
+    ranks: Tensor
 
-    def typicality(self, traits: Tensor) -> Tensor:
-        """With shape (N,), float64."""
+    def shares(self, traits: Tensor) -> Tensor:
+        """Logs of tail probabilities, the last one of the fit, with shape (N, T + 2)."""
         traits = traits.double().cpu()
-        apart = ((traits - self.mean) @ self.whitening).square().sum(-1)
-        closeness = self.closeness.log_share(traits[:, 0].contiguous())
-        return _stranger(closeness, self.fit.log_share(-apart))
+        together = _together(traits, self.n_scales)
+        apart = ((together - self.mean) @ self.whitening).square().sum(-1)
+        return _shares(self.tails, _ways(traits, self.n_scales, apart))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,10 +138,12 @@ class Typicality:
     Arguments:
         rows: Traits of inliers, with shape (n, S).
         weights: How much each counts, with shape (n,), positive.
+        n_scales: T, traits after closeness that say the same at other scales.
     """
 
     rows: Tensor
     weights: Tensor
+    n_scales: int = 0
 
     @classmethod
     def none(cls) -> Typicality:
@@ -152,10 +165,11 @@ class Typicality:
         """What is usual; made at the first question, in some milliseconds."""
         rows, weights = self.rows.double().cpu(), self.weights.double().cpu()
         weights = weights / weights.sum()
+        together = _together(rows, self.n_scales)
         ends = torch.quantile(
-            rows, torch.tensor([WINSORISED, 1 - WINSORISED], dtype=rows.dtype), dim=0
+            together, torch.tensor([WINSORISED, 1 - WINSORISED], dtype=rows.dtype), dim=0
         )
-        inner = rows.clamp(ends[0], ends[1])
+        inner = together.clamp(ends[0], ends[1])
         mean = weights @ inner
         centred = inner - mean
         deviation = (weights @ centred.square()).sqrt()
@@ -166,26 +180,54 @@ class Typicality:
         correlation += RIDGE * torch.eye(len(mean), dtype=correlation.dtype)
         values, vectors = torch.linalg.eigh(correlation)
         whitening = scale[:, None] * (vectors / values.clamp_min(RIDGE).sqrt())
-        apart = ((rows - mean) @ whitening).square().sum(-1)
-        closeness, fit = Tail.of(rows[:, 0].contiguous(), weights), Tail.of(-apart, weights)
-        own = _stranger(closeness.log_share(rows[:, 0].contiguous()), fit.log_share(-apart))
-        own, order = own.sort()
-        return Fit(mean, whitening, closeness, fit, own, weights[order].cumsum(0))
+        apart = ((together - mean) @ whitening).square().sum(-1)
+        ways = _ways(rows, self.n_scales, apart)
+        tails = Tails.of(ways, weights)
+        own, order = _mean_of_lowest(_shares(tails, ways)).sort()
+        return Fit(mean, whitening, tails, self.n_scales, own, weights[order].cumsum(0))
 
     def typicality(self, traits: Tensor) -> Tensor:
         """Log of a tail probability per sample, with shape (N,), float64; less is stranger."""
-        return self.fit.typicality(traits)
+        return _mean_of_lowest(self.fit.shares(traits))
+
+    def strangest(self, traits: Tensor) -> tuple[Tensor, Tensor]:
+        """Typicality, and by which of the T + 2 shares a sample is strangest, with shape (N,) each.
+
+        The shares are those of closeness, of what says the same at other scales, and of the fit.
+        """
+        shares = self.fit.shares(traits)
+        return _mean_of_lowest(shares), shares.argmin(1)
 
     def p_values(self, typicality: Tensor) -> Tensor:
         """Share of inliers at least as strange, with shape (N,), in (0, 1], float64."""
         fit, n = self.fit, self.n_effective
         below = torch.searchsorted(fit.typicalities, typicality, right=True)
-        shares = torch.cat([fit.shares.new_zeros(1), fit.shares.clamp(max=1.0)])[below]
+        shares = torch.cat([fit.ranks.new_zeros(1), fit.ranks.clamp(max=1.0)])[below]
         return ((1 + n * shares) / (n + 1)).clamp(max=1.0)
 
 
-def _stranger(closeness: Tensor, fit: Tensor) -> Tensor:
-    """The smaller of two log shares, with shape (N,); finite whatever was asked."""
-    typicality = torch.minimum(closeness, fit + math.log(CAUTION))
-    least = torch.finfo(typicality.dtype).min
-    return typicality.nan_to_num(nan=least, neginf=least)
+def _together(traits: Tensor, n_scales: int) -> Tensor:
+    """Closeness, and the traits that must go with it, with shape (N, F)."""
+    return torch.cat([traits[:, :1], traits[:, 1 + n_scales :]], 1)
+
+
+def _ways(traits: Tensor, n_scales: int, apart: Tensor) -> Tensor:
+    """Numbers of which less is stranger, with shape (N, T + 2).
+
+    Arguments:
+        apart: Squared Mahalanobis distance, with shape (N,).
+    """
+    return torch.cat([traits[:, : 1 + n_scales], -apart[:, None]], 1)
+
+
+def _shares(tails: Tails, ways: Tensor) -> Tensor:
+    """Log shares with shape (N, T + 2), finite whatever was asked."""
+    shares = tails.log_shares_of(ways)
+    # The trait before the last is of the finest of the scales, feature by feature.
+    shares[:, 1 : ways.shape[1] - 2] += math.log(CAUTION)
+    return shares.nan_to_num(nan=LEAST, neginf=LEAST).clamp_min(LEAST)
+
+
+def _mean_of_lowest(shares: Tensor) -> Tensor:
+    """With shape (N,)."""
+    return shares.topk(min(WAYS, shares.shape[1]), 1, largest=False).values.mean(1)

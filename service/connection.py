@@ -47,7 +47,7 @@ REFUSALS: Final = (redis.AuthenticationError, redis.exceptions.AuthorizationErro
 
 
 class StreamUnavailable(GMRError):
-    """Redis cannot be reached or cannot take more; nothing was accepted; try again later."""
+    """Redis cannot be reached or cannot take more; try again later."""
 
 
 def connect(url: str) -> SyncClient:
@@ -116,10 +116,61 @@ def refused(error: Exception) -> InvalidSettings:
 
 
 def unavailable(error: Exception) -> StreamUnavailable:
-    """The error for a Redis that stayed away for longer than a request can wait."""
+    """The error for a Redis that stayed away for longer than a process can wait."""
     return StreamUnavailable(
-        f"Redis cannot be reached ({type(error).__name__}: {error}); nothing was accepted. Send "
-        f"the same request again in a moment; a batch with the same batch_id is learned once."
+        f"Redis cannot be reached ({type(error).__name__}: {error}). Expected it at GMR_REDIS_URL. "
+        f"Start it, or correct the address."
+    )
+
+
+def not_told(error: Exception) -> StreamUnavailable:
+    """The error for a question that Redis did not answer in time."""
+    return StreamUnavailable(
+        f"Redis does not answer ({type(error).__name__}), so that this cannot be told now. Ask "
+        f"again in a moment; POST /classify, POST /outliers and GET /sample work meanwhile."
+    )
+
+
+def not_known(error: Exception, batch_id: str | None) -> StreamUnavailable:
+    """The error for a write whose outcome nobody knows.
+
+    Arguments:
+        error: What happened last.
+        batch_id: By which a repeat is recognised; None for a request that has none.
+    """
+    what = f"Redis does not answer ({type(error).__name__}), so that it is not known whether the"
+    if batch_id is None:
+        return StreamUnavailable(
+            f"{what} request was accepted. Look at GET /model and GET /drift/boundaries in a "
+            f"moment, before you send it again: it might be carried out twice."
+        )
+    return StreamUnavailable(
+        f"{what} batch was accepted. Send the same again in a moment with the batch_id "
+        f"{batch_id!r}: it is learned once in either case.",
+        batch_id=batch_id,
+    )
+
+
+def not_checked(error: StreamUnavailable) -> StreamUnavailable:
+    """The error for an entry that was not even tried, because what decides on it was not told."""
+    return StreamUnavailable(
+        f"Redis does not answer ({type(error.__cause__ or error).__name__}), so that it is not "
+        f"known whether this can be used now; nothing was accepted. Send the same again in a "
+        f"moment."
+    )
+
+
+def perhaps_done(error: Exception, what: str, advice: str) -> StreamUnavailable:
+    """The error for a change that may be asked for again, and whose outcome nobody knows.
+
+    Arguments:
+        error: What happened last.
+        what: What may have been done, as a whole sentence.
+        advice: What to do.
+    """
+    return StreamUnavailable(
+        f"Redis does not answer ({type(error).__name__}), so that it is not known whether {what}. "
+        f"{advice}"
     )
 
 

@@ -17,19 +17,23 @@ Rules of this module:
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
+import orjson
 import redis
 
-from core.errors import GMRError
+from core.errors import GMRError, InvalidCheckpoint
+from service.append import BEFORE
 from service.connection import (
     SyncClient,
     is_refusal,
@@ -40,7 +44,8 @@ from service.connection import (
 )
 from service.keys import GROUP, QUARANTINE_LENGTH, Keys
 from service.lease import Lease
-from service.wire import Control
+from service.pieces import ANSWER_S, pieces
+from service.wire import Control, Upload
 
 logger = logging.getLogger(__name__)
 
@@ -61,11 +66,7 @@ EXPLANATIONS_LENGTH: Final = 256
 OUTBOX_LENGTH: Final = 10_000
 QUARANTINE_BYTES: Final = 16 * 1024 * 1024
 
-SET_ASIDE_LENGTH: Final = 100
-SET_ASIDE_BYTES: Final = 1024 * 1024
-SET_ASIDE_FIELD_BYTES: Final = 1024
 PUBLISHED_LENGTH: Final = 16
-ANSWER_S: Final = 60
 
 
 Command = tuple[Any, ...]
@@ -101,12 +102,32 @@ class Entry:
         """Bytes of its fields."""
         return sum(map(len, self.fields.values()))
 
+    def text(self, name: str) -> str | None:
+        """A field as text, whatever its bytes are; None where there is no such field."""
+        value = self.fields.get(name.encode())
+        return None if value is None else value.decode("utf-8", "replace")
+
+
+# Pieces of an uploaded checkpoint live as long as the entry that names them.
+DROP_UPLOADS: Final = """
+local function drop_uploads(uploads, entries)
+  local known = redis.call('HGETALL', uploads)
+  for i = 1, #known, 2 do
+    if #redis.call('XRANGE', entries, known[i], known[i]) == 0 then
+      redis.call('UNLINK', known[i + 1])
+      redis.call('HDEL', uploads, known[i])
+    end
+  end
+end
+"""
 
 # Entries up to a checkpoint are trimmed only after it is durable, so at a start the
 # checkpoint may be ahead of the trimming, never behind. Ids up to the checkpoint's must
 # not be given out again, even by a Redis that lost its data.
-START: Final = """
-local fence, lease, entries, applied = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+START: Final = (
+    DROP_UPLOADS
+    + """
+local fence, lease, entries, applied, uploads = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, group, last, next_id, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 if redis.call('GET', lease) ~= token then return redis.error_reply('LEASELOST') end
 redis.call('PERSIST', fence)
@@ -117,6 +138,7 @@ if redis.call('EXISTS', entries) == 0 then
   redis.call('XGROUP', 'CREATE', entries, group, '0', 'MKSTREAM')
 end
 redis.call('XTRIM', entries, 'MINID', next_id)
+drop_uploads(uploads, entries)
 local info, top = redis.call('XINFO', 'STREAM', entries), '0-0'
 for i = 1, #info, 2 do
   if info[i] == 'last-generated-id' then top = info[i + 1] end
@@ -138,18 +160,23 @@ if tonumber(count) > before then
 end
 return before
 """
+)
 
-RELEASE: Final = """
-local fence, entries, applied = KEYS[1], KEYS[2], KEYS[3]
+RELEASE: Final = (
+    DROP_UPLOADS
+    + """
+local fence, entries, applied, uploads = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, group, next_id, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 if redis.call('GET', fence) ~= token then return redis.error_reply('LEASELOST') end
 redis.call('PERSIST', fence)
 redis.call('XTRIM', entries, 'MINID', next_id)
+drop_uploads(uploads, entries)
 redis.call('SET', applied, count)
 for i = 5, #ARGV, 1000 do
   redis.call('XACK', entries, group, unpack(ARGV, i, math.min(i + 999, #ARGV)))
 end
 """
+)
 
 # Any commands, each preceded by its length. Reports made again after a crash have ids
 # that the stream knows, which is an error that is no error.
@@ -168,6 +195,70 @@ while at <= #ARGV do
 end
 """
 
+# A letter that is there, or was there and is gone, is not written again. Room is made before,
+# so that the record can say how much of the store it has cost; and memory is freed first.
+BURY: Final = (
+    BEFORE
+    + """
+local fence, letters, requeued, letter_bytes, payload = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local noted = KEYS[6]
+local token, id, data, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local size, most, most_bytes = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local entry_id, why = ARGV[8], ARGV[9]
+if redis.call('GET', fence) ~= token then return redis.error_reply('LEASELOST') end
+redis.call('PERSIST', fence)
+
+local function number(row, name)
+  for i = 1, #row[2], 2 do
+    if row[2][i] == name then return tonumber(row[2][i + 1]) end
+  end
+  return 0
+end
+local there = redis.call('XRANGE', letters, id, id)[1]
+if there then return {number(there, 'letters'), number(there, 'bytes')} end
+if redis.call('EXISTS', letters) == 1 then
+  local info = redis.call('XINFO', 'STREAM', letters)
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' and not before(info[i + 1], id) then return {0, 0} end
+  end
+end
+
+local gone, gone_bytes = 0, 0
+while true do
+  local held = tonumber(redis.call('GET', letter_bytes) or '0')
+  if redis.call('XLEN', letters) < most and held + size <= most_bytes then break end
+  local oldest = redis.call('XRANGE', letters, '-', '+', 'COUNT', 1)[1]
+  if not oldest then break end
+  redis.call('XDEL', letters, oldest[1])
+  gone = gone + 1
+  if redis.call('DEL', prefix .. oldest[1]) == 1 then
+    local freed = number(oldest, 'size')
+    gone_bytes = gone_bytes + freed
+    redis.call('DECRBY', letter_bytes, freed)
+  end
+  redis.call('HDEL', requeued, oldest[1])
+end
+redis.call('XADD', letters, id, 'data', data, 'size', size, 'letters', gone, 'bytes', gone_bytes)
+if #ARGV > 9 then
+  for i = 10, #ARGV, 2 do redis.call('HSET', payload, ARGV[i], ARGV[i + 1]) end
+  redis.call('INCRBY', letter_bytes, size)
+end
+
+local note = redis.call('GET', noted)
+if note then
+  local lines = {}
+  for line in string.gmatch(note, '[^\\n]+') do
+    if string.match(line, '^(%S+)') == entry_id and not string.find(line, '@', 1, true) then
+      line = line .. ' ' .. why .. '@' .. id
+    end
+    lines[#lines + 1] = line
+  end
+  redis.call('SET', noted, table.concat(lines, '\\n'), 'KEEPTTL')
+end
+return {gone, gone_bytes}
+"""
+)
+
 
 class Feed:
     """The trainer's end of one model's Redis.
@@ -182,6 +273,8 @@ class Feed:
         events_length: Events kept, about.
         history_length: Events of batches kept, about.
         give_up: Asked while Redis is away; True makes calls fail instead of waiting on.
+        dead_letters_length: Dead letters kept.
+        dead_letters_bytes: Of the entries among them, in all.
     """
 
     def __init__(
@@ -193,6 +286,8 @@ class Feed:
         events_length: int,
         history_length: int,
         give_up: Callable[[], bool] = lambda: False,
+        dead_letters_length: int = 1000,
+        dead_letters_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self.client = client
         self.keys = Keys(model)
@@ -206,6 +301,8 @@ class Feed:
             self.keys.outbox: OUTBOX_LENGTH,
         }
         self._give_up = give_up
+        self._dead_letters_length = dead_letters_length
+        self._dead_letters_bytes = dead_letters_bytes
         self._queue: deque[Command] = deque()
         self._read_to = Position()
         self._rewind = False
@@ -213,6 +310,7 @@ class Feed:
         self._start = client.register_script(START)
         self._release = client.register_script(RELEASE)
         self._write = client.register_script(WRITE)
+        self._bury = client.register_script(BURY)
 
     # The input stream -----------------------------------------------------------
 
@@ -223,10 +321,16 @@ class Feed:
             The position, with a larger count where Redis says that more entries were
             removed: then a checkpoint that held them is missing.
         """
-        keys = [self.keys.fence, self.keys.lease, self.keys.input, self.keys.applied]
+        keys = [
+            self.keys.fence,
+            self.keys.lease,
+            self.keys.input,
+            self.keys.applied,
+            self.keys.uploads,
+        ]
         last = position.last_entry_id
         count = position.entries_applied
-        arguments: list[Any] = [self._lease.token, GROUP, last, _next(last), count]
+        arguments: list[Any] = [self._lease.token, GROUP, last, next_id(last), count]
         removed = int(self._call(lambda: self._start(keys=keys, args=arguments)))
         self._read_to, self._rewind = Position(last, max(removed, count)), False
         return self._read_to
@@ -295,11 +399,11 @@ class Feed:
             position: Of the checkpoint.
             entry_ids: The entries read since the last release, up to the position.
         """
-        keys = [self.keys.fence, self.keys.input, self.keys.applied]
+        keys = [self.keys.fence, self.keys.input, self.keys.applied, self.keys.uploads]
         arguments: list[Any] = [
             self._lease.token,
             GROUP,
-            _next(position.last_entry_id),
+            next_id(position.last_entry_id),
             position.entries_applied,
             *entry_ids,
         ]
@@ -319,16 +423,47 @@ class Feed:
         id = report_id(entry_id, index)
         self._queue.append(("XADD", key, "MAXLEN", "~", self._lengths[key], id, "data", data))
 
-    def set_aside(self, entry: Entry, reason: str, detail: str) -> None:
-        """Queue a rejected entry's copy, with the reason; without its arrays if it is large."""
-        fields: list[bytes | str] = ["entry_id", entry.id, "reason", reason, "detail", detail]
-        large = entry.nbytes > SET_ASIDE_BYTES
-        for name, value in entry.fields.items():
-            if not (large and len(value) > SET_ASIDE_FIELD_BYTES):
-                fields += [name, value]
-        id = report_id(entry.id, 0)
-        key = self.keys.set_aside
-        self._queue.append(("XADD", key, "MAXLEN", "~", SET_ASIDE_LENGTH, id, *fields))
+    def bury(self, entry: Entry, reason: str, facts: Mapping[str, Any]) -> tuple[int, int]:
+        """Keep a rejected entry among the dead letters, at once, after what is queued.
+
+        Arguments:
+            entry: Kept whole, unless it alone is more than all letters may hold, or a checkpoint,
+                which whoever sent it has as a file.
+            reason: Why, in a word.
+            facts: Its record, JSON-ready; `size` and `whole` are added.
+
+        Returns:
+            How many older letters had to make room, and the bytes of their entries.
+        """
+        self.flush()
+        keys, letter_id = self.keys, report_id(entry.id, 0)
+        whole = entry.fields.get(b"kind") != b"restore" and (
+            0 < entry.nbytes <= self._dead_letters_bytes
+        )
+        record = {**facts, "size": entry.nbytes, "whole": whole}
+        names = [
+            keys.fence,
+            keys.dead_letters,
+            keys.dead_letters_requeued,
+            keys.dead_letters_bytes,
+            keys.dead_letter(letter_id),
+            keys.batch(entry.fields.get(b"id", b"").decode("utf-8", "replace")),
+        ]
+        arguments: list[Any] = [
+            self._lease.token,
+            letter_id,
+            orjson.dumps(record),
+            keys.dead_letter(""),
+            entry.nbytes if whole else 0,
+            self._dead_letters_length,
+            self._dead_letters_bytes,
+            entry.id,
+            reason,
+        ]
+        if whole:
+            arguments += [part for field in entry.fields.items() for part in field]
+        letters, nbytes = self._call(lambda: self._bury(keys=names, args=arguments))
+        return int(letters), int(nbytes)
 
     def quarantine(self, entry_id: str, index: int, data: bytes) -> None:
         """Queue an outlier; the newest are kept, as many as fit into a fixed room.
@@ -346,6 +481,19 @@ class Feed:
         """Queue a plain value, such as the status."""
         self._queue.append(("SET", key, value))
 
+    def set(self, key: str, value: bytes) -> None:
+        """Put a plain value at once, whatever is queued."""
+        self._send([("SET", key, value)])
+
+    def get(self, key: str) -> bytes | None:
+        """A plain value; None where there is none."""
+        value: bytes | None = self._call(lambda: self.client.get(key))
+        return value
+
+    def forget(self, key: str) -> None:
+        """Queue that a plain value is no more."""
+        self._queue.append(("DEL", key))
+
     def flush(self) -> None:
         """Send what is queued, in order."""
         while self._queue:
@@ -362,8 +510,31 @@ class Feed:
         return found
 
     def answer(self, request_id: str, data: bytes) -> None:
-        """Answer a reader; the answer is kept for a minute."""
-        self._send([("SET", self.keys.answer(request_id), data, "EX", ANSWER_S)])
+        """Answer a reader; the answer is kept for a minute, and for one more with each piece."""
+        key, n_pieces = self.keys.answer_pieces(request_id), 0
+        for piece in pieces(data):
+            self._send([("HSET", key, n_pieces, piece), ("EXPIRE", key, ANSWER_S)])
+            n_pieces += 1
+        ready = b"%d %d" % (n_pieces, len(data))
+        self._send([("SET", self.keys.answer(request_id), ready, "EX", ANSWER_S)])
+
+    def fetch(self, upload: Upload) -> bytes:
+        """The bytes of an uploaded checkpoint.
+
+        Raises:
+            InvalidCheckpoint: They are not there any more, or are others.
+        """
+        key = self.keys.upload(upload.id)
+        found = [
+            self._call(partial(self.client.hget, key, str(index))) for index in range(upload.pieces)
+        ]
+        data = b"".join(piece for piece in found if piece is not None)
+        if len(data) != upload.size or hashlib.sha256(data).hexdigest() != upload.sha256:
+            raise InvalidCheckpoint(
+                f"Redis has {len(data)} of the {upload.size} bytes of the uploaded checkpoint, or "
+                f"others. Expected all of them; upload it again."
+            )
+        return data
 
     def publish(
         self, position: Position, version: int, location: str, snapshot: bytes | None
@@ -462,7 +633,7 @@ def report_id(entry_id: str, index: int) -> str:
     return f"{milliseconds}-{int(sequence) * REPORTS_PER_ENTRY + min(index, LAST_REPORT)}"
 
 
-def _next(entry_id: str) -> str:
+def next_id(entry_id: str) -> str:
     """The smallest id after one."""
     milliseconds, sequence = entry_id.split("-")
     return f"{milliseconds}-{int(sequence) + 1}"

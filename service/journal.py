@@ -18,18 +18,22 @@ import orjson
 
 from core.batch import UNLABELLED, Batch
 from core.engine import REMEMBERED_STARTS
+from core.errors import GMRError
 from core.events import (
     BatchLearned,
     BatchScored,
     BatchSetAside,
     BoundaryDetected,
+    ChangeContinued,
     ClassProposed,
+    DeadLettersDropped,
     EntryRejected,
     Event,
     LabelsMatched,
     LabelsMissed,
     ModelRestored,
     OutlierBurst,
+    OutlierBurstContinued,
     PriorShift,
     ProposalClosed,
     Replayed,
@@ -39,6 +43,8 @@ from core.events import (
 from core.explanation import HEAVY
 from service.feed import LAST_REPORT, Entry, Feed
 from service.metrics import TrainerMetrics
+from service.run_time import Interval, interval
+from service.wire import REQUEUED_FROM, Control, read_entry
 
 logger = logging.getLogger(__name__)
 
@@ -51,10 +57,12 @@ class Totals:
         samples_learned: Learned in all, those that a rollback dropped included.
         recurrences: Boundaries at which an earlier sub-task came back.
         prior_shifts: Changes of the shares of classes alone.
+        continued: Changes found again that had gone on since their boundary.
         bursts: Of outliers.
         quarantined: Outliers of those, neither learned nor lost.
         probe_ert: Asked of the detector's probe, in samples; with what it counted so far.
         rejected: Entries refused, by reason.
+        letters_dropped: Dead letters that made room for newer ones.
         labels_matched: Samples whose label came after them.
         labels_unmatched: Labels that met no sample, by reason.
         proposals: Classes proposed.
@@ -72,12 +80,14 @@ class Totals:
     samples_since_boundary: int = 0
     recurrences: int = 0
     prior_shifts: int = 0
+    continued: int = 0
     bursts: int = 0
     quarantined: int = 0
     probe_ert: float = 0.0
     probe_samples: int = 0
     probe_alarms: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
+    letters_dropped: int = 0
     labels_matched: int = 0
     labels_unmatched: dict[str, int] = field(default_factory=dict)
     proposals: int = 0
@@ -112,12 +122,14 @@ class Totals:
                 self.probe_samples += event.probe_samples
                 self.probe_alarms += event.probe_alarms
                 self.probe_ert = event.probe_ert or self.probe_ert
+            case ChangeContinued():
+                self.continued += 1
             case PriorShift():
                 self.prior_shifts += 1
             case OutlierBurst():
                 self.samples_learned += event.released
                 self.batches_learned += event.set_aside_batches
-                self.bursts += 1
+                self.bursts += not isinstance(event, OutlierBurstContinued)
                 self.quarantined += event.samples
             case LabelsMatched():
                 self.samples_learned += event.samples_learned
@@ -148,6 +160,8 @@ class Totals:
                 self.batches_since_boundary = self.samples_since_boundary = 0
             case EntryRejected():
                 self.rejected[event.reason] = self.rejected.get(event.reason, 0) + 1
+            case DeadLettersDropped():
+                self.letters_dropped += event.letters
 
     def achieved(self, ert: float) -> float | None:
         """Run time between false alarms that is kept, in samples, as the probe has it.
@@ -160,6 +174,19 @@ class Totals:
         if not self.probe_alarms or not self.probe_ert:
             return None
         return ert * self.probe_samples / self.probe_alarms / self.probe_ert
+
+    def achieved_between(self, ert: float) -> Interval:
+        """Between what `achieved` lies, by the number of the probe's alarms, at 95 % confidence.
+
+        Before the first alarm there is a lower end only.
+
+        Arguments:
+            ert: What is asked of the detector.
+        """
+        if not self.probe_ert:
+            return Interval(None, None)
+        ends = interval(self.probe_alarms, self.probe_samples)
+        return Interval(*(None if end is None else ert * end / self.probe_ert for end in ends))
 
     def to_json(self) -> str:
         """As text for a checkpoint."""
@@ -218,8 +245,10 @@ class Journal:
             proposals=totals.proposals,
             recurrences=totals.recurrences,
             prior_shifts=totals.prior_shifts,
+            continued=totals.continued,
             bursts=totals.bursts,
             quarantined=totals.quarantined,
+            letters_dropped=totals.letters_dropped,
         )
 
     def write(self, entry_id: str, events: Sequence[Event], first: int = 0) -> None:
@@ -281,9 +310,23 @@ class Journal:
                 index += 1
 
     def reject(self, entry: Entry, reason: str, detail: str) -> None:
-        """Report an entry that could not be used, and keep its copy."""
-        self.write(entry.id, [EntryRejected(entry.id, reason, detail)])
-        self._feed.set_aside(entry, reason, detail)
+        """Report an entry that could not be used, and keep it among the dead letters."""
+        kind, samples = _outline(entry)
+        batch_id = entry.text("id")
+        self.write(entry.id, [EntryRejected(entry.id, reason, detail, batch_id)])
+        facts = {
+            "entry_id": entry.id,
+            "time": time.time(),
+            "reason": reason,
+            "detail": detail,
+            "kind": kind,
+            "batch_id": batch_id,
+            "samples": samples,
+            "requeued_from": entry.text(REQUEUED_FROM),
+        }
+        letters, nbytes = self._feed.bury(entry, reason, facts)
+        if letters:
+            self.write(entry.id, [DeadLettersDropped(letters, nbytes)], first=1)
 
     def status(self, facts: Mapping[str, object]) -> dict[str, object]:
         """The trainer's state, for GET /drift: the given facts, and what events told."""
@@ -303,6 +346,7 @@ class Journal:
             "batches_since_boundary": totals.batches_since_boundary,
             "samples_since_boundary": totals.samples_since_boundary,
             "rejected": totals.rejected,
+            "dead_letters_dropped": totals.letters_dropped,
             **facts,
         }
 
@@ -310,6 +354,16 @@ class Journal:
 def encode_status(status: Mapping[str, object]) -> bytes:
     """The status as JSON, stamped with the time, which makes it the heartbeat."""
     return orjson.dumps({**status, "time": time.time()})
+
+
+def _outline(entry: Entry) -> tuple[str | None, int | None]:
+    """The kind of an entry, and its number of samples or labels; None where that is not known."""
+    kind = entry.text("kind")
+    try:
+        asked = read_entry(entry.fields)
+    except GMRError:
+        return kind, None
+    return kind, None if isinstance(asked, Control) else len(asked)
 
 
 def _log(event: Event, entry_id: str) -> None:
@@ -330,7 +384,17 @@ def _log(event: Event, entry_id: str) -> None:
                 entry_id,
             )
         case EntryRejected():
-            logger.warning("entry %s set aside (%s): %s", entry_id, event.reason, event.detail)
+            logger.warning(
+                "entry %s is a dead letter (%s): %s", entry_id, event.reason, event.detail
+            )
+        case DeadLettersDropped():
+            logger.warning(
+                "%d dead letters (%d bytes) made room for that of entry %s; for more, raise "
+                "GMR_DEAD_LETTERS_LENGTH or GMR_DEAD_LETTERS_MIB",
+                event.letters,
+                event.bytes,
+                entry_id,
+            )
         case ModelRestored():
             logger.info(
                 "version %d takes the place of %d (%s)",

@@ -15,7 +15,7 @@ import logging
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
@@ -25,8 +25,9 @@ from core.config import EngineConfig
 from core.engine import Engine
 from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
 from core.state import EngineState
+from service.branch import Branch
 from service.checkpoints import BEFORE_BOUNDARY, Checkpoints, Kept
-from service.feed import Position
+from service.feed import Position, next_id
 from service.journal import Totals
 
 logger = logging.getLogger(__name__)
@@ -45,11 +46,21 @@ class Progress:
         state: The engine's.
         position: Entries of the input stream that it contains.
         totals: What was counted on the way; a copy, not to be changed any more.
+        branch: Which of those entries the state does not come from.
+        open_from: The first entry that the model has not learned, of those that it contains: a
+            batch set aside, which a rollback forgets. None where there is none.
     """
 
     state: EngineState
     position: Position
     totals: Totals
+    branch: Branch = field(default_factory=Branch)
+    open_from: str | None = None
+
+    @property
+    def first_not_held(self) -> str:
+        """The first entry that a rollback to this state drops."""
+        return self.open_from or next_id(self.position.last_entry_id)
 
 
 @dataclass(frozen=True)
@@ -151,7 +162,10 @@ class Keeper:
             "last_entry_id": progress.position.last_entry_id,
             "entries_applied": str(progress.position.entries_applied),
             "totals": progress.totals.to_json(),
+            "branch": progress.branch.to_json().decode(),
         }
+        if progress.open_from is not None:
+            metadata["open_from"] = progress.open_from
         return dump(progress.state, config, metadata)
 
     def _write(self, progress: Progress, note: dict[str, Any]) -> Saved | None:
@@ -225,8 +239,8 @@ class Keeper:
             return progress
         return None
 
-    def find(self, version: int) -> EngineState:
-        """The kept state of a version.
+    def find(self, version: int) -> Progress:
+        """The kept state of a version, and how it came about.
 
         Raises:
             UnknownVersion: It is not kept.
@@ -238,7 +252,7 @@ class Keeper:
             if one.version == version:
                 progress, config = self._read(one)
                 self._check_kind(config)
-                return progress.state
+                return progress
         known = sorted({one.version for one in kept}, reverse=True)
         raise UnknownVersion(
             f"Version {version} is not kept. Kept are {', '.join(map(str, known)) or 'none yet'}. "
@@ -270,12 +284,15 @@ class Keeper:
         try:
             position = Position(metadata["last_entry_id"], int(metadata["entries_applied"]))
             totals = Totals.from_json(metadata["totals"])
+            branch = Branch(boundaries=totals.boundaries)  # an earlier release told of none
+            if "branch" in metadata:
+                branch = Branch.from_json(metadata["branch"])
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidCheckpoint(
                 f"The checkpoint does not say how far into the stream it reaches ({error!r}). "
                 f"Use one that a trainer of this release wrote."
             ) from error
-        return Progress(state, position, totals), config
+        return Progress(state, position, totals, branch, metadata.get("open_from")), config
 
     def _check_kind(self, config: EngineConfig) -> None:
         if difference := _difference(self._engine.config, config):

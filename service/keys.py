@@ -37,7 +37,7 @@ class Keys:
         return self._key("in")
 
     def batch(self, batch_id: str) -> str:
-        """What is remembered of a batch id: entry id, checksum, samples."""
+        """What is remembered of a batch id: `service.append`."""
         return self._key(f"batch:{batch_id}")
 
     @property
@@ -49,6 +49,16 @@ class Keys:
     def applied(self) -> str:
         """How many entries had been removed in all when the input stream was last trimmed."""
         return self._key("applied")
+
+    @property
+    def applying(self) -> str:
+        """Which entries the trainer is applying, and how often it has died by them, as JSON."""
+        return self._key("applying")
+
+    @property
+    def counts(self) -> str:
+        """Hash of what the API processes count together: batches accepted and refused."""
+        return self._key("counts")
 
     @property
     def published(self) -> str:
@@ -96,9 +106,33 @@ class Keys:
         return self._key("quarantine")
 
     @property
-    def set_aside(self) -> str:
-        """Stream of rejected entries, with the reason."""
-        return self._key("set-aside")
+    def dead_letters(self) -> str:
+        """Stream of the records of entries that could not be used."""
+        return self._key("dead-letters")
+
+    def dead_letter(self, letter_id: str) -> str:
+        """Hash of one of these entries, whole."""
+        return self._key(f"dead-letter:{letter_id}")
+
+    @property
+    def dead_letters_requeued(self) -> str:
+        """Hash from those that were sent again to the entry that they were sent as."""
+        return self._key("dead-letters-requeued")
+
+    @property
+    def dead_letters_bytes(self) -> str:
+        """Bytes of the entries among them that are kept whole."""
+        return self._key("dead-letters-bytes")
+
+    @property
+    def branch(self) -> str:
+        """Which entries are no part of the model any more, after rollbacks and uploads, as JSON."""
+        return self._key("branch")
+
+    @property
+    def restoring(self) -> str:
+        """The newest rollback or upload that was accepted: its entry."""
+        return self._key("restoring")
 
     @property
     def status(self) -> str:
@@ -121,8 +155,21 @@ class Keys:
         return self._key("requests")
 
     def answer(self, request_id: str) -> str:
-        """The trainer's answer to one request."""
+        """How many pieces and bytes the trainer's answer to one request has."""
         return self._key(f"answer:{request_id}")
+
+    def answer_pieces(self, request_id: str) -> str:
+        """The pieces of that answer."""
+        return self._key(f"answer-pieces:{request_id}")
+
+    def upload(self, upload_id: str) -> str:
+        """The pieces of an uploaded checkpoint."""
+        return self._key(f"upload:{upload_id}")
+
+    @property
+    def uploads(self) -> str:
+        """Hash from an entry of the input stream to the pieces that belong to it."""
+        return self._key("uploads")
 
     @property
     def lease(self) -> str:

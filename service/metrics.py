@@ -40,8 +40,10 @@ from core.events import (
     BatchScored,
     BatchSetAside,
     BoundaryDetected,
+    ChangeContinued,
     ClassDiscovered,
     ClassProposed,
+    DeadLettersDropped,
     EntryRejected,
     Event,
     LabelsMatched,
@@ -49,6 +51,7 @@ from core.events import (
     ModelPublished,
     ModelRestored,
     OutlierBurst,
+    OutlierBurstContinued,
     PriorShift,
     ProposalClosed,
     Replayed,
@@ -56,6 +59,7 @@ from core.events import (
     UnknownsLearned,
     WindowsSettled,
 )
+from service.run_time import Interval
 
 # A second series per counter, with the time it was made, helps nobody here.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -83,9 +87,17 @@ class TrainerMetrics:
         self.batches_rejected = counter(
             "batches_rejected", "Batches refused, by the API or by the trainer.", ["reason"]
         )
+        self.letters_dropped = counter(
+            "dead_letters_dropped", "Dead letters that made room for newer ones."
+        )
         self.recurrences = counter("recurrences", "Earlier sub-tasks that came back.")
         self.prior_shifts = counter("prior_shifts", "Changes of the shares of classes alone.")
-        self.outlier_bursts = counter("outlier_bursts", "Alarms that went away again.")
+        self.changes_continued = counter(
+            "changes_continued", "Changes found again that had gone on since their boundary."
+        )
+        self.outlier_bursts = counter(
+            "outlier_bursts", "Bursts of outliers: alarms that went away again."
+        )
         self.outliers_quarantined = counter(
             "outliers_quarantined", "Outliers of bursts, neither learned nor lost."
         )
@@ -94,6 +106,17 @@ class TrainerMetrics:
         )
         self.ert_achieved = gauge(
             "drift_ert_achieved_samples", "The same as it is kept, estimated; NaN while unknown."
+        )
+        self.ert_achieved_low = gauge(
+            "drift_ert_achieved_low_samples",
+            "Lower end of its 95 % interval; NaN while unknown.",
+        )
+        self.ert_achieved_high = gauge(
+            "drift_ert_achieved_high_samples",
+            "Upper end of its 95 % interval; NaN while unknown.",
+        )
+        self.probe_alarms = gauge(
+            "drift_probe_alarms", "Alarms of the probe that the estimate rests on."
         )
         self.boundaries = counter("boundaries", "Boundaries between sub-tasks found or declared.")
         self.replay_samples = counter(
@@ -110,8 +133,13 @@ class TrainerMetrics:
         self.awaiting = gauge("awaiting_samples", "Samples that await their label.")
         self.redis_errors = counter("redis_errors", "Calls of Redis that failed, repeats included.")
 
-        self.inlier_rate = gauge("inlier_rate", "Share of inliers in the last batch, 0 to 1.")
-        self.inlier_rate_mean = gauge("inlier_rate_mean", "Running mean of the inlier rate.")
+        self.inlier_rate = gauge(
+            "inlier_rate",
+            "Share of inliers in the last batch, 0 to 1; NaN before there is a reference.",
+        )
+        self.inlier_rate_mean = gauge(
+            "inlier_rate_mean", "Inlier rate of the reference; NaN before there is one."
+        )
         self.log_likelihood_mean = gauge(
             "log_likelihood_mean", "Mean log-likelihood of the last batch, nats per sample."
         )
@@ -170,6 +198,8 @@ class TrainerMetrics:
             self.log_likelihood_mean,
             self.prequential_accuracy,
             self.ert_achieved,
+            self.ert_achieved_low,
+            self.ert_achieved_high,
             *self.held.values(),
         ):
             unknown.set(math.nan)  # zero would be an alarm
@@ -187,8 +217,10 @@ class TrainerMetrics:
         proposals: int = 0,
         recurrences: int = 0,
         prior_shifts: int = 0,
+        continued: int = 0,
         bursts: int = 0,
         quarantined: int = 0,
+        letters_dropped: int = 0,
     ) -> None:
         """Let the counters go on from what was counted before this process began."""
         self.samples_learned.inc(samples)
@@ -198,8 +230,10 @@ class TrainerMetrics:
         self.proposals.inc(proposals)
         self.recurrences.inc(recurrences)
         self.prior_shifts.inc(prior_shifts)
+        self.changes_continued.inc(continued)
         self.outlier_bursts.inc(bursts)
         self.outliers_quarantined.inc(quarantined)
+        self.letters_dropped.inc(letters_dropped)
         self.labels_matched.inc(labels_matched)
         for reason, count in labels_unmatched.items():
             self.labels_unmatched.labels(reason).inc(count)
@@ -210,8 +244,9 @@ class TrainerMetrics:
         """The table: which event changes which metric."""
         match event:
             case BatchScored():
-                _set(self.inlier_rate, event.inlier_rate)
-                _set(self.inlier_rate_mean, event.inlier_rate_mean)
+                # What was known of an earlier sub-task says nothing of this one.
+                self.inlier_rate.set(_number(event.inlier_rate))
+                self.inlier_rate_mean.set(_number(event.inlier_rate_mean))
                 _set(self.log_likelihood_mean, event.log_likelihood_mean)
                 _set(self.prequential_accuracy, event.prequential_accuracy_mean)
                 for name, value in event.statistics.items():
@@ -240,10 +275,12 @@ class TrainerMetrics:
                 self.model_version.set(event.model_version)
             case WindowsSettled():
                 self.model_version.set(event.model_version)
+            case ChangeContinued():
+                self.changes_continued.inc()
             case PriorShift():
                 self.prior_shifts.inc()
             case OutlierBurst():
-                self.outlier_bursts.inc()
+                self.outlier_bursts.inc(not isinstance(event, OutlierBurstContinued))
                 self.outliers_quarantined.inc(event.samples)
                 self.samples_learned.inc(event.released)
                 self.batches_learned.inc(event.set_aside_batches)
@@ -293,11 +330,28 @@ class TrainerMetrics:
                 self.awaiting.set(0)
             case EntryRejected():
                 self.batches_rejected.labels(event.reason).inc()
+            case DeadLettersDropped():
+                self.letters_dropped.inc(event.letters)
 
-    def show_ert(self, asked: float, achieved: float | None) -> None:
-        """Show the run time between false alarms, asked and achieved, in samples."""
+    def show_ert(
+        self, asked: float, achieved: float | None, between: Interval, probe_alarms: int
+    ) -> None:
+        """Show the run time between false alarms, asked and achieved, in samples.
+
+        Arguments:
+            asked: Of the detector.
+            achieved: As the probe has it; None while unknown.
+            between: Confidence interval of that.
+            probe_alarms: That both rest on.
+        """
         self.ert.set(asked)
-        self.ert_achieved.set(math.nan if achieved is None else achieved)
+        for gauge, number in (
+            (self.ert_achieved, achieved),
+            (self.ert_achieved_low, between.low),
+            (self.ert_achieved_high, between.high),
+        ):
+            gauge.set(math.nan if number is None else number)
+        self.probe_alarms.set(probe_alarms)
 
     def show_held(self, numbers: Mapping[str, float]) -> None:
         """Show how well the model that is published holds the past.
@@ -332,18 +386,6 @@ class ApiMetrics:
 
     def __init__(self, redis_errors: Callable[[], int] = lambda: 0) -> None:
         self.registry = CollectorRegistry()
-        self._samples_ingested = Counter(
-            "gmr_samples_ingested", "Samples accepted into the stream.", registry=self.registry
-        )
-        self._batches_ingested = Counter(
-            "gmr_batches_ingested", "Batches accepted into the stream.", registry=self.registry
-        )
-        self._batches_rejected = Counter(
-            "gmr_batches_rejected",
-            "Batches refused, by the API or by the trainer.",
-            ["reason"],
-            registry=self.registry,
-        )
         self._requests = Counter(
             "gmr_http_requests",
             "HTTP requests answered.",
@@ -364,16 +406,42 @@ class ApiMetrics:
         self._redis_errors = redis_errors
         self._redis_up = False
         self._backlog: int | None = None
+        self._dead_letters: tuple[int, int] | None = None
         self._heartbeat_age: float | None = None
-
-    def ingested(self, samples: int) -> None:
-        """A batch was accepted."""
-        self._batches_ingested.inc()
-        self._samples_ingested.inc(samples)
+        # What all processes count together, as far as it is known here; and what is not in it yet.
+        self._samples_ingested: int | None = None
+        self._batches_ingested = 0
+        self._rejected: Mapping[str, int] = {}
+        self._sent: dict[str, int] = {}
+        self._unsent: dict[str, int] = {}
 
     def rejected(self, reason: str) -> None:
         """A batch was refused."""
-        self._batches_rejected.labels(reason).inc()
+        self._unsent[reason] = self._unsent.get(reason, 0) + 1
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something was counted here that is counted nowhere else."""
+        return bool(self._unsent)
+
+    def send_rejected(self) -> Mapping[str, int]:
+        """What is to be added to the counts of all processes; `counted` or `not_counted` follows.
+
+        No number ever falls meanwhile, which would look like a restart.
+        """
+        self._sent, self._unsent = self._unsent, {}
+        return self._sent
+
+    def counted(
+        self, samples_ingested: int, batches_ingested: int, rejected: Mapping[str, int]
+    ) -> None:
+        """The counts of all processes, what was sent included."""
+        self._samples_ingested, self._batches_ingested = samples_ingested, batches_ingested
+        self._rejected, self._sent = rejected, {}
+
+    def not_counted(self) -> None:
+        """What was sent did not arrive."""
+        self._unsent, self._sent = _added(self._sent, self._unsent), {}
 
     def answered(self, route: str, method: str, status: int, seconds: float | None) -> None:
         """A request was answered.
@@ -398,16 +466,24 @@ class ApiMetrics:
     def redis_away(self) -> None:
         """Redis did not answer: what it would have said is left out, not repeated."""
         self._redis_up = False
-        self._backlog = self._heartbeat_age = None
+        self._backlog = self._heartbeat_age = self._dead_letters = None
 
-    def redis_answered(self, *, backlog: int, heartbeat_age: float | None) -> None:
+    def redis_answered(
+        self,
+        *,
+        backlog: int,
+        heartbeat_age: float | None,
+        dead_letters: tuple[int, int] | None = None,
+    ) -> None:
         """What Redis says at this moment.
 
         Arguments:
             backlog: Entries accepted that the served snapshot does not hold.
             heartbeat_age: Seconds since the trainer reported; None when it never has.
+            dead_letters: How many were not sent again, and the bytes of what they hold.
         """
         self._redis_up = True
+        self._dead_letters = dead_letters
         self._backlog, self._heartbeat_age = backlog, heartbeat_age
 
     def text(self, trainer: bytes | None = None) -> bytes:
@@ -434,6 +510,22 @@ class ApiMetrics:
         return generate_latest(registry)
 
     def _facts(self) -> Iterator[Metric]:
+        if self._samples_ingested is not None:
+            yield CounterMetricFamily(
+                "gmr_samples_ingested", "Samples accepted into the stream.", self._samples_ingested
+            )
+            yield CounterMetricFamily(
+                "gmr_batches_ingested", "Batches accepted into the stream.", self._batches_ingested
+            )
+            rejected = CounterMetricFamily(
+                "gmr_batches_rejected",
+                "Batches refused, by the API or by the trainer.",
+                labels=["reason"],
+            )
+            everything = _added(_added(self._rejected, self._sent), self._unsent)
+            for reason, count in everything.items():
+                rejected.add_metric([reason], count)
+            yield rejected
         yield CounterMetricFamily(
             "gmr_redis_errors",
             "Calls of Redis that failed, repeats included.",
@@ -443,6 +535,14 @@ class ApiMetrics:
         if self._backlog is not None:
             yield GaugeMetricFamily(
                 "gmr_backlog_entries", "Entries accepted and not yet learned.", self._backlog
+            )
+        if self._dead_letters is not None:
+            letters, nbytes = self._dead_letters
+            yield GaugeMetricFamily(
+                "gmr_dead_letters", "Entries that could not be used, not sent again.", letters
+            )
+            yield GaugeMetricFamily(
+                "gmr_dead_letters_bytes", "Bytes of those of them that are kept whole.", nbytes
             )
         if self._heartbeat_age is not None:
             yield GaugeMetricFamily(
@@ -462,6 +562,11 @@ class _Fixed(Collector):
         return self._families
 
 
+def _added(some: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """Both counts together, by name."""
+    return {name: some.get(name, 0) + more.get(name, 0) for name in {**some, **more}}
+
+
 def _sum(ours: Metric, theirs: Metric) -> Metric:
     """One family with the samples of both, added up where the labels are the same."""
     total = Metric(ours.name, ours.documentation, ours.type)
@@ -472,6 +577,11 @@ def _sum(ours: Metric, theirs: Metric) -> Metric:
     for (name, labels), value in values.items():
         total.add_sample(name, dict(labels), value)
     return total
+
+
+def _number(value: float | None) -> float:
+    """None means that there is none, which is no zero."""
+    return math.nan if value is None else value
 
 
 def _set(gauge: Gauge, value: float | None) -> None:

@@ -30,6 +30,8 @@ from typing import Final
 
 from core.errors import GMRError, InvalidSettings
 from service.embedded import EmbeddedRedis, die_with_parent, find_binary
+from service.ending import MUST_CHANGE_SETTINGS
+from service.extras import check_extras
 from service.lease import DirectoryLock
 from service.logs import configure_logs
 from service.settings import CLIENT_VARIABLES, PREFIX, Settings, mask_url
@@ -46,9 +48,6 @@ DEATHS_S: Final = 60.0
 API_STOP_S: Final = 15.0
 TRAINER_STOP_S: Final = 60.0
 """Seconds a trainer may take to end beyond its time to drain: a checkpoint is written."""
-
-MUST_CHANGE_SETTINGS: Final = 2
-"""Exit status of a part that starting again will not help."""
 
 
 class PartFailed(GMRError):
@@ -203,6 +202,7 @@ class Supervisor:
 
     def _start(self) -> None:
         settings = self._settings
+        check_extras(settings)
         self._lock = DirectoryLock(settings.data_dir, "service")
         self._port = _free_port(settings.host, settings.port)
         address = settings.redis_address()

@@ -20,9 +20,16 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
+from pydantic import (
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from core.errors import InvalidSettings
@@ -59,6 +66,17 @@ MIB: Final = 1024 * 1024
 ERT_UNITS: Final[Mapping[str, float]] = {"min": 60.0, "s": 1.0, "h": 3600.0, "d": 86400.0}
 
 ERT_PATTERN: Final = r"^([2-9]|[1-9]\d{1,17}|[1-9]\d?e(1[0-6]|\d)|\d{1,9}(\.\d{1,3})?(s|min|h|d))$"
+
+
+EXPECTED: Final[Mapping[str, str]] = {
+    "model": "expected 1 to 64 letters, digits, dots, underscores and hyphens",
+    "device": "expected auto, cpu, cuda, or cuda: with a number",
+    "ert": "expected 2 samples or more (5000000, 1e8), at most 1e16, or a time (12h, 30d; units s, "
+    "min, h, d)",
+    "image": "expected HEIGHT,WIDTH or HEIGHT,WIDTH,CHANNELS, like 28,28 or 32,32,3",
+    "webhook_events": "expected kinds of events, separated by commas, like boundary,outlier_burst",
+}
+"""In words, what a setting that is checked by a pattern must be."""
 
 
 class Row(NamedTuple):
@@ -165,20 +183,23 @@ class Settings(BaseSettings):
         2.0,
         gt=0,
         le=100,
-        description="A sample is an outlier below the running mean minus c deviations.",
+        description="A sample is an outlier below the running mean minus c deviations. Decides "
+        "where it is set and outlier_false_positive_rate is not, and while too little is known "
+        "for p-values.",
     )
     outlier_false_positive_rate: float | None = Field(
-        None,
+        0.05,
         gt=0,
         lt=1,
-        description="Share of inliers that may be called outliers, by their p-values; unset: "
-        "outlier_c decides.",
+        description="Share of inliers that may be called outliers, by their p-values; goes before "
+        "outlier_c.",
     )
     image: str | None = Field(
         None,
         pattern=r"^\s*\d+\s*(,\s*\d+\s*){1,2}$",
-        description="Of preset dcgmm and of shift: HEIGHT,WIDTH or HEIGHT,WIDTH,CHANNELS of the "
-        "images behind the features; unset: a square with one channel.",
+        description="Declares samples as images in [0, 1], which keep their scale: HEIGHT,WIDTH "
+        "or HEIGHT,WIDTH,CHANNELS. Unset: uint8 or the shape of what is sent declares them; "
+        "dcgmm and shift take a square with one channel.",
     )
     shift: int = Field(
         0,
@@ -237,7 +258,11 @@ class Settings(BaseSettings):
         "lie together, 10 or more; 0: never.",
     )
     warm_up: int = Field(
-        1000, ge=1, le=10_000_000, description="Samples of a sub-task before the detector is armed."
+        1000,
+        ge=1,
+        le=10_000_000,
+        description="Samples of a sub-task before all bets of the detector are open; it is armed "
+        "after a fifth of them.",
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of everything random in the model.")
 
@@ -278,6 +303,12 @@ class Settings(BaseSettings):
     dedupe_ttl_s: int = Field(
         86_400, ge=1, le=31_536_000, description="Seconds for which a batch_id is remembered."
     )
+    dead_letters_length: int = Field(
+        1000, ge=1, le=100_000, description="Dead letters kept; the oldest go first."
+    )
+    dead_letters_mib: int = Field(
+        64, ge=1, le=65_536, description="What these hold of batches, in MiB; the oldest go first."
+    )
 
     # The webhook.
     webhook_url: SecretStr | None = Field(
@@ -297,6 +328,12 @@ class Settings(BaseSettings):
     # Limits of requests.
     max_body_bytes: int = Field(
         32 * MIB, ge=1024, le=512 * MIB, description="Largest request body, in bytes."
+    )
+    max_checkpoint_bytes: int = Field(
+        1024 * MIB,
+        ge=1024,
+        le=64 * 1024 * MIB,
+        description="Largest checkpoint that PUT /model/checkpoint takes, in bytes.",
     )
     max_samples: int = Field(
         10_000, ge=1, le=10_000_000, description="Most samples in one request."
@@ -327,6 +364,14 @@ class Settings(BaseSettings):
     api_threads: int = Field(1, ge=1, le=256, description="Threads of the API's tensor kernels.")
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _rule_by_name(self) -> Self:
+        """Whoever sets `outlier_c`, and no rate, wants outliers by the likelihood."""
+        given = self.model_fields_set
+        if "outlier_c" in given and "outlier_false_positive_rate" not in given:
+            object.__setattr__(self, "outlier_false_positive_rate", None)
+        return self
 
     @field_validator("redis_url")
     @classmethod
@@ -629,6 +674,8 @@ def _explain(
     # The value may hold a password even where it is not valid.
     shown = _masked(name, str(values.get(name)))
     expected = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "string_pattern_mismatch":
+        expected = EXPECTED[name]  # a regular expression is no explanation
     return InvalidSettings(
         f"{name} is {shown} (from {sources.get(name, 'the program')}), which will not do: "
         f"{expected[:1].lower()}{expected[1:]}. {name} means: "

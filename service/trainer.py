@@ -7,7 +7,9 @@ Rules of this module:
    is an entry too: it appends one and reads it like any other.
 2. Entries are let go only when a checkpoint that contains them is on disk. Recovery
    is: load the checkpoint, read on.
-3. One bad entry must not stop the stream: it is set aside with the reason.
+3. One bad entry must not stop the stream: it is set aside with the reason, and so is one
+   by which the process keeps dying. For faults of the machine none is: the process ends,
+   and the next one reads the entry again.
 4. Events come before the notice that the model which they speak of is served:
    whoever sees a backlog of 0 finds every boundary reported.
 """
@@ -20,9 +22,9 @@ import math
 import os
 import re
 import signal
-import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from typing import Final
 
 import orjson
@@ -30,16 +32,21 @@ import torch
 
 from core.batch import Batch
 from core.engine import Engine
-from core.errors import GMRError, InvalidSettings, ModelNotReady
+from core.errors import EmptySubTask, GMRError, InvalidSettings, ModelNotReady
 from core.events import BoundaryDetected, Event, ModelPublished, OutlierBurst
 from core.held import summary
 from core.proposals import Proposal
 from core.snapshot import Snapshot
 from core.state import EngineState
 from service.aim import Aim
+from service.attempts import Attempts
+from service.branch import Branch
 from service.checkpoints import Checkpoints
 from service.connection import StreamUnavailable, connect, patiently, unavailable
 from service.device import choose_device
+from service.ending import MUST_CHANGE_SETTINGS, end_with
+from service.extras import check_extras
+from service.faults import is_machines, is_out_of_memory, make_room
 from service.feed import LAST_REPORT, Entry, Feed, LeaseLost, Position, Reader
 from service.heart import Heart
 from service.journal import Journal, Totals, encode_status
@@ -70,6 +77,9 @@ REDIS_GRACE_S: Final = 2.0
 
 PUBLISHING_SHARE: Final = 0.1
 """Share of the time that publishing may take: a large model is published less often."""
+
+MEMORY_PAUSES_S: Final = (0.1, 0.5, 2.0)
+"""Before an entry for which there was no room is tried again: others may let go of some."""
 
 NEVER: Final = -math.inf
 
@@ -106,10 +116,13 @@ class Trainer:
             events_length=settings.events_length,
             history_length=settings.history_length,
             give_up=self._gives_up,
+            dead_letters_length=settings.dead_letters_length,
+            dead_letters_bytes=settings.dead_letters_mib * MIB,
         )
         files = None
         if not settings.snapshots_in_redis:
             files = SnapshotFiles(settings.data_dir / "snapshots")
+        self._attempts = Attempts(self._feed)
         self._publisher = Publisher(self._feed, files)
         self._look_back = LookBack(self._engine)
         self._metrics = TrainerMetrics()
@@ -117,6 +130,7 @@ class Trainer:
         recovered = self._keeper.recover()
         self._state = self._engine.start() if recovered is None else recovered.state
         self._position = Position() if recovered is None else recovered.position
+        self._branch = Branch() if recovered is None else recovered.branch
         totals = Totals() if recovered is None else recovered.totals
         self._journal = Journal(self._feed, totals, self._metrics, settings.webhook_kinds)
         if self._keeper.checkpoint_time is not None:
@@ -126,6 +140,7 @@ class Trainer:
         self._webhook = self._courier()
         self._phase = "starting"
         self._stop_asked_at: float | None = None
+        self._dying = False
         self._error: str | None = None
         self._settling = False  # an entry to settle was appended since the last batch
         self._learned_at = time.monotonic()
@@ -173,13 +188,7 @@ class Trainer:
             with self._heart:
                 self._open()
                 with self._webhook:
-                    reader = Reader(self._feed)
-                    try:
-                        self._learn_until_stopped(reader)
-                    finally:
-                        reader.close()
-                    self._drain()
-                    self._finish()
+                    self._work()
         except StreamUnavailable as error:
             # Asked to stop while Redis is away. What a checkpoint holds is safe, and
             # what it does not hold is in the stream.
@@ -222,9 +231,11 @@ class Trainer:
                 self._settings.data_dir,
             )
         self._position = self._kept = position
+        self._attempts.open(position)
         self._released = position.entries_applied
         self._report_features()
         self._report_versions()
+        self._report_branch(position.last_entry_id)
         logger.info(
             "model %r, version %d, %s, after entry %s (%d entries)",
             self._settings.model,
@@ -236,9 +247,28 @@ class Trainer:
         self._phase = "running"
         self._keep_house(now=True)
 
+    def _work(self) -> None:
+        try:
+            reader = Reader(self._feed)
+            try:
+                self._learn_until_stopped(reader)
+            finally:
+                reader.close()
+            self._drain()
+            self._finish()
+        except (StreamUnavailable, LeaseLost):
+            raise
+        except Exception as error:
+            self._dying = True  # so that nothing waits for Redis any more
+            with suppress(StreamUnavailable, LeaseLost):
+                self._attempts.died(error)
+            raise
+
     def _learn_until_stopped(self, reader: Reader) -> None:
         while not self._is_stopping():
             entries = reader.next(TICK_S)
+            if entries:
+                self._attempts.expect(entries)
             for entry in entries:
                 self._learn(entry)
                 self._keep_house()
@@ -246,6 +276,7 @@ class Trainer:
                     break  # the rest is read again
             self._aim_again()
             if not entries:
+                self._attempts.done()
                 self._settle_when_quiet()
                 self._keep_house()
 
@@ -257,6 +288,7 @@ class Trainer:
         logger.info("stopping: learning what is in the stream")
         self._feed.go_back(self._position)
         while time.monotonic() < end and (entries := self._feed.read(block_ms=0)):
+            self._attempts.expect(entries)
             for entry in entries:
                 if time.monotonic() >= end:
                     break
@@ -264,6 +296,7 @@ class Trainer:
                 self._keep_house()
 
     def _finish(self) -> None:
+        self._attempts.done()
         self._publish_now = True
         self._keep_house(now=True)
         if self._position != self._kept:
@@ -284,31 +317,73 @@ class Trainer:
         """Apply one entry: learned, or set aside. Either way it is dealt with."""
         started = time.perf_counter()
         before = self._state
+        given_up = self._attempts.begin(entry)
         try:
-            events = self._apply(entry)
+            events = [] if given_up else self._apply_with_room(entry)
         except GMRError as error:
             self._journal.reject(entry, _reason(error), str(error))
-        except torch.AcceleratorError:
-            # The device is unusable from here on: every later entry would be set aside.
-            # A fresh process goes on from the checkpoint.
-            raise
         except Exception as error:
+            if is_machines(error):
+                # Every later entry would fare the same, or a passing fault would decide what
+                # is learned. A fresh process goes on from the checkpoint.
+                logger.critical(
+                    "entry %s was not learned (%s: %s), which is no fault of its own: the trainer "
+                    "ends, and whoever starts it again has it read again",
+                    entry.id,
+                    type(error).__name__,
+                    error,
+                )
+                raise
             # A state is replaced only after success, so this one is whole.
             logger.exception("entry %s cannot be learned", entry.id)
             self._journal.reject(entry, "internal_error", f"{type(error).__name__}: {error}")
         else:
+            if given_up:
+                self._journal.reject(entry, "trainer_died", given_up)
+                self._save_now = True
             for event in events:
                 if isinstance(event, BoundaryDetected):
                     self._keeper.save(self._progress(before), before_boundary=event.boundary)
+                    n_boundaries = self._branch.boundaries + 1
+                    self._branch = replace(self._branch, boundaries=n_boundaries)
                     self._save_now = self._publish_now = True
                 elif isinstance(event, OutlierBurst):
                     self._journal.quarantine(entry.id, self._state.quarantined)
             self._journal.write(entry.id, events)
+        self._tell_readers(entry, before)
         self._position = Position(entry.id, self._position.entries_applied + 1)
         self._unreleased.append(entry.id)
         self._unsaved_bytes += entry.nbytes
         self._learned_at = time.monotonic()
         self._metrics.step_duration.observe(time.perf_counter() - started)
+
+    def _apply_with_room(self, entry: Entry) -> list[Event]:
+        """Apply an entry, trying again where there is no room for the moment."""
+        for pause in MEMORY_PAUSES_S:
+            try:
+                return self._apply(entry)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                logger.warning("no room for entry %s, trying again: %s", entry.id, error)
+            # Not before the error is gone, which holds on to what was computed.
+            make_room()
+            time.sleep(pause)
+        return self._apply(entry)
+
+    def _tell_readers(self, entry: Entry, before: EngineState) -> None:
+        """Say what the API must know of a state before it takes in more, where that changed."""
+        if self._state.n_features != before.n_features:
+            self._report_features()
+        elif (
+            self._state is before
+            and self._state.n_features is self._settings.n_features is None
+            and entry.text("kind") in ("batch", "restore")
+        ):
+            # Rejected, and the first of all: it must not decide on D.
+            self._feed.forget(self._feed.keys.features)
+        if entry.text("kind") in ("rollback", "restore"):
+            self._report_branch(entry.id)
 
     def _apply(self, entry: Entry) -> list[Event]:
         """Give the entry to the engine and take over the new state."""
@@ -328,6 +403,8 @@ class Trainer:
         match asked.kind:
             case "boundary":
                 self._state, events = self._engine.declare_boundary(self._state)
+                if not events:
+                    raise EmptySubTask.of(self._state.sub_task)
             case "settle":
                 self._state, events = self._engine.settle(self._state)
             case "aim":
@@ -338,11 +415,15 @@ class Trainer:
             case "rollback":
                 assert asked.version is not None
                 kept = self._keeper.find(asked.version)
-                self._state, events = self._engine.restore(self._state, kept, "rollback")
+                self._state, events = self._engine.restore(self._state, kept.state, "rollback")
+                self._branch = self._branch.rolled_back(kept.branch, kept.first_not_held, entry.id)
                 self._after_restore(asked.version, "rollback")
             case "restore":
-                kept = self._keeper.parse(asked.checkpoint or b"")
-                self._state, events = self._engine.restore(self._state, kept, "checkpoint")
+                upload = asked.upload
+                data = asked.checkpoint if upload is None else self._feed.fetch(upload)
+                uploaded = self._keeper.parse(data or b"")
+                self._state, events = self._engine.restore(self._state, uploaded, "checkpoint")
+                self._branch = self._branch.uploaded(entry.id)
                 self._after_restore(None, "checkpoint")
         return events
 
@@ -503,7 +584,10 @@ class Trainer:
         self._saved_at, self._save_now, self._unsaved_bytes = time.monotonic(), False, 0
 
     def _progress(self, state: EngineState) -> Progress:
-        return Progress(state, self._position, copy.deepcopy(self._journal.totals))
+        totals = copy.deepcopy(self._journal.totals)
+        aside = state.stream_batches - state.set_aside_batches
+        open_from = totals.entry_of(aside) if state.set_aside else None
+        return Progress(state, self._position, totals, self._branch, open_from)
 
     def _answer_requests(self) -> None:
         for request in self._feed.requests():
@@ -519,6 +603,14 @@ class Trainer:
         if n_features is not None:
             self._feed.put(self._feed.keys.features, b"%d" % n_features)
 
+    def _report_branch(self, decided: str) -> None:
+        """Say which entries are no part of the model any more.
+
+        Arguments:
+            decided: The last entry; of rollbacks and uploads up to it the result is known.
+        """
+        self._feed.put(self._feed.keys.branch, self._branch.to_json(decided=decided))
+
     def _report_versions(self) -> None:
         self._feed.put(self._feed.keys.versions, orjson.dumps(self._keeper.versions()))
 
@@ -533,8 +625,9 @@ class Trainer:
     def _status(self) -> dict[str, object]:
         state = self._state
         ert = state.ert or self._engine.config.ert
-        achieved = self._journal.totals.achieved(ert)
-        self._metrics.show_ert(ert, achieved)
+        totals = self._journal.totals
+        achieved, between = totals.achieved(ert), totals.achieved_between(ert)
+        self._metrics.show_ert(ert, achieved, between, totals.probe_alarms)
         return self._journal.status(
             {
                 "pid": os.getpid(),
@@ -543,8 +636,11 @@ class Trainer:
                 "detector": self._settings.detector,
                 "ert": ert,
                 "ert_achieved": achieved,
+                "ert_achieved_low": between.low,
+                "ert_achieved_high": between.high,
                 "phase": state.phase,
                 "armed": state.armed,
+                "armed_in": self._engine.armed_in(state),
                 "recurrence_of": state.recurrence,
                 "model_version": state.version,
                 "entries_applied": self._position.entries_applied,
@@ -554,6 +650,12 @@ class Trainer:
                 "stream_batches": state.stream_batches,
                 "stream_samples": state.stream_samples,
                 "sub_task": state.sub_task,
+                "begun": state.begun,
+                "boundaries": self._branch.boundaries,
+                "boundaries_dropped": max(
+                    0, self._journal.totals.boundaries - self._branch.boundaries
+                ),
+                "proposals_made": state.proposals.made,
                 "set_aside_batches": state.set_aside_batches,
                 "set_aside_samples": state.set_aside_samples,
                 "awaiting": state.awaiting.raw_samples,
@@ -571,6 +673,8 @@ class Trainer:
 
     def _gives_up(self) -> bool:
         """Whether a call of Redis should fail instead of waiting on."""
+        if self._dying:
+            return True
         asked_at = self._stop_asked_at
         return asked_at is not None and time.monotonic() - asked_at > REDIS_GRACE_S
 
@@ -586,6 +690,7 @@ def main(settings: Settings) -> int:
     torch.set_num_threads(settings.trainer_threads)
     torch.set_flush_denormal(True)  # tiny numbers would take a slow path of the processor
     try:
+        check_extras(settings)
         trainer = Trainer(settings)
         rehearse_meanwhile(settings.engine_config())
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -593,7 +698,7 @@ def main(settings: Settings) -> int:
         trainer.run()
     except InvalidSettings as error:
         logger.error("%s", error)
-        return 2
+        return MUST_CHANGE_SETTINGS
     except LeaseLost as error:
         logger.error("%s", error)
         return 1
@@ -602,7 +707,8 @@ def main(settings: Settings) -> int:
 
 def _batch(raw: RawBatch) -> Batch:
     """A batch as core takes it."""
-    features = raw.to_float32()
+    # uint8 and the shape of images go on as they are: they tell images from tables.
+    features = raw.features
     if not features.flags.writeable:  # a view of what Redis sent, which torch cannot share
         features = features.copy()
     codes = None if raw.codes is None else torch.from_numpy(raw.codes.copy())
@@ -615,8 +721,4 @@ def _reason(error: GMRError) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(Settings.load()))
-    except InvalidSettings as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
+    end_with(lambda: main(Settings.load()))

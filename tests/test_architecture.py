@@ -36,6 +36,7 @@ CORE_COMPILED = {
         "sequential",
         "misses",
         "features",
+        "online",
         "persistence",
         "tally",
         "watch",

@@ -7,8 +7,10 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
+import numpy as np
 import pytest
 import yaml
 
@@ -16,6 +18,15 @@ from core import events
 from service.api.app import create_app
 from service.api.problems import FRAMEWORK, PROBLEMS
 from service.settings import CONFIG_VARIABLE, SECRET_FILES, Settings
+from service.wire import (
+    CONTROL_KINDS,
+    REQUEUED_FROM,
+    Control,
+    RawBatch,
+    RawLabels,
+    RawName,
+    Upload,
+)
 from tests.deploy.metric_names import families
 from tests.service.api.stack import (
     learned,
@@ -29,6 +40,7 @@ from tests.service.api.stack import (
 ROOT = Path(__file__).parents[1]
 HTTP = (ROOT / "docs" / "http.md").read_text("utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
+REDIS = (ROOT / "docs" / "redis.md").read_text("utf-8")
 
 
 def table(text: str, heading: str) -> list[list[str]]:
@@ -148,7 +160,7 @@ def test_every_kind_of_event_is_documented() -> None:
     assert rows == kinds | {"missed"}
 
 
-@pytest.mark.parametrize("name", ["http.md", "operations.md"])
+@pytest.mark.parametrize("name", ["http.md", "operations.md", "redis.md"])
 def test_links_lead_somewhere(name: str) -> None:
     text = (ROOT / "docs" / name).read_text("utf-8")
     for target in re.findall(r"\]\(([^)]+)\)", text):
@@ -187,3 +199,83 @@ def test_the_examples_run(service: httpx2.Client, tmp_path: Path) -> None:
         assert result.returncode == 0, (example, result.stdout, result.stderr)
         learned(service)
     assert (tmp_path / "samples.png").read_bytes().startswith(b"\x89PNG")
+
+
+# Redis --------------------------------------------------------------------------
+
+
+def entries() -> list[dict[str, bytes | memoryview]]:
+    """One entry of every kind, with every field that it may have."""
+    upload = Upload("0", 1, 1, "")
+    return [
+        {**RawBatch.of([[1.0]], [1], "id", ["a"]).to_entry(), REQUEUED_FROM: b"1-0"},
+        RawLabels.of(["a"], [1], "id").to_entry(),
+        RawName.of(1, "a", "id").to_entry(),
+        Control("restore", checkpoint=b"x").to_entry(),
+        Control("restore", upload=upload).to_entry(),
+        Control("rollback", version=1).to_entry(),
+        Control("boundary").to_entry(),
+        Control("settle").to_entry(),
+        Control("aim", samples=2).to_entry(),
+        Control("expire", samples=2).to_entry(),
+    ]
+
+
+def test_every_field_of_an_entry_is_documented_with_the_kinds_that_have_it() -> None:
+    documented = {
+        name: row
+        for row in table(REDIS, "## Fields")
+        for name in re.findall(r"\w+", row[0])
+        if row[0] != "field" and len(row) == 4
+    }
+    assert documented.keys() == {name for entry in entries() for name in entry}
+    for entry in entries():
+        kind = bytes(entry["kind"]).decode()
+        for name in entry:
+            kinds = documented[name][1]
+            assert "all" in kinds or kind in kinds or name == "crc", (kind, name)
+
+
+def test_every_kind_of_entry_is_documented() -> None:
+    rows = [row for row in table(REDIS, "## Fields") if len(row) == 3 and row[0] != "kind"]
+    found = {kind for row in rows for kind in re.findall(r"\w+", row[0])}
+    assert found == {"batch", "labels", "name", *CONTROL_KINDS}
+
+
+def test_the_producer_of_the_document_feeds_a_real_service(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    (program,) = re.findall(r"(?ms)^```python\n(.*?)^```", REDIS)
+    directory = tmp_path_factory.mktemp("producer")
+    with redis_server(directory / "redis") as redis:
+        settings = make_settings(redis.url, directory / "data")
+        with training(settings), serving(settings) as client:
+            program = program.replace("redis://localhost:6379", redis.url)
+            program = program.replace("gmr:default", f"gmr:{settings.model}")
+            names: dict[str, Any] = {}
+            exec(compile(program, "redis.md", "exec"), names)  # as a reader would
+            names["send"](np.random.default_rng(0).random((40, 2)), [1, "a"] * 20)
+            names["send"]([[0.5, 0.5]])
+            names["send"]([[0.5, float("nan")]])  # a dead letter
+            model = learned(client)
+            assert model["samples_seen"] + model["unknown"] == 43
+            assert {row["label"]: row["count"] for row in model["classes"]} == {"a": 21, 1: 20}
+            [letter] = client.get("/deadletters").json()["deadletters"]
+            assert letter["reason"] == "non_finite_feature"
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_benchmarks() -> None:
+    readme, measured = (
+        (ROOT / path).read_text("utf-8") for path in ("README.md", "docs/benchmarks.md")
+    )
+    (row,) = re.findall(r"one comes every ([\d,]+) in batches of 1, (.*?)\. Looking", readme)
+    told = {
+        "1": row[0],
+        **{size: run for run, size in re.findall(r"([\d,]+) in batches of (\d+)", row[1])},
+    }
+    runs = dict(re.findall(r"(?m)^\| 50,000 \| (\d+) \| ([\d,]+) \(", measured))
+    assert told.keys() == runs.keys()
+    for size, run in runs.items():
+        assert round(int(run.replace(",", "")), -2) == int(told[size].replace(",", "")), size
+    (slower,) = re.findall(r"makes the default model (\d+) % slower", readme)
+    assert re.search(rf"`mfa` [^;]*?, so {slower} % more", measured)

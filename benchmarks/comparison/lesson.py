@@ -250,4 +250,5 @@ def _batches(recipe: Recipe, dataset: Dataset) -> Iterator[tuple[int, Batch]]:
     )
     for sub_task in sub_tasks:
         for features, labels in sub_task.batches(BATCH):
-            yield sub_task.index, Batch.of(pixels(features), torch.from_numpy(labels))
+            batch = Batch.of(pixels(features), torch.from_numpy(labels), images=True)
+            yield sub_task.index, batch

@@ -14,7 +14,7 @@ import cattrs
 import numpy as np
 import torch
 
-from benchmarks.detection.stream import UNKNOWN, DriftStream, scaled
+from benchmarks.detection.stream import UNKNOWN, DriftStream
 from core.batch import Batch
 from core.config import EngineConfig
 from core.engine import Engine
@@ -173,7 +173,7 @@ def _accuracy(engine: Engine, state: Any, stream: DriftStream) -> float | None:
         return None
     hits = 0
     for start in range(0, len(stream.test_x), TEST_ROWS):
-        x = torch.from_numpy(scaled(stream.test_x[start : start + TEST_ROWS]))
+        x = torch.from_numpy(stream.test_x[start : start + TEST_ROWS])
         guesses = classes[snapshot.classify(x).probabilities.argmax(-1).numpy()]
         hits += int((guesses == stream.test_y[start : start + TEST_ROWS]).sum())
     return hits / len(stream.test_x)

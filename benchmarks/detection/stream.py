@@ -71,8 +71,8 @@ class DriftStream:
 
     def batches(
         self, size: int, *, told: bool = False
-    ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
-        """Minibatches in order, features in [0, 1] where they are pixels.
+    ) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
+        """Minibatches in order, as they are sent: uint8 where they are pixels.
 
         Arguments:
             size: Samples per batch, or `MIXED`.
@@ -82,7 +82,7 @@ class DriftStream:
         if told:
             edges = sorted({*edges, *(change.sample for change in self.changes)})
         for start, stop in pairwise(edges):
-            yield scaled(self.pool[self.rows[start:stop]]), self.labels[start:stop]
+            yield self.pool[self.rows[start:stop]], self.labels[start:stop]
 
 
 def cut(n: int, size: int, seed: int = 0) -> list[int]:
@@ -102,10 +102,3 @@ def cut(n: int, size: int, seed: int = 0) -> list[int]:
         step = round(float(np.exp(rng.uniform(0, np.log(LARGEST)))))
         edges.append(min(n, edges[-1] + step))
     return edges
-
-
-def scaled(x: NDArray[Any]) -> NDArray[np.float32]:
-    """Samples as the engine is given them: pixels in [0, 1], other features as they are."""
-    if x.dtype == np.uint8:
-        return x.astype(np.float32) / np.float32(255)
-    return x.astype(np.float32)

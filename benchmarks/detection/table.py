@@ -36,7 +36,7 @@ NARROW = ("detector", "found", "delay, batches", "false", "per 1,000", "F1", "ru
 """Those that fit a terminal."""
 
 
-WITHDRAWN = ("outlier_burst", "prior_shift")
+WITHDRAWN = ("outlier_burst", "outlier_burst_continued", "prior_shift", "change_continued")
 """Kinds of events that tell of an alarm which was no boundary."""
 
 

@@ -76,7 +76,7 @@ class Mixture(Counted):
             if epochs > 1:
                 order = torch.randperm(len(x), generator=self._generator)
             for rows in torch.split(order, BATCH):
-                batch = Batch(x[rows], y[rows], self._vocabulary)
+                batch = Batch(x[rows], y[rows], self._vocabulary, images=True)
                 self._state, events = self._engine.step(self._state, batch)
                 self._found += sum(isinstance(event, BoundaryDetected) for event in events)
                 progress(len(rows))

@@ -91,7 +91,11 @@ class ArraySource:
             if self._ids is not None:
                 part = self._ids[first : first + size].tolist()
                 ids = as_ids(part, path=self.path, start=first)
-            yield Rows(first, as_features(values, path=self.path, start=first), labels, ids)
+            features = as_features(values, path=self.path, start=first)
+            if values.ndim in (3, 4) and features.dtype != np.uint8:
+                # Their shape declares them as images, which uint8 does by itself.
+                features = features.reshape(values.shape)
+            yield Rows(first, features, labels, ids)
 
     def read_ids(self) -> Iterator[list[SampleId]]:
         if self._ids is None:

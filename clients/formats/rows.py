@@ -40,7 +40,8 @@ class Rows:
 
     Attributes:
         start: Position of the first in the file, from 0.
-        features: Samples, with shape (N, D), uint8, float16 or float32.
+        features: Samples, with shape (N, D), or of images (N, H, W) or (N, H, W, C), uint8,
+            float16 or float32.
         labels: N labels, or None when the file has none.
         ids: N ids, or None when none were asked for.
     """

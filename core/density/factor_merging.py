@@ -22,20 +22,22 @@ from core.density.factor_seeding import principal
 from core.density.merging import ward
 
 
-def merged(old: Analysers, k: int, floor: float) -> Analysers:
+def merged(old: Analysers, k: int, floor: float, n_factors: int | None = None) -> Analysers:
     """At most k components for what more of them stand for.
 
     Arguments:
         old: All of one owner.
         k: Most components to return, at least 1.
         floor: Smallest noise variance while scoring: less than that does not stand out.
+        n_factors: Factors that each shall have, at most as many as before; None: as many.
     """
-    if len(old) <= k:
+    n_factors = old.loadings.shape[-1] if n_factors is None else n_factors
+    if len(old) <= k and n_factors == old.loadings.shape[-1]:
         return old
-    shares = ward(old.mass, old.means, k)
+    shares = ward(old.mass, old.means, min(k, len(old)))
     groups = [rows.nonzero()[:, 0] for rows in shares.T.bool()]
     usual = old.noise.clamp_min(floor).mean(0)
-    parts = [_together(old, rows, usual) for rows in groups]
+    parts = [_together(old, rows, usual, n_factors) for rows in groups]
     means, loadings, noise = (torch.stack(part) for part in zip(*parts, strict=True))
     return replace(
         old,
@@ -43,22 +45,23 @@ def merged(old: Analysers, k: int, floor: float) -> Analysers:
         means=means,
         loadings=loadings,
         noise=noise,
-        owner=old.owner[:1].expand(k).clone(),
+        owner=old.owner[:1].expand(len(groups)).clone(),
         votes=shares.T @ old.votes,
     )
 
 
-def _together(old: Analysers, rows: Tensor, usual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _together(
+    old: Analysers, rows: Tensor, usual: Tensor, n_factors: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, loadings and noise of one component for several.
 
     Arguments:
         rows: Which.
         usual: Noise to measure directions by, with shape (D,), positive.
     """
-    if len(rows) == 1:
+    if len(rows) == 1 and n_factors == old.loadings.shape[-1]:
         one = int(rows)
         return old.means[one], old.loadings[one], old.noise[one]
-    n_factors = old.loadings.shape[-1]
     weights = old.mass[rows] / old.mass[rows].sum()
     mean = weights @ old.means[rows]
     roots = weights.sqrt()

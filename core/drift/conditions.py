@@ -31,6 +31,13 @@ NOTHING = 1e-12
 CLOSED = 1e3
 """Nats per sample that a closed bet loses: it never has any evidence."""
 
+PACE_OF_FEW = 1.5
+"""Samples over which gains are taken to hang together where a reference is too small to tell."""
+
+FEE_OF_FEW = 0.04
+"""Nats that are taken off for every sample there: what changes as slowly as a ramp is for a whole
+reference to find, which tells other shares of what is known from something new."""
+
 CERTAINTY = 3.0
 """Standard errors by which dependence must show before it is believed."""
 
@@ -48,12 +55,15 @@ class Conditions:
             if it is.
         pace: Samples over which a bet's gains hang together, with shape (J,), at least 1.
         weights: Of the bets, with shape (J,); their sum is one, closed ones have none.
+        online: Whether the reference is so small that ranks are taken among it and all samples
+            since, and cells are betted on by such ranks; see `core.drift.online`.
     """
 
     stride: int
     drift: Array
     pace: Array
     weights: Array
+    online: bool = False  # a checkpoint of an earlier release has none
 
     @classmethod
     def none(cls, book: Book, stride: int = 1) -> Conditions:
@@ -80,6 +90,19 @@ class Conditions:
             on_labels = drift[place]
             on_labels[on_labels == CLOSED] = 0
         return cls(max(1, stride), drift, pace, _open_weights(drift, book))
+
+    def for_few(self, exact: Array, book: Book) -> Conditions:
+        """The same where little is known: bets are open only if they are exact all the same.
+
+        All gain at the pace of samples that depend on each other a little, for few do not show it,
+        and less by a fee for every sample.
+
+        Arguments:
+            exact: Which bets are, with shape (J,), bool.
+        """
+        drift = np.where(exact & (self.drift < CLOSED), FEE_OF_FEW, CLOSED)
+        pace = np.full(len(book), PACE_OF_FEW)
+        return Conditions(1, drift, pace, _open_weights(drift, book), online=True)
 
     def without(self, closed: Array, book: Book) -> Conditions:
         """The same with some more bets closed, with shape (J,), bool."""

@@ -20,11 +20,12 @@ from core.drift.compiled import Array, compiled
 from core.drift.conditions import Conditions, stretch
 from core.drift.features import BINS, FeatureTally, bet_on_features
 from core.drift.misses import Misses, bet_on_labels
+from core.drift.online import find_online_ranks, pay_rarity
 from core.drift.ranking import Ranking, find_ranks
 from core.drift.record import record
 from core.drift.sentinel import Sentinel
 from core.drift.sighting import LIKELIHOOD, RANKED, Sighting
-from core.drift.tally import MEMORIES, Tally, bet_on_cells, spread_over
+from core.drift.tally import AT_ONCE, MEMORIES, Tally, bet_on_cells, spread_over
 
 BY_COMPONENT, BY_CLASS, BY_HEIGHT = range(3)
 """Divisions into cells."""
@@ -45,11 +46,12 @@ BetTerms = tuple[
     _Pair,
     tuple[Array, tuple[int, int, int, int]],
     tuple[Array, float, Layout],
-    tuple[int, Array, Array],
+    tuple[int, Array, Array, bool, bool],
 ]
 """The fields of a `Sighting`; classes of components, with shape (K,); scores of a `Ranking`, and
 where classes begin among them; the bets, and where each kind ends (`Book.table` and `ends`); all of
-`Counts` but its numbers; and the first fields of `Conditions`."""
+`Counts` but its numbers; and the first fields of `Conditions`, `online`, and whether samples are
+ranked among those before them."""
 
 
 @record
@@ -164,15 +166,21 @@ class Counts:
         earlier: Ranking,
         conditions: Conditions,
         book: Book,
+        growing: bool = False,
     ) -> BetTerms:
-        """All that bets on samples depend on but the counts themselves; see `betted_on`."""
+        """All that bets on samples depend on but the counts themselves; see `betted_on`.
+
+        Arguments:
+            growing: Whether each sample is ranked among those before it as well.
+        """
+        held = conditions.stride, conditions.drift, conditions.pace, conditions.online, growing
         return (
             (seen.scores, seen.components, seen.labels, seen.bins),
             sentinel.classes,
             (earlier.scores, earlier.begins),
             (book.table, book.ends),
             (self.spread, self.quiet, self.layout),
-            (conditions.stride, conditions.drift, conditions.pace),
+            held,
         )
 
 
@@ -221,7 +229,7 @@ def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
     seen, classes, earlier, (bets, ends), smoothing, held = terms
     scores, winners, labels, bins = seen
     spread, quiet, layout = smoothing
-    stride, drift, pace = held
+    stride, drift, pace, online, growing = held
     known, begins = earlier
     tally, misses, features = _cut(numbers, layout)
     if len(known) < len(places):
@@ -230,19 +238,41 @@ def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
     if len(spread) != len(tally[0]):
         raise ValueError("the smoothing is of other cells")
     low, high = np.empty(places.shape), np.empty(places.shape)
-    find_ranks(low, high, places, known, begins, scores)
+    if growing:
+        find_online_ranks(low, high, places, known, begins, scores)
+    else:
+        find_ranks(low, high, places, known, begins, scores)
     n, widths = len(winners), layout[:3]
     cells, fell = np.empty((len(widths), n), np.int64), np.empty(n, np.int64)
     _place(cells, fell, winners, classes, low, high, widths)
     end = ends[0]
     pay_ranks(paid[:end], low, high, bets[:end])
     begin, end = ends[0], ends[1]
+    by_component, by_class = _counted(tally[0], widths, online)
     bet_on_cells(paid[begin:end], cells, bets[begin:end], *tally, spread, quiet, stride)
+    if online:
+        for j in range(begin, end):
+            if bets[j].memory == AT_ONCE and bets[j].partition == BY_COMPONENT:
+                pay_rarity(paid[j], winners, by_component)
+            elif bets[j].memory == AT_ONCE and bets[j].partition == BY_CLASS:
+                pay_rarity(paid[j], fell, by_class)
     begin, end = ends[1], ends[2]
     bet_on_labels(paid[begin:end], labels, fell, bets[begin:end], *misses)
     begin, end = ends[2], ends[3]
     bet_on_features(paid[begin:end], bins, bets[begin:end], *features, stride)
     stretch(paid, drift, pace)
+
+
+@compiled
+def _counted(counts: Array, widths: tuple[int, ...], online: bool) -> tuple[Array, Array]:
+    """Samples by component, and by class; nothing unless that is asked for."""
+    if not online:
+        return np.empty(0), np.empty(0)
+    by_component = counts[: widths[0]].copy()
+    by_class = np.zeros(widths[1] // HEIGHTS)
+    for cell in range(widths[1]):
+        by_class[cell // HEIGHTS] += counts[widths[0] + cell]
+    return by_component, by_class
 
 
 @compiled

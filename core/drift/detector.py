@@ -31,6 +31,7 @@ class Observation(NamedTuple):
     ert: float | None = None  # run time between false alarms asked for by now; None: as set
     codes: Tensor | None = None  # (N,) int64, on the CPU; -1: no label, or a new class
     passed: ForwardPass | None = None  # the forward pass that it took
+    since_boundary: int = 0  # samples of the sub-task before the batch, learned or set aside
 
 
 class Level(StrEnum):
@@ -61,7 +62,8 @@ class Verdict(NamedTuple):
         values: Their statistics, in this order.
         threshold: Of every statistic; where the last is above (or at) it, it is a boundary.
         armed: Whether a boundary could have been reported at all.
-        inlier_rate: Share of inliers of this batch, 0 to 1.
+        inlier_rate: Share of inliers of this batch, 0 to 1; None before there is anything to tell
+            them by.
         inlier_rate_mean: What it is compared with; None before there is anything.
         change_samples: Samples, this batch included, since the change is estimated to have begun.
         signal: Name of the signal that contributes most to what decides.
@@ -80,7 +82,7 @@ class Verdict(NamedTuple):
     values: Sequence[float]
     threshold: float
     armed: bool
-    inlier_rate: float
+    inlier_rate: float | None
     inlier_rate_mean: float | None
     change_samples: int
     signal: str = ""
@@ -148,6 +150,20 @@ class Detector(Protocol[S]):
 
         Arguments:
             settled: Whether the learner's likelihood can be trusted at all yet.
+        """
+        ...
+
+    def armed_in(self, state: S, since_boundary: int, settled: bool) -> int | None:
+        """Samples until it may speak, as far as can be expected; 0 where it may already.
+
+        Batches are judged as they come: it may speak from the first that begins after so many.
+
+        Arguments:
+            since_boundary: Samples of the sub-task so far.
+            settled: See `observe`.
+
+        Returns:
+            None where that is not known, or never.
         """
         ...
 

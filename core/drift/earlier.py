@@ -102,6 +102,11 @@ class Earlier:
         """The ranking, and scores that belong to it for now only, with shape (S, n)."""
         return self.ranking.with_more(withheld[:RANKED]) if withheld.shape[1] else self.ranking
 
+    def whole_ranking_with(self, withheld: Array) -> Ranking:
+        """The same with those that wait, too."""
+        more = [scores[:RANKED] for scores in (*self.waiting, withheld) if scores.shape[1]]
+        return self.ranking.with_more(np.concatenate(more, 1)) if more else self.ranking
+
     def ranks(self, scores: Array) -> tuple[Array, Array]:
         """See `Ranking.ranks`, by all scores, with shape (S, N)."""
         known = np.concatenate([self.ranking.scores, np.sort(self.others)])

@@ -38,19 +38,24 @@ class NeverDetector:
     def observe(self, state: Running, seen: Observation, settled: bool) -> tuple[Running, Verdict]:
         scores = seen.log_likelihoods.double()
         n, mean, spread = len(scores), float(scores.mean()), float(scores.var(correction=0))
-        known = state if state.weight else Running(0, mean, spread)
-        limit = known.mean - self.c * known.deviation
+        inlier_rate = None  # of the first batch there is nothing to tell it by
+        if state.weight:
+            limit = state.mean - self.c * state.deviation
+            inlier_rate = float((scores >= limit).double().mean())
         verdict = Verdict(
             level=Level.NORMAL,
             names=("none",),
             values=(0.0,),
             threshold=0.0,
             armed=False,
-            inlier_rate=float((scores >= limit).double().mean()),
+            inlier_rate=inlier_rate,
             inlier_rate_mean=None,
             change_samples=n,
         )
         return state.updated(n, mean, spread), verdict
+
+    def armed_in(self, state: Running, since_boundary: int, settled: bool) -> int | None:
+        return None
 
     def typical(self, state: Running, x: Tensor) -> Tensor:
         return torch.ones(len(x), dtype=torch.bool)

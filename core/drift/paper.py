@@ -65,12 +65,13 @@ class PaperDetector:
         n = len(scores)
         mean = float(scores.mean())
         spread = float(scores.var(correction=0))
-        known = state.batches > 0
-        limit = (state.mean if known else mean) - self.c * math.sqrt(
-            state.variance if known else spread
-        )
-        inlier_rate = float((scores >= limit).double().mean())
-        drop = 0.0 if state.inlier_rate is None else state.inlier_rate - inlier_rate
+        inlier_rate: float | None = None  # of the first batch there is nothing to tell it by
+        if state.batches:
+            limit = state.mean - self.c * math.sqrt(state.variance)
+            inlier_rate = float((scores >= limit).double().mean())
+        drop = 0.0
+        if state.inlier_rate is not None and inlier_rate is not None:
+            drop = state.inlier_rate - inlier_rate
         armed = settled and state.samples >= self.warm_up
         boundary = armed and drop > self.drop
         verdict = Verdict(
@@ -82,7 +83,7 @@ class PaperDetector:
             inlier_rate=inlier_rate,
             inlier_rate_mean=state.inlier_rate,
             change_samples=n,
-            log_likelihood_before=state.mean,
+            log_likelihood_before=state.mean if state.batches else None,
             log_likelihood_now=mean,
         )
         if boundary:
@@ -100,6 +101,9 @@ class PaperDetector:
             ),
             verdict,
         )
+
+    def armed_in(self, state: PaperState, since_boundary: int, settled: bool) -> int | None:
+        return max(0, self.warm_up - state.samples) if settled else None
 
     def typical(self, state: PaperState, x: Tensor) -> Tensor:
         return torch.ones(len(x), dtype=torch.bool)

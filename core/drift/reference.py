@@ -16,12 +16,14 @@ import numpy as np
 from core.drift.bets import Book
 from core.drift.compiled import Array
 from core.drift.conditions import CLOSED, Conditions
-from core.drift.counts import Counts
+from core.drift.counts import BY_CLASS, BY_COMPONENT, Counts
 from core.drift.earlier import Earlier
+from core.drift.online import neighbours_depend
 from core.drift.persistence import persistence
 from core.drift.record import record
 from core.drift.sentinel import Sentinel
-from core.drift.sighting import N_SCORES, OVERALL, Sighting
+from core.drift.sighting import N_SCORES, OVERALL, RANKED, Sighting
+from core.drift.tally import AT_ONCE
 
 
 @record
@@ -55,6 +57,23 @@ class Reference:
         conditions = Conditions.of(paid, book, stride, counts.misses.told > 0)
         return cls(earlier, counts.settled(), conditions)
 
+    @classmethod
+    def of_few(cls, sentinel: Sentinel, seen: Sighting, book: Book) -> Reference | None:
+        """From so few samples that only bets which are exact for any number are open.
+
+        None where samples evidently depend on those before them: nothing is exact, then.
+        """
+        rows = np.vstack([seen.components, seen.bins.T])
+        if neighbours_depend(seen.scores[:RANKED], rows):
+            return None
+        whole = cls.of(sentinel, seen, book)
+        return replace(whole, conditions=whole.conditions.for_few(_exact(sentinel, book), book))
+
+    @property
+    def online(self) -> bool:
+        """Whether it is of few samples, and grows with every one."""
+        return self.conditions.online
+
     def __len__(self) -> int:
         return len(self.earlier)
 
@@ -70,6 +89,10 @@ class Reference:
     def with_scores_of(self, earlier: Reference) -> Reference:
         """The same with the scores that were known earlier."""
         return Reference(earlier.earlier, self.counts, self.conditions)
+
+    def with_counts_of(self, earlier: Reference) -> Reference:
+        """The same with what was counted earlier."""
+        return Reference(self.earlier, earlier.counts, self.conditions)
 
     def with_more(self, scores: Array) -> Reference:
         """The same with more scores, with shape (S, n)."""
@@ -107,3 +130,13 @@ class Reference:
             scores: With shape (S, N).
         """
         return self.earlier.ranks(scores)
+
+
+def _exact(sentinel: Sentinel, book: Book) -> Array:
+    """Which bets are exact for few samples: on ranks, and on rare cells, (J,), bool."""
+    exact = book.on_scores(range(N_SCORES))
+    divisions = [BY_COMPONENT, BY_CLASS] if sentinel.several else [BY_COMPONENT]
+    _, cells, _, _ = book.places
+    lines = book.table[cells]
+    exact[cells] = (lines["memory"] == AT_ONCE) & np.isin(lines["partition"], divisions)
+    return exact

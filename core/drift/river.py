@@ -111,7 +111,11 @@ class RiverDetector:
         n, mean = len(scores), float(scores.mean())
         reference = state.reference
         armed = settled and state.samples >= self.warm_up and reference.weight > 0
-        known = reference if reference.weight else Running(n, mean, float(scores.var(correction=0)))
+        inlier_rate = None
+        if armed:
+            limit = reference.mean - reference.deviation
+            inlier_rate = float((scores >= limit).double().mean())
+        before = reference.mean if armed else None
         spoke, statistic, since, tape = False, 0.0, n, state.tape
         if armed:
             spoke, statistic, since, tape = self._fed(state.tape, scores, reference)
@@ -123,13 +127,19 @@ class RiverDetector:
             values=(statistic,),
             threshold=self.threshold,
             armed=armed,
-            inlier_rate=float((scores >= known.mean - known.deviation).double().mean()),
+            inlier_rate=inlier_rate,
             inlier_rate_mean=None,
             change_samples=since,
-            log_likelihood_before=known.mean,
+            log_likelihood_before=before,
             log_likelihood_now=mean,
         )
         return RiverState(state.samples + n, reference, tape), verdict
+
+    def armed_in(self, state: RiverState, since_boundary: int, settled: bool) -> int | None:
+        if not settled:
+            return None
+        # With a single batch as long as the warm-up there is no second half to go by.
+        return max(0 if state.reference.weight else 1, self.warm_up - state.samples)
 
     def typical(self, state: RiverState, x: Tensor) -> Tensor:
         return torch.ones(len(x), dtype=torch.bool)

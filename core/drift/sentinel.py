@@ -111,19 +111,19 @@ class Sentinel:
     def temperature(self) -> float:
         """T, at which classes, or components, are compared, at least 1."""
         n_features = self.model.density.n_features
-        if self._several:
+        if self.several:
             return margin_temperature(n_features)
         return max(1.0, n_features / FEATURES_PER_DEGREE)
 
     @cached_property
-    def _several(self) -> bool:
+    def several(self) -> bool:
         """Whether components stand for more than one class."""
         return bool((self.classes != self.classes[:1]).any())
 
     @cached_property
     def _kinds(self) -> Array:
         """What is told apart: the class of each component, or each component, (K,), int32."""
-        if self._several:
+        if self.several:
             return self.classes
         return np.arange(self.model.n_components, dtype=np.int32)
 
@@ -131,7 +131,7 @@ class Sentinel:
     def _lens(self) -> tuple[float, Array, Array, bool, float]:
         """Through which it sees; see `look`."""
         volume = self.standardiser.log_volume
-        return volume, self.classes, self._kinds, self._several, self.temperature
+        return volume, self.classes, self._kinds, self.several, self.temperature
 
     @property
     def n_classes(self) -> int:

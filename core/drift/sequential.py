@@ -35,7 +35,7 @@ from core.drift.bets import Book, CellBet, FeatureBet, LabelBet, RankBet
 from core.drift.compiled import Array
 from core.drift.counts import BY_CLASS, BY_COMPONENT, BY_HEIGHT
 from core.drift.detector import Level, Observation, Probe, Verdict
-from core.drift.earlier import MOST_PARTS, Summary
+from core.drift.earlier import MOST_PARTS
 from core.drift.evidence import Evidence, Reading
 from core.drift.record import record
 from core.drift.reference import Reference
@@ -121,6 +121,12 @@ LEAST_TYPICAL = 0.02
 LONGEST_WATCH = 2000
 """Samples that an heir watches at most, if they do not depend on each other."""
 
+EARLY = 0.1
+"""Part of the warm-up that is learned, and then watched, before bets for few samples are open."""
+
+LEAST_EARLY = 10
+"""Samples that the early watch needs, however short the warm-up: of fewer nothing is known."""
+
 LONGEST_REIGN = 40_000
 """Samples after which an heir is taken at the latest, once the sub-task is as long."""
 
@@ -165,6 +171,8 @@ class SequentialState:
         alarm: None while there is none.
         probe: log R of every bet since the probe's last alarm, with shape (J,).
         withheld: Scores seen while a change is suspected, with shape (S, n).
+        unsuspected: What was known before that suspicion; None while there is none.
+        early: Whether a sentinel may watch before the first that has a whole reference does.
     """
 
     samples: int
@@ -174,6 +182,8 @@ class SequentialState:
     alarm: Alarm | None
     probe: Array
     withheld: Array
+    unsuspected: Reference | None = None
+    early: bool = True  # a checkpoint of an earlier release has none
 
 
 @dataclass(frozen=True)
@@ -182,8 +192,9 @@ class SequentialDetector:
 
     Arguments:
         ert: Expected run time between false alarms, in samples, above 1.
-        warm_up: Samples after a reset before it may speak: for half of them the model only
-            learns, the other half become the first reference.
+        warm_up: Samples after a reset before all bets are open: for half of them the model only
+            learns, the other half become a whole reference. A part of it before (`EARLY`), bets are
+            placed that are exact for few samples.
         book: The bets.
     """
 
@@ -218,13 +229,13 @@ class SequentialDetector:
         threshold, watched = self.threshold(seen.ert), state.watch
         reading = self._read(state)
         calm = reading.statistic <= SUSPICION * threshold
-        if settled and calm and self._needs_heir(state):
+        if settled and calm and self._needs_heir(state, seen.since_boundary):
             state = replace(state, heir=Heir(seen.sentinel(state.samples)))
         scores: list[Array] = []
         probed, level, burst = 0, Level.NORMAL, None
         for chunk in _chunks(seen):
             before = state
-            state, sighting, reading, highest, alarms = self._weighed(state, chunk)
+            state, sighting, reading, highest, alarms = self._weighed(state, chunk, threshold)
             if sighting is not None:
                 scores.append(sighting.log_likelihoods)
             probed += alarms
@@ -250,9 +261,31 @@ class SequentialDetector:
         probe = Probe(PROBE_ERT, len(likelihoods), probed) if watched and unchanged else None
         return state, self._verdict(state, watched, level, burst, likelihoods, threshold, probe)
 
+    def armed_in(self, state: SequentialState, since_boundary: int, settled: bool) -> int | None:
+        if state.watch is not None:
+            return 0
+        if not settled:
+            return None
+        half, heir = math.ceil(self.warm_up / 2), state.heir
+        whole = max(0, half - state.samples) + half
+        if heir is None:
+            early = self._early
+            soon = max(0, early - since_boundary) + early
+            return min(soon, whole) if state.early else whole
+        if not self._is_early(heir.sentinel):
+            seen = sum(map(len, heir.seen))
+            return None if heir.wanted else max(1, half - seen)
+        if heir.wanted:
+            # Samples depend on each other: only a whole reference tells by how much.
+            return whole
+        return max(1, self._early - sum(map(len, heir.seen)))
+
     def accept(self, state: SequentialState) -> SequentialState:
         if state.watch is None:
             return self.start()
+        if state.watch.reference.online:
+            # Too few are known to go on with other shares: a whole reference is waited for.
+            return replace(self.dismiss(state), watch=None, heir=None, early=False)
         sentinel, reference = state.watch.sentinel, state.watch.reference
         reference = reference.with_more(state.withheld).with_new_shares(self.book)
         return self.dismiss(replace(state, watch=Watch(sentinel, reference), heir=None))
@@ -264,6 +297,7 @@ class SequentialDetector:
             evidence=none,
             alarm=None,
             withheld=NOTHING,
+            unsuspected=None,
             heir=None if heir is None else replace(heir, withheld=()),
         )
 
@@ -280,18 +314,30 @@ class SequentialDetector:
         usual |= (fine & (high[own] >= 2 * LEAST_TYPICAL)).all(0)
         return torch.from_numpy(usual)
 
-    def _needs_heir(self, state: SequentialState) -> bool:
+    @cached_property
+    def _early(self) -> int:
+        """Samples before the first sentinel, and as many again before it watches."""
+        return max(LEAST_EARLY, math.ceil(EARLY * self.warm_up))
+
+    def _is_early(self, sentinel: Sentinel) -> bool:
+        """Whether a sentinel was taken before the first that gets a whole reference."""
+        return sentinel.taken_at < self.warm_up / 2
+
+    def _needs_heir(self, state: SequentialState, since_boundary: int) -> bool:
+        due = state.samples >= self.warm_up / 2
         if state.heir is not None:
-            return False
+            return due and self._is_early(state.heir.sentinel)
         if state.watch is None:
-            return state.samples >= self.warm_up / 2
+            return due or (state.early and since_boundary >= self._early)
+        if state.watch.reference.online:
+            return due
         if state.watch.reference.outdated:
             return True
         taken = state.watch.sentinel.taken_at
         return state.samples >= taken + min(taken, LONGEST_REIGN)
 
     def _weighed(
-        self, state: SequentialState, chunk: Chunk
+        self, state: SequentialState, chunk: Chunk, threshold: float
     ) -> tuple[SequentialState, Sighting | None, Reading, float, int]:
         """With some samples more, and their evidence.
 
@@ -303,15 +349,29 @@ class SequentialDetector:
             state = replace(state, samples=state.samples + len(chunk.x))
             return state, None, self._read(state), 0.0, 0
         sighting = state.watch.sentinel.sees(*chunk)
-        watch, evidence, reading, highest, probe, probed = state.watch.weighed(
-            sighting, self.book, state.withheld, state.evidence, state.probe
-        )
+        gathered = state.evidence, state.probe
+        if state.watch.reference.online:
+            among, limit = state.withheld, threshold
+            if state.alarm is not None:
+                among, limit = NOTHING, -math.inf
+            weighed = state.watch.weighed_online(sighting, self.book, among, *gathered, limit)
+        else:
+            weighed = state.watch.weighed(sighting, self.book, state.withheld, *gathered)
+        watch, evidence, reading, highest, probe, probed = weighed
         passed = probed >= self.threshold(PROBE_ERT)
         if passed:
             probe = np.full_like(probe, -np.inf)
         samples = state.samples + len(sighting)
         state = SequentialState(
-            samples, watch, state.heir, evidence, state.alarm, probe, state.withheld
+            samples,
+            watch,
+            state.heir,
+            evidence,
+            state.alarm,
+            probe,
+            state.withheld,
+            state.unsuspected,
+            state.early,
         )
         return state, sighting, reading, highest, int(passed)
 
@@ -326,19 +386,35 @@ class SequentialDetector:
             return state
         reference = state.watch.reference.with_more(state.withheld)
         watch = Watch(state.watch.sentinel, reference)
-        return replace(state, watch=watch, withheld=NOTHING)
+        return replace(state, watch=watch, withheld=NOTHING, unsuspected=None)
 
     def _inherited(self, state: SequentialState, heir: Heir, chunk: Chunk) -> SequentialState:
         """With the heir having seen samples, and in place of the sentinel if these are enough."""
         seen = (*heir.seen, *heir.withheld, heir.sentinel.sees(*chunk))
         if len(seen) > MOST_PARTS:
             seen = (Sighting.joined(*seen),)
-        n, watch = sum(map(len, seen)), min(heir.sentinel.taken_at / 4, LONGEST_WATCH)
+        n = sum(map(len, seen))
+        if self._is_early(heir.sentinel):
+            return self._inherited_early(state, Heir(heir.sentinel, seen, heir.wanted), n)
+        watch = min(heir.sentinel.taken_at / 4, LONGEST_WATCH)
         if n < max(self.warm_up / 2, watch, heir.wanted):
             return replace(state, heir=Heir(heir.sentinel, seen, heir.wanted))
         reference = Reference.of(heir.sentinel, Sighting.joined(*seen), self.book)
         if reference.worth < self.warm_up / 4 and n < MOST_AWAITED * self.warm_up:
             return replace(state, heir=Heir(heir.sentinel, seen, 2 * n))
+        if state.watch is not None and state.watch.reference.online:
+            # Bets that have been open alone so far say nothing of what all will gain.
+            state = replace(self.dismiss(state), probe=Evidence.none(len(self.book)).totals)
+        return replace(state, watch=Watch(heir.sentinel, reference), heir=None)
+
+    def _inherited_early(self, state: SequentialState, heir: Heir, n: int) -> SequentialState:
+        """The same for the first sentinel of a sub-task, which has seen n samples."""
+        if n < max(self._early, heir.wanted):
+            return replace(state, heir=heir)
+        seen = Sighting.joined(*heir.seen)
+        reference = Reference.of_few(heir.sentinel, seen, self.book)
+        if reference is None:
+            return replace(state, heir=Heir(heir.sentinel, (seen,), 2 * n))
         return replace(state, watch=Watch(heir.sentinel, reference), heir=None)
 
     def _judged(
@@ -380,9 +456,12 @@ class SequentialDetector:
         if state.watch and loudest == FEATURES:
             n_features = state.watch.sentinel.model.density.n_features
             blame = state.watch.reference.counts.features.blame(n_features)
-        n, watch = len(likelihoods), watched or state.watch
-        known = watch.reference.earlier.summary if watch else Summary.of(likelihoods)
-        inlier_rate, mean = known.beside(likelihoods)
+        n = len(likelihoods)
+        # The batch with which a reference becomes complete is part of it.
+        known = watched.reference.earlier.summary if watched else None
+        inlier_rate, mean = None, float(likelihoods.mean())
+        if known is not None:
+            inlier_rate, mean = known.beside(likelihoods)
         highest = burst.height if burst else now.statistic
         began = burst.began if burst else state.samples - now.age
         return Verdict(
@@ -392,11 +471,11 @@ class SequentialDetector:
             threshold=threshold,
             armed=watched is not None,
             inlier_rate=inlier_rate,
-            inlier_rate_mean=known.inlier_rate if watch else None,
+            inlier_rate_mean=known.inlier_rate if known else None,
             change_samples=max(n, state.samples - began),
             signal=loudest,
             burst=burst is not None,
-            log_likelihood_before=known.mean,
+            log_likelihood_before=known.mean if known else None,
             log_likelihood_now=mean,
             statistic_highest=highest,
             samples=state.samples,
@@ -411,16 +490,20 @@ def _unlearned(
     """With scores withheld from those that later ones are compared with; a burst's for good.
 
     What is suspected must not become part of them; but were it left out whatever it turns
-    out to be, those that are kept would look better than the stream is.
+    out to be, those that are kept would look better than the stream is. What is counted of it
+    counts, because bets are on the last samples, until it turns out to be a burst: shares in the
+    long run with outliers among them would pay a little for every usual sample ever after.
     """
     if state.watch is None or before.watch is None or seen is None:
         return state
+    unsuspected = before.unsuspected or before.watch.reference
     reference = state.watch.reference.with_scores_of(before.watch.reference)
-    watch = Watch(state.watch.sentinel, reference)
     if burst:
+        watch = Watch(state.watch.sentinel, reference.with_counts_of(unsuspected))
         return replace(state, watch=watch)
+    watch = Watch(state.watch.sentinel, reference)
     withheld = np.concatenate([state.withheld, seen.scores], 1)
-    return replace(state, watch=watch, withheld=withheld)
+    return replace(state, watch=watch, withheld=withheld, unsuspected=unsuspected)
 
 
 def _withholding(heir: Heir, chunk: Chunk, burst: bool) -> Heir:

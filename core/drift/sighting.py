@@ -8,6 +8,7 @@ Throughout: N samples, K components, C classes.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -79,6 +80,14 @@ class Sighting:
         """With shape (N,), float64."""
         likelihoods: Array = self.scores[LIKELIHOOD]
         return likelihoods
+
+    def pieces(self, n: int) -> Iterator[Sighting]:
+        """Of n samples each, the last of fewer."""
+        for begin in range(0, len(self), n):
+            rows = slice(begin, begin + n)
+            # Loops are compiled for arrays in one piece.
+            scores = np.ascontiguousarray(self.scores[:, rows])
+            yield Sighting(scores, self.components[rows], self.labels[rows], self.bins[rows])
 
     @classmethod
     def joined(cls, *parts: Sighting) -> Sighting:

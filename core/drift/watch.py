@@ -16,6 +16,7 @@ from core.drift.bets import Book
 from core.drift.compiled import Array, compiled
 from core.drift.counts import BetTerms, bet
 from core.drift.evidence import Evidence, Read, Reading, gather
+from core.drift.online import PIECE
 from core.drift.record import record
 from core.drift.reference import Reference
 from core.drift.sentinel import Sentinel
@@ -85,6 +86,46 @@ class Watch:
         reading = Reading.of(sums, read)
         after = Evidence.known(levels, book, conditions.weights, reading)
         return Weighed(Watch(sentinel, reference), after, reading, highest, probe, of_probe)
+
+    def weighed_online(
+        self,
+        seen: Sighting,
+        book: Book,
+        withheld: Array,
+        evidence: Evidence,
+        probe: Array,
+        frozen_from: float,
+    ) -> Weighed:
+        """The same where the reference is small: samples are ranked among all before them.
+
+        Of what has changed every rank would soon be usual, so that the evidence would be lost
+        again before it is clear that the change lasts. So from an alarm on the reference grows no
+        more.
+
+        Arguments:
+            withheld: See `weighed`; none after an alarm.
+            frozen_from: Statistic at which there is an alarm; minus infinity where there is one.
+        """
+        known = self.reference
+        earlier, counts, conditions = known.earlier, known.counts, known.conditions
+        ranking, growing = earlier.whole_ranking_with(withheld), frozen_from > -np.inf
+        numbers = counts.numbers.copy()
+        levels, probe = evidence.levels.copy(), probe.copy()
+        sums = np.empty(len(book.signals) + 1)
+        highest = of_probe = 0.0
+        for piece in seen.pieces(PIECE):
+            places = np.empty((RANKED, len(piece)), np.int64)
+            terms = counts.terms(self.sentinel, piece, ranking, conditions, book, growing)
+            weights = conditions.weights
+            high, probed, read = _weigh(places, numbers, levels, probe, sums, terms, weights)
+            highest, of_probe = max(highest, high), max(of_probe, probed)
+            growing = growing and highest < frozen_from
+            if growing:
+                ranking = ranking.with_more(piece.scores[:RANKED])
+        reference = known.with_counted(counts.with_numbers(numbers), seen.scores, None)
+        reading = Reading.of(sums, read)
+        after = Evidence.known(levels, book, conditions.weights, reading)
+        return Weighed(Watch(self.sentinel, reference), after, reading, highest, probe, of_probe)
 
 
 @compiled

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from core.config import EngineConfig
 from core.learners.classifier import grown
-from core.learners.learner import Replay
+from core.learners.learner import Replay, Unnamed
 from core.learners.rehearsal import Known, beside
 from core.replay import replay_amount
 
@@ -75,6 +75,9 @@ class GradientLearner(Generic[S]):
     def stand_ins(self, state: S, x: Tensor) -> Tensor | None:
         return None  # classes are in the read-out, which learns from samples only
 
+    def unnamed(self, state: S) -> Unnamed | None:
+        return None
+
     def vote(self, state: S, x: Tensor, codes: Tensor, weights: Tensor) -> S:
         return state
 
@@ -86,6 +89,9 @@ class GradientLearner(Generic[S]):
 
     def settle(self, state: S, generator: torch.Generator) -> S:
         return state
+
+    def latest(self, state: S) -> Tensor:
+        return torch.ones(len(state.weight), dtype=torch.bool, device=state.weight.device)
 
     def raw_samples(self, state: S) -> int:
         return 0

@@ -8,6 +8,7 @@ Throughout: N samples, D features, K components, C classes. Features are standar
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 import torch
@@ -40,11 +41,31 @@ class Replay(NamedTuple):
     reason: str  # "boundary", "budget" or "batch"
 
 
+@dataclass(frozen=True, eq=False)
+class Unnamed:
+    """Components of unlabelled samples on which no label fell, M of them, at least one.
+
+    Arguments:
+        index: Their places among all K, with shape (M,), int64.
+        current: Whether they are of the current sub-task, with shape (M,), bool.
+        means: With shape (M, D).
+        mass: Samples that each stands for, with shape (M,).
+    """
+
+    index: Tensor
+    current: Tensor
+    means: Tensor
+    mass: Tensor
+
+
 class Learner(Protocol[S]):
     """One preset's way of learning."""
 
     state_type: type[S]
     """Class of the state, for the checkpoint."""
+
+    anneals: bool
+    """Whether `settled` becomes true in the course of the stream only."""
 
     def start(self, n_features: int, device: torch.device) -> S:
         """The state before anything was learned."""
@@ -96,6 +117,10 @@ class Learner(Protocol[S]):
         """
         ...
 
+    def unnamed(self, state: S) -> Unnamed | None:
+        """The components without a name; None where the family has no such components."""
+        ...
+
     def vote(self, state: S, x: Tensor, codes: Tensor, weights: Tensor) -> S:
         """Let labels fall on components that were learned without any.
 
@@ -138,6 +163,10 @@ class Learner(Protocol[S]):
 
     def n_components(self, state: S) -> int:
         """K as it is now."""
+        ...
+
+    def latest(self, state: S) -> Tensor:
+        """Which components learn from the current sub-task, with shape (K,), bool."""
         ...
 
     def raw_samples(self, state: S) -> int:

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from core.density.components import NO_CLASS
-from core.readout import class_shares
+from core.readout import LEAST_VOTES, class_shares
 
 MEMORY = 20.0
 """Votes after which what a component remembers has faded to a third."""
@@ -107,6 +107,36 @@ def renamed(votes: Tensor, shares: Tensor, codes: Tensor, shown: Tensor) -> Tens
     total = votes.sum(-1, keepdim=True)
     asked = (names @ shown.to(names))[:, None] > 0.5
     return names @ meaning * torch.where(asked, total.clamp_max(RENAMED), total)
+
+
+def by_nearest(votes: Tensor, owner: Tensor, means: Tensor, x: Tensor, said: Tensor) -> Tensor:
+    """Votes of means of components without a class: each falls whole on the nearest of these.
+
+    By distance, for a mean may well be likeliest under a broad neighbour; and whole, for a little
+    of a vote would be all that some component ever hears, and give it the name.
+
+    Arguments:
+        votes: Samples per component and class so far, with shape (K, C).
+        owner: Of each component, with shape (K,), int64.
+        means: Of each, with shape (K, D).
+        x: Means that vote, with shape (N, D).
+        said: Samples that each stands for, in the place of its class, with shape (N, C).
+    """
+    nobody = (owner == NO_CLASS).nonzero()[:, 0]
+    if not len(nobody) or not len(x):
+        return votes
+    nearest = nobody[torch.cdist(x, means[nobody]).argmin(1)]
+    return votes.index_add(0, nearest, said.to(votes))
+
+
+def nameless(owner: Tensor, votes: Tensor) -> Tensor:
+    """Which components are nobody's and have had no votes, with shape (M,), int64, ascending.
+
+    Arguments:
+        owner: With shape (K,), int64.
+        votes: With shape (K, C).
+    """
+    return ((owner == NO_CLASS) & (votes.sum(-1) <= LEAST_VOTES)).nonzero()[:, 0]
 
 
 def owners_by_name(votes: Tensor, owner: Tensor, pooled: Tensor) -> Tensor:

@@ -134,6 +134,7 @@ class PaperLearner(GradientLearner[PaperState]):
     """
 
     state_type = PaperState
+    anneals = True
 
     def __init__(self, config: EngineConfig, settings: PaperSettings = PUBLISHED) -> None:
         grid_side(config.budget)

@@ -22,12 +22,14 @@ from fastapi import FastAPI
 from core.errors import InvalidSettings
 from service.api import docs, openapi, problems
 from service.api.feed import EventFeed
+from service.api.head import HeadAsGet
 from service.api.middleware import Guarded, Measured
 from service.api.parts import Parts
 from service.api.routes import (
     boundary,
     checkpoint,
     classify,
+    deadletters,
     drift,
     events,
     health,
@@ -51,6 +53,7 @@ from service.stream import Stream, StreamUnavailable
 ROUTERS: Final = (
     ingest.router,
     labels.router,
+    deadletters.router,
     classify.router,
     outliers.router,
     sample.router,
@@ -116,6 +119,7 @@ def create_app(settings: Settings) -> FastAPI:
     docs.install(app)
     openapi.install(app)
     problems.install(app)
+    app.add_middleware(HeadAsGet)
     app.add_middleware(Guarded)
     app.add_middleware(Measured)
     return app
@@ -132,7 +136,8 @@ async def _parts(settings: Settings, stream: Stream, device: torch.device) -> As
         workers=Workers(settings.api_threads),
         metrics=ApiMetrics(lambda: stream.redis_errors),
     )
-    tasks = [asyncio.create_task(parts.follower.run()), asyncio.create_task(parts.feed.run())]
+    endless = (parts.follower.run(), parts.feed.run(), parts.count_on())
+    tasks = [asyncio.create_task(one) for one in endless]
     try:
         await _first_model(parts)
         yield parts
@@ -141,6 +146,8 @@ async def _parts(settings: Settings, stream: Stream, device: torch.device) -> As
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        with contextlib.suppress(StreamUnavailable, TimeoutError):
+            await parts.count()
         parts.workers.close()
 
 

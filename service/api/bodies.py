@@ -10,7 +10,7 @@ Rules of this module:
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import TypeVar
 
 import torch
@@ -89,17 +89,31 @@ async def read_body(request: Request, limit: int) -> bytes:
     Raises:
         BodyTooLarge: It is larger, or says that it is.
     """
+    return b"".join([chunk async for chunk in chunks_of_body(request, limit, BodyTooLarge.beyond)])
+
+
+async def chunks_of_body(
+    request: Request, limit: int, too_large: Callable[[int, int | None], BodyTooLarge]
+) -> AsyncIterator[bytes]:
+    """The body as it comes, at most `limit` bytes of it.
+
+    Arguments:
+        request: Its body is read here, once.
+        limit: In bytes.
+        too_large: Makes the error of the limit, and of the size where that is known.
+
+    Raises:
+        BodyTooLarge: It is larger, or says that it is.
+    """
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
-        raise BodyTooLarge.beyond(limit, int(declared))
-    chunks: list[bytes] = []
+        raise too_large(limit, int(declared))
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > limit:
-            raise BodyTooLarge.beyond(limit)
-        chunks.append(chunk)
-    return b"".join(chunks)
+            raise too_large(limit, None)
+        yield chunk
 
 
 def to_tensor(batch: RawBatch) -> torch.Tensor:

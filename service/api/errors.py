@@ -35,6 +35,17 @@ class BodyTooLarge(InvalidRequest):
             **numbers,
         )
 
+    @classmethod
+    def checkpoint(cls, limit: int, got: int | None = None) -> BodyTooLarge:
+        """The error for a checkpoint of `got` bytes, None while only "too many" is known."""
+        size = f"{got:,} bytes" if got is not None else f"more than {limit:,} bytes"
+        numbers = {"limit": limit} if got is None else {"limit": limit, "got": got}
+        return cls(
+            f"The checkpoint has {size}; the limit is {limit:,}. Raise GMR_MAX_CHECKPOINT_BYTES "
+            f"at this service, start it again and send the same once more.",
+            **numbers,
+        )
+
 
 class OutOfRange(InvalidRequest):
     """A parameter beyond its limit."""
@@ -129,6 +140,15 @@ class NotAcceptable(InvalidRequest):
             f"There are no prototypes of the boundary {id}: it was declared without new samples, "
             f"it had fewer than ten of them or more features than are drawn, or newer boundaries "
             f"have taken its place. Ask for application/json.",
+            offered=["application/json"],
+        )
+
+    @classmethod
+    def no_samples(cls, id: str) -> NotAcceptable:
+        """The error for a dead letter that holds no samples to send as tensors."""
+        return cls(
+            f"The dead letter {id} holds no samples that can be read. Expected a batch that was "
+            f"kept whole. Ask for application/json.",
             offered=["application/json"],
         )
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class FeatureChange(BaseModel):
-    """A feature that takes part in the change."""
+    """A feature that takes part in the change: its mean or variance differs beyond chance."""
 
     feature: int = Field(description="Its place in a sample; the first is 0.")
     share: float = Field(description="Of what all features together add to the change, 0 to 1.")
@@ -31,7 +31,10 @@ class ClassChange(BaseModel):
     """A class that fills or drains."""
 
     label: int | str
-    before: float = Field(description="Share of samples in the sub-task before, 0 to 1.")
+    before: float | None = Field(
+        description="Share of the labelled samples of the sub-task before, 0 to 1; null where it "
+        "had no labels."
+    )
     now: float = Field(description="Share that the model of before takes the new samples for.")
 
 

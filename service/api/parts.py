@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import cast
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from typing import Final, cast
 
 from fastapi import Request
 
@@ -14,7 +16,10 @@ from service.api.work import Workers
 from service.metrics import ApiMetrics
 from service.settings import Settings
 from service.snapshots import SnapshotFollower
-from service.stream import Stream
+from service.stream import Stream, StreamUnavailable
+
+COUNT_S: Final = 1.0
+"""What was refused since then is lost when the process is killed."""
 
 
 @dataclass
@@ -28,6 +33,7 @@ class Parts:
     workers: Workers
     metrics: ApiMetrics
     draining: bool = False
+    counting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def entries_applied(self) -> int:
@@ -45,6 +51,28 @@ class Parts:
         """Whether the served model contains an entry of the stream."""
         served = self.follower.current
         return served is not None and position(served.last_entry_id) >= position(entry_id)
+
+    async def count(self) -> None:
+        """Join what this process counted with what all others did.
+
+        Raises:
+            StreamUnavailable, TimeoutError: Redis does not answer.
+        """
+        async with self.counting:
+            try:
+                counts = await self.stream.count(self.metrics.send_rejected())
+            except BaseException:
+                self.metrics.not_counted()
+                raise
+            self.metrics.counted(counts.samples_ingested, counts.batches_ingested, counts.rejected)
+
+    async def count_on(self) -> None:
+        """Do so every second in which something was refused, until cancelled."""
+        while True:
+            await asyncio.sleep(COUNT_S)
+            if self.metrics.has_news:
+                with contextlib.suppress(StreamUnavailable, TimeoutError):
+                    await self.count()
 
     def drain(self) -> None:
         """Say on /health/ready that no new requests should come, and end the endless answers."""

@@ -22,12 +22,15 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 from core import errors as core_errors
 from service import stream as stream_errors
 from service.api import errors as edge_errors
+from service.api.head import answers_head, is_head
 
 PROBLEM_JSON = "application/problem+json"
+METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")
 RETRY_AFTER_S = 1.0  # where the error itself does not say
 
 
@@ -126,6 +129,18 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "No boundary has this id",
         "Choose from known, the newest ones, or from GET /drift/boundaries.",
     ),
+    core_errors.UnknownProposal: Problem(
+        "unknown-proposal",
+        404,
+        "The proposal is not open",
+        "Choose from known, the proposals of GET /drift/proposals.",
+    ),
+    stream_errors.UnknownLetter: Problem(
+        "unknown-dead-letter",
+        404,
+        "No dead letter has this id",
+        "Choose one of GET /deadletters.",
+    ),
     edge_errors.NotAcceptable: Problem(
         "not-acceptable",
         406,
@@ -144,11 +159,23 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "The batch_id was used for another batch",
         "Give every batch an id of its own, for example a UUID.",
     ),
+    stream_errors.LetterConflict: Problem(
+        "dead-letter-conflict",
+        409,
+        "The dead letter cannot be sent again",
+        "Look at requeued_as and whole of the letter; a letter is sent again once.",
+    ),
+    core_errors.EmptySubTask: Problem(
+        "empty-sub-task",
+        409,
+        "No sample has come since the last boundary",
+        "Send samples first; a sub-task without any cannot end.",
+    ),
     edge_errors.BodyTooLarge: Problem(
         "body-too-large",
         413,
         "The body is too large",
-        "Send fewer samples at a time, or uint8 instead of JSON.",
+        "Send fewer samples at a time, or uint8 instead of JSON; for a checkpoint raise the limit.",
     ),
     edge_errors.UnsupportedMedia: Problem(
         "unsupported-media-type",
@@ -161,6 +188,12 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         429,
         "Too many batches wait to be learned",
         "Send again after Retry-After seconds, and more slowly from then on.",
+    ),
+    stream_errors.RestorePending: Problem(
+        "restore-pending",
+        503,
+        "A rollback or an upload is not done yet",
+        "Send the same batch again after Retry-After seconds.",
     ),
     edge_errors.Unavailable: Problem(
         "unavailable",
@@ -257,14 +290,30 @@ async def _from_framework(request: Request, error: Exception) -> Response:
     if problem is None:
         phrase = HTTPStatus(error.status_code).phrase
         problem = Problem(phrase.lower().replace(" ", "-"), error.status_code, phrase, "")
+    method = "HEAD" if is_head(request) else request.method
     details = {
         404: "No route has this path. Expected one of those that GET /docs lists. Check it.",
-        405: f"{request.method} is no method of this path. Expected one of those in the header "
-        f"Allow. GET /docs says which route does what.",
+        405: f"{method} is no method of this path. Expected one of those in the header Allow. "
+        f"GET /docs says which route does what.",
     }
     response = answer(problem, request, details.get(error.status_code, str(error.detail)))
     response.headers.update(error.headers or {})
+    if error.status_code == 405:
+        response.headers["Allow"] = ", ".join(_allowed(request))
     return response
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods that the path of a request has, over all routes that share it."""
+    allowed = [
+        method
+        for method in METHODS
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in request.app.routes
+        )
+    ]
+    return [*allowed, "HEAD"] if "GET" in allowed and answers_head(request) else allowed
 
 
 async def _from_validation(request: Request, error: Exception) -> Response:

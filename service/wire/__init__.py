@@ -21,10 +21,10 @@ HTTP, `fields` the fields of an entry. Others import from here, not from the mod
 from service.wire.arrays import Array
 from service.wire.batch import RawBatch
 from service.wire.batch_id import MAX_ID_LENGTH, new_batch_id
-from service.wire.control import Control
+from service.wire.control import Control, Upload
 from service.wire.entry import read_entry
 from service.wire.features import FEATURE_TYPES
-from service.wire.fields import CONTROL_KINDS, VERSION, Fields, Kind
+from service.wire.fields import CONTROL_KINDS, REQUEUED_FROM, VERSION, Fields, Kind
 from service.wire.json_body import parse_json
 from service.wire.labels import MAX_LABEL_LENGTH, UNLABELLED, Label
 from service.wire.later_labels import RawLabels, RawName, parse_labels
@@ -42,6 +42,7 @@ __all__ = [
     "MAX_SAMPLE_ID_LENGTH",
     "MEDIA_TYPE",
     "NO_LIMITS",
+    "REQUEUED_FROM",
     "TENSOR_TYPES",
     "UNLABELLED",
     "VERSION",
@@ -55,6 +56,7 @@ __all__ = [
     "RawLabels",
     "RawName",
     "SampleId",
+    "Upload",
     "new_batch_id",
     "pack",
     "parse_json",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -38,7 +39,8 @@ class RawBatch:
     check what they are given.
 
     Arguments:
-        features: Samples, with shape (N, D): float32, float16, or uint8 (k means k/255).
+        features: Samples, with shape (N, D), or of images (N, H, W) or (N, H, W, C): float32,
+            float16, or uint8 (k means k/255).
         codes: Index into `vocabulary` per sample, with shape (N,), int64, or -1;
             None when no sample is labelled.
         vocabulary: The labels that occur, without repeats, in order of first appearance.
@@ -67,12 +69,19 @@ class RawBatch:
     @property
     def n_features(self) -> int:
         """Features per sample (D)."""
-        return int(self.features.shape[1])
+        return math.prod(self.features.shape[1:])
 
     @property
     def n_labelled(self) -> int:
         """Samples that carry a label."""
         return 0 if self.codes is None else int(np.count_nonzero(self.codes >= 0))
+
+    @property
+    def labels(self) -> list[Label | None] | None:
+        """The label of each sample, as it was sent; None when no sample has one."""
+        if self.codes is None:
+            return None
+        return [None if code < 0 else self.vocabulary[code] for code in self.codes.tolist()]
 
     @classmethod
     def of(
@@ -85,8 +94,8 @@ class RawBatch:
         """A checked batch from arrays in memory, for programs that send.
 
         Arguments:
-            features: Samples, with shape (N, D). float32, float16 and uint8 are kept;
-                anything else becomes float32.
+            features: Samples, with shape (N, D), or of images (N, H, W) or (N, H, W, C).
+                float32, float16 and uint8 are kept; anything else becomes float32.
             labels: One integer, string or None per sample.
             batch_id: At most 200 characters.
             sample_ids: One integer, string or None per sample; for labels that come later.
@@ -101,10 +110,11 @@ class RawBatch:
 
     def to_float32(self) -> npt.NDArray[np.float32]:
         """The features as float32, with shape (N, D); read-only where nothing was converted."""
-        if self.features.dtype == np.uint8:
+        rows = self.features if self.features.ndim == 2 else self.features.reshape(len(self), -1)
+        if rows.dtype == np.uint8:
             # Divided, not multiplied by 1/255: k/255 is then the nearest float32.
-            return np.divide(self.features, np.float32(255), dtype=np.float32)
-        return self.features.astype(np.float32, copy=False)
+            return np.divide(rows, np.float32(255), dtype=np.float32)
+        return rows.astype(np.float32, copy=False)
 
     def to_safetensors(self, metadata: Mapping[str, str] | None = None) -> bytes:
         """The batch as a binary HTTP body."""
@@ -132,7 +142,7 @@ class RawBatch:
         entry = begin("batch")
         entry["x"] = x
         entry["dtype"] = f"{self.features.dtype.kind}{self.features.itemsize}".encode()
-        entry["shape"] = b"%d,%d" % self.features.shape
+        entry["shape"] = ",".join(map(str, self.features.shape)).encode()
         entry["crc"] = checksum(x, y, labels, ids)
         if self.codes is not None:
             entry["y"] = y
@@ -160,16 +170,18 @@ class RawBatch:
                 f"The entry's dtype is {name[:20]!r}; expected one of {', '.join(FEATURE_TYPES)}."
             )
         dtype = FEATURE_TYPES[name]
-        n, d = shape_of(fields)
-        if len(x) != n * d * dtype.itemsize:
+        shape = shape_of(fields)
+        n = shape[0]
+        if len(x) != math.prod(shape) * dtype.itemsize:
             raise ShapeMismatch(
-                f"The entry says {n} x {d} features of {dtype.itemsize} bytes, but holds {len(x)} "
-                f"bytes. Write the array row by row, with nothing before or after it.",
-                shape=[n, d],
+                f"The entry says {' x '.join(map(str, shape))} features of {dtype.itemsize} bytes, "
+                f"but holds {len(x)} bytes. Write the array row by row, with nothing before or "
+                f"after it.",
+                shape=list(shape),
                 bytes=len(x),
             )
         check_checksum(fields, x, y or b"", labels, fields.get("ids", b""))
-        features = check_features(np.frombuffer(x, dtype).reshape(n, d), limits)
+        features = check_features(np.frombuffer(x, dtype).reshape(shape), limits)
 
         coded = Labels()
         if y is not None:

@@ -8,15 +8,34 @@ from service.wire.fields import ControlKind, begin, checksum
 
 
 @dataclass(frozen=True)
+class Upload:
+    """An uploaded checkpoint, which lies beside the stream in pieces.
+
+    Arguments:
+        id: Names the pieces.
+        pieces: How many there are.
+        size: Bytes of all of them.
+        sha256: Digest of all of them, in hexadecimal.
+    """
+
+    id: str
+    pieces: int
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Control:
     """An entry that asks for something other than learning a batch.
 
     Arguments:
         kind: `boundary` (declared by hand), `settle` (the stream is quiet), `aim` (at a run
             time of `samples` between false alarms), `expire` (the wait for labels of samples
-            before `samples` is over), `rollback` (to `version`) or `restore` (from `checkpoint`).
+            before `samples` is over), `rollback` (to `version`) or `restore` (from
+            `checkpoint`, or from `upload`).
         version: The kept model version to go back to.
         checkpoint: A checkpoint's bytes.
+        upload: Where they are otherwise.
         samples: Of `aim`, at least 2; of `expire`, those of the stream before a place in it.
 
     Example:
@@ -29,6 +48,7 @@ class Control:
     version: int | None = None
     checkpoint: bytes | None = field(default=None, repr=False)
     samples: int | None = field(default=None, repr=False)
+    upload: Upload | None = field(default=None, repr=False)
 
     def to_entry(self) -> dict[str, bytes | memoryview]:
         """The fields of a stream entry."""
@@ -40,4 +60,9 @@ class Control:
         if self.checkpoint is not None:
             entry["x"] = self.checkpoint
             entry["crc"] = checksum(self.checkpoint)
+        if self.upload is not None:
+            entry["upload"] = self.upload.id.encode()
+            entry["pieces"] = b"%d" % self.upload.pieces
+            entry["bytes"] = b"%d" % self.upload.size
+            entry["sha256"] = self.upload.sha256.encode()
         return entry

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
+from core.errors import InvalidBatch
 from service.wire.batch import RawBatch
-from service.wire.control import Control
+from service.wire.control import Control, Upload
 from service.wire.fields import (
     Fields,
     by_name,
@@ -11,9 +15,12 @@ from service.wire.fields import (
     check_version,
     kind_of,
     number_of,
+    text_of,
 )
 from service.wire.later_labels import RawLabels, RawName
 from service.wire.limits import NO_LIMITS, Limits
+
+MAX_PIECES: Final = 1_000_000
 
 
 def read_entry(
@@ -43,8 +50,25 @@ def read_entry(
         return Control("rollback", version=number_of(fields, "version"))
     if kind == "aim":
         return Control("aim", samples=number_of(fields, "samples"))
+    if kind == "restore" and "upload" in fields:
+        return Control("restore", upload=_upload(fields))
     if kind == "restore":
         checkpoint = fields.get("x", b"")
         check_checksum(fields, checkpoint)
         return Control("restore", checkpoint=checkpoint)
     return Control(kind)
+
+
+def _upload(fields: Mapping[str, bytes]) -> Upload:
+    upload = Upload(
+        text_of(fields, "upload") or "",
+        number_of(fields, "pieces"),
+        number_of(fields, "bytes"),
+        text_of(fields, "sha256") or "",
+    )
+    if not upload.id.isalnum() or upload.pieces > MAX_PIECES:
+        raise InvalidBatch(
+            f"The entry names no upload: its id is {upload.id[:40]!r}, of {upload.pieces} pieces. "
+            f"Expected what PUT /model/checkpoint writes; send the checkpoint there."
+        )
+    return upload

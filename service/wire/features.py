@@ -1,7 +1,13 @@
-"""Samples as numbers: the types they may have, and what they must be like."""
+"""Samples as numbers: the types they may have, and what they must be like.
+
+A table has shape (N, D). Images are declared as such by their shape, (N, H, W) or (N, H, W, C),
+which is D = H W C, or by being uint8. Images keep their scale; a table's features are
+standardised one by one (`core.standardiser`).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -40,20 +46,25 @@ def as_features(values: npt.ArrayLike) -> Array:
 
 
 def check_features(array: Array, limits: Limits) -> Array:
-    """The same array, once it is known to be finite features with shape (N, D), N and D > 0.
+    """The same array, once it is known to be finite features of N samples, N and D > 0.
+
+    Arguments:
+        array: With shape (N, D), (N, H, W) or (N, H, W, C).
+        limits: Most samples and features accepted.
 
     Raises:
         ShapeMismatch: It has another shape or type, or too many columns.
         InvalidBatch: It has too many rows.
         NonFiniteFeature: Something in it is infinite or no number.
     """
-    if array.ndim != 2 or 0 in array.shape:
+    if array.ndim not in (2, 3, 4) or 0 in array.shape:
         raise ShapeMismatch(
             f"Features have shape {array.shape}; expected (N, D) with at least one sample and one "
-            f"feature. Send a matrix with one row per sample.",
+            f"feature. Send a matrix with one row per sample, or images as (N, H, W) or "
+            f"(N, H, W, C).",
             shape=list(array.shape),
         )
-    n, d = array.shape
+    n, d = len(array), math.prod(array.shape[1:])
     if array.dtype not in FEATURE_TYPES.values():
         raise ShapeMismatch(
             f"Features are {array.dtype}; expected float32, float16 or uint8 (k means k/255). "
@@ -62,6 +73,7 @@ def check_features(array: Array, limits: Limits) -> Array:
         )
     limits.check(n, d)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        row, column = np.argwhere(~np.isfinite(array))[0].tolist()
-        raise NonFiniteFeature.at(row=row, column=column, value=float(array[row, column]))
+        rows = array.reshape(n, d)
+        row, column = np.argwhere(~np.isfinite(rows))[0].tolist()
+        raise NonFiniteFeature.at(row=row, column=column, value=float(rows[row, column]))
     return array

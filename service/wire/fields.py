@@ -1,12 +1,16 @@
 """The fields of an entry of the input stream, so that any program may add one.
 
+docs/redis.md says the same for those who do, with a producer.
+
 | field | content |
 |---|---|
 | `v` | `1`, the version of this table |
 | `kind` | `batch`, `labels`, `name`, `boundary`, `settle`, `expire`, `rollback` or `restore` |
-| `x` | batch: features, row by row, as raw bytes; restore: a checkpoint |
+| `x` | batch: features, row by row, as raw bytes; restore: a checkpoint, if it is no upload |
+| `upload`, `pieces` | restore: id of an uploaded checkpoint, and how many pieces it lies in; |
+| `bytes`, `sha256` | and how large it is, with its digest |
 | `dtype` | batch: `f4`, `f2` or `u1` |
-| `shape` | batch: `N,D` |
+| `shape` | batch: `N,D`, or of images `N,H,W` or `N,H,W,C` |
 | `y` | batch, optional: N codes, int64 |
 | `labels` | batch, with `y`: JSON list of the labels that the codes index; labels: JSON list |
 |  | of labels; name: JSON list with the one label, or null |
@@ -18,6 +22,7 @@
 | `t` | optional: when it was sent, Unix milliseconds |
 | `version` | rollback: the model version to go back to |
 | `samples` | expire: those before which the wait for labels is over; aim: the run time |
+| `requeued_from` | optional: the entry that this one repeats, a dead letter sent again |
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ Fields = Mapping[bytes, Any] | Mapping[str, Any]
 """An entry as Redis returns it, or as it was made."""
 
 VERSION: Final = b"1"
+REQUEUED_FROM: Final = "requeued_from"
 
 ControlKind = Literal["boundary", "settle", "aim", "expire", "rollback", "restore"]
 Kind = Literal["batch", "labels", "name"] | ControlKind
@@ -58,7 +64,7 @@ def check_version(fields: Mapping[str, bytes]) -> None:
     if fields.get("v") != VERSION:
         raise InvalidBatch(
             f"The entry's field v is {_shown(fields.get('v'))}; expected 1, the only version of "
-            f"the entry format there is. See service/wire/fields.py for the fields of an entry."
+            f"the entry format there is. See docs/redis.md for the fields of an entry."
         )
 
 
@@ -73,13 +79,16 @@ def kind_of(fields: Mapping[str, bytes]) -> Kind:
     )
 
 
-def shape_of(fields: Mapping[str, bytes]) -> tuple[int, int]:
-    """N and D, not compared with anything yet."""
-    text = fields.get("shape", b"")
-    n, comma, d = bytes(text).partition(b",")
-    if not comma:
-        raise InvalidBatch(f"The entry's shape is {_shown(text)}; expected `N,D`, like 100,784.")
-    return _number(n, "shape"), _number(d, "shape")
+def shape_of(fields: Mapping[str, bytes]) -> tuple[int, ...]:
+    """N and D, or N, H, W and perhaps C of images; not compared with anything yet."""
+    text = bytes(fields.get("shape", b""))
+    sides = text.split(b",")
+    if len(sides) not in (2, 3, 4):
+        raise InvalidBatch(
+            f"The entry's shape is {_shown(text)}; expected `N,D`, like 100,784, or of images "
+            f"`N,H,W`, like 100,28,28, or `N,H,W,C`."
+        )
+    return tuple(_number(side, "shape") for side in sides)
 
 
 def number_of(fields: Mapping[str, bytes], name: str) -> int:

@@ -20,6 +20,7 @@ from service.wire.features import check_features
 from service.wire.json_type import json_type
 from service.wire.labels import Labels, encode_labels
 from service.wire.limits import Limits
+from service.wire.not_json import refusal
 from service.wire.sample_ids import check_sample_ids
 from service.wire.unknown import refuse_unknown
 
@@ -44,10 +45,13 @@ def parse_json(
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InvalidBatch(
-            f"The body is no JSON: {error}. Send an object with a field `features`; NaN and "
-            f"Infinity do not exist in JSON."
-        ) from None
+        advice = "Send an object with a field `features`"
+        raise refusal(body, error, advice, lambda near: _read(near, limits, allowed)) from None
+    return _read(document, limits, allowed)
+
+
+def _read(document: object, limits: Limits, allowed: Collection[str]) -> RawBatch:
+    """A batch from what the body says."""
     if not isinstance(document, dict):
         raise InvalidBatch(
             f"The body is a JSON {json_type(document)}; expected an object with a field `features`."

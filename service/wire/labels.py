@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -97,6 +98,12 @@ def _encode_integers(labels: Array) -> Labels:
 
 
 def _check_label(label: object, what: str, position: int) -> None:
+    if isinstance(label, float) and not math.isfinite(label):
+        raise InvalidLabels(
+            f"{what} is {label}; expected an integer, a string or null. Send null for a sample "
+            f"without a label.",
+            position=position,
+        )
     if isinstance(label, bool) or not isinstance(label, int | str):
         raise InvalidLabels(
             f"{what} is a JSON {json_type(label)}; expected an integer, a string or null. Convert "

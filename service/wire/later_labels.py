@@ -26,6 +26,7 @@ from service.wire.fields import (
 from service.wire.json_type import json_type
 from service.wire.labels import Label, encode_labels
 from service.wire.limits import NO_LIMITS, Limits
+from service.wire.not_json import refusal
 from service.wire.sample_ids import SampleId, check_sample_ids
 from service.wire.unknown import refuse_unknown
 
@@ -191,7 +192,16 @@ def parse_labels(body: bytes | bytearray | memoryview, limits: Limits) -> RawLab
     Raises:
         InvalidBatch, InvalidLabels, InvalidRequest: It cannot be used.
     """
-    document = _loaded(body)
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        advice = "Send an object with `sample_ids` and `labels`"
+        raise refusal(body, error, advice, lambda near: _read(near, limits)) from None
+    return _read(document, limits)
+
+
+def _read(document: object, limits: Limits) -> RawLabels | RawName:
+    """Labels, or a name, from what the body says."""
     if not isinstance(document, dict):
         raise InvalidBatch(
             f"The body is a JSON {json_type(document)}; expected an object with `sample_ids` and "
@@ -229,5 +239,5 @@ def _loaded(text: bytes | bytearray | memoryview) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise InvalidBatch(
-            f"The body is no JSON: {error}. Send an object with `sample_ids` and `labels`."
+            f"A field of the entry is no JSON: {error}. See docs/redis.md for what it holds."
         ) from None

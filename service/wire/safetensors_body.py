@@ -1,9 +1,9 @@
 """A batch as a binary body: a safetensors file.
 
-Tensor `features` (N, D), optional tensor `labels` (N,) of integers, and text metadata
-`batch_id`, `vocabulary`. Without a vocabulary the integers are the labels themselves;
-with one, a JSON list, they are codes that index it. Ids of samples are a tensor `sample_ids` (N,)
-of integers, or metadata `sample_ids`, a JSON list.
+Tensor `features` (N, D), or of images (N, H, W) or (N, H, W, C), optional tensor `labels`
+(N,) of integers, and text metadata `batch_id`, `vocabulary`. Without a vocabulary the
+integers are the labels themselves; with one, a JSON list, they are codes that index it. Ids
+of samples are a tensor `sample_ids` (N,) of integers, or metadata `sample_ids`, a JSON list.
 """
 
 from __future__ import annotations

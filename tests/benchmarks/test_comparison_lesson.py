@@ -52,8 +52,11 @@ def test_a_trace_tells_of_every_batch(digits: Dataset, folder: Path) -> None:
         *found.ratios.values(),
     ):
         assert len(values) == len(found)
+    # There is a rate where there is a reference, and none in a sub-task's first batches.
+    rates = [rate for rate in found.inlier_rate if rate is not None]
     assert found.inlier_rate[0] is None
-    assert all(rate is not None and 0 <= rate <= 1 for rate in found.inlier_rate[1:])
+    assert len(rates) > len(found) / 2
+    assert all(0 <= rate <= 1 for rate in rates)
     # A boundary is where the threshold is passed for long enough, a batch later if need be.
     passed = [
         batch + 1

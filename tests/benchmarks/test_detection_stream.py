@@ -56,9 +56,9 @@ def test_however_it_is_cut_the_samples_are_the_same(name: str, size: int, digits
     x, y = np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
     assert np.array_equal(y, stream.labels)
     assert len(x) == len(stream)
-    assert x.dtype == np.float32
-    assert x.min() >= 0
-    assert x.max() <= 1
+    assert x.dtype == stream.pool.dtype, "uint8 says that samples are images"
+    sent = stream.pool[stream.rows]
+    assert np.array_equal(x, sent), "as they are sent"
     assert all(0 < change.sample < len(stream) for change in stream.changes)
     assert np.cumsum([len(y) for _, y in parts]).tolist() == cut(len(stream), size)[1:]
 

@@ -24,7 +24,7 @@ def test_it_does_what_the_engine_does_when_fed_the_same_stream():
     for sub_task, classes in enumerate([(0, 1), (4, 5)]):
         x, y = images(classes, 1950, seed=sub_task)
         for rows in torch.arange(len(x)).split(100):
-            state, events = engine.step(state, Batch.of(x[rows], y[rows]))
+            state, events = engine.step(state, Batch.of(x[rows], y[rows], images=True))
             found += any(isinstance(event, BoundaryDetected) for event in events)
         mixture.learn(x, y, quietly)
     probe = torch.rand(50, 64, generator=torch.Generator().manual_seed(0))

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from clients.cli import COMMANDS, app, exit_status, load
 from clients.errors import InputError, ServiceUnreachable
+from clients.serving import NOT_FLAGS
 from core.errors import GMRError, InvalidSettings
 from service.settings import Settings
 
@@ -112,10 +113,52 @@ def test_the_module_can_be_run_without_being_installed() -> None:
 
 
 @pytest.mark.parametrize("name", ["serve", "trainer", "api"])
-def test_every_setting_is_a_flag(name: str) -> None:
+def test_every_setting_that_a_command_reads_is_a_flag_of_it(name: str) -> None:
     flags = {flag for parameter in load(name).params for flag in parameter.opts}
+    unread = NOT_FLAGS.get(name, frozenset())
     for setting in Settings.model_fields:
-        assert f"--{setting.replace('_', '-')}" in flags
+        assert (f"--{setting.replace('_', '-')}" in flags) == (setting not in unread), setting
+
+
+def test_no_flag_is_missing_that_a_command_reads() -> None:
+    folder = Path(__file__).parents[2] / "service"
+    of_api = {*folder.glob("api/**/*.py"), folder / "stream.py"}
+    of_serve = {folder / name for name in ("run.py", "embedded.py", "settings.py")}
+    everything = set(folder.rglob("*.py")) - of_serve
+    for name, files in (("trainer", everything - of_api), ("api", everything)):
+        source = "".join(path.read_text("utf-8") for path in files)
+        for setting in NOT_FLAGS[name]:
+            assert f"settings.{setting}" not in source, (name, setting)
+    assert {"host", "port"} <= NOT_FLAGS["trainer"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["serve", "--prot", "1"], "--prot is no setting. Did you mean --port?"),
+        (["api", "--foo", "1"], "--foo is no setting."),
+        (["trainer", "--port", "1"], "--port does nothing for `gmr trainer`"),
+        (["trainer", "--max-backlog", "1"], "--max-backlog does nothing for `gmr trainer`"),
+    ],
+)
+def test_a_flag_that_there_is_not_is_one_clear_error(
+    gmr: CliRunner, arguments: list[str], complaint: str
+) -> None:
+    result = gmr.invoke(app, arguments)
+    assert result.exit_code == 2
+    assert result.output.startswith(f"Error: {complaint}")
+    assert result.output.count("\n") == 1
+    assert "Usage" not in result.output
+
+
+def test_the_help_says_what_kind_of_value_a_flag_takes(gmr: CliRunner) -> None:
+    shown = {
+        parameter.opts[0]: parameter.metavar
+        for parameter in load("serve").params
+        if parameter.metavar
+    }
+    assert shown["--webhook-secret"] == "SECRET"
+    assert shown["--webhook-url"] == shown["--redis-url"] == "URL"
 
 
 def test_show_config_says_where_each_value_came_from(

@@ -265,6 +265,7 @@ def test_how_samples_are_to_be_drawn_is_only_said_where_it_is_not_the_usual_way(
     assert picky == (*usual, ("min_probability", "0.75"), ("noise", "false"))
     picture = calls.sample_image(2, None, 0, None, 0.75, False).query
     assert picture == picky
+    assert calls.sample(2, None, None, None, True).query == (("n", "2"),)
 
 
 def test_a_field_that_a_newer_service_adds_is_kept_aside() -> None:

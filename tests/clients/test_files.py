@@ -391,3 +391,15 @@ def test_idx_labels_are_found_beside_the_images_and_nowhere_else(tmp_path: Path)
     path, _ = write_idx(tmp_path)
     (tmp_path / "train-labels-idx1-ubyte").unlink()
     assert not open_source(path).labelled
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", "u1"])
+def test_images_are_sent_as_such(tmp_path: Path, dtype: str) -> None:
+    """By the shape of floats, and by the type of bytes: what a table in [0, 1] is not."""
+    np.save(tmp_path / "images.npy", np.ones((3, 4, 5), dtype))
+    np.save(tmp_path / "table.npy", np.ones((3, 20), "f4"))
+    (images,) = open_source(tmp_path / "images.npy").read(10)
+    (table,) = open_source(tmp_path / "table.npy").read(10)
+    assert images.features.dtype == np.uint8 or images.features.shape == (3, 4, 5)
+    assert table.features.shape == (3, 20)
+    assert read_file(tmp_path / "images.npy")[0].shape == (3, 20)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,9 +210,9 @@ def test_a_resume_file_that_cannot_be_written_says_what_to_do(tmp_path: Path) ->
 # Where to begin
 
 
-def model(backlog: int, last_entry_id: str) -> bytes:
+def model(backlog: int, last_entry_id: str, restored: str | None = None) -> bytes:
     document = {"model_version": 1, "samples_seen": 5, "batches_seen": 1, "features": 2}
-    position = {"backlog": backlog, "last_entry_id": last_entry_id}
+    position = {"backlog": backlog, "last_entry_id": last_entry_id, "restored_entry_id": restored}
     return answer(200, {**document, **position, "components": 3, "classes": []})
 
 
@@ -242,9 +243,18 @@ def test_a_service_that_does_not_hold_what_was_sent_gets_it_again(
     assert start.finished is remembered
 
 
+def test_after_a_rollback_a_file_begins_anew_once_under_the_same_ids(resume: ResumeFile) -> None:
+    resume.save(SENT, now=True)
+    with ScriptedServer(model(0, "1701-0", "1700-9")) as server, GMRClient(server.url) as client:
+        start = starting_point(client, resume, again=False)
+        assert (start.run, start.samples, start.finished) == ("abc", 0, False)
+        resume.save(replace(SENT, restored=start.restored), now=True)
+        assert starting_point(client, resume, again=False).finished
+
+
 def test_again_means_new_ids(resume: ResumeFile) -> None:
     resume.save(SENT, now=True)
-    with GMRClient() as client:
+    with ScriptedServer(model(0, "1700-3")) as server, GMRClient(server.url) as client:
         first, second = (starting_point(client, resume, again=True) for _ in range(2))
     assert first.samples == 0
     assert len({"abc", first.run, second.run}) == 3
@@ -324,6 +334,19 @@ def test_through_a_proxy_goes_the_client_that_knows_proxies(
 # The command
 
 
+def letters(*batch_ids: str) -> bytes:
+    """A page of dead letters, the last one."""
+    rows = [
+        {"id": f"{i}-0", "entry_id": f"{i}-0", "time": 1.0, "reason": "invalid_labels"}
+        | {"detail": "Too many.", "kind": "batch", "batch_id": batch_id, "samples": 10}
+        | {"size": 99, "whole": True, "requeued_as": "9-0" if i == 1 else None}
+        for i, batch_id in enumerate(batch_ids, 1)
+    ]
+    return answer(
+        200, {"deadletters": rows, "next": None, "total": len(rows), "bytes": 0, "dropped": 0}
+    )
+
+
 @pytest.fixture
 def gmr(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -332,24 +355,45 @@ def gmr(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
 
 
 def test_the_command_sends_a_file_and_says_what_it_did(gmr: CliRunner, file: Path) -> None:
-    with ScriptedServer(model(0, "0-0"), answer(202, INGESTED)) as server:
+    script = [model(0, "0-0")] * 2 + [answer(202, INGESTED)] * 3 + [letters()]
+    with ScriptedServer(*script) as server:
         result = gmr.invoke(app, ["ingest", str(file), "--url", server.url, "--batch-size", "10"])
-        assert len(server.requests) == 4
+        assert len(server.requests) == 6
     assert result.exit_code == 0
     assert "25 samples in 3 batches, 0 of them there before" in result.output
     assert "backlog 1 entries" in result.output
 
 
 def test_a_file_that_was_sent_is_not_sent_again_unless_asked_to(gmr: CliRunner, file: Path) -> None:
-    script = [model(0, "0-0"), *[answer(202, INGESTED)] * 3, model(0, "1-1")]
+    script = [model(0, "0-0")] * 2 + [answer(202, INGESTED)] * 3
+    script += [letters(), *[model(0, "1-1")] * 2, letters()]
     with ScriptedServer(*script) as server:
         command = ["ingest", str(file), "--url", server.url, "--batch-size", "10"]
         gmr.invoke(app, command)
         result = gmr.invoke(app, command)
-        assert len(server.requests) == 6
+        assert len(server.requests) == 9
     assert result.exit_code == 0
     assert "was sent completely before" in " ".join(result.output.split())
     assert "--again" in result.output
+
+
+@pytest.mark.parametrize("sent_before", [False, True])
+def test_batches_that_ended_among_the_dead_letters_are_told_with_status_1(
+    gmr: CliRunner, file: Path, sent_before: bool
+) -> None:
+    name = Job.of(file, batch_size=10).name
+    of_mine = letters(f"{name}-0-0-0", f"{name}-0-0-10", "of another sender", f"{name}-0-0-20")
+    first = of_mine if not sent_before else letters()
+    script = [model(0, "0-0")] * 2 + [answer(202, INGESTED)] * 3 + [first]
+    script += [model(0, "1-1")] * 2 + [of_mine]
+    with ScriptedServer(*script) as server:
+        command = ["ingest", str(file), "--url", server.url, "--batch-size", "10"]
+        results = [gmr.invoke(app, command) for _ in range(1 + sent_before)]
+    output = " ".join(results[-1].output.split())
+    assert [result.exit_code for result in results] == [0, 1][1 - sent_before :]
+    assert "2 batches (20 samples) were accepted and could not be used" in output
+    assert "2 invalid_labels" in output
+    assert "gmr deadletters requeue" in output
 
 
 def test_where_nothing_listens_the_command_fails_at_once(gmr: CliRunner, file: Path) -> None:

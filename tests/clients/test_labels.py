@@ -453,11 +453,12 @@ def test_a_busy_service_gets_them_again(gmr: CliRunner, tmp_path: Path) -> None:
     model = {"model_version": 0, "samples_seen": 0, "batches_seen": 0, "features": 2}
     model |= {"backlog": 0, "last_entry_id": "0-0", "components": 3, "classes": []}
     labelled = {"entry_id": "9-0", "batch_id": "b", "labels": 3, "backlog": 1}
+    nothing = {"deadletters": [], "next": None, "total": 0, "bytes": 0, "dropped": 0}
     script = [answer(200, model), problem(429, retry_after_s=0), b"", answer(202, labelled)]
-    with ScriptedServer(*script) as server:
+    with ScriptedServer(*script, answer(200, nothing)) as server:
         path = str(label_csv(tmp_path, 3))
         result = gmr.invoke(app, ["labels", path, "--url", server.url, "--no-wait"])
-        bodies = {request.body for request in server.requests[1:]}
+        bodies = {request.body for request in server.requests[1:4]}
     assert result.exit_code == 0
     assert "3 labels in 1 requests, 0 of them there before" in result.output
     assert "matched" not in result.output
@@ -557,7 +558,7 @@ def test_labels_come_later_by_the_command_line(
     model = learned(service)
     assert (model["samples_seen"], model["awaiting"]) == (637, 5)
 
-    # What the model cannot use is an error, after everything was told.
+    # What the model cannot use is refused.
     path.write_text("id,label\n" + "".join(f"s-{row},new-{row}\n" for row in range(36, 40)))
-    said = run("labels", str(path), status=1)
-    assert "4 labels were refused when their turn came" in said
+    said = run("labels", str(path), status=2)
+    assert "the number of classes to 6; at most 3" in " ".join(said.split())

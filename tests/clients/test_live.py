@@ -88,10 +88,17 @@ def test_what_was_never_seen_is_an_outlier(client: GMRClient, digits: Dataset) -
     usual, strange = client.outliers(digits.test_x), client.outliers(255 - digits.test_x)
     assert usual.inliers.mean() > 0.7
     assert strange.inliers.mean() < 0.1
-    assert (usual.inliers == (usual.log_likelihoods >= usual.threshold)).all()
-    assert client.outliers(digits.test_x, c=0.5).threshold > usual.threshold
+    assert usual.p_values is not None
+    assert (usual.score, usual.threshold) == ("p_value", 0.05)
+    assert (usual.inliers == (usual.p_values > 0.05)).all()
+    assert usual.scales is not None
+    assert usual.scales.shape == usual.inliers.shape
+    by_c = [client.outliers(digits.test_x, c=c) for c in (0.5, 2.0)]
+    assert by_c[0].threshold > by_c[1].threshold
+    assert (by_c[0].inliers == (by_c[0].log_likelihoods >= by_c[0].threshold)).all()
     rated = client.outliers(digits.test_x, false_positive_rate=0.25)
     assert (rated.score, rated.threshold) == ("p_value", 0.25)
+    assert rated.p_values is not None
     assert (rated.inliers == (rated.p_values > 0.25)).all()
     assert rated.calibration > 0
     odd = client.classify(255 - digits.test_x, unknown_rate=0.01)
@@ -111,6 +118,10 @@ def test_samples_are_drawn_of_the_classes_asked_for(client: GMRClient) -> None:
     assert drawn.features.dtype == np.float32
     again = client.sample(12, [7, 3], seed=5)
     assert (again.features == drawn.features).all()
+    assert (drawn.labels == 7).sum() == (drawn.labels == 3).sum() == 6
+    fresh = client.sample(5)
+    assert fresh.seed != client.sample(5).seed
+    assert (client.sample(5, seed=fresh.seed).features == fresh.features).all()
     assert (client.classify(drawn.features).labels == drawn.labels).mean() > 0.5
 
 

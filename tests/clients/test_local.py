@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clients.client import GMRClient
-from clients.errors import ServiceUnreachable
+from clients.errors import InputError, ServiceUnreachable
 from clients.local import LocalService, ServiceStopped, free_port
 from clients.retry import RetryPolicy
 
@@ -59,8 +59,10 @@ def test_a_service_lives_as_long_as_its_block(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_service_that_does_not_start_says_why(tmp_path: Path):
-    with pytest.raises(ServiceStopped, match=r"exit status [12].*(?s:.*)n-componets") as caught:
-        LocalService(settings={"n_componets": 7}, log=tmp_path / "log.txt").start()
+    settings = {"redis_binary": tmp_path / "none"}
+    service = LocalService(settings=settings, log=tmp_path / "log.txt")
+    with pytest.raises(ServiceStopped, match=r"exit status 2(?s:.*)GMR_REDIS_BINARY") as caught:
+        service.start()
     assert str(tmp_path / "log.txt") in str(caught.value)
 
 
@@ -114,3 +116,18 @@ def test_a_taken_port_is_not_chosen():
 def test_a_free_port_is_taken_as_wished():
     wished = free_port()
     assert free_port(wished) == wished
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"foo": 1}, r"--foo is no setting\."),
+        ({"n_facters": 1}, r"Did you mean --n-factors\?"),
+        ({"ert": "0"}, "ert is 0 "),
+    ],
+)
+def test_a_setting_that_will_not_do_is_one_clear_error(settings: dict[str, object], complaint: str):
+    with pytest.raises(InputError, match=complaint) as caught, LocalService(settings=settings):
+        pass
+    for noise in ("Usage", "\n", "│", "exit status", "pattern"):
+        assert noise not in str(caught.value)

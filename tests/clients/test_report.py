@@ -31,6 +31,7 @@ from clients.results import (
     StillHeld,
 )
 from clients.scores import Latency, Position, match_boundaries
+from clients.unwatched import Unwatched
 
 SUB_TASKS = ((0, 1), (2, 3), (4, 5))
 N = 20  # batches per sub-task
@@ -231,6 +232,20 @@ def test_the_json_is_complete_and_has_no_nan(tmp_path: Path):
     assert content["summary"]["accuracy"]["mean"] == pytest.approx(0.955, abs=1e-9)
 
 
+def test_a_sub_task_too_short_for_the_detector_is_told_in_both_files(tmp_path: Path) -> None:
+    run = replace(a_run(), unwatched=(Unwatched(1, 120, 80),))
+    written = write_report(an_evaluation(run), {}, tmp_path)
+    (values,) = json.loads(written.json.read_text())["runs"]
+    assert values["unwatched"] == [{"sub_task": 1, "samples": 120, "missing": 80}]
+    page = written.html.read_text()
+    assert "Sub-task 1 has 120 samples, 80 fewer than the detector needs" in page
+    assert "--epochs 2" in page
+    assert (
+        "fewer than the detector"
+        not in write_report(an_evaluation(a_run()), {}, tmp_path).html.read_text()
+    )
+
+
 def test_the_names_in_the_json_do_not_change_by_accident():
     """Readers depend on them: a change here needs a new SCHEMA."""
     content = an_evaluation(a_run()).to_dict()
@@ -240,7 +255,7 @@ def test_the_names_in_the_json_do_not_change_by_accident():
     ]  # fmt: skip
     assert list(content["runs"][0]) == [
         "seed", "history", "milestones", "found", "boundaries", "confusion", "outliers", "speed",
-        "model", "held", "accuracy_matrix", "scores",
+        "model", "held", "unwatched", "accuracy_matrix", "scores",
     ]  # fmt: skip
     assert sorted(content["summary"]) == [
         "accuracy", "average_accuracy", "average_anytime_accuracy", "backward_transfer",

@@ -86,7 +86,7 @@ class ScriptedDensity:
 
 def identity(n_features: int = N_FEATURES) -> Standardiser:
     """A standardiser that leaves features as they are."""
-    return Standardiser.of(torch.tensor([[0.0] * n_features, [1.0] * n_features]))
+    return Standardiser.of(torch.tensor([[0.0] * n_features, [1.0] * n_features]), images=True)
 
 
 def sentinel(

@@ -70,7 +70,8 @@ class Watched:
 
 
 def watched(**config: Any) -> tuple[Engine, Watched]:
-    settings = EngineConfig(**{"preset": "flat", "n_components": 9, **config})
+    # As images samples keep their scale, so that the learner sees the numbers they carry.
+    settings = EngineConfig(**{"preset": "flat", "n_components": 9, "image": "4,4", **config})
     learner = Watched(make_learner(settings))
     with patch("core.engine.make_learner", return_value=learner):
         return Engine(settings), learner

@@ -13,7 +13,7 @@ from core.batch import Batch
 from core.calibration import FEWEST, MOST_GROUPS, PAST, PER_BATCH, RECENT, Calibration, chosen
 from core.checkpoint import dump, load
 from core.config import PRESETS, EngineConfig
-from core.engine import UNREADY_SAMPLES, Engine
+from core.engine import FIRST_UNCALIBRATED_SAMPLES, Engine
 from core.state import EngineState
 from core.typicality import FEWEST_ROWS
 from tests.core.states import assert_identical, play
@@ -131,7 +131,7 @@ def test_the_learner_and_what_is_served_agree_on_traits() -> None:
 
 def test_nothing_is_calibrated_by_the_first_samples_nor_by_what_looks_like_a_change() -> None:
     engine = Engine(EngineConfig(n_components=12))
-    state, _ = play(engine, engine.start(), list(batches([0], UNREADY_SAMPLES // 100)))
+    state, _ = play(engine, engine.start(), list(batches([0], FIRST_UNCALIBRATED_SAMPLES // 100)))
     assert not state.calibration.current
     state, _ = play(engine, state, list(batches([0], 20, seed=1)))
     before = state.calibration.current[0].samples

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.batch import Batch
-from core.checkpoint import FORMAT, dump, load
+from core.checkpoint import FORMAT, dump, features_of, load, verifier
 from core.config import EngineConfig
 from core.drift.paper import PaperState
 from core.engine import Engine
 from core.errors import InvalidCheckpoint
 from core.state import EngineState
 from core.tensors import pack, unpack
-from tests.core.states import Script, assert_identical, play, scripts, tensors_of
+from tests.core.states import Script, assert_identical, leaves, play, scripts, tensors_of
 from tests.core.streams import batches, blob
 
 CONFIGS = {
@@ -143,6 +143,20 @@ def test_before_anything_was_learned_there_is_a_checkpoint_too() -> None:
     assert_identical(loaded, engine.start())
     state, _ = engine.step(loaded, Batch.of(blob(0, 10, 1), [0] * 10))
     assert state.version == 1
+
+
+def test_the_number_of_features_is_told_before_a_checkpoint_is_loaded(saved: bytes) -> None:
+    engine = Engine(EngineConfig(n_components=5))
+    blank = dump(engine.start(), engine.config, {})
+    strange = pack(FORMAT, {"x": torch.zeros(3)}, {"state": '{"standardiser": {"shift": "y"}}'})
+    for data, expected in ((saved, 16), (blank, None), (strange, None)):
+        check = verifier()
+        for start in range(0, len(data), 1000):
+            check.feed(data[start : start + 1000])
+        check.finish()
+        assert features_of(check) == expected
+        if data is not strange:
+            assert load(data)[0].n_features == expected
 
 
 def test_labels_come_back_with_their_type_and_order() -> None:
@@ -302,7 +316,10 @@ def test_on_a_device_the_model_is_there_and_counts_and_random_state_stay_behind(
     state, _ = play(engine, engine.start(), stream[:6])
     loaded, _, _ = load(dump(state, config, {}), device)
     assert all(tensor.device.type == device.type for tensor in tensors_of(loaded.learner))
-    assert all(tensor.device.type == "cpu" for tensor in tensors_of(loaded.detector))
+    for (path, kept), (_, tensor) in zip(leaves(state), leaves(loaded), strict=True):
+        if isinstance(kept, torch.Tensor) and kept.numel():
+            assert tensor.device == kept.device, path
+    assert loaded.calibration.current[0].rows.device.type == "cpu"
     assert loaded.random.device.type == "cpu"
     after, _ = play(engine, loaded, stream[6:])
     assert after.stream_batches == 8

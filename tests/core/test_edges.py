@@ -19,6 +19,7 @@ from core.config import EngineConfig
 from core.engine import Engine
 from core.errors import InvalidBatch, InvalidCheckpoint, InvalidLabels, NonFiniteFeature
 from core.events import BatchLearned, BoundaryDetected, ClassDiscovered, Event, OutlierBurst
+from core.proposals import MOST_RECENT
 from core.snapshot import Snapshot
 from core.state import EngineState
 from tests.core.states import assert_finite, play
@@ -151,7 +152,8 @@ def test_features_of_other_types_are_learned_as_they_are(dtype: torch.dtype) -> 
         for batch in batches([0, 1], 12)
     ]
     _, snapshot = learned(stream)
-    assert share(snapshot, blob(0, 100, 5) * 255, 0) > 0.97
+    unit = 1 if dtype == torch.uint8 else 255  # a byte k means k/255
+    assert share(snapshot, blob(0, 100, 5) * unit, 0) > 0.97
 
 
 def test_a_double_that_no_float32_can_hold_is_refused_and_changes_nothing() -> None:
@@ -252,6 +254,7 @@ def test_whatever_is_sent_every_number_stays_a_number_and_every_limit_holds(
     )
     assert snapshot.info.components <= budget
     assert snapshot.info.window <= window
+    assert snapshot.info.recent <= min(window, MOST_RECENT)
     assert state.set_aside_samples <= limit
     total = sum(len(part) for part in script if isinstance(part, Batch))
     assert state.stream_samples == total

@@ -251,6 +251,48 @@ def test_a_boundary_can_be_declared(engine: Engine) -> None:
     assert accuracy(engine, state, [0, 1, 2]) > 0.97
 
 
+def test_no_number_of_a_boundary_is_given_twice(engine: Engine) -> None:
+    state, _ = run(engine, engine.start(), list(batches([0, 1], 2)))
+    kept, numbers = state, list[int]()
+    for label in (2, 3, 4):
+        state, events = engine.declare_boundary(state)
+        numbers += [one.boundary for one in events if isinstance(one, BoundaryDetected)]
+        state, _ = run(engine, state, list(batches([label], 2)))
+    state, _ = engine.restore(state, kept, "rollback")
+    assert (state.sub_task, state.boundaries) == (0, 3)
+    state, events = engine.declare_boundary(state)
+    numbers += [one.boundary for one in events if isinstance(one, BoundaryDetected)]
+    assert numbers == [1, 2, 3, 4]
+    assert state.sub_task == 1
+    # A state that an earlier release has written counted sub-tasks only.
+    old = dataclasses.replace(state, sub_task=7, boundaries=0)
+    old, _ = run(engine, old, list(batches([2], 1)))
+    (number,) = [
+        one.boundary for one in engine.declare_boundary(old)[1] if isinstance(one, BoundaryDetected)
+    ]
+    assert number == 8
+
+
+@pytest.mark.parametrize("source", ["rollback", "checkpoint"])
+def test_a_restored_sub_task_can_end_at_once_if_it_had_begun(engine: Engine, source: str) -> None:
+    fresh = engine.start()
+    begun, _ = run(engine, fresh, list(batches([0, 1], 5)))
+    ended, _ = engine.declare_boundary(begun)
+    restored, _ = engine.restore(ended, begun, source)
+    crossed, events = engine.declare_boundary(restored)
+    assert len(of(BoundaryDetected, events)) == 1
+    assert crossed.sub_task == 1
+    assert engine.declare_boundary(crossed) == (crossed, [])
+    # Not so one of which there was no sample, and not after it was ended.
+    for kept in (fresh, ended):
+        restored, _ = engine.restore(begun, kept, source)
+        assert engine.declare_boundary(restored) == (restored, [])
+        # Restored again before anything came, it is still so.
+        assert engine.declare_boundary(engine.restore(restored, restored, source)[0])[1] == []
+    state, _ = run(engine, crossed, list(batches([2], 5)))
+    assert accuracy(engine, state, [0, 1, 2]) > 0.97
+
+
 def test_an_empty_engine_has_no_boundary_to_declare(engine: Engine) -> None:
     state = engine.start()
     assert engine.declare_boundary(state) == (state, [])
@@ -376,7 +418,8 @@ def test_versions_grow_by_one_and_are_never_reused(engine: Engine) -> None:
     state, _ = run(engine, engine.start(), list(batches([0, 1], 4)))
     kept = state
     assert kept.version == 4
-    state, _ = run(engine, state, list(batches([2], 3)))
+    # Of the same classes: at a boundary replay would count, too.
+    state, _ = run(engine, state, list(batches([0, 1], 3, seed=1)))
     assert state.version == 7
     state, events = engine.restore(state, kept, "rollback")
     (restored,) = of(ModelRestored, events)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from core.batch import Batch
+from core.burst import Burst
 from core.checkpoint import FORMAT, dump, load
 from core.config import EngineConfig
 from core.density.factor_part import FactorPart
@@ -110,6 +112,95 @@ def test_labelled_outliers_keep_their_labels() -> None:
     for part in state.quarantined:
         for row, code in zip(part.features.tolist(), part.codes.tolist(), strict=True):
             assert batch.vocabulary[labels[tuple(row)]] == part.vocabulary[code]
+
+
+def sensors(n: int, n_sensors: int = 10, seed: int = 0) -> Tensor:
+    """Readings of correlated sensors, with shape (n, D)."""
+    rng, mixing = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(7)
+    mixed = torch.randn(n_sensors, n_sensors, generator=mixing) / n_sensors**0.5
+    return torch.randn(n, n_sensors, generator=rng) @ mixed
+
+
+def bursting(seed: int, begin: int, batches: int, outliers: int = 40) -> Tensor:
+    """4,000 readings, of which so many in each of a few batches of 100 are outliers."""
+    x = sensors(4000, seed=seed)
+    rng = torch.Generator().manual_seed(100 + seed)
+    for batch in range(batches):
+        rows = begin + 100 * batch + torch.randperm(60, generator=rng)[:outliers]
+        x[rows] = 6 + torch.randn(outliers, x.shape[1], generator=rng)
+    return x
+
+
+def test_one_burst_in_three_batches_is_one_event_and_what_goes_on_of_it() -> None:
+    engine = Engine(EngineConfig(preset="flat"))
+    state, events = engine.start(), list[Event]()
+    quarantined = 0
+    for batch in [Batch(part) for part in bursting(0, 3000, 3).split(100)]:
+        # Half way through the burst, too, all that is remembered of it is in a checkpoint.
+        state, _, _ = load(dump(state, engine.config, {}))
+        state, told = engine.step(state, batch)
+        events += told
+        quarantined += sum(map(len, state.quarantined))
+    first, *more = of(OutlierBurst, events)
+    assert first.kind == "outlier_burst"
+    assert [one.kind for one in more] == ["outlier_burst_continued"] * len(more) != []
+    assert {one.burst for one in (first, *more)} == {1}
+    assert {one.burst_start_sample for one in more} == {first.estimated_start_sample}
+    # Every outlier is in one of the events, and all of them in the last.
+    samples = [one.samples for one in (first, *more)]
+    totals = [one.burst_samples for one in (first, *more)]
+    assert totals == list(accumulate(samples))
+    assert totals[-1] == quarantined >= 110
+
+
+def test_outliers_after_a_pause_are_another_burst() -> None:
+    x = bursting(0, 2500, 1)
+    x[3000:] = bursting(1, 3200, 1)[3000:]
+    engine = Engine(EngineConfig(preset="flat"))
+    _, events = play(engine, engine.start(), [Batch(part) for part in x.split(100)])
+    assert [(one.kind, one.burst) for one in of(OutlierBurst, events)] == [
+        ("outlier_burst", 1),
+        ("outlier_burst", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("start_batch", "start", "boundary", "held"),
+    [
+        (11, 5000, 0, True),  # the very next batch, however large
+        (12, 1100, 0, True),  # close by, however small the batches
+        (12, 1101, 0, False),
+        (11, 1050, 1000, False),  # of another sub-task
+    ],
+)
+def test_a_burst_goes_on_in_the_next_batch_or_close_by(
+    start_batch: int, start: int, boundary: int, held: bool
+) -> None:
+    burst = Burst().followed(900).with_outliers(7, batch=10, end=1000)
+    assert burst.holds(start_batch, start, boundary) == held
+    assert not Burst().holds(0, 0, -1)
+
+
+def test_bursts_are_not_numbered_anew_after_a_rollback() -> None:
+    engine = Engine(EngineConfig(preset="flat"))
+    x = bursting(0, 2500, 1)
+    kept, _ = play(engine, engine.start(), [Batch(part) for part in x[:2000].split(100)])
+    state, _ = play(engine, kept, [Batch(part) for part in x[2000:3000].split(100)])
+    state, _ = engine.restore(state, kept, "rollback")
+    _, events = play(engine, state, [Batch(part) for part in bursting(1, 2500, 1).split(100)])
+    assert of(OutlierBurst, events)[0].burst == 2
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_change_after_a_burst_begins_where_it_begins(seed: int) -> None:
+    later = sensors(500, seed=50 + seed)
+    later[:, 5] += 1
+    x = torch.cat([bursting(seed, 3000, 3), later])
+    engine = Engine(EngineConfig(preset="flat"))
+    _, events = play(engine, engine.start(), [Batch(part) for part in x.split(100)])
+    assert of(OutlierBurst, events)
+    (boundary,) = of(BoundaryDetected, events)
+    assert boundary.estimated_start_sample == pytest.approx(4000, abs=20)
 
 
 # Mixtures ---------------------------------------------------------------------------------
@@ -422,6 +513,15 @@ def test_it_is_no_change_of_shares_where_a_few_without_labels_are_strange() -> N
         events += more
     assert not of(PriorShift, events)
     assert of(BoundaryDetected, events)
+
+
+def test_classes_of_which_the_sub_task_had_no_label_are_not_its_own() -> None:
+    engine = Engine(CONFIG)
+    script: Script = [*batches([0, 1], 3, seed=1), "boundary"]
+    state, _ = play(engine, engine.start(), [*script, *batches([2, 3], 3, seed=2, labelled=False)])
+    assert state.shown.tolist() == [False, False]
+    state, _ = play(engine, state, list(batches([1], 1, seed=3)))
+    assert [state.classes[code] for code in state.shown.nonzero()[:, 0].tolist()] == [1]
 
 
 def test_without_labels_it_is_a_boundary_for_it_may_be_a_class_in_hiding() -> None:

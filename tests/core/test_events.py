@@ -28,6 +28,7 @@ def test_every_event_has_a_name_of_its_own_on_the_wire() -> None:
     assert len(set(names)) == len(names) >= 9
     assert not {Event.kind, BatchScored.kind} & set(names)
     assert all(name.islower() and name.isidentifier() for name in names)
+    assert sorted(names) == list(events.KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

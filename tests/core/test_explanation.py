@@ -58,6 +58,47 @@ def test_features_that_moved_are_named_with_what_was_expected_of_them(preset: st
     assert answer["samples"] == answer["examined"] == 300
 
 
+def sensors(n: int, seed: int) -> torch.Tensor:
+    """Readings of ten sensors that depend on each other."""
+    mixing = torch.randn(10, 10, generator=torch.Generator().manual_seed(7)) / 10**0.5
+    return torch.randn(n, 10, generator=torch.Generator().manual_seed(seed)) @ mixing
+
+
+def watched(seed: int = 0, preset: str = "flat") -> tuple[Engine, EngineState]:
+    """After 2,000 readings in which nothing changes."""
+    engine = Engine(EngineConfig(preset=preset, n_components=MADE[preset], detector="none"))
+    parts = [Batch(part) for part in sensors(2000, seed).split(100)]
+    return engine, play(engine, engine.start(), parts)[0]
+
+
+def named(answer: dict[str, Any]) -> list[int]:
+    return [row["feature"] for row in answer["features"]]
+
+
+@pytest.mark.parametrize("preset", ["flat", "mfa"])
+@pytest.mark.parametrize("step", [0.5, 1.0, 3.0])
+def test_only_what_has_changed_is_named(preset: str, step: float) -> None:
+    """The others depend on it, and are as unlikely as it is, given it; they are as they were."""
+    engine, state = watched(preset=preset)
+    x = sensors(300, 9)
+    x[:, 5] += step
+    assert named(told(engine, state, Batch(x))) == [5]
+
+
+def test_a_sensor_that_sticks_is_named_though_its_mean_is_as_ever() -> None:
+    engine, state = watched()
+    x = sensors(300, 9)
+    x[:, 5] = 0
+    assert named(told(engine, state, Batch(x))) == [5]
+
+
+def test_where_nothing_has_changed_no_feature_is_named() -> None:
+    engine, state = watched()
+    false = [named(told(engine, state, Batch(sensors(200, seed)))) for seed in range(100, 140)]
+    # One in a hundred is asked for.
+    assert sum(map(bool, false)) <= 2
+
+
 def test_the_size_of_the_change_is_told_in_nats_and_in_deviations() -> None:
     engine, state = learned()
     same = told(engine, state, Batch(torch.cat([blob(0, 100, 7), blob(1, 100, 7)])))
@@ -104,6 +145,17 @@ def test_without_labels_the_weights_of_the_model_are_what_was_there_before() -> 
     answer = told(engine, state, Batch(blob(1, 200, seed=9)))
     assert answer["classes"] == []
     assert sum(row["before"] for row in answer["components"] if row["change"] < 0) > 0.4
+
+
+def test_of_a_sub_task_without_labels_nobody_knows_which_classes_it_showed() -> None:
+    engine, state = learned((0, 1))
+    state, _ = engine.declare_boundary(state)
+    state, _ = play(engine, state, batches((2, 3), 20, seed=4, labelled=False))
+    answer = told(engine, state, Batch(blob(1, 200, seed=9)))
+    assert [row["before"] for row in answer["classes"]] == [None, None]
+    # The most of it first, all the same.
+    assert [row["label"] for row in answer["classes"]] == [1, 0]
+    assert answer["classes"][0]["now"] > 0.9
 
 
 def test_a_likelihood_that_rises_is_explained_by_what_rose() -> None:

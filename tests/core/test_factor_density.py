@@ -179,7 +179,7 @@ def test_a_missing_part_is_noticed(missing: str) -> None:
 @pytest.mark.parametrize("scale", [1.0, 40.0], ids=["left as it is", "standardised"])
 def test_a_snapshot_goes_through_bytes_and_answers_the_same(scale: float) -> None:
     engine = Engine(EngineConfig(n_components=12, n_factors=3))
-    stream = list(batches([0, 1, 2], 6))
+    stream = list(batches([0, 1, 2], 8))
     for batch in stream:
         batch.features.mul_(scale)
     state, _ = play(engine, engine.start(), list(stream))
@@ -193,10 +193,11 @@ def test_a_snapshot_goes_through_bytes_and_answers_the_same(scale: float) -> Non
     assert again.to_bytes({"entry": "7-0"}) == data
     x = torch.cat([blob(label, 20, seed=5) for label in (0, 1, 2)]) * scale
     told, kept = again.classify(x, unknown_rate=0.1), snapshot.classify(x, unknown_rate=0.1)
-    for ours, theirs in zip(told, kept, strict=True):
-        assert ours is not None
-        assert theirs is not None
+    for ours, theirs in zip(told[:6], kept[:6], strict=True):
+        assert isinstance(ours, torch.Tensor)
+        assert isinstance(theirs, torch.Tensor)
         assert torch.equal(ours, theirs)
+    assert told[6:] == kept[6:]
     for ours, theirs in zip(
         again.sample(9, [1], seed=3), snapshot.sample(9, [1], seed=3), strict=True
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -36,7 +37,7 @@ def two_classes(mean: float = 5.0, *, swapped: bool = False, d: int = 2) -> Mode
 
 def as_it_is(d: int = 2) -> Standardiser:
     """Leaves data alone."""
-    return Standardiser.of(torch.tensor([[0.0], [1.0]]).expand(2, d).contiguous())
+    return Standardiser.of(torch.tensor([[0.0], [1.0]]).expand(2, d).contiguous(), images=True)
 
 
 def scaled(d: int = 2) -> Standardiser:
@@ -115,12 +116,68 @@ def test_a_class_that_is_mistaken_for_another_now_is_forgotten() -> None:
     assert [(one.accuracy_then, one.accuracy_now) for one in row.classes] == [(1, 0)] * 2
 
 
-def test_samples_that_the_density_has_left_behind_become_unlikely() -> None:
+def with_another(share: float) -> Model:
+    """The two classes, and a component far from both that has a share of the mixture."""
+    old = two_classes()
+    means = torch.cat([old.density.feature_law[0], torch.full((1, 2), 60.0)])
+    weights = torch.tensor([(1 - share) / 2, (1 - share) / 2, share]).log()
+    mixture = Mixture(weights, means, torch.ones(3, 2))
+    classes = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    return Model(DiagonalDensity(mixture, torch.ones(3, 2)), PosteriorReadout(classes, 1.0))
+
+
+@pytest.mark.parametrize("counts", [(50, 50), (0, 0)], ids=["labelled", "unlabelled"])
+def test_where_components_stand_the_change_is_that_of_data(counts: tuple[int, int]) -> None:
+    old, new = two_classes(), with_another(0.8)
+    past = crossed(Held(), old, as_it_is(), counts)
+    (row,) = past.report(new, as_it_is(), (0, 1), 7)
+    assert row.log_likelihood_now is not None
+    data = 5 * torch.tensor([[-1.0], [1.0]]).repeat(200, 2)
+    data += torch.randn(400, 2, generator=torch.Generator().manual_seed(5))
+    truth = float((new.log_likelihood(data) - old.log_likelihood(data)).mean())
+    told = row.log_likelihood_now - row.log_likelihood_then
+    assert told == pytest.approx(truth, abs=1e-3) == pytest.approx(math.log(0.2), abs=1e-3)
+    assert summary([row])["log_likelihood_change_mean"] == told
+
+
+def test_where_components_are_others_now_the_change_is_not_known() -> None:
+    """Those that drew samples too alike fit these better than any that fit the data."""
     past = crossed(Held(), two_classes(), as_it_is(), (50, 50))
     (row,) = past.report(two_classes(9.0), as_it_is(), (0, 1), 7)
     assert row.accuracy_now == 1
-    # Four units away in each of two dimensions: half the square of it.
-    assert row.log_likelihood_now - row.log_likelihood_then == pytest.approx(-16, abs=1.1)
+    assert row.log_likelihood_now is None
+    assert [one.log_likelihood_now for one in row.classes] == [None, None]
+    assert "log_likelihood_change_mean" not in summary([row])
+
+
+def test_a_class_whose_components_stand_is_told_beside_one_whose_do_not() -> None:
+    past = crossed(Held(), two_classes(), as_it_is(), (50, 50))
+    old = two_classes().density.feature_law[0].clone()
+    old[1] += 4
+    mixture = Mixture(torch.full((2,), 0.5).log(), old, torch.ones(2, 2))
+    later = dataclasses.replace(two_classes(), density=DiagonalDensity(mixture, torch.ones(2, 2)))
+    (row,) = past.report(later, as_it_is(), (0, 1), 7)
+    zero, one = row.classes
+    assert zero.log_likelihood_now == pytest.approx(zero.log_likelihood_then, abs=1e-3)
+    assert one.log_likelihood_now is row.log_likelihood_now is None
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=5))
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_a_mean_change_is_told_where_that_of_all_is_known(known: list[bool]) -> None:
+    rows = [
+        SubTaskHeld(place, 9, (), None, None, None, None, -2.0, -3.0 if there else None, 7)
+        for place, there in enumerate(known)
+    ]
+    assert ("log_likelihood_change_mean" in summary(rows)) is all(known)
+
+
+def test_a_set_of_an_earlier_release_tells_no_change() -> None:
+    past = crossed(Held(), two_classes(), as_it_is(), (50, 50))
+    old = dataclasses.replace(past.sets[0], nearest=torch.zeros(0))
+    (row,) = Held((old,)).report(two_classes(), as_it_is(), (0, 1), 7)
+    assert row.log_likelihood_now is None
+    assert row.accuracy_now == 1
 
 
 def test_only_the_classes_that_the_sub_task_showed_are_asked_about() -> None:
@@ -139,7 +196,27 @@ def test_without_labels_there_is_a_likelihood_and_no_accuracy() -> None:
     assert row.classes == ()
     assert row.accuracy_then is row.accuracy_now is None
     assert row.probability_then is row.probability_now is None
-    assert row.log_likelihood_now < row.log_likelihood_then - 10
+    assert row.log_likelihood_then == pytest.approx(-3.5, abs=0.2)
+
+
+def test_only_components_that_learned_the_sub_task_draw_its_samples() -> None:
+    """Without labels nothing else tells it from those before."""
+    for counts in ((0, 0), (50, 50)):
+        past = Held().crossed(
+            two_classes(),
+            as_it_is(),
+            sub_task=0,
+            class_counts=counts,
+            samples_seen=100,
+            version=1,
+            seed=0,
+            latest=torch.tensor([False, True]),
+        )
+        (one,) = past.sets
+        own = one.features if counts == (0, 0) else one.features[one.codes == 1]
+        assert bool((own > 0).all())
+    # A class without components of its own is drawn from those that it shares.
+    assert bool((one.features[one.codes == 0] < 0).all())
 
 
 def test_a_sub_task_of_which_nothing_was_learned_leaves_nothing() -> None:

@@ -24,6 +24,11 @@ def test_the_inlier_rate_is_reported_all_the_same() -> None:
     usual = [verdict.inlier_rate for verdict in said[5:30]]
     assert sum(usual) / len(usual) == pytest.approx(0.84, abs=0.02)
     assert said[30].inlier_rate < 0.05
+    assert said[0].inlier_rate is None  # there was nothing to tell it by
+
+
+def test_it_is_never_armed() -> None:
+    assert DETECTOR.armed_in(DETECTOR.start(), 0, True) is None
 
 
 def test_what_it_says_is_complete_enough_to_be_reported() -> None:

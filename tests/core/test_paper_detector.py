@@ -46,6 +46,20 @@ def test_it_is_the_drop_from_the_batch_before_that_counts() -> None:
     assert {verdict.level for verdict in said} == {Level.NORMAL}
 
 
+def test_the_first_batch_has_no_inlier_rate_of_its_own() -> None:
+    said = verdicts(DETECTOR, observations([Stretch(300)], 100))
+    assert (said[0].inlier_rate, said[0].log_likelihood_before) == (None, None)
+    assert [verdict.inlier_rate_mean is None for verdict in said] == [True, True, False]
+    assert 0.7 < said[1].inlier_rate < 0.95
+
+
+def test_it_says_when_it_will_be_armed() -> None:
+    state = PaperState(samples=400, batches=4)
+    assert DETECTOR.armed_in(state, 400, True) == DETECTOR.warm_up - 400
+    assert DETECTOR.armed_in(state, 400, False) is None  # nobody knows when annealing ends
+    assert DETECTOR.armed_in(PaperState(samples=5000), 0, True) == 0
+
+
 def test_it_knows_no_suspicion_only_yes_and_no() -> None:
     stream = [Stretch(3000), Stretch(1000, mean=-1)]
     said = verdicts(DETECTOR, observations(stream, 10))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from core.batch import Batch
 from core.checkpoint import dump, load
+from core.clusters import clusters
 from core.config import EngineConfig
 from core.engine import Engine
 from core.errors import InvalidLabels, InvalidRequest
@@ -26,14 +27,13 @@ from core.events import (
     SetAsideReleased,
     UnknownsLearned,
 )
-from core.inliers import Inliers
 from core.learners.mfa import MfaLearner
 from core.novelty import is_unknown
-from core.proposals import MOST_OPEN, MOST_UNKNOWN, group_of
+from core.proposals import MOST_OPEN, MOST_RECENT, MOST_UNKNOWN, group_of
 from core.running import Running
 from core.state import EngineState
 from tests.core.states import assert_identical, tensors_of
-from tests.core.streams import N_FEATURES, batches, blob
+from tests.core.streams import N_FEATURES, batches, blob, centre
 
 NEW = 16
 """A class far from 0 and 1."""
@@ -272,21 +272,148 @@ def test_a_new_sub_task_without_labels_is_proposed_and_its_name_covers_what_it_l
         assert [snapshot.classes[code] for code in codes].count(old) > 95
 
 
-@pytest.mark.parametrize(("low", "expected"), [(10, 0), (18, 0), (30, 30)])
-def test_a_boundary_asks_less_of_strangers_if_there_are_more_than_inliers_give(
-    low: int, expected: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_two_classes_without_labels_are_two_proposals_that_cover_them(preset: str) -> None:
+    engine = engine_of(preset=preset, n_components=60, proposal_samples=50)
+    state, _ = engine.declare_boundary(taught(engine))
+    # The next look is due before these end.
+    state, proposed = unlabelled(engine, state, [4, 5], 14)
+    first, second = proposed
+    assert {first.origin, second.origin} == {"boundary"}
+    assert sum(one.samples for one in state.proposals.open) > first.samples + second.samples
+    # What comes later is of them, too, and so is what comes after the next boundary.
+    state, more = unlabelled(engine, state, [4, 5], 6, seed=9)
+    assert not more
+    state, _ = engine.declare_boundary(state)
+    assert sum(one.samples for one in state.proposals.open) == pytest.approx(2000, rel=0.1)
+    state = named_by_prototype(engine, state, [0, 1, 4, 5])
+    assert answers(engine, state, 4, "new-4") > 95
+    assert answers(engine, state, 5, "new-5") > 95
+    for known in (0, 1):
+        assert answers(engine, state, known, known) > 95
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_known_classes_that_come_back_without_labels_are_no_proposal(preset: str) -> None:
+    engine = engine_of(preset=preset, n_components=60, proposal_samples=50)
+    state, _ = engine.declare_boundary(taught(engine))
+    state, proposed = unlabelled(engine, state, [4], 6)
+    assert len(proposed) == 1
+    state, _ = engine.declare_boundary(state)
+    state, again = unlabelled(engine, state, [0, 1], 12, seed=5)
+    assert not again
+    if preset == "flat":
+        return
+    # Nor is what is proposed already: it is the same proposal.
+    state, _ = engine.declare_boundary(state)
+    before = state.proposals.open[0].samples
+    state, again = unlabelled(engine, state, [4], 8, seed=6)
+    assert not again
+    state, _ = engine.name(state, proposed[0].proposal, "new-4")
+    assert answers(engine, state, 4, "new-4") > 95
+    assert state.class_counts[state.classes.index("new-4")] >= before
+
+
+def test_what_was_dismissed_is_not_proposed_again_in_its_sub_task() -> None:
+    engine = engine_of(n_components=60, proposal_samples=50)
+    state, _ = engine.declare_boundary(taught(engine))
+    state, (proposed,) = unlabelled(engine, state, [4], 6)
+    state, _ = engine.name(state, proposed.proposal, None)
+    assert len(state.proposals.dismissed) == 1
+    state, more = unlabelled(engine, state, [4], 12, seed=6)
+    assert not more
+    state, _ = engine.declare_boundary(state)
+    assert not state.proposals.dismissed
+    assert not len(state.proposals.recent), "no raw sample outlives its sub-task"
+
+
+def test_recent_samples_are_bounded_and_no_part_of_a_kept_version() -> None:
+    engine = engine_of(proposal_samples=50)
+    state, _ = engine.declare_boundary(taught(engine))
+    state, _ = unlabelled(engine, state, [4], 9)
+    assert len(state.proposals.recent) == len(state.proposals.recent.gains) == MOST_RECENT
+    assert engine.snapshot(state).info.recent == MOST_RECENT
+    assert not len(engine.without_raw(state).proposals.recent)
+
+
+@pytest.mark.parametrize("m", [3, 40])
+def test_components_that_share_samples_are_one_cluster_however_many_they_are(m: int) -> None:
+    joint = torch.randn(400, m, generator=torch.Generator().manual_seed(m)) / 2
+    assert set(clusters(joint, 16, least=10).tolist()) == {0}
+
+
+def table(labels: list[int], n: int, d: int, seed: int) -> torch.Tensor:
+    """Round blobs of d features, one per label, mixed."""
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.stack([centre(label, d) for label in labels])
+    picks = torch.randint(len(labels), (n,), generator=generator)
+    return centres[picks] + 0.08 * torch.randn(n, d, generator=generator)
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+@pytest.mark.parametrize("d", [8, 40, 150])
+def test_a_round_blob_of_a_table_is_one_proposal_and_two_are_two(preset: str, d: int) -> None:
+    engine = engine_of(preset=preset, n_components=60, proposal_samples=50)
+    taught_state = engine.start()
+    for index in range(15):
+        x = torch.cat([table([label], 50, d, 10 * index + label) for label in (0, 1)])
+        taught_state, _ = engine.step(taught_state, Batch.of(x, [0] * 50 + [1] * 50))
+    for new in ([4], [4, 5]):
+        state, _ = engine.declare_boundary(taught_state)
+        for index in range(14):
+            state, _ = engine.step(state, Batch(table(new, 100, d, 1000 + index)))
+        assert len(state.proposals.open) == len(new)
+        for label in new:
+            away = [float((o.prototype - centre(label, d)).norm()) for o in state.proposals.open]
+            assert min(away) < 0.01 * d**0.5
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 4), st.sampled_from([8, 200]))
+def test_components_that_share_samples_are_one_cluster_and_others_are_not(
+    seed: int, n: int, d: int
 ) -> None:
-    engine = engine_of()
-    state = taught(engine)
-    p_values = torch.cat([torch.full((low,), 0.05), torch.full((100 - low,), 0.5)])
-    monkeypatch.setattr(Inliers, "p_values", lambda *_: p_values)
-    strange = engine.novelty.strange(state, [Batch(blob(0, 100, 800))])
-    monkeypatch.setattr(Inliers, "p_values", lambda *_: None)
-    plain = engine.novelty.strange(state, [Batch(blob(0, 100, 800))])
-    assert strange is not None
-    assert plain is not None
-    assert int((strange & ~plain)[:low].sum()) >= expected - int(plain.sum())
-    assert torch.equal(strange, plain) == (not expected)
+    generator = torch.Generator().manual_seed(seed)
+    # Of each cluster three components, which are torn over its samples; of others far.
+    joint = torch.full((n * 60, n * 3), -30.0 * max(1, d // 25))
+    for one in range(n):
+        rows, columns = slice(one * 60, one * 60 + 60), slice(one * 3, one * 3 + 3)
+        joint[rows, columns] = torch.randn(60, 3, generator=generator) / 2
+    found = clusters(joint, d, least=10)
+    assert len(set(found.tolist())) == n
+    assert all(len(set(part.tolist())) == 1 for part in found.reshape(n, 3))
+    # Whatever stands for a component changes nothing about which are together.
+    order = torch.randperm(n * 3, generator=generator)
+    again = clusters(joint[:, order], d, least=10)
+    assert torch.equal(again[:, None] == again, found[order][:, None] == found[order])
+
+
+def unlabelled(
+    engine: Engine, state: EngineState, labels: list[int], n: int, seed: int = 3
+) -> tuple[EngineState, list[ClassProposed]]:
+    """Batches of 100 of these classes without a label, and what was proposed of them in the end."""
+    proposed: dict[int, ClassProposed] = {}
+    for batch in batches(labels, n, seed=seed, labelled=False):
+        state, events = engine.step(state, batch)
+        proposed |= {event.proposal: event for event in of(ClassProposed, events)}
+        for event in of(ProposalClosed, events):
+            proposed.pop(event.proposal, None)
+    return state, list(proposed.values())
+
+
+def named_by_prototype(engine: Engine, state: EngineState, known: list[int]) -> EngineState:
+    """As a person would: every proposal is called what its prototype looks like."""
+    for one in state.proposals.open:
+        away = [float((one.prototype - centre(label)).square().sum()) for label in known]
+        state, _ = engine.name(state, one.number, f"new-{known[away.index(min(away))]}")
+    return state
+
+
+def answers(engine: Engine, state: EngineState, label: int, name: int | str) -> int:
+    """Of a hundred new samples of a class, how many are given this name."""
+    snapshot = engine.snapshot(state)
+    codes = snapshot.classify(blob(label, 100, 990)).codes
+    return [snapshot.classes[code] for code in codes].count(name)
 
 
 def test_a_model_on_which_no_name_can_fall_closes_proposals_at_a_boundary(
@@ -294,7 +421,7 @@ def test_a_model_on_which_no_name_can_fall_closes_proposals_at_a_boundary(
 ) -> None:
     engine = engine_of()
     state, _ = traffic(engine, taught(engine), NEW)
-    monkeypatch.setattr(MfaLearner, "stand_ins", lambda *_: None)
+    monkeypatch.setattr(MfaLearner, "unnamed", lambda *_: None)
     state, events = engine.declare_boundary(state)
     assert [event.reason for event in of(ProposalClosed, events)] == ["boundary"]
     assert not state.proposals.open

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,6 +11,7 @@ from torch import Tensor
 from core.batch import UNLABELLED
 from core.density.density import Parts, Scored
 from core.held import HeldSet, Marks
+from core.marginals import Marginals
 from core.model import Model
 from core.recurrence import recurring
 from core.running import Running
@@ -36,10 +39,12 @@ def samples(components: list[int], mean: float = 0.0, n: int = 200) -> Tensor:
     return x
 
 
-def asked(sets: list[HeldSet], x: Tensor, codes: Tensor | None = None) -> int | None:
+def asked(
+    sets: list[HeldSet], x: Tensor, codes: Tensor | None = None, newest: int | None = None
+) -> int | None:
     if codes is None:
         codes = torch.full((len(x),), UNLABELLED)
-    return recurring(sets, MODEL, identity(), x, codes)
+    return recurring(sets, MODEL, identity(), x, codes, len(x) if newest is None else newest)
 
 
 # By labels --------------------------------------------------------------------------------
@@ -158,3 +163,37 @@ def test_the_sub_task_that_shares_more_components_is_named() -> None:
 def test_where_nothing_is_held_everything_is_new() -> None:
     assert asked([], samples([0])) is None
     assert asked([], samples([0]), labelled([0])) is None
+
+
+# Samples of before the change, and few drawn ones ---------------------------------------------
+
+
+def test_features_are_compared_from_the_estimated_start_on() -> None:
+    """What still came of the sub-task before must not make its successor look new."""
+    one = held(0, [UNLABELLED], [0])
+    past = Marginals()
+    for seed in range(20):
+        x = samples([0])
+        x[:, 0] = features([Stretch(200)], seed)[:, 0]
+        past = past.observed(x)
+    one = dataclasses.replace(one, marginals=past)
+    x = samples([0])
+    assert asked([one], x) == 0
+    x[:20, 1] = 4
+    assert asked([one], x) is None
+    assert asked([one], x, newest=180) == 0
+
+
+def test_drawn_samples_that_are_too_few_for_all_components_show_those_that_they_can() -> None:
+    """Of 64 sub-tasks sixteen samples each are kept."""
+    some = torch.tensor([0, 1, 1, 2, 2, 3, 4])
+    one = held(0, [UNLABELLED], some.tolist())
+    one = one.first(len(some))
+    x = samples([0, 1, 2, 3, 5, 5, 1, 2])
+    assert asked([one], x) == 0
+    assert asked([held(0, [UNLABELLED], [0, 1, 2, 3, 4])], x) is None
+
+
+def test_without_moments_of_the_data_likelihoods_and_components_decide() -> None:
+    """As of a checkpoint of an earlier release, and of samples too wide."""
+    assert asked([held(0, [UNLABELLED], [0, 1])], samples([0, 1])) == 0

@@ -52,6 +52,10 @@ def test_a_shorter_run_time_asks_for_more_alarms(name: str) -> None:
 def test_it_is_not_armed_until_it_has_a_reference(name: str) -> None:
     said = verdicts(RiverDetector(name, warm_up=300), observations([Stretch(600)], 100))
     assert [verdict.armed for verdict in said] == [False] * 3 + [True] * 3
+    assert [verdict.inlier_rate is None for verdict in said] == [True] * 3 + [False] * 3
+    detector = RiverDetector(name, warm_up=300)
+    assert detector.armed_in(detector.start(), 0, True) == 300
+    assert detector.armed_in(detector.start(), 0, False) is None
     quiet = verdicts(RiverDetector(name, warm_up=300), observations([Stretch(600)], 100), False)
     assert not any(verdict.armed for verdict in quiet)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from core.batch import Batch
 from core.config import EngineConfig
 from core.engine import Engine
-from core.events import BoundaryDetected, PriorShift
+from core.events import BoundaryDetected, ChangeContinued, Event, PriorShift
 from tests.core.states import play
 
 N_SENSORS = 20
@@ -83,3 +83,46 @@ def test_a_sensor_that_fails_is_found_where_readings_depend_on_each_other() -> N
     found = [event for event in events if isinstance(event, BoundaryDetected)]
     assert found[0].estimated_start_sample > 5500
     assert found[0].explanation["features"][0]["feature"] == ONE
+
+
+def told(x: Readings) -> list[Event]:
+    """Boundaries, and changes that are told to go on."""
+    one = Engine(EngineConfig(preset="flat"))
+    _, events = play(one, one.start(), batches(x))
+    return [event for event in events if isinstance(event, BoundaryDetected | ChangeContinued)]
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_one_ramp_is_one_boundary(seed: int) -> None:
+    x = readings(11_000, seed)
+    x[:, ONE] += 2 * np.clip((np.arange(len(x)) - 5000) / 3000, 0, 1)
+    boundary, *more = told(x)
+    assert isinstance(boundary, BoundaryDetected)
+    assert more
+    for event in more:
+        assert isinstance(event, ChangeContinued)
+        assert event.sub_task == 1
+        assert event.boundary_sample == boundary.estimated_start_sample
+        assert event.evidence["rest_p_value"] < 0.05
+
+
+@pytest.mark.parametrize("gap", [1200, 2000])
+@pytest.mark.parametrize("direction", [1, -1])
+def test_two_steps_of_a_sensor_are_two_boundaries(gap: int, direction: int) -> None:
+    x = readings(6500 + gap, 2)
+    x[5000:, ONE] += 1
+    x[5000 + gap :, ONE] += direction
+    first, second = told(x)
+    assert isinstance(first, BoundaryDetected)
+    assert isinstance(second, BoundaryDetected)
+    assert first.estimated_start_sample == pytest.approx(5000, abs=50)
+    assert second.estimated_start_sample == pytest.approx(5000 + gap, abs=100)
+
+
+def test_another_sensor_that_fails_while_one_still_drifts_is_a_boundary() -> None:
+    x = readings(8500, 0)
+    x[:, ONE] += 3 * np.clip((np.arange(len(x)) - 5000) / 6000, 0, 1)
+    x[7500:, 3] += 2
+    found = [event for event in told(x) if isinstance(event, BoundaryDetected)]
+    assert len(found) == 2
+    assert found[1].estimated_start_sample == pytest.approx(7500, abs=100)

@@ -552,22 +552,24 @@ def test_every_number_of_a_verdict_is_ready_for_json(batch: int) -> None:
         numbers = [verdict.statistics, verdict.thresholds, verdict.evidence]
         told = [one for group in numbers for one in group.values()]
         # Not numpy's numbers, which faster encoders refuse.
-        assert {type(one) for one in (*told, verdict.inlier_rate)} == {float}
+        assert {type(one) for one in told} == {float}
         assert json.loads(json.dumps(numbers, allow_nan=False)) == numbers
-        assert math.isfinite(verdict.inlier_rate)
+        if verdict.armed:
+            assert type(verdict.inlier_rate) is float
+            assert math.isfinite(verdict.inlier_rate)
         assert isinstance(verdict.change_samples, int)
 
 
 def test_before_anything_is_known_there_is_no_mean_to_compare_with() -> None:
     verdict = verdicts(DETECTOR, observations([Stretch(100)], 100))[0]
-    assert verdict.inlier_rate_mean is None
-    assert 0.75 < verdict.inlier_rate < 0.95
+    assert (verdict.inlier_rate_mean, verdict.inlier_rate) == (None, None)
     assert verdict.probe is None
 
 
-def test_a_single_sample_has_no_deviation_and_is_an_inlier_of_itself() -> None:
+def test_a_single_sample_is_no_inlier_of_itself() -> None:
     state, verdict = DETECTOR.observe(DETECTOR.start(), seen(torch.tensor([[-3.0, 0.0]])), True)
-    assert verdict.inlier_rate == 1
+    assert verdict.inlier_rate is None
+    assert verdict.log_likelihood_now == -3
     assert state.samples == 1
     assert state.watch is None
 
@@ -604,6 +606,39 @@ def test_the_outliers_of_a_burst_within_a_batch_never_become_usual() -> None:
     assert state.watch is not None
     reference = state.watch.reference
     assert known(reference).min() > -6
+
+
+@pytest.mark.parametrize("batch", [20, 100])
+def test_what_was_counted_of_a_burst_is_forgotten_with_it(batch: int) -> None:
+    """Or every usual sample would be paid for ever after, since outliers make it look rarer."""
+    before = watched(observations([Stretch(3000)], batch))
+    state = before
+    for one in observations([Stretch(15, mean=FAR), Stretch(985)], batch, seed=4):
+        state, verdict = DETECTOR.observe(state, one, True)
+        if verdict.burst:
+            break
+    else:
+        raise AssertionError("no burst was found")
+    assert before.watch is not None
+    assert state.watch is not None
+    known_before, now = before.watch.reference.counts, state.watch.reference.counts
+    assert np.array_equal(now.numbers, known_before.numbers)
+    assert state.unsuspected is None
+
+
+def test_what_was_counted_while_a_suspicion_passed_is_kept() -> None:
+    stream = [Stretch(3000), Stretch(3, mean=FAR), Stretch(997)]
+    state, suspected = DETECTOR.start(), 0
+    for one in observations(stream, 20):
+        state, verdict = DETECTOR.observe(state, one, True)
+        suspected += verdict.level is Level.WARNING
+        assert not verdict.burst
+        assert (state.unsuspected is None) == (verdict.level is Level.NORMAL)
+    assert suspected
+    assert state.watch is not None
+    tally = state.watch.reference.counts.tally
+    # All since the reference began are among them, in each of the divisions.
+    assert tally.counts.sum() == 3 * (state.samples - state.watch.sentinel.taken_at)
 
 
 def test_what_is_usual_for_its_class_is_typical_however_rare_the_class() -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from core.batch import Batch, Label
+from core.belonging import belonging
 from core.config import EngineConfig
 from core.density.diagonal import Mixture
 from core.density.diagonal_density import DiagonalDensity
@@ -26,6 +31,7 @@ from core.errors import (
 from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
 from core.sampling import draw, noise_of_a_class
+from core.scales import N_TRAITS, at_scales
 from core.snapshot import FORMAT, LEAST_CONFIDENCE, ModelInfo, Snapshot
 from core.standardiser import Standardiser
 from core.tensors import pack, unpack
@@ -34,10 +40,10 @@ from tests.core.streams import N_FEATURES, batches, blob, centre
 
 
 def trained(
-    labels: list[int], labelled: bool = True, scale: float = 1.0, **settings: object
+    labels: list[int], labelled: bool = True, scale: float = 1.0, **chosen: object
 ) -> Snapshot:
     """What is served after 2,000 samples of these classes."""
-    engine = Engine(EngineConfig(n_components=12, **settings))  # type: ignore[arg-type]
+    engine = Engine(EngineConfig(n_components=12, **chosen))  # type: ignore[arg-type]
     stream = [
         dataclasses.replace(batch, features=batch.features * scale)
         for batch in batches(labels, 20, labelled=labelled)
@@ -110,7 +116,7 @@ def test_samples_are_named_with_probabilities_likelihoods_and_inliers(snapshot: 
     torch.testing.assert_close(answer.probabilities.sum(1), torch.ones(300))
     assert torch.equal(answer.probabilities.argmax(1), answer.codes)
     assert float(answer.inliers.double().mean()) > 0.9
-    assert torch.equal(answer.inliers, answer.log_likelihoods >= snapshot.threshold())
+    assert torch.equal(answer.inliers, snapshot.outliers(x).inliers)
 
 
 def test_one_sample_is_answered_like_many(snapshot: Snapshot) -> None:
@@ -152,8 +158,9 @@ def test_samples_that_cannot_be_used_are_refused(snapshot: Snapshot) -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.uint8])
 def test_samples_of_other_types_are_read_as_float32(snapshot: Snapshot, dtype: torch.dtype) -> None:
     x = (torch.rand(5, N_FEATURES) > 0.5).to(dtype)
+    plain = x.float() / 255 if dtype == torch.uint8 else x.float()
     torch.testing.assert_close(
-        snapshot.outliers(x).log_likelihoods, snapshot.outliers(x.float()).log_likelihoods
+        snapshot.outliers(x).log_likelihoods, snapshot.outliers(plain).log_likelihoods
     )
 
 
@@ -197,7 +204,8 @@ def test_the_threshold_is_so_many_deviations_below_the_mean() -> None:
 
 
 def test_what_was_never_seen_is_an_outlier_and_what_was_is_not(snapshot: Snapshot) -> None:
-    assert float(snapshot.outliers(blob(0, 300, 77)).inliers.double().mean()) > 0.9
+    usual = torch.cat([blob(label, 300, 77) for label in (0, 1, 2)])
+    assert float(snapshot.outliers(usual).inliers.double().mean()) > 0.9
     assert float(snapshot.outliers(blob(9, 300, 77)).inliers.double().mean()) < 0.05
 
 
@@ -205,7 +213,7 @@ def test_likelihoods_are_in_the_senders_units(standardised: Snapshot) -> None:
     """The density of 10 x at 10 x is that of x at x, over 10 to the number of features."""
     wider = trained([0, 1, 2], scale=400.0)
     x = 40 * blob(0, 200, seed=5)
-    narrow, wide = standardised.outliers(x), wider.outliers(10 * x)
+    narrow, wide = standardised.outliers(x, c=2.0), wider.outliers(10 * x, c=2.0)
     difference = (narrow.log_likelihoods - wide.log_likelihoods).mean()
     assert float(difference) == pytest.approx(N_FEATURES * math.log(10), abs=1e-2)
     assert narrow.threshold - wide.threshold == pytest.approx(N_FEATURES * math.log(10), abs=1e-2)
@@ -238,12 +246,31 @@ def test_samples_look_like_the_data(standardised: Snapshot) -> None:
     torch.testing.assert_close(drawn.std(0), torch.full((N_FEATURES,), 0.08), atol=0.02, rtol=0)
 
 
-def test_several_classes_are_drawn_about_evenly_and_only_these(snapshot: Snapshot) -> None:
-    drawn = snapshot.sample(600, [2, 0], seed=1)
-    counts = torch.bincount(drawn.codes, minlength=3)
-    wanted = [snapshot.classes.index(label) for label in (2, 0)]
-    assert [counts[code].item() for code in wanted] == pytest.approx([300, 300], abs=60)
-    assert counts.sum() == counts[wanted].sum() == 600
+@given(
+    n=st.integers(1, 40),
+    classes=st.lists(st.sampled_from((0, 1, 2)), min_size=1, max_size=5),
+    seed=st.integers(0, 2**63 - 1),
+)
+@hypothesis_settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_every_wanted_class_is_drawn_as_often_as_any_other_or_once_more(
+    snapshot: Snapshot, n: int, classes: list[int], seed: int
+) -> None:
+    drawn = snapshot.sample(n, classes, seed)
+    counts = dict.fromkeys(classes, 0)
+    for code in drawn.codes.tolist():
+        counts[snapshot.classes[code]] += 1
+    assert sum(counts.values()) == n
+    assert max(counts.values()) - min(counts.values()) <= 1
+    assert torch.equal(snapshot.sample(n, classes, seed).codes, drawn.codes)
+
+
+def test_wanted_classes_come_in_no_order_and_chance_gives_the_odd_ones(snapshot: Snapshot) -> None:
+    one_each = [snapshot.sample(1, [2, 0], seed).codes.item() for seed in range(20)]
+    assert len(set(one_each)) == 2
+    codes = snapshot.sample(40, [2, 0], seed=1).codes
+    assert len(codes.unique_consecutive()) > 10
 
 
 def test_without_a_wanted_class_any_is_drawn_and_named(snapshot: Snapshot) -> None:
@@ -383,8 +410,9 @@ def test_written_and_read_again_it_gives_the_same_answers_bit_for_bit(
         for a, b in zip(again.sample(9, classes, 3), served.sample(9, classes, 3), strict=True):
             assert torch.equal(a, b)
     if served.classes:
-        pairs = zip(again.classify(x, 0.1), served.classify(x, 0.1), strict=True)
-        assert all(torch.equal(a, b) for a, b in pairs)
+        read, written = again.classify(x, 0.1), served.classify(x, 0.1)
+        assert all(torch.equal(a, b) for a, b in zip(read[:6], written[:6], strict=True))
+        assert read[6:] == written[6:] == ("p_value", len(served.usual))
     assert again.to_bytes({"entries_applied": "17"}) == data
 
 
@@ -444,21 +472,55 @@ def test_a_batch_can_be_scored_while_a_newer_model_is_learned() -> None:
 # P-values ---------------------------------------------------------------------------------
 
 
-def test_p_values_fall_back_on_a_gaussian_until_enough_is_known() -> None:
+def test_while_nothing_is_calibrated_there_are_no_p_values_and_the_answer_says_so() -> None:
     snapshot = by_hand(PosteriorReadout(torch.eye(2), 1.0), (0, 1))
-    answer = snapshot.outliers(torch.zeros(1, 1))
-    expected = 0.5 * (1 + math.erf((float(answer.log_likelihoods) + 2.0) / 0.5 / math.sqrt(2)))
-    assert answer.calibration == 0
-    assert float(answer.p_values) == pytest.approx(expected)
+    snapshot = replace(snapshot, false_positive_rate=0.05)
+    x = torch.tensor([[0.0], [50.0]])
+    for answer in (snapshot.outliers(x), snapshot.outliers(x, false_positive_rate=0.2)):
+        assert (answer.calibration, answer.score) == (0, "log_likelihood")
+        assert (answer.p_values, answer.typicality, answer.scales) == (None, None, None)
+        assert torch.equal(answer.inliers, answer.log_likelihoods >= answer.threshold)
+    named = snapshot.classify(x, unknown_rate=0.1)
+    assert (named.calibration, named.score) == (0, "log_likelihood")
+    assert (named.p_values, named.unknown) == (None, None)
+    assert torch.equal(named.inliers, snapshot.outliers(x).inliers)
+
+
+@hypothesis_settings(deadline=None, max_examples=30)
+@given(
+    rate=st.none() | st.floats(0.001, 0.999),
+    configured=st.none() | st.floats(0.001, 0.999),
+    p_values=st.booleans(),
+)
+def test_one_answer_holds_one_verdict(
+    snapshot: Snapshot, rate: float | None, configured: float | None, p_values: bool
+) -> None:
+    served = replace(snapshot, false_positive_rate=configured)
+    x = torch.cat([blob(label, 40, seed=21) for label in (0, 1, 6)])
+    named = served.classify(x, rate, p_values=p_values)
+    scored = served.outliers(x, false_positive_rate=rate)
+    assert torch.equal(named.inliers, scored.inliers)
+    assert named.score == scored.score
+    assert (named.unknown is None) == (rate is None)
+    if named.unknown is not None:
+        assert torch.equal(named.unknown, ~named.inliers)
+    decides = configured if rate is None else rate
+    if decides is None:
+        assert torch.equal(scored.inliers, scored.log_likelihoods >= scored.threshold)
+    else:
+        assert scored.p_values is not None
+        assert torch.equal(scored.inliers, scored.p_values > decides)
 
 
 def test_a_false_positive_rate_decides_by_p_values(snapshot: Snapshot) -> None:
     x = torch.cat([blob(0, 300, seed=60), torch.rand(50, N_FEATURES)])
     by_rate = snapshot.outliers(x, false_positive_rate=0.1)
+    assert by_rate.p_values is not None
     assert (by_rate.score, by_rate.threshold) == ("p_value", 0.1)
     assert torch.equal(by_rate.inliers, by_rate.p_values > 0.1)
     by_c = snapshot.outliers(x, c=2.0)
     assert by_c.score == "log_likelihood"
+    assert by_c.p_values is not None
     assert torch.equal(by_c.inliers, by_c.log_likelihoods >= by_c.threshold)
     assert torch.equal(by_c.p_values, by_rate.p_values)
 
@@ -499,6 +561,15 @@ def test_samples_between_two_classes_are_stranger_where_classes_are_known() -> N
     """A new class is often made of what the known ones have: its samples lie between them."""
     generator = torch.Generator().manual_seed(5)
 
+    def closeness(served: Snapshot, x: Tensor) -> Tensor:
+        """The lower of two shares among inliers: of closeness, and of traits that go with it."""
+        prepared = served.standardiser.apply(x)
+        scored = served.model.density.score(prepared)
+        traits = served.model.density.traits(prepared, scored)
+        traits = belonging(traits, served.model.readout, scored.joint, 2)
+        traits = at_scales(traits, served.scales, prepared, served.standardiser)
+        return served.usual.fit.shares(traits)[:, [0, -1]].amin(1)
+
     def around(x: float, n: int) -> Tensor:
         return torch.tensor([x, 0.0]) + 5 * torch.randn(n, 2, generator=generator)
 
@@ -509,8 +580,8 @@ def test_samples_between_two_classes_are_stranger_where_classes_are_known() -> N
         engine = Engine(EngineConfig(preset="flat", n_components=4))
         state, _ = play(engine, engine.start(), [Batch.of(x, labels) for x in pairs])
         served = engine.snapshot(state)
-        low = float(served.outliers(asked).p_values.quantile(0.05))
-        strange.append(float((served.outliers(between).p_values <= low).double().mean()))
+        low = float(closeness(served, asked).quantile(0.05))
+        strange.append(float((closeness(served, between) <= low).double().mean()))
     named, unnamed = strange
     assert named > 1.5 * unnamed > 0, strange
 
@@ -522,17 +593,18 @@ def test_p_values_are_answered_to_those_who_ask(rate: float | None) -> None:
     plain, asked = snapshot.classify(x), snapshot.classify(x, p_values=True)
     assert (plain.p_values, plain.unknown, asked.unknown) == (None, None, None)
     assert asked.p_values is not None
-    assert torch.equal(asked.p_values, snapshot.outliers(x).p_values)
+    expected = snapshot.outliers(x).p_values
+    assert expected is not None
+    assert torch.equal(asked.p_values, expected)
     rated = snapshot.classify(x, 0.3)
     assert rated.p_values is not None
     assert torch.equal(rated.p_values, asked.p_values)
-    for one in (asked, rated):
-        for mine, other in zip(plain[:4], one[:4], strict=True):
-            assert torch.equal(mine, other), "what else is answered does not depend on it"
+    for mine, other in zip(plain[:4], asked[:4], strict=True):
+        assert torch.equal(mine, other), "what else is answered does not depend on it"
 
 
-def test_what_nobody_asks_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot = trained([0, 1])
+def test_what_no_rule_asks_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = trained([0, 1], outlier_false_positive_rate=None)
 
     def never(*_: object) -> None:
         raise AssertionError("p-values were computed")
@@ -548,11 +620,22 @@ def test_p_values_survive_the_way_to_a_reader_and_old_snapshots_still_load() -> 
     x = torch.cat([blob(0, 50, seed=4), torch.rand(20, N_FEATURES)])
     data = snapshot.to_bytes({})
     again, _ = Snapshot.from_bytes(data)
-    assert torch.equal(again.outliers(x).p_values, snapshot.outliers(x).p_values)
+    mine, other = again.outliers(x), snapshot.outliers(x)
+    for name in ("p_values", "typicality", "scales"):
+        assert torch.equal(getattr(mine, name), getattr(other, name))
     assert again.false_positive_rate == 0.2
 
     tensors, metadata = unpack(FORMAT, data)
     facts = json.loads(metadata["snapshot"])
+    del facts["scales"]
+    rows = tensors["usual_rows"]
+    tensors["usual_rows"] = torch.cat([rows[:, :1], rows[:, 1 + N_TRAITS :]], 1)
+    single, _ = Snapshot.from_bytes(pack(FORMAT, tensors, {"snapshot": json.dumps(facts)}))
+    answer = single.outliers(x)
+    assert answer.p_values is not None
+    assert answer.scales is not None
+    assert set(answer.scales.tolist()) == {snapshot.info.components}
+
     del facts["false_positive_rate"], tensors["usual_rows"], tensors["usual_weights"]
     old, _ = Snapshot.from_bytes(pack(FORMAT, tensors, {"snapshot": json.dumps(facts)}))
     assert old.outliers(x).calibration == 0

@@ -38,9 +38,9 @@ def learned(x: Tensor, cuts: list[int]) -> Standardiser:
 # Which scale ------------------------------------------------------------------------------
 
 
-def test_data_that_fill_the_unit_interval_are_left_as_they_are() -> None:
+def test_images_that_fill_the_unit_interval_are_left_as_they_are() -> None:
     x = uniform(50, 4)
-    standardiser = Standardiser.of(x)
+    standardiser = Standardiser.of(x, images=True)
     assert standardiser.identity
     assert torch.equal(standardiser.apply(x), x)
     assert torch.equal(standardiser.invert(x), x)
@@ -57,8 +57,12 @@ def test_data_that_fill_the_unit_interval_are_left_as_they_are() -> None:
     ],
     ids=["too large", "negative", "a narrow band", "constant"],
 )
-def test_any_other_data_are_standardised(x: Tensor) -> None:
-    assert not Standardiser.of(x).identity
+def test_images_that_do_not_are_standardised(x: Tensor) -> None:
+    assert not Standardiser.of(x, images=True).identity
+
+
+def test_a_table_is_standardised_even_where_it_fills_the_unit_interval() -> None:
+    assert not Standardiser.of(uniform(50, 4)).identity
 
 
 def test_after_the_first_batch_its_features_have_mean_zero_and_deviation_one() -> None:
@@ -69,7 +73,7 @@ def test_after_the_first_batch_its_features_have_mean_zero_and_deviation_one() -
 
 
 def test_early_samples_outside_the_unit_interval_end_the_identity_and_late_ones_do_not() -> None:
-    early = Standardiser.of(uniform(50, 2))
+    early = Standardiser.of(uniform(50, 2), images=True)
     assert not early.outgrown(normal(50, 2)).identity
     assert early.outgrown(uniform(50, 2, seed=1)).identity
     late = early.observed(uniform(SETTLING_SAMPLES, 2))
@@ -141,7 +145,8 @@ def test_a_single_sample_and_equal_samples_get_a_scale_of_one() -> None:
 
 @pytest.mark.parametrize("value", [1e30, -1e30, 3.4e38])
 def test_a_broken_sensor_is_cut_off_instead_of_overflowing(value: float) -> None:
-    for standardiser in (Standardiser.of(normal(100, 2)), Standardiser.of(uniform(100, 2))):
+    image = Standardiser.of(uniform(100, 2), images=True)
+    for standardiser in (Standardiser.of(normal(100, 2)), image):
         x = torch.tensor([[value, 0.5]])
         standardised = standardiser.apply(x)
         assert abs(standardised[0, 0].item()) == CLIP

@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from core.errors import InvalidCheckpoint
-from core.tensors import pack, unpack
+from core.tensors import Verifier, pack, unpack
 
 FORMAT = "test-1"
 
@@ -145,3 +145,48 @@ def test_a_text_that_looks_like_the_checksum_confuses_nobody() -> None:
 def test_tensors_are_put_on_the_device_that_was_asked_for(device: torch.device) -> None:
     tensors, _ = unpack(FORMAT, pack(FORMAT, some(), {}), device)
     assert all(tensor.device.type == device.type for tensor in tensors.values())
+
+
+def verify(data: bytes, size: int) -> None:
+    """The check of a file that comes in pieces of so many bytes."""
+    verifier = Verifier(FORMAT)
+    for start in range(0, len(data), size):
+        verifier.feed(data[start : start + size])
+    verifier.finish()
+
+
+@given(size=st.integers(1, 3000))
+def test_a_file_is_checked_while_it_comes_whatever_its_pieces(size: int) -> None:
+    verify(pack(FORMAT, some(), {"a": "b"}), size)
+    verify(pack(FORMAT, {}, {}), size)
+
+
+@given(place=st.integers(0), flip=st.integers(1, 255), size=st.sampled_from([1, 7, 64, 5000]))
+def test_damage_is_seen_while_a_file_comes(place: int, flip: int, size: int) -> None:
+    data = bytearray(pack(FORMAT, some(), {"a": "b"}))
+    data[place % len(data)] ^= flip
+    with pytest.raises(InvalidCheckpoint):
+        verify(bytes(data), size)
+
+
+@given(length=st.integers(0), size=st.sampled_from([1, 7, 64, 5000]))
+def test_a_part_of_a_file_is_refused_while_it_comes(length: int, size: int) -> None:
+    data = pack(FORMAT, some(), {"a": "b"})
+    with pytest.raises(InvalidCheckpoint):
+        verify(data[: length % len(data)], size)
+    with pytest.raises(InvalidCheckpoint, match="it should have"):
+        verify(data + b"more", size)
+
+
+@given(data=st.binary(max_size=300), size=st.sampled_from([1, 7, 300]))
+def test_bytes_that_are_no_file_are_refused_while_they_come(data: bytes, size: int) -> None:
+    with pytest.raises(InvalidCheckpoint):
+        verify(data, size)
+
+
+def test_a_header_that_never_ends_is_not_waited_for() -> None:
+    verifier = Verifier(FORMAT)
+    with pytest.raises(InvalidCheckpoint, match="header would be too large"):
+        verifier.feed((2**63).to_bytes(8, "little"))
+    with pytest.raises(InvalidCheckpoint, match="'other-1'"):
+        verify(pack("other-1", some(), {}), 100)

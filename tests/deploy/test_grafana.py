@@ -50,6 +50,8 @@ def test_drift_is_shown_whole() -> None:
         "gmr_drift_threshold",
         "gmr_drift_ert_samples",
         "gmr_drift_ert_achieved_samples",
+        "gmr_drift_ert_achieved_low_samples",
+        "gmr_drift_ert_achieved_high_samples",
         "gmr_boundaries_total",
         "gmr_outlier_bursts_total",
         "gmr_log_likelihood_mean",

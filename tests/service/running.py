@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,10 +17,11 @@ import torch
 from core.batch import Batch
 from core.engine import Engine
 from core.state import EngineState
+from service.pieces import pieces
 from service.settings import Settings
 from service.stream import Appended, Stream
 from service.trainer import Trainer
-from service.wire import Control, RawBatch, RawLabels, RawName
+from service.wire import Control, RawBatch, RawLabels, RawName, Upload
 
 D = 6
 STEP_S = 0.01
@@ -43,7 +46,7 @@ def learned_directly(settings: Settings, batches: Sequence[RawBatch]) -> EngineS
     state = engine.start()
     for raw in batches:
         codes = None if raw.codes is None else torch.from_numpy(raw.codes.copy())
-        features = torch.from_numpy(raw.to_float32().copy())
+        features = torch.from_numpy(raw.features.copy())
         state, _ = engine.step(state, Batch(features, codes, raw.vocabulary, raw.sample_ids))
     return state
 
@@ -102,6 +105,31 @@ def ask(settings: Settings, question: Callable[[Stream], Any]) -> Any:
             return await question(stream)
 
     return asyncio.run(call())
+
+
+async def downloaded(stream: Stream) -> bytes:
+    """The whole state, as the trainer has it."""
+    answer = await stream.request_checkpoint(10)
+    assert answer is not None
+    data = b"".join([piece async for piece in stream.pieces(answer)])
+    assert len(data) == answer.size
+    return data
+
+
+def upload(settings: Settings, data: bytes, *, entry: bool = True) -> Upload:
+    """Put a checkpoint into Redis as the API does, and the entry that names it."""
+    parts = [bytes(piece) for piece in pieces(data)]
+    made = Upload(uuid.uuid4().hex, len(parts), len(data), hashlib.sha256(data).hexdigest())
+
+    async def put() -> None:
+        async with Stream.open(settings) as stream:
+            for index, piece in enumerate(parts):
+                await stream.put_piece(made.id, index, piece)
+
+    asyncio.run(put())
+    if entry:
+        send(settings, Control("restore", upload=made))
+    return made
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:

@@ -6,10 +6,16 @@ import contextlib
 import os
 import signal
 import time
+import uuid
+from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 import redis
+from hypothesis import HealthCheck, given
+from hypothesis import settings as of_hypothesis
+from hypothesis import strategies as st
 
 from service.connection import StreamUnavailable, connect
 from service.embedded import EmbeddedRedis
@@ -212,23 +218,78 @@ def test_old_reports_make_room(feed: Feed) -> None:
     assert 100 <= feed.client.xlen(feed.keys.events) < 300
 
 
-def test_a_rejected_entry_is_kept_with_the_reason(feed: Feed) -> None:
+def letters(feed: Feed) -> list[dict[str, Any]]:
+    rows: Any = feed.client.xrange(feed.keys.dead_letters)
+    return [orjson.loads(fields[b"data"]) for _, fields in rows]
+
+
+def held(feed: Feed) -> int:
+    """Bytes of all payloads that are there."""
+    return sum(
+        len(value)
+        for key in feed.client.scan_iter(f"{feed.keys.dead_letter('')}*")
+        for value in feed.client.hvals(key)
+    )
+
+
+def test_a_rejected_entry_is_kept_whole_with_the_reason(feed: Feed) -> None:
     feed.open(Position())
-    small = Entry("7-0", {b"kind": b"batch", b"x": b"12"})
-    large = Entry("8-0", {b"kind": b"batch", b"x": b"1" * 2_000_000})
-    for entry in (small, large):
-        feed.set_aside(entry, "invalid_batch", "what is wrong")
-    feed.flush()
-    [(_, first), (_, second)] = feed.client.xrange(feed.keys.set_aside)
-    assert first == {
-        b"entry_id": b"7-0",
-        b"reason": b"invalid_batch",
-        b"detail": b"what is wrong",
-        b"kind": b"batch",
-        b"x": b"12",
-    }
-    assert b"x" not in second
-    assert second[b"kind"] == b"batch"
+    fields = {b"kind": b"batch", b"x": b"1" * 2_000_000}
+    entry = Entry("7-0", fields)
+    for _ in range(2):  # the second time after a crash
+        assert feed.bury(entry, "invalid_batch", {"reason": "invalid_batch"}) == (0, 0)
+    assert letters(feed) == [{"reason": "invalid_batch", "size": 2_000_005, "whole": True}]
+    assert feed.client.hgetall(feed.keys.dead_letter("7-0")) == fields
+    assert feed.client.get(feed.keys.dead_letters_bytes) == b"2000005"
+
+
+def test_a_letter_that_was_dropped_does_not_come_back_after_a_crash(feed: Feed) -> None:
+    feed.open(Position())
+    entry = Entry("7-0", {b"kind": b"batch"})
+    feed.bury(entry, "x", {})
+    feed.client.xdel(feed.keys.dead_letters, "7-0")
+    feed.bury(entry, "x", {})
+    assert letters(feed) == []
+
+
+def test_checkpoints_and_what_is_larger_than_the_store_are_kept_as_records(feed: Feed) -> None:
+    feed.open(Position())
+    feed._dead_letters_bytes = 100
+    feed.bury(Entry("1-0", {b"kind": b"batch", b"x": b"1" * 80}), "x", {})
+    feed.bury(Entry("2-0", {b"kind": b"batch", b"x": b"1" * 101}), "x", {})
+    feed.bury(Entry("3-0", {b"kind": b"restore", b"x": b"1"}), "x", {})
+    assert [one["whole"] for one in letters(feed)] == [True, False, False]
+    assert held(feed) == 85
+
+
+@given(
+    sizes=st.lists(st.integers(0, 60), min_size=1, max_size=12),
+    most=st.integers(1, 5),
+    most_bytes=st.integers(1, 100),
+)
+@of_hypothesis(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None
+)
+def test_the_oldest_letters_make_room_and_are_counted(
+    feed: Feed, sizes: list[int], most: int, most_bytes: int
+) -> None:
+    feed.keys = Keys(uuid.uuid4().hex)
+    feed.client.set(feed.keys.fence, feed._lease.token)
+    feed._dead_letters_length, feed._dead_letters_bytes = most, most_bytes
+    kept: list[tuple[int, int]] = []
+    for i, size in enumerate(sizes, 1):
+        entry = Entry(f"{i}-0", {b"x": b"1" * size} if size else {})
+        kept_size = entry.nbytes if 0 < entry.nbytes <= most_bytes else 0
+        out: list[tuple[int, int]] = []
+        while kept and (len(kept) >= most or sum(n for _, n in kept) + kept_size > most_bytes):
+            out.append(kept.pop(0))
+        kept.append((i, kept_size))
+        expected = (len(out), sum(n for _, n in out))
+        assert feed.bury(entry, "x", {"i": i}) == expected
+        assert feed.bury(entry, "x", {"i": i}) == expected  # as after a crash
+        assert [one["i"] for one in letters(feed)] == [i for i, _ in kept]
+        total = sum(n for _, n in kept)
+        assert held(feed) == int(feed.client.get(feed.keys.dead_letters_bytes) or 0) == total
 
 
 def test_requests_are_handed_out_once(feed: Feed) -> None:
@@ -276,6 +337,8 @@ def test_a_trainer_can_begin_and_work_on_a_full_redis(own_redis: EmbeddedRedis) 
         assert events(feed) == [b"reported"]
         feed.publish(Position("1-0", 1), 1, "redis", b"bytes")
         assert client.get(feed.keys.snapshot) == b"bytes"
+        feed.bury(Entry("1-0", {b"x": b"x" * 4096}), "invalid_batch", {})
+        assert held(feed) == 4096
         feed.release(Position(ids[-1], len(ids)), ids)
         assert client.xlen(feed.keys.input) == 1
         assert client.get(feed.keys.applied) == str(len(ids)).encode()

@@ -88,6 +88,23 @@ def test_before_the_probe_has_spoken_nothing_is_known_of_the_run_time() -> None:
     assert Totals(probe_ert=1000.0, probe_samples=50_000, probe_alarms=100).achieved(1e7) == 5e6
 
 
+def test_one_alarm_of_the_probe_says_little_of_the_run_time() -> None:
+    once = Totals(probe_ert=1000.0, probe_samples=1800, probe_alarms=1)
+    assert once.achieved(1e7) == 1.8e7
+    low, high = once.achieved_between(1e7)
+    # Between 0.0253 and 5.5716 alarms may be expected where one has come (Garwood 1936).
+    assert low == pytest.approx(1.8e7 / 5.5716, rel=1e-4)
+    assert high == pytest.approx(1.8e7 / 0.025318, rel=1e-4)
+
+
+def test_before_the_first_alarm_the_run_time_has_a_lower_end_only() -> None:
+    assert Totals().achieved_between(1e7) == (None, None)
+    low, high = Totals(probe_ert=1000.0, probe_samples=20_000).achieved_between(1e7)
+    # No alarm comes in 20,000 samples with a chance of 2.5 % where 3.689 are expected.
+    assert low == pytest.approx(2e8 / 3.6889, rel=1e-4)
+    assert high is None
+
+
 def outliers(n: int, first: int = 0) -> Batch:
     codes = torch.tensor([0, UNLABELLED] * n)[:n]
     places = torch.arange(first, first + n, dtype=torch.float32)

@@ -126,7 +126,7 @@ def test_a_kept_version_is_found_by_its_number(checkpoints: Checkpoints) -> None
     keeper = Keeper(checkpoints, Engine(CONFIG))
     keeper.save(progress(learned(1), 1))
     keeper.save(progress(learned(2), 2))
-    assert same(keeper.find(1), learned(1))
+    assert same(keeper.find(1).state, learned(1))
     with pytest.raises(UnknownVersion, match="Kept are 2, 1"):
         keeper.find(7)
     keeper.close()
@@ -179,12 +179,12 @@ def test_no_raw_sample_of_a_sub_task_that_is_over_stays_on_disk(checkpoints: Che
     keeper.save(progress(before, 2), before_boundary=1)
     keeper.wait()
     # Until the state behind the boundary is durable, a restart needs everything.
-    assert engine.snapshot(keeper.find(before.version)).info.window == 40
+    assert engine.snapshot(keeper.find(before.version).state).info.window == 40
 
     after, _ = engine.declare_boundary(before)
     keeper.save(progress(after, 3))
     keeper.wait()
-    kept = keeper.find(before.version)
+    kept = keeper.find(before.version).state
     assert engine.snapshot(kept).info.window == 0
     assert torch.equal(
         engine.snapshot(kept).model.tensors[1], engine.snapshot(before).model.tensors[1]

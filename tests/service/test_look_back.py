@@ -77,7 +77,8 @@ def test_a_sub_task_that_has_just_ended_is_held_as_it_was_until_there_is_time(
     ended, _ = engine.declare_boundary(later)
     same, new = asking.rows(ended, quiet=False)
     assert same == first
-    assert (new.sub_task, new.model_version) == (1, later.version)
+    # Its samples are drawn of the model at rest, after what was learned has been put away.
+    assert (new.sub_task, new.model_version) == (1, ended.version)
     assert new.accuracy_now == new.accuracy_then
     assert engine.asked == [state.version]
     clock.now += 1 / look_back.SHARE

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.events import (
     BatchLearned,
     BatchSetAside,
     BoundaryDetected,
+    ChangeContinued,
     ClassDiscovered,
     ClassProposed,
     EntryRejected,
@@ -22,13 +25,16 @@ from core.events import (
     ModelPublished,
     ModelRestored,
     OutlierBurst,
+    OutlierBurstContinued,
     ProposalClosed,
     Replayed,
     SetAsideReleased,
     UnknownsLearned,
 )
 from core.held import SubTaskHeld, summary
+from service.journal import Totals
 from service.metrics import ApiMetrics, TrainerMetrics
+from service.run_time import Interval
 
 CONTRACT = {
     "gmr_samples_ingested": "counter",
@@ -112,6 +118,19 @@ BURST = OutlierBurst(
 )
 
 
+CONTINUED_FIELDS = (
+    "sub_task",
+    "batch_index",
+    "sample_index",
+    "estimated_start_batch",
+    "estimated_start_sample",
+    "detector",
+    "signal",
+    "evidence",
+    "model_version",
+)
+
+
 def read(text: bytes) -> dict[str, float]:
     """Series to value; fails where the text is not valid."""
     values: dict[str, float] = {}
@@ -139,6 +158,7 @@ def test_every_metric_of_the_contract_is_exposed() -> None:
     trainer.observe(LEARNED)
     trainer.checkpoint_timestamp.set(time.time())
     api.redis_answered(backlog=3, heartbeat_age=1.0)
+    api.counted(0, 0, {})
     text = api.text(trainer.text()).decode()
     types = {family.name: family.type for family in text_string_to_metric_families(text)}
     assert {name: types.get(name) for name in CONTRACT} == CONTRACT
@@ -213,6 +233,27 @@ def test_outliers_of_a_burst_are_counted_and_not_as_learned() -> None:
     assert {name: values[name] for name in expected} == expected
 
 
+def test_a_change_that_goes_on_is_no_boundary() -> None:
+    fields = {name: getattr(BURST, name) for name in CONTINUED_FIELDS}
+    event = ChangeContinued(**fields, boundary_sample=100)
+    values = observed(BOUNDARY, event)
+    assert (values["gmr_boundaries_total"], values["gmr_changes_continued_total"]) == (1, 1)
+    totals = Totals()
+    totals.count(event)
+    assert (totals.boundaries, totals.continued) == (0, 1)
+
+
+def test_a_burst_that_goes_on_counts_once_and_each_of_its_samples_once() -> None:
+    more = OutlierBurstContinued(**{**asdict(BURST), "samples": 5, "burst_samples": 35})
+    values = observed(SET_ASIDE, BURST, more)
+    assert values["gmr_outlier_bursts_total"] == 1
+    assert values["gmr_outliers_quarantined_total"] == 35
+    totals = Totals()
+    for event in (BURST, more):
+        totals.count(event)
+    assert (totals.bursts, totals.quarantined) == (1, 35)
+
+
 def test_a_sub_task_that_returns_is_counted_as_such() -> None:
     values = observed(BOUNDARY, replace(BOUNDARY, recurrence_of=0))
     assert (values["gmr_boundaries_total"], values["gmr_recurrences_total"]) == (2, 1)
@@ -220,12 +261,14 @@ def test_a_sub_task_that_returns_is_counted_as_such() -> None:
 
 def test_the_run_time_that_is_kept_is_shown_beside_the_one_asked_for() -> None:
     metrics = TrainerMetrics()
-    for achieved in (8e6, None):
-        metrics.show_ert(1e7, achieved)
+    for achieved, low, high in ((8e6, 2e6, 3e7), (None, 2e6, None), (None, None, None)):
+        metrics.show_ert(1e7, achieved, Interval(low, high), 4)
         values = read(metrics.text())
         assert values["gmr_drift_ert_samples"] == 1e7
-        kept = values["gmr_drift_ert_achieved_samples"]
-        assert math.isnan(kept) if achieved is None else kept == achieved
+        assert values["gmr_drift_probe_alarms"] == 4
+        for name, wanted in (("", achieved), ("_low", low), ("_high", high)):
+            shown = values[f"gmr_drift_ert_achieved{name}_samples"]
+            assert math.isnan(shown) if wanted is None else shown == wanted
 
 
 def test_samples_that_are_held_back_count_as_learned_when_they_are() -> None:
@@ -286,7 +329,17 @@ def test_what_is_not_known_yet_is_no_zero() -> None:
     assert math.isnan(values["gmr_held_accuracy_mean"])
     assert math.isnan(values["gmr_inlier_rate"])
     assert math.isnan(values["gmr_drift_ert_achieved_samples"])
+    assert math.isnan(values["gmr_drift_ert_achieved_low_samples"])
+    assert math.isnan(values["gmr_drift_ert_achieved_high_samples"])
     assert math.isnan(values["gmr_prequential_accuracy"])
+
+
+def test_an_inlier_rate_that_is_known_no_more_does_not_stay() -> None:
+    # A new sub-task: what was known of the one before says nothing of it, and is no alarm.
+    unknown = replace(LEARNED, inlier_rate=None, inlier_rate_mean=None)
+    values = observed(LEARNED, unknown)
+    assert math.isnan(values["gmr_inlier_rate"])
+    assert math.isnan(values["gmr_inlier_rate_mean"])
 
 
 def test_counters_go_on_after_a_restart() -> None:
@@ -327,6 +380,7 @@ def test_what_both_processes_count_is_added_up() -> None:
     trainer.redis_errors.inc(2)
     trainer.observe(EntryRejected("1-0", "shape_mismatch", "..."))
     trainer.observe(EntryRejected("1-0", "internal_error", "..."))
+    api.counted(0, 0, {})
     api.rejected("shape_mismatch")
     api.rejected("invalid_labels")
     values = read(api.text(trainer.text()))
@@ -377,10 +431,39 @@ def test_requests_are_counted_and_timed_unless_they_are_endless() -> None:
     assert values["gmr_http_requests_total{method=GET,route=/events,status=200}"] == 1
 
 
-def test_what_is_ingested_is_counted() -> None:
+def test_what_all_processes_count_is_told_once_it_is_known() -> None:
     api = ApiMetrics()
-    api.ingested(100)
-    api.ingested(50)
+    api.rejected("x")
+    # A number that begins at 1 and goes on at 1001 would look like a thousand refusals.
+    assert not [name for name in read(api.text()) if "ingested" in name or "rejected" in name]
+    api.counted(150, 2, {"x": 1000})
     values = read(api.text())
     assert values["gmr_samples_ingested_total"] == 150
     assert values["gmr_batches_ingested_total"] == 2
+    assert values["gmr_batches_rejected_total{reason=x}"] == 1001
+    api.redis_away()
+    assert read(api.text())["gmr_samples_ingested_total"] == 150
+
+
+@given(st.lists(st.sampled_from(["rejected", "send", "arrives", "fails"]), max_size=40))
+def test_no_refusal_is_lost_or_counted_twice_and_the_number_never_falls(steps: list[str]) -> None:
+    api, refused, everywhere, told = ApiMetrics(), 0, 0, 0
+    api.counted(0, 0, {})
+    sent: int | None = None
+    for step in steps:
+        match step:
+            case "rejected":
+                api.rejected("x")
+                refused += 1
+            case "send" if sent is None:
+                sent = api.send_rejected().get("x", 0)
+            case "arrives" if sent is not None:
+                everywhere, sent = everywhere + sent, None
+                api.counted(0, 0, {"x": everywhere})
+            case "fails" if sent is not None:
+                api.not_counted()
+                sent = None
+        now = read(api.text()).get("gmr_batches_rejected_total{reason=x}", 0)
+        assert now == refused >= told
+        assert api.has_news == (refused > everywhere + (sent or 0))
+        told = now

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InvalidSettings
-from service.settings import CLIENT_VARIABLES, Settings, mask_url
+from service.settings import CLIENT_VARIABLES, EXPECTED, Settings, mask_url
 
 SECRET = "redis://trainer:s3cret@redis.example:6379/0"
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -116,6 +116,22 @@ def test_a_value_out_of_range_is_refused_with_its_source(
         Settings.load({name: value})
     assert f"(from flag --{name.replace('_', '-')})" in str(caught.value)
     assert expected in str(caught.value)
+    assert "pattern" not in str(caught.value)
+
+
+def test_every_setting_that_has_a_pattern_is_explained_in_words() -> None:
+    patterns = {
+        name: getattr(rule, "pattern", None)
+        for name, field in Settings.model_fields.items()
+        for rule in field.metadata
+        if getattr(rule, "pattern", None) is not None
+    }
+    assert patterns.keys() == EXPECTED.keys()
+    for name in patterns:
+        with pytest.raises(InvalidSettings) as caught:
+            Settings.load({name: "!"})
+        assert EXPECTED[name] in str(caught.value)
+        assert patterns[name] not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -262,3 +278,21 @@ def test_every_setting_says_what_it_is() -> None:
 def test_core_gets_plain_values() -> None:
     config = Settings.load({"n_components": 7, "seed": 3, "n_features": 5}).engine_config()
     assert (config.n_components, config.seed, config.n_features) == (7, 3, 5)
+
+
+def test_whoever_sets_c_and_no_rate_wants_outliers_by_c_in_child_processes_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def rate(flags: dict[str, object]) -> float | None:
+        settings = Settings.load(flags)
+        with monkeypatch.context() as patch:
+            for name, value in settings.environment().items():
+                patch.setenv(name, value)
+            config = Settings.load().engine_config()
+        assert config == settings.engine_config()
+        return config.outlier_false_positive_rate
+
+    assert rate({}) == 0.05
+    assert rate({"outlier_c": 2.0}) is None
+    assert rate({"outlier_false_positive_rate": 0.2}) == 0.2
+    assert rate({"outlier_c": 3.0, "outlier_false_positive_rate": 0.2}) == 0.2

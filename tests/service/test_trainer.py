@@ -22,25 +22,28 @@ from core.checkpoint import load
 from core.engine import Engine
 from core.errors import InvalidSettings
 from core.snapshot import Snapshot
-from service.connection import connect
+from service.connection import StreamUnavailable, connect
+from service.dead_letters import DeadLetters
 from service.embedded import EmbeddedRedis
 from service.feed import LeaseLost
 from service.keys import Keys
 from service.settings import Settings
 from service.snapshots import SnapshotFiles
 from service.trainer import Trainer
-from service.wire import Control, RawBatch
+from service.wire import Control, RawBatch, Upload
 from tests.service.conftest import MakeSettings
 from tests.service.running import (
     D,
     ask,
     batch,
+    downloaded,
     learned_directly,
     published_position,
     send,
     snapshot_bytes,
     sub_tasks,
     training,
+    upload,
     wait_for_backlog,
     wait_until,
 )
@@ -217,7 +220,7 @@ def test_a_bad_entry_is_set_aside_and_the_stream_goes_on(settings: MakeSettings)
         wait_for_backlog(settings())
         expected = learned_directly(settings(), good)
         assert published(settings()).to_bytes({}) == snapshot_bytes(settings(), expected)
-        rejected = ask(settings(), lambda stream: stream.set_aside(10))
+        rejected = [one.facts for one in ask(settings(), lambda s: DeadLetters(s).page())]
         assert [one["reason"] for one in rejected] == [
             "invalid_batch",
             "shape_mismatch",
@@ -259,9 +262,9 @@ def test_an_error_that_nobody_foresaw_costs_one_entry_only(
         wait_for_backlog(settings())
         expected = learned_directly(settings(), good)
         assert published(settings()).to_bytes({}) == snapshot_bytes(settings(), expected)
-        [rejected] = ask(settings(), lambda stream: stream.set_aside(10))
-        assert rejected["reason"] == "internal_error"
-        assert "a bug of ours" in rejected["detail"]
+        [rejected] = ask(settings(), lambda stream: DeadLetters(stream).page())
+        assert rejected.facts["reason"] == "internal_error"
+        assert "a bug of ours" in rejected.facts["detail"]
     assert "Traceback" in caplog.text
 
 
@@ -331,7 +334,7 @@ def test_a_checkpoint_can_be_downloaded_and_given_to_another_service(
     with training(settings()):
         send(settings(), *stream)
         wait_for_backlog(settings())
-        data = ask(settings(), lambda stream: stream.request_checkpoint(10))
+        data = ask(settings(), downloaded)
         state, config, _ = load(data)
         expected = learned_directly(settings(), stream)
         assert snapshot_bytes(settings(), state) == snapshot_bytes(settings(), expected)
@@ -347,6 +350,75 @@ def test_a_checkpoint_can_be_downloaded_and_given_to_another_service(
         assert ask(other, lambda stream: stream.n_features()) == D
         send(other, batch(0, 50))
         wait_for_backlog(other)
+
+
+def test_an_upload_lies_beside_the_stream_until_a_checkpoint_holds_it(
+    settings: MakeSettings,
+) -> None:
+    with training(settings()):
+        send(settings(), *sub_tasks(0))
+        wait_for_backlog(settings())
+        data = ask(settings(), downloaded)
+
+    other = settings(model="other", data_dir=settings().data_dir.with_name("other"))
+    keys = Keys(other.model)
+    made = upload(other, data)
+    with connect(other.redis_address() or "") as client:
+        assert client.ttl(keys.upload(made.id)) == -1  # for as long as the entry
+        with training(other):
+            wait_for_backlog(other)
+            assert published(other).info.samples_seen == 300
+            wait_until(lambda: not client.exists(keys.upload(made.id)))
+            assert client.hlen(keys.uploads) == 0
+        # What no entry names goes by itself.
+        unnamed = upload(other, data, entry=False)
+        assert 0 < client.ttl(keys.upload(unnamed.id)) <= 600
+
+
+def test_an_upload_is_found_again_by_a_trainer_that_had_no_time_to_keep_it(
+    settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with training(settings()):
+        send(settings(), *sub_tasks(0))
+        wait_for_backlog(settings())
+        data = ask(settings(), downloaded)
+
+    other = settings(model="other", data_dir=settings().data_dir.with_name("other"))
+    made = upload(other, data)
+    with monkeypatch.context() as broken, training(other):
+        # As if it had been killed before its first checkpoint: none reaches the disk.
+        broken.setattr("service.checkpoints.write_atomically", no_room)
+        wait_for_backlog(other)
+        assert published(other).info.samples_seen == 300
+    send(other, batch(0, 77))
+    with training(other), connect(other.redis_address() or "") as client:
+        wait_for_backlog(other)
+        assert published(other).info.samples_seen == 320
+        wait_until(lambda: not client.exists(Keys(other.model).upload(made.id)))
+
+
+def test_an_upload_that_is_gone_or_another_is_set_aside(settings: MakeSettings) -> None:
+    with training(settings()):
+        send(settings(), *sub_tasks(0))
+        wait_for_backlog(settings())
+        data = ask(settings(), downloaded)
+        with connect(settings().redis_address() or "") as client:
+            keys = Keys(settings().model)
+            gone = Control("restore", upload=Upload("0", 1, 5, ""))
+            with pytest.raises(StreamUnavailable, match="Pieces of the checkpoint are gone"):
+                send(settings(), gone)
+            made = upload(settings(), data, entry=False)
+            client.hset(keys.upload(made.id), "0", data[:-1] + b"?")
+            send(settings(), Control("restore", upload=made))
+        wait_for_backlog(settings())
+        (rejected,) = ask(settings(), lambda stream: DeadLetters(stream).page())
+        assert rejected.facts["reason"] == "invalid_checkpoint"
+        assert rejected.facts["whole"] is False  # its pieces go with the entry
+        assert "upload it again" in rejected.facts["detail"]
+
+
+def no_room(*_: object, **__: object) -> None:
+    raise OSError("no space left on device")
 
 
 def test_a_quiet_stream_is_settled_once(settings: MakeSettings) -> None:

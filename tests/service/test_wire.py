@@ -25,6 +25,7 @@ from service.wire import (
     RawBatch,
     RawLabels,
     RawName,
+    Upload,
     pack,
     parse_json,
     parse_labels,
@@ -54,7 +55,7 @@ def sample_ids(draw: st.DrawFn, n: int) -> list[int | str | None]:
 @st.composite
 def batches(draw: st.DrawFn) -> RawBatch:
     dtype = draw(st.sampled_from(["<f4", "<f2", "u1"]))
-    shape = draw(hnp.array_shapes(min_dims=2, max_dims=2, max_side=6))
+    shape = draw(hnp.array_shapes(min_dims=2, max_dims=4, max_side=6))
     finite = None if dtype == "u1" else {"allow_nan": False, "allow_infinity": False}
     features = draw(hnp.arrays(dtype, shape, elements=finite))
     some = draw(st.none() | st.lists(labels, min_size=shape[0], max_size=shape[0]))
@@ -152,6 +153,7 @@ def test_our_files_and_those_of_the_library_are_read_by_both(
         Control("rollback", version=12),
         Control("rollback", version=0),
         Control("restore", checkpoint=b"\x00\xffbytes"),
+        Control("restore", upload=Upload("0af9", 3, 10_000_000, "ab" * 32)),
     ],
 )
 def test_a_control_entry_comes_through_unchanged(control: Control) -> None:
@@ -159,6 +161,29 @@ def test_a_control_entry_comes_through_unchanged(control: Control) -> None:
 
 
 # Meaning ----------------------------------------------------------------------
+
+
+@given(batches())
+def test_images_are_one_row_of_features_each(batch: RawBatch) -> None:
+    """Whatever the shape of images, a model sees (N, D), row by row."""
+    rows = batch.to_float32()
+    assert rows.shape == (len(batch), batch.n_features)
+    assert rows.tobytes() == batch.to_float32().reshape(batch.features.shape).tobytes()
+
+
+def test_the_limit_of_features_counts_all_pixels_and_channels() -> None:
+    small = RawBatch.of(np.zeros((2, 5, 5, 2))).to_safetensors()
+    assert parse_safetensors(small, LIMITS).n_features == LIMITS.max_features
+    large = RawBatch.of(np.zeros((2, 5, 5, 3))).to_safetensors()
+    with pytest.raises(InvalidBatch, match="75"):
+        parse_safetensors(large, LIMITS)
+
+
+def test_a_pixel_that_is_no_number_is_named_by_its_column() -> None:
+    pixels = np.zeros((2, 3, 3), "f4")
+    pixels[1, 2, 1] = np.nan
+    with pytest.raises(NonFiniteFeature, match="row 1, column 7"):
+        parse_safetensors(pack({"features": pixels}), NO_LIMITS)
 
 
 def test_a_byte_k_means_k_of_255() -> None:
@@ -218,6 +243,40 @@ def test_arrays_are_not_copied_on_their_way_in_and_out() -> None:
     assert batch.to_float32() is batch.features
 
 
+@given(
+    n=st.integers(1, 5),
+    d=st.integers(1, 5),
+    place=st.integers(0, 24),
+    value=st.sampled_from([math.nan, math.inf, -math.inf]),
+    more=st.lists(st.integers(0, 24), max_size=3),
+)
+def test_the_first_number_that_python_writes_and_json_has_not_is_pointed_at(
+    n: int, d: int, place: int, value: float, more: list[int]
+) -> None:
+    places = sorted({one % (n * d) for one in (place, *more)})
+    rows = [[0.5] * d for _ in range(n)]
+    for one in places:
+        rows[one // d][one % d] = value
+    with pytest.raises(NonFiniteFeature) as caught:
+        parse_json(json.dumps({"features": rows}).encode(), LIMITS)
+    first = {"row": places[0] // d, "column": places[0] % d}
+    assert caught.value.context == first
+
+
+def test_what_is_no_json_is_never_taken() -> None:
+    # Another parser would take all of these; only the one that reads every body decides.
+    for body in (
+        b'{"features": [[1]], "c": NaN}',
+        b'{"features": [[1]], "p_values": -Infinity}',
+    ):
+        with pytest.raises(InvalidBatch, match="no JSON"):
+            parse_json(body, LIMITS, allowed=("c", "p_values"))
+    with pytest.raises(InvalidLabels, match="position 1 is nan"):
+        parse_labels(b'{"sample_ids": ["a", "b"], "labels": [1, NaN]}', LIMITS)
+    with pytest.raises(InvalidBatch, match="no JSON"):
+        parse_labels(b'{"sample_ids": ["a"], "labels": [1], "batch_id": "NaN",}', LIMITS)
+
+
 def test_a_tensor_that_is_not_aligned_is_read_all_the_same() -> None:
     header = b'{"features":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}}'
     header += b" " * (3 - len(header) % 4)  # 8 + length is no multiple of 4
@@ -235,7 +294,14 @@ def test_a_tensor_that_is_not_aligned_is_read_all_the_same() -> None:
     [
         (b"", InvalidBatch, "no JSON"),
         (b"[[1, 2]]", InvalidBatch, "JSON array"),
-        (b'{"features": [[NaN]]}', InvalidBatch, "NaN"),
+        (b'{"features": [[NaN]]}', NonFiniteFeature, "row 0, column 0 is nan"),
+        (b'{"features": [[1, 2], [3, -Infinity]]}', NonFiniteFeature, "row 1, column 1 is -inf"),
+        (b'{"features": [[1, 2], [1e400, 4]]}', NonFiniteFeature, "row 1, column 0 is inf"),
+        (b'{"features": [[1]], "labels": [NaN]}', InvalidLabels, "position 0 is nan"),
+        (b'{"features": [[1]], "x": NaN}', InvalidBatch, "field 'x'"),
+        (b'{"features": [[1]], "batch_id": "NaN", }', InvalidBatch, "no JSON"),
+        (b'{"features": [[NaN]]', InvalidBatch, "no JSON"),
+        (b"[" * 100_000 + b"NaN", InvalidBatch, "no JSON"),
         (b'{"labels": [1]}', ShapeMismatch, "`features` is missing"),
         (b'{"features": []}', ShapeMismatch, "an empty list"),
         (b'{"features": [[]]}', ShapeMismatch, "Row 0 of `features` is empty"),

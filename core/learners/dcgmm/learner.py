@@ -46,6 +46,7 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
     """
 
     state_type = DcgmmState
+    anneals = True
 
     def __init__(self, config: EngineConfig, settings: DcgmmSettings = PUBLISHED) -> None:
         grid_side(config.budget)

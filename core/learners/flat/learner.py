@@ -18,8 +18,16 @@ from core.learners.flat.room import Room
 from core.learners.flat.state import LEAST_MASS, FlatState, Group, votes_of
 from core.learners.flat.stepwise import StepwiseEM
 from core.learners.flat.windows import Windows
-from core.learners.learner import Replay, Scores
-from core.learners.naming import coming, heard, lately, owners_by_name, renamed
+from core.learners.learner import Replay, Scores, Unnamed
+from core.learners.naming import (
+    by_nearest,
+    coming,
+    heard,
+    lately,
+    nameless,
+    owners_by_name,
+    renamed,
+)
 from core.learners.quiet import due_when_quiet
 from core.learners.regeneration import Regenerator
 from core.learners.shifting import shifts_of
@@ -35,6 +43,7 @@ class FlatLearner:
     """Learns `FlatState`; holds settings only."""
 
     state_type = FlatState
+    anneals = False
 
     def __init__(self, config: EngineConfig) -> None:
         self.floor = config.variance_floor
@@ -97,6 +106,10 @@ class FlatLearner:
     def n_components(self, state: FlatState) -> int:
         return len(state.components)
 
+    def latest(self, state: FlatState) -> Tensor:
+        components = state.components
+        return torch.arange(len(components), device=components.mass.device) >= state.n_frozen
+
     def raw_samples(self, state: FlatState) -> int:
         return sum(state.window_lengths.values())
 
@@ -144,14 +157,17 @@ class FlatLearner:
             return None
         return state.components.means[nobody][scores.joint[:, nobody].argmax(-1)]
 
+    def unnamed(self, state: FlatState) -> Unnamed | None:
+        all_ = state.components
+        rows = nameless(all_.owner, all_.votes)
+        if not len(rows):
+            return None
+        return Unnamed(rows, rows >= state.n_frozen, all_.means[rows], all_.mass[rows])
+
     def vote(self, state: FlatState, x: Tensor, codes: Tensor, weights: Tensor) -> FlatState:
-        scores = self.score(state, x)
-        assert scores is not None
-        components = state.components
-        classes = torch.nn.functional.one_hot(codes, state.n_classes).to(x.dtype)
-        votes = (responsibilities(scores.joint) * weights[:, None]).T @ classes
-        votes = components.votes + votes * (components.owner == NO_CLASS)[:, None]
-        return state.with_votes(votes)
+        all_ = state.components
+        said = torch.nn.functional.one_hot(codes, state.n_classes) * weights[:, None]
+        return state.with_votes(by_nearest(all_.votes, all_.owner, all_.means, x, said))
 
     def renamed(self, state: FlatState, x: Tensor, codes: Tensor, shown: Tensor) -> FlatState:
         scores = self.score(state, x)

@@ -18,11 +18,19 @@ from core.density.factor_density import FactorDensity
 from core.density.factors import n_factors_of
 from core.density.traits import factor_traits
 from core.learners.budget import Budget
-from core.learners.learner import Replay, Scores
+from core.learners.learner import Replay, Scores, Unnamed
 from core.learners.mfa.room import Room
 from core.learners.mfa.state import Bank, Group, MfaState
 from core.learners.mfa.windows import Windows, standing
-from core.learners.naming import coming, heard, lately, owners_by_name, renamed
+from core.learners.naming import (
+    by_nearest,
+    coming,
+    heard,
+    lately,
+    nameless,
+    owners_by_name,
+    renamed,
+)
 from core.learners.quiet import due_when_quiet
 from core.learners.regeneration import Regenerator
 from core.learners.shifting import shifts_of
@@ -45,6 +53,7 @@ class MfaLearner:
     """Learns `MfaState`; holds settings only."""
 
     state_type = MfaState
+    anneals = False
 
     def __init__(self, config: EngineConfig) -> None:
         self.floor = config.variance_floor
@@ -122,6 +131,11 @@ class MfaLearner:
     def n_components(self, state: MfaState) -> int:
         return len(state)
 
+    def latest(self, state: MfaState) -> Tensor:
+        return torch.arange(len(state), device=state.frozen.analysers.mass.device) >= len(
+            state.frozen
+        )
+
     def raw_samples(self, state: MfaState) -> int:
         return sum(len(group.window) for group in state.groups)
 
@@ -166,8 +180,32 @@ class MfaLearner:
             return None
         return all_.means[nobody][scores.joint[:, nobody].argmax(-1)]
 
+    def unnamed(self, state: MfaState) -> Unnamed | None:
+        index, current, means, mass, begin = [], [], [], [], 0
+        for bank in state.banks:
+            all_ = bank.analysers
+            if NO_CLASS in bank.owners:
+                rows = nameless(all_.owner, all_.votes)
+                index.append(rows + begin)
+                current.append(torch.full_like(rows, bank is not state.frozen, dtype=torch.bool))
+                means.append(all_.means[rows])
+                mass.append(all_.mass[rows])
+            begin += len(bank)
+        if not sum(map(len, index)):
+            return None
+        return Unnamed(*map(torch.cat, (index, current, means, mass)))
+
     def vote(self, state: MfaState, x: Tensor, codes: Tensor, weights: Tensor) -> MfaState:
-        return self._cast(state, x, codes, weights[:, None], None, _by_nobody)
+        said = torch.nn.functional.one_hot(codes, state.n_classes) * weights[:, None]
+
+        def voted(one: MfaState) -> MfaState:
+            parts = [bank.analysers for bank in (one.frozen, *(group.bank for group in one.groups))]
+            owner = torch.cat([part.owner for part in parts])
+            means = torch.cat([part.means for part in parts])
+            votes = torch.cat([part.votes for part in parts])
+            return _with_votes(one, by_nearest(votes, owner, means, x, said))
+
+        return _beside(state, voted)
 
     def renamed(self, state: MfaState, x: Tensor, codes: Tensor, shown: Tensor) -> MfaState:
         scores = self.score(state, x)
@@ -269,16 +307,12 @@ class MfaLearner:
         rule: Rule,
     ) -> MfaState:
         """With votes on the components that are shown, and on those that learning goes on from."""
-        voted = self._voted(state, x, codes, weights, joint, rule)
-        if all(group.base is None for group in state.groups):
-            return voted
-        unsettled = tuple(group.unsettled for group in state.groups)
-        behind = self._voted(replace(state, groups=unsettled), x, codes, weights, None, rule)
-        groups = tuple(
-            other if shown.base is None else replace(shown, base=other.bank)
-            for shown, other in zip(voted.groups, behind.groups, strict=True)
-        )
-        return replace(voted, frozen=behind.frozen, groups=groups)
+
+        def voted(one: MfaState) -> MfaState:
+            known = joint if one is state else None
+            return self._voted(one, x, codes, weights, known, rule)
+
+        return _beside(state, voted)
 
     def _voted(
         self,
@@ -303,11 +337,7 @@ class MfaLearner:
             responsibilities(joint) * weights,
             classes,
         )
-        own = torch.split(votes, [len(part) for part in parts])
-        frozen, *others = (bank.with_votes(one) for bank, one in zip(banks, own, strict=True))
-        groups = zip(state.groups, others, strict=True)
-        changed = tuple(replace(group, bank=bank) for group, bank in groups)
-        return replace(state, frozen=frozen, groups=changed)
+        return _with_votes(state, votes)
 
     def _regenerated(self, analysers: Analysers) -> Model:
         return self._model(FactorDensity.whole(analysers.mixture(), self.floor), analysers.votes)
@@ -318,6 +348,30 @@ class MfaLearner:
     def _readout(self, votes: Tensor, n_features: int) -> PosteriorReadout:
         per_degree = SHIFTED_FEATURES_PER_DEGREE if len(self.shifts) else FEATURES_PER_DEGREE
         return PosteriorReadout(class_shares(votes), max(1.0, n_features / per_degree))
+
+
+def _with_votes(state: MfaState, votes: Tensor) -> MfaState:
+    """With these votes, (K, C), on the components that are shown."""
+    banks = (state.frozen, *(group.bank for group in state.groups))
+    own = torch.split(votes, [len(bank) for bank in banks])
+    frozen, *others = (bank.with_votes(one) for bank, one in zip(banks, own, strict=True))
+    groups = zip(state.groups, others, strict=True)
+    changed = tuple(replace(group, bank=bank) for group, bank in groups)
+    return replace(state, frozen=frozen, groups=changed)
+
+
+def _beside(state: MfaState, voted: Callable[[MfaState], MfaState]) -> MfaState:
+    """With votes on what is shown, and on what learning goes on from."""
+    shown = voted(state)
+    if all(group.base is None for group in state.groups):
+        return shown
+    unsettled = tuple(group.unsettled for group in state.groups)
+    behind = voted(replace(state, groups=unsettled))
+    groups = tuple(
+        other if one.base is None else replace(one, base=other.bank)
+        for one, other in zip(shown.groups, behind.groups, strict=True)
+    )
+    return replace(shown, frozen=behind.frozen, groups=groups)
 
 
 def _by_nobody(votes: Tensor, owner: Tensor, shares: Tensor, classes: Tensor) -> Tensor:

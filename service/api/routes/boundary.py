@@ -14,9 +14,10 @@ from service.api.errors import NotAcceptable, UnknownBoundary
 from service.api.negotiation import JSON, PNG, choose
 from service.api.openapi import forms, problems
 from service.api.parts import parts_of
+from service.api.query import StrictRoute
 from service.api.routes.drift import Boundary
 
-router = APIRouter(prefix="/drift", tags=["drift"])
+router = APIRouter(prefix="/drift", tags=["drift"], route_class=StrictRoute)
 
 NAMED = 10
 """Ids that an answer for an unknown one lists."""
@@ -53,9 +54,11 @@ async def boundary(
     if record is None:
         newest = await parts.stream.newest_boundaries(NAMED)
         raise UnknownBoundary.among(id, [one.id for one in reversed(newest)])
+    branch = await parts.stream.branch()
     version = record.data["version_after"]
     if form == JSON:
-        return answers.json({"id": record.id, **record.data}, version=version)
+        dropped = branch.drops(record.data["entry_id"])
+        return answers.json({"id": record.id, **record.data, "dropped": dropped}, version=version)
     explanation = record.data["explanation"]
     if not explanation.get("prototypes"):
         raise NotAcceptable.no_prototypes(id)

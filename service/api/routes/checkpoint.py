@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import math
+import hashlib
+import uuid
 from typing import Final
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
 
-from core.checkpoint import load
-from service.api.bodies import media_type, read_body
-from service.api.errors import Unavailable
+from core.checkpoint import features_of, verifier
+from core.errors import InvalidCheckpoint, ShapeMismatch
+from service.api.bodies import chunks_of_body, media_type
+from service.api.errors import BodyTooLarge, Unavailable
 from service.api.negotiation import OCTETS, SAFETENSORS
 from service.api.openapi import binary_body, forms, problems
-from service.api.parts import parts_of
+from service.api.parts import Parts, parts_of
+from service.api.query import StrictRoute
 from service.api.routes.model import Restored, apply
-from service.wire import Control
+from service.pieces import PIECE_BYTES
+from service.stream import BacklogFull
+from service.wire import Control, Upload
 
-router = APIRouter(prefix="/model", tags=["model"])
+router = APIRouter(prefix="/model", tags=["model"], route_class=StrictRoute)
 
 ANSWER_TIMEOUT_S: Final = 10.0
+APPLY_TIMEOUT_S: Final = 30.0
+"""A large model takes the trainer some seconds to read and to publish."""
+
+MOST_UPLOADS: Final = 2
+"""That may wait at a time: Redis holds them."""
 
 
 @router.get(
@@ -35,15 +46,19 @@ async def download(request: Request) -> Response:
     """Everything: the model, the detector, the random state, the raw samples of the current
     sub-task's window. A model that goes on from it goes on bit for bit."""
     parts = parts_of(request)
-    content = await parts.stream.request_checkpoint(ANSWER_TIMEOUT_S)
-    if content is None:
+    answer = await parts.stream.request_checkpoint(ANSWER_TIMEOUT_S)
+    if answer is None:
         raise Unavailable(
             f"The trainer has not answered for {ANSWER_TIMEOUT_S:.0f} seconds. Expected one to be "
             f"running. Look at GET /health/ready, then ask again."
         )
     name = f"gmr-{parts.settings.model}.safetensors"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(content, headers=headers, media_type=SAFETENSORS)
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "Content-Length": str(answer.size),
+    }
+    content = parts.stream.pieces(answer)
+    return StreamingResponse(content, headers=headers, media_type=SAFETENSORS)
 
 
 @router.put(
@@ -53,15 +68,63 @@ async def download(request: Request) -> Response:
     response_model=Restored,
     responses={
         202: {"model": Restored, "description": "In the stream; the trainer has yet to do it."},
-        **problems(403, 413, 415, 422, 503),
+        **problems(403, 413, 415, 422, 429, 503),
     },
     openapi_extra=binary_body("A file from GET /model/checkpoint.", SAFETENSORS, OCTETS),
 )
 async def upload(request: Request) -> Response:
-    """Takes its place in the stream, after what was accepted before it."""
+    """Takes its place in the stream, after what was accepted before it. It may have
+    GMR_MAX_CHECKPOINT_BYTES."""
     parts = parts_of(request)
     media_type(request, (SAFETENSORS, OCTETS))
-    content = await read_body(request, parts.settings.max_body_bytes)
-    # Read once here, so that a wrong file is refused before it is in the stream for ever.
-    await parts.workers.run(lambda: load(content), math.inf)
-    return await apply(parts, Control("restore", checkpoint=content))
+    if await parts.stream.uploads() >= MOST_UPLOADS:
+        raise BacklogFull(
+            f"{MOST_UPLOADS} uploaded checkpoints wait to be taken over, which is the limit; "
+            f"nothing was added. Send this one again in a moment.",
+            uploads=MOST_UPLOADS,
+        )
+    received, n_features = await _receive(request, parts)
+    try:
+        return await apply(
+            parts, Control("restore", upload=received), APPLY_TIMEOUT_S, n_features=n_features
+        )
+    except ShapeMismatch as error:
+        await parts.stream.drop_upload(received.id)
+        expected = int(str(error.context["expected"]))
+        raise InvalidCheckpoint.features(expected=expected, got=n_features) from None
+
+
+async def _receive(request: Request, parts: Parts) -> tuple[Upload, int | None]:
+    """Put the body into Redis piece by piece, and check it on the way.
+
+    A wrong file is refused before any entry of the stream names it.
+
+    Returns:
+        Where it lies, and its D, as far as its header tells.
+
+    Raises:
+        BodyTooLarge: There is more of it than may be.
+        InvalidCheckpoint: The bytes are no checkpoint, or a damaged one.
+    """
+    id, limit = uuid.uuid4().hex, parts.settings.max_checkpoint_bytes
+    check, digest = verifier(), hashlib.sha256()
+    waiting, n_pieces, size = bytearray(), 0, 0
+    try:
+        async for chunk in chunks_of_body(request, limit, BodyTooLarge.checkpoint):
+            check.feed(chunk)
+            digest.update(chunk)
+            waiting += chunk
+            size += len(chunk)
+            while len(waiting) >= PIECE_BYTES:
+                await parts.stream.put_piece(id, n_pieces, bytes(waiting[:PIECE_BYTES]))
+                del waiting[:PIECE_BYTES]
+                n_pieces += 1
+        check.finish()
+        if waiting:
+            await parts.stream.put_piece(id, n_pieces, bytes(waiting))
+            n_pieces += 1
+    except BaseException:
+        if n_pieces:
+            await parts.stream.drop_upload(id)
+        raise
+    return Upload(id, n_pieces, size, digest.hexdigest()), features_of(check)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import orjson
 import torch
@@ -16,9 +16,10 @@ from service.api.flags import flag_of
 from service.api.negotiation import JSON, SAFETENSORS, choose
 from service.api.openapi import forms, problems, samples_body
 from service.api.parts import parts_of, snapshot_of
+from service.api.query import StrictRoute
 from service.api.rates import RATE, rate_of
 
-router = APIRouter(tags=["model"])
+router = APIRouter(tags=["model"], route_class=StrictRoute)
 
 
 class Classified(BaseModel):
@@ -31,14 +32,22 @@ class Classified(BaseModel):
     probabilities: list[list[float]] = Field(description="N rows in the order of `classes`.")
     classes: list[int | str] = Field(description="Every class known, in order of discovery.")
     log_likelihoods: list[float] = Field(description="In nats, one per sample.")
-    inliers: list[bool] = Field(description="Whether the model finds the sample typical.")
+    inliers: list[bool] = Field(
+        description="Whether the model finds the sample typical: whether its p-value is above "
+        "`unknown_rate`, or above the service's own rate without one."
+    )
     p_values: list[float] | None = Field(
         description="Share of inliers that are at least as strange, above 0 and at most 1; null "
-        "unless `p_values` or `unknown_rate` asked for them."
+        "unless `p_values` or `unknown_rate` asked for them, and while `calibration` is 0."
     )
     unknown: list[bool] | None = Field(
         description="Whether the p-value is at or below `unknown_rate`: probably of no class "
-        "known; null without a rate."
+        "known; the others are inliers. Null without a rate, and while `calibration` is 0."
+    )
+    score: Literal["log_likelihood", "p_value"] = Field(description="What decides on inliers.")
+    calibration: int = Field(
+        description="Held-out scores behind the p-values. 0: too few so far; there are no "
+        "p-values, nothing is unknown, and `score` is the log-likelihood."
     )
 
 
@@ -56,14 +65,13 @@ class Classified(BaseModel):
         {
             "unknown_rate": RATE
             | {
-                "description": "Share of inliers, above 0 and below 1, that may be called unknown; "
-                "without it nothing is."
+                "description": "Share of inliers, above 0 and below 1, that may be called unknown, "
+                "and outliers; without it nothing is unknown."
             },
             "p_values": {
                 "type": "boolean",
                 "default": False,
-                "description": "Whether to answer p-values; a rate does so, too. They take longer "
-                "than the classes.",
+                "description": "Whether to answer p-values; a rate does so, too.",
             },
         },
     ),
@@ -106,7 +114,11 @@ async def classify(
     }
     version = snapshot.version
     if form == SAFETENSORS:
-        metadata = {"vocabulary": orjson.dumps(snapshot.classes).decode()}
+        metadata = {
+            "vocabulary": orjson.dumps(snapshot.classes).decode(),
+            "score": result.score,
+            "calibration": str(result.calibration),
+        }
         return answers.safetensors({"labels": named, **arrays, **asked}, metadata, version=version)
     document = {
         "model_version": version,
@@ -115,5 +127,7 @@ async def classify(
         **arrays,
         "p_values": asked.get("p_values"),
         "unknown": asked.get("unknown"),
+        "score": result.score,
+        "calibration": result.calibration,
     }
     return answers.json(document, version=version)

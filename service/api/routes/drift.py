@@ -11,15 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import InvalidRequest
 from service.api import answers
+from service.api.admission import check_boundary
 from service.api.errors import OutOfRange, Unavailable
 from service.api.explanation import Explanation
 from service.api.openapi import problems
 from service.api.parts import parts_of
+from service.api.query import StrictRoute
 from service.keys import QUARANTINE_LENGTH
 from service.stream import Record
 from service.wire import Control
 
-router = APIRouter(prefix="/drift", tags=["drift"])
+router = APIRouter(prefix="/drift", tags=["drift"], route_class=StrictRoute)
 
 
 class Report(BaseModel):
@@ -33,7 +35,13 @@ class DriftState(Report):
 
     model_version: int = Field(description="Of the trainer's model; 0: nothing learned yet.")
     sub_task: int = Field(description="Sub-task being learned; 0 for the first.")
-    boundaries: int = Field(description="Boundaries found so far.")
+    boundaries: int = Field(
+        description="Boundaries found on the way to this model: those that GET /drift/boundaries "
+        "does not call dropped."
+    )
+    boundaries_dropped: int = Field(
+        description="Boundaries found that a rollback or an upload has dropped."
+    )
     phase: str = Field(
         description="`learning` (not armed yet), `armed`, or `warning` (batches are set aside)."
     )
@@ -48,12 +56,26 @@ class DriftState(Report):
     ert_achieved: float | None = Field(
         description="The same as it is kept, estimated; null while too little is known."
     )
+    ert_achieved_low: float | None = Field(
+        description="Lower end of the 95 % confidence interval of that; null while too little is "
+        "known."
+    )
+    ert_achieved_high: float | None = Field(
+        description="Upper end of it; null before the first alarm of the probe."
+    )
     probe_samples: int = Field(description="Samples behind that estimate.")
     probe_alarms: int = Field(description="Alarms of a much lower threshold among them.")
     armed: bool = Field(description="Whether the detector may speak; not while it warms up.")
+    armed_in: int | None = Field(
+        description="Samples until it may, as far as can be expected: 0 where it may, null where "
+        "that cannot be known, or it never may."
+    )
     detector: str = Field(description="The rule in use.")
-    inlier_rate: float | None = Field(description="Share of the newest batch found typical.")
-    inlier_rate_mean: float | None = Field(description="Its running mean.")
+    inlier_rate: float | None = Field(
+        description="Share of the newest batch found typical; null while the detector has no "
+        "reference to tell that by."
+    )
+    inlier_rate_mean: float | None = Field(description="What that is compared with; null likewise.")
     log_likelihood_mean: float | None = Field(description="Of the newest batch, nats per sample.")
     statistic: float | None = Field(description="Of the signal nearest to its threshold.")
     threshold: float | None = Field(description="The detector speaks when it is passed.")
@@ -77,7 +99,10 @@ class Boundary(Report):
     id: str = Field(description="Of this report; give it as `since` to ask for later ones.")
     time: float = Field(description="When it was found, Unix seconds.")
     entry_id: str = Field(description="Entry of the stream at which it was found.")
-    boundary: int = Field(description="1 for the first.")
+    boundary: int = Field(description="1 for the first; no number is given twice.")
+    dropped: bool = Field(
+        description="Whether a rollback or an upload has taken it out of the model's past."
+    )
     sub_task: int = Field(description="The one that begins.")
     batch_index: int = Field(description="Of the batch at which it was found; the first is 0.")
     sample_index: int = Field(description="Of that batch's first sample; the first is 0.")
@@ -144,7 +169,14 @@ class HistoryRow(Report):
     batch_index: int = Field(description="The first batch of the stream is 0.")
     sample_index: int = Field(description="Of the batch's first sample; the first is 0.")
     samples: int = Field(description="Samples of the batch.")
-    inlier_rate: float | None = Field(description="Share of the batch found typical.")
+    inlier_rate: float | None = Field(
+        description="Share of the batch found typical; null while the detector has no reference."
+    )
+    armed: bool = Field(False, description="Whether the detector could have spoken.")
+    armed_in: int | None = Field(
+        None,
+        description="Samples after the batch until it may speak; null where that cannot be known.",
+    )
     log_likelihood_mean: float | None = Field(description="Nats per sample.")
     prequential_accuracy: float | None = Field(description="Of the batch; null without labels.")
 
@@ -217,8 +249,13 @@ async def boundaries(
     ] = None,
 ) -> Response:
     """Oldest first."""
-    records = await parts_of(request).stream.boundaries(_start(since))
-    return answers.json({"boundaries": [_row(record) for record in records]})
+    stream = parts_of(request).stream
+    records = await stream.boundaries(start_of(since))
+    branch = await stream.branch()
+    rows = [
+        {**_row(record), "dropped": branch.drops(record.data["entry_id"])} for record in records
+    ]
+    return answers.json({"boundaries": rows})
 
 
 @router.get(
@@ -281,12 +318,18 @@ async def quarantine(
     response_model=Declared,
     responses={
         202: {"description": "In the stream, after all that was accepted before."},
-        **problems(403, 503),
+        **problems(403, 409, 503),
     },
 )
 async def declare_boundary(request: Request) -> Response:
-    """Takes its place in the stream, after what was accepted before it."""
-    appended = await parts_of(request).stream.append_control(Control("boundary"))
+    """Takes its place in the stream, after what was accepted before it.
+
+    409 where no sample has come since the last boundary. Where that cannot be known yet, because
+    entries wait to be learned, it is accepted, and ends among the dead letters if it is so then.
+    """
+    parts = parts_of(request)
+    await check_boundary(parts)
+    appended = await parts.stream.append_control(Control("boundary"))
     return answers.json({"entry_id": appended.entry_id}, status=202)
 
 
@@ -294,11 +337,11 @@ def _row(record: Record) -> dict[str, Any]:
     return {"id": record.id, **record.data}
 
 
-def _start(since: str | None) -> str:
+def start_of(since: str | None) -> str:
     """Where a range of records begins, in Redis' words.
 
     Example:
-        >>> _start(None), _start("1700000000000-20003"), _start("1700000000.25")
+        >>> start_of(None), start_of("1700000000000-20003"), start_of("1700000000.25")
         ('-', '(1700000000000-20003', '1700000000250')
     """
     if since is None:

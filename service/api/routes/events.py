@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import AsyncIterator
 from typing import Annotated, Final
@@ -11,16 +12,22 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from core.errors import InvalidRequest
+from core.events import KINDS as KINDS_OF_EVENTS
+from service.api.head import EndlessRoute
 from service.api.openapi import problems
 from service.api.parts import Parts, parts_of, position
 from service.stream import Record
 
-router = APIRouter(tags=["drift"])
+router = APIRouter(tags=["drift"], route_class=EndlessRoute)
 
 KEEP_ALIVE_S: Final = 15.0
 RECONNECT_MS: Final = 2_000
 KEEP_ALIVE: Final = b": still here\n\n"
 EVENT_STREAM: Final = "text/event-stream"
+
+MISSED: Final = "missed"
+KINDS: Final = tuple(sorted({*KINDS_OF_EVENTS, MISSED}))
+"""Every kind that a listener may ask for; `missed` comes in any case."""
 
 HEADERS: Final = {
     "Cache-Control": "no-cache",
@@ -53,14 +60,16 @@ async def events(
         str | None, Query(description="The same as `Last-Event-ID`, for clients without headers.")
     ] = None,
     kinds: Annotated[
-        str | None, Query(description="Only these kinds of events, separated by commas.")
+        str | None,
+        Query(description="Only these kinds of events, separated by commas; others are refused."),
     ] = None,
 ) -> StreamingResponse:
     """Kinds: `batch_learned`, `batch_set_aside`, `set_aside_released`, `windows_settled`,
-    `boundary`, `prior_shift`, `outlier_burst`, `shadow_alarm`, `replay`, `class_discovered`,
-    `labels_matched`, `labels_missed`, `class_proposed`, `proposal_closed`, `unknowns_learned`,
-    `model_published`, `model_restored`, `entry_rejected`; and `missed` where events were
-    dropped before a client came back for them.
+    `boundary`, `change_continued`, `prior_shift`, `outlier_burst`, `outlier_burst_continued`,
+    `shadow_alarm`, `replay`, `class_discovered`, `labels_matched`, `labels_missed`,
+    `class_proposed`, `proposal_closed`, `unknowns_learned`, `model_published`, `model_restored`,
+    `entry_rejected`, `dead_letters_dropped`; and `missed` where events were dropped before a client
+    came back for them.
     """
     parts = parts_of(request)
     start = last_event_id or after
@@ -72,9 +81,34 @@ async def events(
         )
     if start is None:
         start = await parts.stream.last_event_id()
-    wanted = None if kinds is None else frozenset(kind.strip() for kind in kinds.split(","))
+    wanted = None if kinds is None else _wanted(kinds)
     content = _lines(request, parts, start, wanted)
     return StreamingResponse(content, media_type=EVENT_STREAM, headers=HEADERS)
+
+
+def _wanted(text: str) -> frozenset[str]:
+    """The kinds that a parameter names.
+
+    Raises:
+        InvalidRequest: It names none, or one that does not exist.
+
+    Example:
+        >>> sorted(_wanted("boundary, replay"))
+        ['boundary', 'replay']
+    """
+    named = [kind.strip() for kind in text.split(",") if kind.strip()]
+    unknown = [kind for kind in named if kind not in KINDS]
+    if named and not unknown:
+        return frozenset(named)
+    what = f"There is no event of kind {unknown[0][:40]!r}." if unknown else "`kinds` names none."
+    close = difflib.get_close_matches(unknown[0][:40], KINDS, n=1) if unknown else []
+    advice = f"Did you mean `{close[0]}`? " if close else ""
+    raise InvalidRequest(
+        f"{what} {advice}Expected some of these, separated by commas: {', '.join(KINDS)}.",
+        parameter="kinds",
+        unknown=[kind[:40] for kind in unknown[:10]],
+        known=list(KINDS),
+    )
 
 
 async def _lines(
@@ -108,7 +142,7 @@ async def _missed(parts: Parts, after: str) -> bytes | None:
     oldest = await parts.stream.events("0", count=1, block_ms=1)
     if not oldest or position(oldest[0].id) <= position(after):
         return None
-    data = orjson.dumps({"kind": "missed", "after": after, "oldest": oldest[0].id})
+    data = orjson.dumps({"kind": MISSED, "after": after, "oldest": oldest[0].id})
     return b"event: missed\ndata: %b\n\n" % data
 
 

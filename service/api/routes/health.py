@@ -21,8 +21,9 @@ from service.api.errors import Unavailable
 from service.api.openapi import problems
 from service.api.parts import Parts, parts_of
 from service.api.problems import PROBLEMS, answer
+from service.api.query import StrictRoute
 
-router = APIRouter(prefix="/health", tags=["operations"])
+router = APIRouter(prefix="/health", tags=["operations"], route_class=StrictRoute)
 
 PATIENCE_S: Final = 1.0
 """For Redis to answer: a probe should not wait as long as a request."""

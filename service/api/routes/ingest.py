@@ -9,13 +9,15 @@ from pydantic import BaseModel, Field
 
 from core.errors import GMRError
 from service.api import answers
+from service.api.admission import check_classes
 from service.api.bodies import read_batch
 from service.api.naming import ID, ID_PARAMETERS, ID_SCHEMA, one_name
 from service.api.openapi import LABELS, SAMPLE_IDS, problems, samples_body
 from service.api.parts import parts_of
 from service.api.problems import problem_of
+from service.api.query import StrictRoute
 
-router = APIRouter(tags=["stream"])
+router = APIRouter(tags=["stream"], route_class=StrictRoute)
 
 EXAMPLE = {
     "features": [[0.0, 0.5], [1.0, 0.25]],
@@ -33,6 +35,12 @@ class Ingested(BaseModel):
     samples: int = Field(description="Samples of the batch.")
     backlog: int = Field(description="Entries accepted and not yet learned, this one included.")
     duplicate: bool = Field(description="Whether it was there before; nothing was added then.")
+    rejected: str | None = Field(
+        description="Of a duplicate that could not be used: the reason. It was not learned."
+    )
+    deadletter: str | None = Field(
+        description="Likewise, where it is kept: send it again by POST /deadletters/{id}."
+    )
 
 
 @router.post(
@@ -52,7 +60,8 @@ class Ingested(BaseModel):
 async def ingest(request: Request) -> Response:
     """Accepts N samples of D features, with or without labels. The first batch fixes D.
 
-    Send the same `batch_id` again whenever an answer was lost: a batch is learned once.
+    Send the same `batch_id` again whenever an answer was lost: a batch is learned once. What
+    could not be learned when its turn came is among the dead letters.
     """
     parts = parts_of(request)
     # Of the model served now; the append compares it with what was accepted, in one script.
@@ -60,13 +69,12 @@ async def ingest(request: Request) -> Response:
     try:
         batch = await read_batch(request, parts.settings)
         batch = replace(batch, batch_id=one_name(batch.batch_id, request))
+        check_classes(parts, batch.vocabulary)
         appended = await parts.stream.append(batch, entries_applied=applied)
     except GMRError as error:
         # As the trainer names its reasons.
         parts.metrics.rejected(problem_of(error).name.replace("-", "_"))
         raise
-    if not appended.duplicate:
-        parts.metrics.ingested(len(batch))
     return answers.json(
         {
             "entry_id": appended.entry_id,
@@ -74,6 +82,8 @@ async def ingest(request: Request) -> Response:
             "samples": len(batch),
             "backlog": max(0, appended.accepted - applied),
             "duplicate": appended.duplicate,
+            "rejected": appended.rejected,
+            "deadletter": appended.dead_letter,
         },
         status=200 if appended.duplicate else 202,
     )

@@ -10,15 +10,17 @@ from pydantic import BaseModel, Field
 
 from core.errors import GMRError
 from service.api import answers
+from service.api.admission import check
 from service.api.bodies import media_type, read_body
 from service.api.naming import ID, ID_PARAMETERS, ID_SCHEMA, one_name
 from service.api.negotiation import JSON
 from service.api.openapi import LABEL, SAMPLE_ID, problems
 from service.api.parts import parts_of
 from service.api.problems import problem_of
+from service.api.query import StrictRoute
 from service.wire import Limits, parse_labels
 
-router = APIRouter(tags=["stream"])
+router = APIRouter(tags=["stream"], route_class=StrictRoute)
 
 BY_ID: Final[dict[str, Any]] = {
     "type": "object",
@@ -70,6 +72,12 @@ class Labelled(BaseModel):
     labels: int = Field(description="Labels of the request.")
     backlog: int = Field(description="Entries accepted and not yet learned, this one included.")
     duplicate: bool = Field(description="Whether it was there before; nothing was added then.")
+    rejected: str | None = Field(
+        description="Of a duplicate that could not be used: the reason. It was not matched."
+    )
+    deadletter: str | None = Field(
+        description="Likewise, where it is kept: send it again by POST /deadletters/{id}."
+    )
 
 
 @router.post(
@@ -81,7 +89,7 @@ class Labelled(BaseModel):
     responses={
         202: {"description": "The labels are durable in the stream and will be matched."},
         200: {"model": Labelled, "description": "They were accepted before; nothing added."},
-        **problems(403, 409, 413, 415, 422, 429, 503),
+        **problems(403, 404, 409, 413, 415, 422, 429, 503),
     },
     openapi_extra={
         "parameters": ID_PARAMETERS,
@@ -102,6 +110,7 @@ async def label(request: Request) -> Response:
         body = await read_body(request, settings.max_body_bytes)
         labels = parse_labels(body, Limits(settings.max_samples, settings.max_features))
         labels = replace(labels, batch_id=one_name(labels.batch_id, request))
+        await check(parts, labels)
         appended = await parts.stream.append_labels(labels, entries_applied=applied)
     except GMRError as error:
         parts.metrics.rejected(problem_of(error).name.replace("-", "_"))
@@ -113,6 +122,8 @@ async def label(request: Request) -> Response:
             "labels": len(labels),
             "backlog": max(0, appended.accepted - applied),
             "duplicate": appended.duplicate,
+            "rejected": appended.rejected,
+            "deadletter": appended.dead_letter,
         },
         status=200 if appended.duplicate else 202,
     )

@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from core.errors import GMRError
 from service.api.parts import parts_of
 from service.api.routes.health import heartbeat_age
+from service.dead_letters import DeadLetters
 
 router = APIRouter(tags=["operations"])
 
@@ -29,9 +30,13 @@ async def metrics(request: Request) -> Response:
     """docs/operations.md says what each means."""
     parts = parts_of(request)
     try:
-        accepted, status, trainer = await asyncio.wait_for(
+        accepted, status, trainer, _, dead_letters = await asyncio.wait_for(
             asyncio.gather(
-                parts.stream.accepted(), parts.stream.status(), parts.stream.trainer_metrics()
+                parts.stream.accepted(),
+                parts.stream.status(),
+                parts.stream.trainer_metrics(),
+                parts.count(),
+                DeadLetters(parts.stream).size(),
             ),
             PATIENCE_S,
         )
@@ -40,6 +45,8 @@ async def metrics(request: Request) -> Response:
         parts.metrics.redis_away()
     else:
         parts.metrics.redis_answered(
-            backlog=max(0, accepted - parts.entries_applied), heartbeat_age=heartbeat_age(status)
+            backlog=max(0, accepted - parts.entries_applied),
+            heartbeat_age=heartbeat_age(status),
+            dead_letters=dead_letters,
         )
     return Response(parts.metrics.text(trainer), media_type=CONTENT_TYPE_LATEST)

@@ -14,13 +14,14 @@ from service.api import answers
 from service.api.bodies import read_model
 from service.api.openapi import problems
 from service.api.parts import Parts, parts_of
+from service.api.query import StrictRoute
+from service.dead_letters import DeadLetters
 from service.wire import Control
 
-router = APIRouter(prefix="/model", tags=["model"])
+router = APIRouter(prefix="/model", tags=["model"], route_class=StrictRoute)
 
 APPLY_TIMEOUT_S: Final = 10.0
 POLL_S: Final = 0.05
-REJECTED_TO_LOOK_AT: Final = 100
 
 
 class ClassCount(BaseModel):
@@ -40,7 +41,9 @@ class ClassHeld(BaseModel):
     probability_then: float = Field(description="Mean that the model gives the class, 0 to 1.")
     probability_now: float
     log_likelihood_then: float = Field(description="Mean, in nats.")
-    log_likelihood_now: float
+    log_likelihood_now: float | None = Field(
+        description="Null where components that drew those samples have changed since."
+    )
 
 
 class SubTaskHeld(BaseModel):
@@ -58,7 +61,9 @@ class SubTaskHeld(BaseModel):
     )
     probability_now: float | None
     log_likelihood_then: float = Field(description="Mean, in nats.")
-    log_likelihood_now: float
+    log_likelihood_now: float | None = Field(
+        description="Null where components that drew those samples have changed since."
+    )
     model_version: int = Field(
         description="That `now` is about; the model that answers, once the stream is quiet."
     )
@@ -93,12 +98,22 @@ class ModelState(BaseModel):
     unknown: int = Field(
         0, description="Raw samples without a label held because they may be a new class."
     )
+    recent: int = Field(
+        0,
+        description="The last raw samples that were learned without a label, held until the next "
+        "boundary to find new classes.",
+    )
     held: list[SubTaskHeld] = Field(
         description="Live forgetting: how well past sub-tasks are still held, oldest first, by "
         "samples that the model drew when each ended."
     )
     last_entry_id: str | None = Field(description="Newest entry that this model holds.")
     backlog: int = Field(description="Entries accepted that this model does not hold yet.")
+    restored_entry_id: str | None = Field(
+        None,
+        description="Entry of the newest rollback or upload on the way to this model. What was "
+        "sent before it may be no part of the model, and can be sent again.",
+    )
 
 
 class Version(BaseModel):
@@ -151,9 +166,11 @@ async def model(request: Request) -> Response:
     served = parts.follower.current
     accepted = await parts.stream.accepted()
     applied = 0 if served is None else served.entries_applied
+    branch = await parts.stream.branch()
     position = {
         "last_entry_id": None if served is None else served.last_entry_id,
         "backlog": max(0, accepted - applied),
+        "restored_entry_id": branch.restored,
     }
     snapshot = None if served is None else served.snapshot
     if served is None or snapshot is None:
@@ -211,20 +228,33 @@ async def rollback(request: Request) -> Response:
     return await apply(parts, Control("rollback", version=wanted.version))
 
 
-async def apply(parts: Parts, control: Control) -> Response:
+async def apply(
+    parts: Parts,
+    control: Control,
+    timeout_s: float = APPLY_TIMEOUT_S,
+    *,
+    n_features: int | None = None,
+) -> Response:
     """Put `control` into the stream and wait a while until the served model holds it.
+
+    Arguments:
+        parts: Of the process.
+        control: What the trainer is to do.
+        timeout_s: Longest wait.
+        n_features: D of a checkpoint.
 
     Raises:
         InvalidRequest: The trainer could not do it.
+        ShapeMismatch: The stream has another D.
     """
-    appended = await parts.stream.append_control(control)
-    deadline = time.monotonic() + APPLY_TIMEOUT_S
+    appended = await parts.stream.append_control(control, n_features=n_features)
+    deadline = time.monotonic() + timeout_s
     while not (applied := parts.holds(appended.entry_id)) and time.monotonic() < deadline:
         await asyncio.sleep(POLL_S)
     if applied:
-        for rejected in await parts.stream.set_aside(REJECTED_TO_LOOK_AT):
-            if rejected["entry_id"] == appended.entry_id:
-                raise InvalidRequest(rejected["detail"], entry_id=appended.entry_id)
+        letter = await DeadLetters(parts.stream).of_entry(appended.entry_id)
+        if letter is not None:
+            raise InvalidRequest(letter.facts["detail"], entry_id=appended.entry_id)
     document = {
         "entry_id": appended.entry_id,
         "applied": applied,

@@ -15,9 +15,10 @@ from service.api.errors import OutOfRange
 from service.api.negotiation import JSON, SAFETENSORS, choose
 from service.api.openapi import forms, problems, samples_body
 from service.api.parts import parts_of, snapshot_of
+from service.api.query import StrictRoute
 from service.api.rates import RATE, rate_of
 
-router = APIRouter(tags=["model"])
+router = APIRouter(tags=["model"], route_class=StrictRoute)
 
 LARGEST_C = 100.0
 
@@ -33,17 +34,22 @@ class Scored(BaseModel):
         "Of p-values: the asked false-positive rate, at or below which a sample is an outlier."
     )
     score: Literal["log_likelihood", "p_value"] = Field(description="What decides on inliers.")
-    p_values: list[float] = Field(
+    p_values: list[float] | None = Field(
         description="Share of inliers that are at least as strange, above 0 and at most 1: "
-        "comparable across versions and models."
+        "comparable across versions and models; null while `calibration` is 0."
     )
-    typicality: list[float] = Field(
+    typicality: list[float] | None = Field(
         description="What p-values rank: log of a tail probability; goes on falling where p-values "
-        "have reached their least."
+        "have reached their least; null while `calibration` is 0."
+    )
+    scales: list[int] | None = Field(
+        description="For each sample the number of components of the mixture by which it is "
+        "strangest: all that the model has, or fewer, where these were joined to look from further "
+        "away; null while `calibration` is 0."
     )
     calibration: int = Field(
-        description="Held-out scores behind the p-values. 0: too few so far, and p-values are "
-        "those of a Gaussian log-likelihood."
+        description="Held-out scores behind the p-values. 0: too few so far; there are no "
+        "p-values, and `score` is the log-likelihood."
     )
 
 
@@ -63,13 +69,13 @@ class Scored(BaseModel):
                 "type": "number",
                 "minimum": 0,
                 "maximum": LARGEST_C,
-                "description": "Standard deviations below the mean at which an outlier begins; "
-                "the service's own without it.",
+                "description": "Standard deviations of the log-likelihood below its mean at which "
+                "an outlier begins, instead of a rate.",
             },
             "false_positive_rate": RATE
             | {
                 "description": "Instead of `c`: share of inliers, above 0 and below 1, that may be "
-                "called outliers."
+                "called outliers; the service's own without it."
             },
         },
     ),
@@ -97,8 +103,14 @@ async def outliers(
     arrays = {
         "log_likelihoods": answers.numpy(scores.log_likelihoods),
         "inliers": answers.numpy(scores.inliers),
-        "p_values": answers.numpy(scores.p_values),
-        "typicality": answers.numpy(scores.typicality),
+    }
+    calibrated = {
+        name: None if values is None else answers.numpy(values)
+        for name, values in (
+            ("p_values", scores.p_values),
+            ("typicality", scores.typicality),
+            ("scales", scores.scales),
+        )
     }
     version = snapshot.version
     if form == SAFETENSORS:
@@ -107,13 +119,15 @@ async def outliers(
             "score": scores.score,
             "calibration": str(scores.calibration),
         }
-        return answers.safetensors(arrays, metadata, version=version)
+        known = {name: values for name, values in calibrated.items() if values is not None}
+        return answers.safetensors({**arrays, **known}, metadata, version=version)
     document = {
         "model_version": version,
         "threshold": scores.threshold,
         "score": scores.score,
         "calibration": scores.calibration,
         **arrays,
+        **calibrated,
     }
     return answers.json(document, version=version)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -16,13 +17,19 @@ from service.api.errors import OutOfRange
 from service.api.negotiation import JSON, NPY, OCTETS, PNG, SAFETENSORS, choose
 from service.api.openapi import forms, problems
 from service.api.parts import parts_of, snapshot_of
+from service.api.query import StrictRoute
 from service.wire import Label
 
-router = APIRouter(tags=["model"])
+router = APIRouter(tags=["model"], route_class=StrictRoute)
 
 FORMS = (JSON, SAFETENSORS, NPY, OCTETS, PNG)
 LARGEST_MONTAGE = 400
 LARGEST_SEED = 2**63 - 1
+LARGEST_OWN_SEED = 2**53 - 1
+"""Of those chosen here: what every reader of JSON keeps exactly."""
+
+SEED_HEADER = "X-Sample-Seed"
+"""The seed of the draw, in every form of the answer."""
 
 SHORT_HEADER = "X-Samples-Short"
 """How many samples fell short of the least probability, in every form of the answer."""
@@ -32,6 +39,7 @@ class Sampled(BaseModel):
     """Samples drawn from the model."""
 
     model_version: int = Field(description="Of the model that answered.")
+    seed: int = Field(description="Of the draw: with it, the same samples come again.")
     features: list[list[float]] = Field(description="n rows of D numbers.")
     labels: list[int | str | None] = Field(description="Class of each; null while none is known.")
     log_likelihoods: list[float] = Field(description="In nats, one per sample.")
@@ -60,7 +68,14 @@ async def sample(
         Query(description="Wanted classes, separated by commas; none: whatever the model knows."),
     ] = None,
     n: Annotated[int, Query(description="Samples to draw.")] = 25,
-    seed: Annotated[int, Query(ge=0, le=LARGEST_SEED, description="Of the draw.")] = 0,
+    seed: Annotated[
+        int | None,
+        Query(
+            ge=0,
+            le=LARGEST_SEED,
+            description="Of the draw; without it a new one each time, which the answer names.",
+        ),
+    ] = None,
     shape: Annotated[
         str | None,
         Query(description="Of one sample in a picture: height,width or height,width,3."),
@@ -78,7 +93,9 @@ async def sample(
         Query(description="Add the noise of single features; without it samples look cleaner."),
     ] = True,
 ) -> Response:
-    """The same seed, options and model version give the same samples.
+    """The same seed, options and model version give the same samples. The answer names the seed,
+    in every form of it as the header `X-Sample-Seed`. Each of several classes gets as many samples
+    as any other, or one more.
 
     As `.npy` the answer holds the features alone. As PNG it is a montage, one row per
     class where classes were asked for. The header `X-Samples-Short` counts the samples
@@ -95,13 +112,16 @@ async def sample(
         raise OutOfRange.of("min_probability", got=min_probability, low=0, high=1)
     wanted_shape = None if shape is None else montage.parse_shape(shape)
 
+    drawn_with = secrets.randbelow(LARGEST_OWN_SEED + 1) if seed is None else seed
     snapshot = snapshot_of(parts)
     if form == PNG:
         picture = montage.image_shape(snapshot.info.features, wanted_shape)
     wanted = None if classes is None else _labels(classes, snapshot.classes)
     rounds = 1 if min_probability is None else PATIENT_DRAWS
     drawn = await parts.workers.run(
-        lambda: snapshot.sample(n, wanted, seed, least_probability=min_probability, noise=noise),
+        lambda: snapshot.sample(
+            n, wanted, drawn_with, least_probability=min_probability, noise=noise
+        ),
         n * snapshot.info.parameters * rounds,
     )
 
@@ -120,12 +140,13 @@ async def sample(
         )
         response = answers.png(content, version=version)
     else:
-        response = _with_everything(snapshot, drawn, form)
+        response = _with_everything(snapshot, drawn, drawn_with, form)
+    response.headers[SEED_HEADER] = str(drawn_with)
     response.headers[SHORT_HEADER] = str(int(drawn.short.sum()))
     return response
 
 
-def _with_everything(snapshot: Snapshot, drawn: Samples, form: str) -> Response:
+def _with_everything(snapshot: Snapshot, drawn: Samples, seed: int, form: str) -> Response:
     """The samples and what the model says of each, as JSON or safetensors."""
     codes = answers.numpy(drawn.codes)
     arrays = {
@@ -135,10 +156,10 @@ def _with_everything(snapshot: Snapshot, drawn: Samples, form: str) -> Response:
         "short": answers.numpy(drawn.short),
     }
     if form == SAFETENSORS:
-        metadata = {"vocabulary": orjson.dumps(snapshot.classes).decode()}
+        metadata = {"vocabulary": orjson.dumps(snapshot.classes).decode(), "seed": str(seed)}
         return answers.safetensors({"labels": codes, **arrays}, metadata, version=snapshot.version)
     labels = [snapshot.classes[code] if code >= 0 else None for code in codes.tolist()]
-    document = {"model_version": snapshot.version, "labels": labels, **arrays}
+    document = {"model_version": snapshot.version, "seed": seed, "labels": labels, **arrays}
     return answers.json(document, version=snapshot.version)
 
 

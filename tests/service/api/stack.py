@@ -122,8 +122,10 @@ def learned(client: httpx2.Client) -> dict[str, Any]:
     """GET /model once everything accepted has been learned."""
 
     def done() -> dict[str, Any] | None:
-        model: dict[str, Any] = client.get("/model").json()
-        return model if model["backlog"] == 0 else None
+        # While loops are compiled in this very process Redis may be slow to answer: 503.
+        answer = client.get("/model")
+        model: dict[str, Any] = answer.json()
+        return model if answer.status_code == 200 and model["backlog"] == 0 else None
 
     return wait_until(done)
 

@@ -38,7 +38,7 @@ def test_an_unknown_path_and_a_wrong_method_are_problems_too(blank: httpx2.Clien
     problem(blank.get("/nowhere"), 404, "not-found")
     response = blank.delete("/model")
     problem(response, 405, "method-not-allowed")
-    assert response.headers["Allow"] == "GET"
+    assert response.headers["Allow"] == "GET, HEAD"
 
 
 def test_every_kind_of_error_is_explained_where_its_type_says(blank: httpx2.Client) -> None:

@@ -109,22 +109,27 @@ def test_strange_samples_may_be_called_unknown(taught: httpx2.Client) -> None:
     assert (plain["p_values"], plain["unknown"]) == (None, None)
     assert None not in plain["labels"]
 
-    body = {"features": x.tolist(), "unknown_rate": 0.001}
+    body = {"features": x.tolist(), "unknown_rate": 0.01}
     answer = taught.post("/classify", json=body).json()
-    assert answer["unknown"] == [p <= 0.001 for p in answer["p_values"]]
+    assert answer["unknown"] == [p <= 0.01 for p in answer["p_values"]]
     assert answer["unknown"][4:] == [True] * 4
+    assert answer["inliers"] == [not unknown for unknown in answer["unknown"]]
+    assert answer["score"] == plain["score"] == "p_value"
+    assert answer["calibration"] == plain["calibration"] >= 100
     expected = [
         None if unknown else label
         for label, unknown in zip(plain["labels"], answer["unknown"], strict=True)
     ]
     assert answer["labels"] == expected
     assert answer["probabilities"] == plain["probabilities"]
-    again = taught.post("/classify?unknown_rate=0.001", json={"features": x.tolist()}).json()
+    again = taught.post("/classify?unknown_rate=0.01", json={"features": x.tolist()}).json()
     assert again == answer
 
-    content = RawBatch.of(x).to_safetensors({"unknown_rate": "0.001"})
+    content = RawBatch.of(x).to_safetensors({"unknown_rate": "0.01"})
     headers = {"Content-Type": SAFETENSORS, "Accept": SAFETENSORS}
-    arrays, _ = unpack(taught.post("/classify", content=content, headers=headers).content)
+    arrays, metadata = unpack(taught.post("/classify", content=content, headers=headers).content)
+    assert metadata["score"] == "p_value"
+    assert int(metadata["calibration"]) == answer["calibration"]
     assert arrays["unknown"].tolist() == answer["unknown"]
     assert ((arrays["labels"] == -1) == arrays["unknown"]).all()
 

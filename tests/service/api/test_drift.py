@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import httpx2
 import numpy as np
@@ -25,6 +27,9 @@ from tests.service.api.stack import (
     training,
     wait_until,
 )
+
+ARMED_IN = 20
+"""Samples of a new sub-task before the detector is armed: twice a tenth of the warm-up."""
 
 CHANGE = 12  # batches before the stream changes
 
@@ -57,11 +62,13 @@ def test_the_state_of_the_detector_is_reported(drifted: httpx2.Client) -> None:
     assert state["batches_since_boundary"] == 0
     assert 0 <= state["inlier_rate_mean"] <= 1
     assert set(state["statistics"]) == set(state["thresholds"]) != set()
-    assert (state["phase"], state["armed"]) == ("learning", False)
+    assert (state["phase"], state["armed"], state["armed_in"]) == ("learning", False, ARMED_IN)
     assert (state["recurrence_of"], state["bursts"]) == (None, 0)
     assert state["ert"] == 1e7
     assert state["probe_samples"] > 0
     assert (state["ert_achieved"] is None) == (state["probe_alarms"] == 0)
+    assert (state["ert_achieved_high"] is None) == (state["probe_alarms"] == 0)
+    assert 0 < state["ert_achieved_low"] < (state["ert_achieved"] or math.inf)
 
 
 def test_every_boundary_is_listed_with_its_evidence(drifted: httpx2.Client) -> None:
@@ -169,6 +176,12 @@ def test_the_history_has_one_row_per_batch(drifted: httpx2.Client) -> None:
     assert [row["batch_index"] for row in rows] == list(range(2 * CHANGE))
     assert {row["samples"] for row in rows} == {100}
     assert rows[0]["inlier_rate"] is None
+    # A rate is told by a reference, or not at all.
+    assert all((row["inlier_rate"] is not None) == row["armed"] for row in rows)
+    assert rows[0]["armed_in"] == 10
+    # Who waits for no more samples is armed at the next batch, and nobody else.
+    for row, following in pairwise(rows):
+        assert following["armed"] == (row["armed_in"] == 0)
     assert rows[CHANGE - 1]["prequential_accuracy"] > 0.9
     # The change: what was typical is so no more.
     assert rows[CHANGE]["inlier_rate"] < rows[CHANGE - 1]["inlier_rate"]
@@ -256,6 +269,6 @@ def test_before_the_first_batch_the_state_is_empty(
         state = client.get("/drift").json()
         DriftState.model_validate(state)
         assert (state["model_version"], state["stream_batches"]) == (0, 0)
-        assert state["inlier_rate"] is None
+        assert (state["inlier_rate"], state["armed_in"]) == (None, ARMED_IN)
         send(client, RawBatch.of(samples(10), labels(10)))
         assert learned(client)["samples_seen"] == 10

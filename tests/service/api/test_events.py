@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from core.events import KINDS as EVENT_KINDS
 from service.api.parts import position
 from service.settings import Settings
 from service.wire import RawBatch
@@ -205,3 +206,29 @@ def test_an_id_that_is_none_is_refused(blank: httpx2.Client, last: str) -> None:
 
 def test_digits_that_redis_does_not_read_are_refused(blank: httpx2.Client) -> None:
     problem(blank.get("/events", params={"after": "\u0663-1"}), 422, "invalid-request")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "unknown"),
+    [("nonsense", ["nonsense"]), ("boundary,nope", ["nope"]), ("", []), (",", [])],
+)
+def test_a_kind_of_event_that_there_is_not_is_refused(
+    blank: httpx2.Client, kinds: str, unknown: list[str]
+) -> None:
+    document = problem(blank.get("/events", params={"kinds": kinds}), 422, "invalid-request")
+    assert document["unknown"] == unknown
+    assert set(document["known"]) == {*EVENT_KINDS, "missed"}
+    assert all(kind in document["detail"] for kind in EVENT_KINDS)
+
+
+def test_a_misspelt_kind_of_event_is_answered_with_the_one_that_was_meant(
+    blank: httpx2.Client,
+) -> None:
+    document = problem(blank.get("/events?kinds=boundery"), 422, "invalid-request")
+    assert "Did you mean `boundary`?" in document["detail"]
+
+
+def test_every_kind_of_event_may_be_asked_for(blank: httpx2.Client) -> None:
+    for kind in (*EVENT_KINDS, "missed"):
+        with listening(blank, f"?kinds={kind}") as listener:
+            assert listener.start

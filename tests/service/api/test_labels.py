@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from clients.client import AsyncGMRClient, GMRClient
+from clients.errors import RequestRefused
 from service.settings import Settings
 from service.wire import RawBatch
 from tests.service.api.stack import (
@@ -158,9 +159,8 @@ def test_a_class_is_proposed_listed_and_named(settings: Callable[..., Settings])
         assert answer.json()["labels"] == ["stripes"] * 3
         assert "gmr_class_proposals_total 1.0" in client.get("/metrics").text
         # Nobody can name it twice.
-        client.post("/labels", json={"proposal": 1, "label": "again"})
-        learned(client)
-        assert 'reason="invalid_request"' in client.get("/metrics").text
+        again = client.post("/labels", json={"proposal": 1, "label": "again"})
+        assert problem(again, 404, "unknown-proposal")["known"] == []
 
 
 async def later_labels(url: str) -> None:
@@ -169,7 +169,8 @@ async def later_labels(url: str) -> None:
         assert (await client.label(["y"], ["cat"])).labels == 1
         assert (await client.wait_until_learned()).awaiting == 1
         assert await client.proposals() == ()
-        assert (await client.name_proposal(4, None)).labels == 1
+        with pytest.raises(RequestRefused, match="not open"):
+            await client.name_proposal(4, None)
 
 
 def test_the_client_has_methods_for_it(settings: Callable[..., Settings]) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.service.api.stack import wait_until
+from service.connection import connect
+from service.keys import Keys
+from service.settings import Settings
+from service.wire import RawBatch
+from tests.service.api.stack import samples, send, serving, wait_until
 
 # The names that the outside relies on.
 PROMISED = {
@@ -71,6 +77,41 @@ def test_the_trainers_metrics_follow_its_model(taught: httpx2.Client) -> None:
     assert metrics["gmr_batches_learned_total"] == 6
     # And entries by which the stream was settled whenever it was quiet.
     assert metrics["gmr_train_step_duration_seconds_count"] >= 6
+
+
+def test_counts_of_the_stream_outlive_the_processes_and_are_the_same_in_all_of_them(
+    settings: Callable[..., Settings],
+) -> None:
+    made = settings()
+    with serving(made) as one:
+        send(one, RawBatch.of(samples(7), batch_id="a"))
+        one.post("/ingest", json={"features": [[1], [2, 3]]})
+        with serving(made) as other:
+            send(other, RawBatch.of(samples(3), batch_id="b"))
+            send(other, RawBatch.of(samples(3), batch_id="b"))
+            one.get("/metrics")
+            for client in (one, other):
+                found = families(client)
+                assert found["gmr_samples_ingested_total"] == 10
+                assert found["gmr_batches_ingested_total"] == 2
+                assert found["gmr_batches_rejected_total"] == 1
+            other.post("/ingest", json={"features": [[1], [2, 3]]})
+    with serving(made) as again:
+        found = families(again)
+        assert found["gmr_samples_ingested_total"] == 10
+        assert found["gmr_batches_ingested_total"] == 2
+        assert found["gmr_batches_rejected_total"] == 2
+
+
+def test_refusals_are_counted_together_without_being_asked_for(
+    settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.parts.COUNT_S", 0.01)
+    made = settings()
+    with serving(made) as client, connect(made.redis_address() or "") as redis:
+        client.post("/ingest", json={"features": [[1], [2, 3]]})
+        key = Keys(made.model).counts
+        wait_until(lambda: redis.hget(key, "rejected:shape_mismatch") == b"1")
 
 
 def test_metrics_are_text_that_prometheus_reads(taught: httpx2.Client) -> None:

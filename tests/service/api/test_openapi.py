@@ -19,6 +19,11 @@ COMMITTED = Path(__file__).parents[3] / "docs" / "openapi.json"
 OPERATIONS = {
     "ingest": "post /ingest",
     "label": "post /labels",
+    "dead_letters": "get /deadletters",
+    "dead_letter": "get /deadletters/{id}",
+    "requeue_dead_letter": "post /deadletters/{id}",
+    "drop_dead_letter": "delete /deadletters/{id}",
+    "drop_dead_letters": "delete /deadletters",
     "classify": "post /classify",
     "outliers": "post /outliers",
     "sample": "get /sample",

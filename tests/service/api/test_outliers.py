@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from service.wire import RawBatch, unpack
-from tests.service.api.stack import SAFETENSORS, problem, samples
+from tests.service.api.stack import SAFETENSORS, problem, samples, serving, teach, training
 
 BODY = {"features": samples(50, seed=5).tolist()}
 
@@ -15,8 +15,50 @@ BODY = {"features": samples(50, seed=5).tolist()}
 def test_scores_come_with_the_threshold_that_divides_them(taught: httpx2.Client) -> None:
     answer = taught.post("/outliers", json=BODY).json()
     assert answer["model_version"] == taught.get("/model").json()["model_version"]
+    assert (answer["score"], answer["threshold"]) == ("p_value", 0.05)
+    assert answer["inliers"] == (np.array(answer["p_values"]) > 0.05).tolist()
+    assert answer["calibration"] >= 100
+    answer = taught.post("/outliers", json={**BODY, "c": 2}).json()
     scores = np.array(answer["log_likelihoods"])
+    assert answer["score"] == "log_likelihood"
     assert answer["inliers"] == (scores >= answer["threshold"]).tolist()
+
+
+def test_each_sample_is_told_the_scale_at_which_it_is_strangest(taught: httpx2.Client) -> None:
+    components = taught.get("/model").json()["components"]
+    scales = taught.post("/outliers", json=BODY).json()["scales"]
+    assert len(scales) == len(BODY["features"])
+    assert {type(scale) for scale in scales} == {int}
+    assert all(1 <= scale <= components for scale in scales)
+
+
+def test_while_nothing_is_calibrated_there_are_no_p_values(settings) -> None:
+    with training(made := settings()), serving(made) as client:
+        teach(client, batches=2)
+        answer = client.post("/outliers", json=BODY).json()
+        assert (answer["calibration"], answer["score"]) == (0, "log_likelihood")
+        assert [answer[name] for name in ("p_values", "typicality", "scales")] == [None] * 3
+        scores = np.array(answer["log_likelihoods"])
+        assert answer["inliers"] == (scores >= answer["threshold"]).tolist()
+        named = client.post("/classify", json={**BODY, "unknown_rate": 0.1}).json()
+        assert (named["calibration"], named["score"]) == (0, "log_likelihood")
+        assert (named["p_values"], named["unknown"]) == (None, None)
+        assert named["inliers"] == answer["inliers"]
+        headers = {"Content-Type": SAFETENSORS, "Accept": SAFETENSORS}
+        content = RawBatch.of(samples(2)).to_safetensors()
+        response = client.post("/outliers", content=content, headers=headers)
+        assert set(unpack(response.content)[0]) == {"log_likelihoods", "inliers"}
+
+
+def test_whoever_sets_c_and_no_rate_is_answered_by_c(settings) -> None:
+    with training(made := settings(outlier_c=2.0)), serving(made) as client:
+        teach(client)
+        answer = client.post("/outliers", json=BODY).json()
+        assert answer["score"] == "log_likelihood"
+        assert answer["calibration"] > 0
+        assert answer["p_values"] is not None
+        again = client.post("/outliers", json={**BODY, "c": 2}).json()
+        assert again["threshold"] == answer["threshold"]
 
 
 def test_a_larger_c_finds_fewer_outliers(taught: httpx2.Client) -> None:
@@ -24,8 +66,6 @@ def test_a_larger_c_finds_fewer_outliers(taught: httpx2.Client) -> None:
         taught.post("/outliers", json={**BODY, "c": c}).json()["threshold"] for c in (0, 1, 2.5)
     ]
     assert thresholds == sorted(thresholds, reverse=True)
-    default = taught.post("/outliers", json=BODY).json()["threshold"]
-    assert default == taught.post("/outliers", json={**BODY, "c": 2}).json()["threshold"]
 
 
 def test_c_may_come_in_the_body_as_a_parameter_or_as_metadata(taught: httpx2.Client) -> None:
@@ -37,7 +77,7 @@ def test_c_may_come_in_the_body_as_a_parameter_or_as_metadata(taught: httpx2.Cli
     response = taught.post("/outliers", content=content, headers=headers)
     arrays, metadata = unpack(response.content)
     assert float(metadata["threshold"]) == wanted
-    assert set(arrays) == {"log_likelihoods", "inliers", "p_values", "typicality"}
+    assert set(arrays) == {"log_likelihoods", "inliers", "p_values", "typicality", "scales"}
     assert metadata["score"] == "log_likelihood"
 
 
@@ -84,7 +124,7 @@ def test_a_false_positive_rate_may_come_in_the_body_as_a_parameter_or_as_metadat
     arrays, metadata = unpack(taught.post("/outliers", content=content, headers=headers).content)
     assert (metadata["score"], float(metadata["threshold"])) == ("p_value", 0.1)
     assert int(metadata["calibration"]) == answer["calibration"]
-    assert set(arrays) == {"log_likelihoods", "inliers", "p_values", "typicality"}
+    assert set(arrays) == {"log_likelihoods", "inliers", "p_values", "typicality", "scales"}
 
 
 @pytest.mark.parametrize("rate", [0, 1, 1.5, "x", True])

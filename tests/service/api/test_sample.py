@@ -55,14 +55,46 @@ def test_the_same_seed_and_version_give_the_same_samples(taught: httpx2.Client) 
     assert one["features"] != other["features"]
 
 
+def test_without_a_seed_every_answer_is_another_and_names_its_seed(taught: httpx2.Client) -> None:
+    one, other = (taught.get("/sample?n=5") for _ in range(2))
+    assert one.json()["features"] != other.json()["features"]
+    for response in (one, other):
+        seed = response.json()["seed"]
+        assert 0 <= seed < 2**53
+        assert response.headers["X-Sample-Seed"] == str(seed)
+        again = taught.get("/sample", params={"n": 5, "seed": seed})
+        assert again.json() == response.json()
+
+
+@pytest.mark.parametrize(
+    "accept", ["application/json", SAFETENSORS, "application/x-npy", "image/png"]
+)
+def test_the_seed_is_named_in_every_form(taught: httpx2.Client, accept: str) -> None:
+    given = taught.get("/sample?n=4&seed=12", headers={"Accept": accept})
+    assert given.headers["X-Sample-Seed"] == "12"
+    drawn = taught.get("/sample?n=4", headers={"Accept": accept})
+    again = taught.get(
+        "/sample",
+        params={"n": 4, "seed": drawn.headers["X-Sample-Seed"]},
+        headers={"Accept": accept},
+    )
+    assert again.content == drawn.content != given.content
+
+
+def test_rows_are_even_over_the_wanted_classes(taught: httpx2.Client) -> None:
+    for n, expected in ((20, {10}), (21, {10, 11})):
+        drawn = taught.get(f"/sample?classes=3,cat&n={n}").json()["labels"]
+        assert {drawn.count(label) for label in CLASSES} == expected
+
+
 def test_samples_of_wanted_classes_belong_to_them(taught: httpx2.Client) -> None:
     answer = taught.get("/sample?classes=cat&n=20").json()
     assert answer["labels"] == ["cat"] * 20
     named = taught.post("/classify", json={"features": answer["features"]}).json()
     assert named["labels"] == ["cat"] * 20
-    both = taught.get("/sample?classes=3,cat&n=50").json()
+    both = taught.get("/sample?classes=3,cat&n=50&seed=1").json()
     assert set(both["labels"]) == set(CLASSES)
-    assert taught.get("/sample?classes=3&classes=cat&n=50").json() == both
+    assert taught.get("/sample?classes=3&classes=cat&n=50&seed=1").json() == both
 
 
 def test_each_sample_says_how_probable_its_class_is(taught: httpx2.Client) -> None:
@@ -103,11 +135,11 @@ def test_what_no_draw_can_reach_is_given_all_the_same_and_told(doubting: httpx2.
 
 def test_without_noise_samples_vary_less(taught: httpx2.Client) -> None:
     plain, clean = (
-        np.array(taught.get(f"/sample?n=100&classes=cat&noise={noise}").json()["features"])
+        np.array(taught.get(f"/sample?n=100&classes=cat&noise={noise}&seed=0").json()["features"])
         for noise in ("true", "false")
     )
     assert clean.var(0).sum() < plain.var(0).sum()
-    default = taught.get("/sample?n=100&classes=cat").json()["features"]
+    default = taught.get("/sample?n=100&classes=cat&seed=0").json()["features"]
     np.testing.assert_array_equal(default, plain)
 
 
@@ -151,8 +183,8 @@ def test_parameters_that_are_no_numbers_are_refused(taught: httpx2.Client, query
 
 @pytest.mark.parametrize("media_type", ["application/x-npy", "application/octet-stream"])
 def test_npy_holds_the_features(taught: httpx2.Client, media_type: str) -> None:
-    plain = taught.get("/sample?n=4").json()["features"]
-    response = taught.get("/sample?n=4", headers={"Accept": media_type})
+    plain = taught.get("/sample?n=4&seed=0").json()["features"]
+    response = taught.get("/sample?n=4&seed=0", headers={"Accept": media_type})
     assert response.headers["content-type"] == media_type
     array = np.load(io.BytesIO(response.content), allow_pickle=False)
     assert array.dtype == np.float32
@@ -160,8 +192,8 @@ def test_npy_holds_the_features(taught: httpx2.Client, media_type: str) -> None:
 
 
 def test_safetensors_holds_everything(taught: httpx2.Client) -> None:
-    plain = taught.get("/sample?n=4").json()
-    response = taught.get("/sample?n=4", headers={"Accept": SAFETENSORS})
+    plain = taught.get("/sample?n=4&seed=0").json()
+    response = taught.get("/sample?n=4&seed=0", headers={"Accept": SAFETENSORS})
     arrays, metadata = unpack(response.content)
     vocabulary = json.loads(metadata["vocabulary"])
     assert [vocabulary[code] for code in arrays["labels"]] == plain["labels"]
@@ -172,6 +204,7 @@ def test_safetensors_holds_everything(taught: httpx2.Client) -> None:
     )
     assert arrays["short"].tolist() == plain["short"] == [False] * 4
     assert metadata["model_version"] == str(plain["model_version"])
+    assert metadata["seed"] == str(plain["seed"]) == "0"
 
 
 def test_square_samples_are_drawn(taught: httpx2.Client) -> None:

@@ -1,0 +1,263 @@
+"""Whether a stream has come to rest since the last boundary.
+
+A ramp goes on after the boundary by which it was found. Once the detector has learned what is
+usual by then, it finds the rest of the ramp as well, and that is no second change. It can be told
+from one by what came in between: the means of features have moved all the while, steadily, in the
+very direction in which they have changed now. Before a change of its own the stream was at rest, or
+moved in another direction.
+
+Rules of this module:
+
+1. Sums over ten samples at least are all that is kept; never a sample.
+2. The size of what is kept does not depend on the length of the stream.
+
+Throughout: N samples, D features, K blocks; in the sender's units, float64, on the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+BLOCK = 50.0
+"""Samples of a block, to begin with."""
+
+MOST_BLOCKS = 32
+"""Kept; when there are more, two become one each."""
+
+FEWEST_BLOCKS = 6
+"""That can show a steady movement."""
+
+TINY = 1e-200
+"""What is divided by, at least."""
+
+FEWEST = 10
+"""Samples that make a mean."""
+
+EVIDENT = 3.0
+"""Standard errors by which the mean of a feature must have changed to say in which direction."""
+
+BY_CHANCE = 0.05
+"""How often a stream at rest may pass for one that moves."""
+
+LATELY = 0.2
+"""The same by the later half of its blocks: a movement may have ended."""
+
+LEAST_MOVED = 0.4
+"""Part of the change by which the stream must have moved before; at a constant pace it is one or
+more."""
+
+
+class Continuation(NamedTuple):
+    """What shows that a change goes on.
+
+    Arguments:
+        p_value: How often a stream at rest would seem to move as steadily, 0 to 1.
+        p_value_lately: The same by the later half of the time since the boundary.
+        moved: How far the stream had moved by then, as a part of what has changed since.
+    """
+
+    p_value: float
+    p_value_lately: float
+    moved: float
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """Where the samples of a sub-task lie, block after block since it began.
+
+    Arguments:
+        sums: Of the features of each block's samples, with shape (K, D); None before the first.
+        squares: The same of squared differences from the origin, of all blocks, with shape (D,).
+        origin: Mean of the first samples, with shape (D,).
+        sizes: Samples of each block, with shape (K,).
+        ends: Samples of the stream by the end of each block, with shape (K,).
+        width: Samples of a whole block.
+    """
+
+    sums: Tensor | None = None
+    squares: Tensor | None = None
+    origin: Tensor | None = None
+    sizes: Tensor | None = None
+    ends: Tensor | None = None
+    width: float = BLOCK
+
+    def observed(self, x: Tensor, end: int) -> Course:
+        """With more samples of the sub-task.
+
+        Arguments:
+            x: With shape (N, D); none that are suspected.
+            end: Samples of the stream with these.
+        """
+        if not len(x):
+            return self
+        values = x.double()
+        origin = values.mean(0).cpu() if self.origin is None else self.origin
+        values = values - origin.to(values.device)
+        sums, squares = values.sum(0, keepdim=True).cpu(), values.square().sum(0).cpu()
+        sizes, ends = torch.tensor([float(len(x))]).double(), torch.tensor([float(end)]).double()
+        if self.sums is not None:
+            assert self.squares is not None
+            assert self.sizes is not None
+            assert self.ends is not None
+            squares = self.squares + squares
+            last = slice(-1 if float(self.sizes[-1]) < self.width else len(self.sizes), None)
+            n = len(self.sizes[last])
+            sums = torch.cat([self.sums[: len(self.sums) - n], sums + self.sums[last].sum(0)])
+            ends = torch.cat([self.ends[: len(self.ends) - n], ends])
+            sizes = torch.cat([self.sizes[: len(self.sizes) - n], sizes + self.sizes[last].sum()])
+        seen = Course(sums, squares, origin, sizes, ends, self.width)
+        return seen if len(sizes) <= MOST_BLOCKS else seen._halved()
+
+    def _halved(self) -> Course:
+        """With every two blocks as one; the last one alone where they are odd."""
+        assert self.sums is not None
+        assert self.sizes is not None
+        assert self.ends is not None
+        odd = len(self.sizes) % 2
+        n = len(self.sizes) - odd
+        sums = self.sums[:n].view(n // 2, 2, -1).sum(1)
+        sizes = self.sizes[:n].view(-1, 2).sum(1)
+        return replace(
+            self,
+            sums=torch.cat([sums, self.sums[n:]]),
+            sizes=torch.cat([sizes, self.sizes[n:]]),
+            ends=torch.cat([self.ends[1:n:2], self.ends[n:]]),
+            width=2 * self.width,
+        )
+
+    def continuation(self, x: Tensor, start: int) -> Continuation | None:
+        """Whether a change goes on that the stream has been making since the boundary.
+
+        Arguments:
+            x: Samples since the change began, with shape (N, D).
+            start: Where that was, in samples of the stream.
+
+        Returns:
+            None if the stream was at rest, or moved elsewhere, or too little is known.
+        """
+        if self.sums is None or self.squares is None or self.origin is None or len(x) < FEWEST:
+            return None
+        assert self.sizes is not None
+        assert self.ends is not None
+        # The estimate of the start may be late by a little: the last block before it is left out.
+        n_blocks = int((self.ends <= start).sum()) - 1
+        if n_blocks < FEWEST_BLOCKS:
+            return None
+        sums, sizes = self.sums[:n_blocks], self.sizes[:n_blocks]
+        values = x.double() - self.origin.to(x.device)
+        now, variance_now = values.mean(0).cpu(), values.var(0, correction=0).cpu()
+        n, m = float(len(x)), float(sizes.sum())
+        before = sums.sum(0) / m
+        total = float(self.sizes.sum())
+        variance = self.squares / total - (self.sums.sum(0) / total).square()
+        variance = variance.clamp_min(0)
+        change = now - before
+        error = (variance_now / n + variance / m).sqrt()
+        change = torch.where(change.abs() > EVIDENT * error, change, 0)
+        spread = variance + variance_now
+        axis = torch.where(spread > 0, change / spread.clamp_min(1e-300), 0)
+        if not bool(axis.any()):
+            return None
+        positions = (sums @ axis) / sizes
+        moved = _slope(positions, sizes) * (n_blocks - 1) / float(change @ axis)
+        found = Continuation(trend(positions), trend(positions[n_blocks // 2 :]), moved)
+        steady = found.p_value <= BY_CHANCE and found.p_value_lately <= LATELY
+        return found if steady and moved >= LEAST_MOVED else None
+
+    def changed(self, x: Tensor, by_chance: float) -> Tensor | None:
+        """By how many sampling errors the mean or variance of features differs, with shape (D,).
+
+        Arguments:
+            x: New samples, with shape (N, D).
+            by_chance: How often any feature at all may be among them where none has changed.
+
+        Returns:
+            0 for features that may be as before; None if too few samples are known on either side.
+        """
+        if self.sums is None or self.squares is None or self.origin is None:
+            return None
+        assert self.sizes is not None
+        n, m = float(len(x)), float(self.sizes.sum())
+        if min(n, m) < FEWEST:
+            return None
+        values = x.double().cpu() - self.origin
+        mean, before = values.mean(0), self.sums.sum(0) / m
+        squares = (values - mean).square()
+        variance, fourth = squares.mean(0), squares.square().mean(0)
+        known = (self.squares / m - before.square()).clamp_min(0)
+        n, m = n / self._dependence(known), m / self._dependence(known)
+        # A variance is known the less the heavier the tails are; a normal law has 3.
+        kurtosis = (fourth / variance.square().clamp_min(TINY)).clamp_min(3)
+        error = (variance / n + known / m).sqrt().clamp_min(TINY)
+        scale = (variance.clamp_min(TINY) / known.clamp_min(TINY)).log()
+        moved = (mean - before).abs() / error
+        spread_out = scale.abs() / ((kurtosis - 1) * (1 / n + 1 / m)).sqrt()
+        limit = critical(by_chance / (2 * len(mean)), min(n, m) - 1)
+        largest = torch.maximum(moved, spread_out)
+        return torch.where(largest > limit, largest, 0)
+
+    def _dependence(self, variance: Tensor) -> float:
+        """Samples that are worth one, at least 1: by how blocks differ, in half of the features."""
+        assert self.sums is not None
+        assert self.sizes is not None
+        varies = variance > 0
+        if len(self.sizes) < FEWEST_BLOCKS or not bool(varies.any()):
+            return 1.0
+        means = self.sums / self.sizes[:, None]
+        apart = means - self.sums.sum(0) / self.sizes.sum()
+        ratio = (self.sizes[:, None] * apart.square()).sum(0) / (len(self.sizes) - 1)
+        return max(1.0, float((ratio[varies] / variance[varies]).median()))
+
+
+def critical(p_value: float, freedom: float) -> float:
+    """Two-sided critical value of Student's t, by Wallace's (1959) transformation to a normal.
+
+    Arguments:
+        p_value: Above 0.
+        freedom: Degrees of it; fewer than one count as one.
+
+    Example:
+        >>> round(critical(0.01, 9.0), 1), round(critical(0.01, 1e6), 3)
+        (3.3, 2.576)
+    """
+    freedom = max(1.0, freedom)
+    level = torch.tensor(p_value / 2, dtype=torch.float64)
+    z = -float(torch.special.ndtri(level)) * (8 * freedom + 3) / (8 * freedom + 1)
+    # Beyond any number of errors for next to no freedom.
+    return math.sqrt(freedom * math.expm1(min(z * z / freedom, 200.0)))
+
+
+def _slope(values: Tensor, weights: Tensor) -> float:
+    """Of a straight line through numbers at 0, 1, 2, ..., by weighted least squares."""
+    at = torch.arange(len(values), dtype=torch.float64)
+    at = at - float(at @ weights) / float(weights.sum())
+    return float((weights * at) @ values) / float(weights @ at.square())
+
+
+def trend(values: Tensor) -> float:
+    """How often numbers in no order would rise as steadily: Mann (1945) and Kendall's (1975) test.
+
+    Arguments:
+        values: In the order of time, with shape (K,).
+
+    Returns:
+        The one-sided p-value of S, the pairs that rise less those that fall, by its normal
+        approximation with continuity correction; 1 for fewer than two values.
+
+    Example:
+        >>> round(trend(torch.arange(8.0)), 5), round(trend(torch.tensor([1.0, 0, 2, 0, 1])), 2)
+        (0.00042, 0.5)
+    """
+    k = len(values)
+    if k < 2:
+        return 1.0
+    later = torch.triu(torch.ones(k, k, dtype=torch.bool), diagonal=1)
+    score = float((values[None] - values[:, None]).sign()[later].sum())
+    deviation = math.sqrt(k * (k - 1) * (2 * k + 5) / 18)
+    z = (score - math.copysign(min(1.0, abs(score)), score)) / deviation
+    return 0.5 * math.erfc(z / math.sqrt(2))

@@ -1,0 +1,89 @@
+"""What can be known before an entry is accepted: would the trainer be able to use it?
+
+The trainer decides when the entry's turn comes. What the served model and the trainer's report
+say by now is refused here, before the 202; the rest becomes a dead letter.
+
+Rules of this module:
+
+1. Refused is what cannot be used, not what may not be: where entries that wait may still change
+   the answer, the entry is accepted. (One exception: a rollback that waits may bring the number
+   of classes down. The sender is told, and can send again.)
+2. The trainer's report is read after the count of what was accepted, so that a report that
+   holds as many entries holds all that the sender knows to be accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from core.errors import EmptySubTask, InvalidLabels, UnknownProposal
+from core.state import distinct
+from service.api.parts import Parts
+from service.connection import StreamUnavailable, not_checked
+from service.wire import Control, Label, RawBatch, RawLabels, RawName
+
+
+async def check(parts: Parts, asked: RawBatch | RawLabels | RawName | Control) -> None:
+    """Raise what the trainer would, where that is known.
+
+    Raises:
+        InvalidLabels: There would be more classes than there may be.
+        UnknownProposal: No such proposal is open.
+        EmptySubTask: A boundary is declared, and no sample has come since the last.
+        StreamUnavailable: Redis does not tell; nothing was accepted.
+    """
+    if isinstance(asked, RawBatch):
+        check_classes(parts, asked.vocabulary)
+    elif isinstance(asked, RawLabels):
+        check_classes(parts, asked.labels)
+    elif isinstance(asked, RawName):
+        if asked.label is not None:
+            check_classes(parts, (asked.label,))
+        await check_proposal(parts, asked.proposal)
+    elif asked.kind == "boundary":
+        await check_boundary(parts)
+
+
+def check_classes(parts: Parts, labels: Collection[Label]) -> None:
+    """Raise `InvalidLabels` where these labels would bring too many classes."""
+    served = parts.follower.current
+    snapshot = None if served is None else served.snapshot
+    known = () if snapshot is None else snapshot.info.classes
+    limit = parts.settings.max_classes
+    if len(known) + len(labels) <= limit:
+        return
+    classes = {distinct(label) for label in (*known, *labels)}
+    if len(classes) > limit:
+        raise InvalidLabels.too_many_classes(len(classes), limit)
+
+
+async def check_proposal(parts: Parts, number: int) -> None:
+    """Raise `UnknownProposal` where this proposal is not open, and cannot come to be."""
+    status, is_newest = await _report(parts)
+    if status is None:
+        return
+    # Read after the report: what was made by then and is not open any more is decided about.
+    try:
+        known = [row["proposal"] for row in await parts.stream.proposals()]
+    except StreamUnavailable as error:
+        raise not_checked(error) from error
+    if number not in known and (is_newest or number <= status.get("proposals_made", 0)):
+        raise UnknownProposal.among(number, known)
+
+
+async def check_boundary(parts: Parts) -> None:
+    """Raise `EmptySubTask` where the current sub-task has had no sample."""
+    status, is_newest = await _report(parts)
+    if status is not None and is_newest and not status.get("begun", True):
+        raise EmptySubTask.of(status["sub_task"])
+
+
+async def _report(parts: Parts) -> tuple[dict[str, Any] | None, bool]:
+    """What the trainer last reported, and whether that holds all that is accepted."""
+    try:
+        accepted = await parts.stream.accepted()
+        status = await parts.stream.status()
+    except StreamUnavailable as error:
+        raise not_checked(error) from error
+    return status, status is not None and status["entries_applied"] >= accepted

@@ -1,0 +1,154 @@
+"""Tests for answers while Redis hangs: soon, and true."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from service.connection import SOCKET_TIMEOUT_S
+from service.embedded import EmbeddedRedis
+from service.stream import READ_S, READ_TRIES, RETRY_S
+from service.wire import RawBatch
+from tests.service.api.stack import (
+    labels,
+    make_settings,
+    problem,
+    redis_server,
+    samples,
+    send,
+    serving,
+    teach,
+    training,
+)
+
+READS = (
+    "/model",
+    "/deadletters",
+    "/deadletters/1-1",
+    "/drift",
+    "/drift/boundaries",
+    "/drift/boundaries/1-1",
+    "/drift/history",
+    "/drift/quarantine",
+    "/drift/proposals",
+    "/model/versions",
+    "/model/checkpoint",
+    "/events",
+)
+
+
+@contextlib.contextmanager
+def hanging(redis: EmbeddedRedis) -> Iterator[None]:
+    """Redis takes connections and answers nothing."""
+    assert redis.pid is not None
+    os.kill(redis.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(redis.pid, signal.SIGCONT)
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    with redis_server(tmp_path_factory.mktemp("hangs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(
+    redis: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[httpx2.Client]:
+    """A service whose Redis may be made to hang; its writes are given up soon."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("service.connection.SOCKET_TIMEOUT_S", 0.5)
+        patch.setattr("service.stream.RETRY_S", 0.2)
+        patch.setattr("service.stream.READ_S", 0.1)
+        settings = make_settings(redis.url, tmp_path_factory.mktemp("data"))
+        with serving(settings) as made:
+            yield made
+
+
+def test_a_question_is_given_up_and_says_nothing_of_what_was_accepted(
+    redis: EmbeddedRedis, client: httpx2.Client
+) -> None:
+    with hanging(redis):
+        for path in READS:
+            document = problem(client.get(path), 503, "stream-unavailable")
+            assert "this cannot be told now" in document["detail"], path
+            assert "accepted" not in document["detail"], path
+
+
+def test_questions_are_given_up_long_before_a_connection_is() -> None:
+    assert READ_TRIES * READ_S <= RETRY_S < SOCKET_TIMEOUT_S
+
+
+@pytest.mark.parametrize("given", [None, "mine"])
+def test_a_batch_whose_fate_is_unknown_can_be_sent_again_by_its_id(
+    redis: EmbeddedRedis, client: httpx2.Client, given: str | None
+) -> None:
+    before = client.get("/model").json()["backlog"]
+    batch = RawBatch.of(samples(3, seed=7), labels(3), given)
+    with hanging(redis):
+        document = problem(send(client, batch), 503, "stream-unavailable")
+    id = document["batch_id"]
+    assert given in (None, id)
+    assert repr(id) in document["detail"]
+    assert "not known" in document["detail"]
+    assert "nothing was accepted" not in document["detail"]
+    again = send(client, batch, params={"batch_id": id} if given is None else {})
+    assert again.status_code in (200, 202)
+    assert again.json()["batch_id"] == id
+    # Whether the first try arrived or not: it is there once.
+    assert client.get("/model").json()["backlog"] == before + 1
+
+
+def test_what_cannot_be_checked_is_not_accepted_and_it_is_said(
+    redis: EmbeddedRedis, client: httpx2.Client
+) -> None:
+    before = client.get("/model").json()["backlog"]
+    with hanging(redis):
+        for path, body in (("/drift/boundary", None), ("/labels", {"proposal": 1, "label": "a"})):
+            document = problem(client.post(path, json=body), 503, "stream-unavailable")
+            assert "nothing was accepted. Send the same again" in document["detail"], path
+    assert client.get("/model").json()["backlog"] == before
+
+
+def test_whether_dead_letters_were_dropped_is_not_known(
+    redis: EmbeddedRedis, client: httpx2.Client
+) -> None:
+    with hanging(redis):
+        document = problem(client.delete("/deadletters/1-1"), 503, "stream-unavailable")
+    assert "not known whether the dead letters were dropped" in document["detail"]
+    assert "GET /deadletters" in document["detail"]
+
+
+async def unchecked(_: object) -> None:
+    """Redis answered this much, and hangs only then."""
+
+
+def test_a_request_without_an_id_is_not_to_be_sent_again_blindly(
+    redis: EmbeddedRedis, client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.routes.drift.check_boundary", unchecked)
+    with hanging(redis):
+        document = problem(client.post("/drift/boundary"), 503, "stream-unavailable")
+    assert "not known whether the request was accepted" in document["detail"]
+    assert "batch_id" not in document
+
+
+def test_what_the_model_knows_is_answered_while_redis_hangs(
+    redis: EmbeddedRedis, tmp_path: Path
+) -> None:
+    settings = make_settings(redis.url, tmp_path)
+    with training(settings), serving(settings) as client:
+        teach(client, batches=1)
+        with hanging(redis):
+            assert client.get("/sample?n=2&seed=1").status_code == 200
+            body = {"features": samples(2).tolist()}
+            assert client.post("/classify", json=body).status_code == 200
