@@ -201,6 +201,7 @@ class ModelInfo:
     awaiting: int = 0  # samples held because they await their label
     unknown: int = 0  # samples held because they may be a new class
     recent: int = 0  # the last samples learned without a label, held to find new classes
+    heard: int = 0  # labelled samples that experts on classes have yet to add up
     preset: str = ""
     detector: str = ""
     device: str | None = None

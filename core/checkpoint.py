@@ -30,6 +30,7 @@ from core.drift.registry import make_detector
 from core.drift.sentinel import Sentinel
 from core.drift.shadows import Shadow
 from core.errors import InvalidCheckpoint, InvalidSettings
+from core.experts.panel import Panel
 from core.learners.registry import make_learner
 from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
@@ -95,8 +96,8 @@ def load(
     on_cpu.register_structure_hook_func(_is_array, lambda key, _: tensors[key].numpy())
     # A detector counts on the CPU, but the models that it watches by live with the others.
     on_cpu.register_structure_hook(Sentinel, lambda tree, _: _sentinel(tree, converter))
-    # What p-values rest on, the course of a sub-task and the codes of labels stay there, too.
-    for kind in (Calibration, Course):
+    # What p-values rest on, the course of a sub-task, experts and codes of labels stay there, too.
+    for kind in (Calibration, Course, Panel):
         converter.register_structure_hook(kind, on_cpu.structure)
     converter.register_structure_hook(Batch, _batches(converter, on_cpu))
     try:

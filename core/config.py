@@ -11,6 +11,9 @@ PRESETS = ("mfa", "flat", "paper", "dcgmm")
 DETECTORS = ("sequential", "paper", "adwin", "page_hinkley", "kswin", "none")
 PACES = ("stream", "published")
 REPLAYS = ("auto", "analytic", "constant", "proportional")
+ADVISED = ("mfa", "flat")
+"""Presets whose classes are answered by experts beside the mixture: `EngineConfig.experts`."""
+
 SHIFTED = ("mfa", "flat")
 """Presets that `EngineConfig.shift` is for."""
 
@@ -66,6 +69,8 @@ class EngineConfig:
         awaiting_limit: Most samples that await their label at a time.
         proposal_samples: Unknown samples without a label that make a proposal of a new class
             when they lie together, 10 or more; 0: none is made.
+        experts: Of presets "mfa" and "flat", where samples are no images: whether experts with a
+            finite memory say beside the mixture what a sample is called; see `core.experts`.
         max_classes: Most classes; labels that are unique by mistake must not fill the memory.
         seed: Of every random choice.
     """
@@ -92,6 +97,7 @@ class EngineConfig:
     label_wait_samples: int = 10_000
     awaiting_limit: int = 4096
     proposal_samples: int = 50
+    experts: bool = True
     max_classes: int = 1000
     seed: int = 0
 
@@ -183,6 +189,11 @@ class EngineConfig:
     def images(self) -> bool:
         """Whether the settings declare samples as images, however they are sent."""
         return self.image is not None or self.shift > 0 or self.preset == "dcgmm"
+
+    @property
+    def advised(self) -> bool:
+        """Whether tables have experts."""
+        return self.experts and self.preset in ADVISED
 
     @property
     def budget(self) -> int:

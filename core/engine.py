@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from core.advising import Advising
 from core.awaiting import Awaiting
 from core.batch import Batch, Label, SampleId
 from core.config import EngineConfig
@@ -89,8 +90,9 @@ class Engine:
         self.shadows = make_shadows(config)
         self.learning = Learning(self.learner, self.device)
         self.inliers = Inliers(self.learner, self.device)
-        self.judge = Judge(self.learner, self.detector, self.shadows)
-        self.late = LateLabels(config, self.learning)
+        self.advising = Advising(config, self.learner)
+        self.judge = Judge(self.learner, self.detector, self.shadows, self.advising)
+        self.late = LateLabels(config, self.learning, self.advising)
         self.novelty = Novelty(config, Discovery(self.learner), self.late)
         self.parting = Parting(self.detector, self.learning)
         self.crossing = Crossing(
@@ -151,8 +153,11 @@ class Engine:
         if state.standardiser is None:
             state = self._first(state, batch)
 
-        state = replace(state, quarantined=())
+        state = self.advising.introduced(replace(state, quarantined=()))
         judgement = self.judge.judge(state, batch)
+        if batch.codes is not None:
+            codes = state.codes_of(batch)
+            state = self.advising.heard(state, batch.features, codes, judgement.advice)
         begun = Position(state.stream_batches, state.stream_samples)
         unknown = self.novelty.unknown(state, judgement.scores)
         gains = self.novelty.gains(state, judgement.scores)
@@ -365,7 +370,15 @@ class Engine:
         What is set aside or waits is left out, so that this is no state to recover a stream from.
         """
         gone = state.proposals.forgotten()
-        state = replace(state, set_aside=(), awaiting=Awaiting(), proposals=gone, quarantined=())
+        panel = None if state.panel is None else state.panel.without_raw()
+        state = replace(
+            state,
+            set_aside=(),
+            awaiting=Awaiting(),
+            proposals=gone,
+            quarantined=(),
+            panel=panel,
+        )
         if state.learner is None:
             return state
         return replace(state, learner=self.learner.without_raw(state.learner))
@@ -421,6 +434,7 @@ class Engine:
             awaiting=state.awaiting.raw_samples,
             unknown=state.proposals.raw_samples,
             recent=len(state.proposals.recent),
+            heard=0 if state.panel is None else len(state.panel.rows),
         )
         return Snapshot(
             info,
@@ -429,6 +443,7 @@ class Engine:
             self.inliers.usual(state),
             self.config.outlier_false_positive_rate,
             state.scales,
+            None if state.panel is None else state.panel.rules,
         )
 
     # Parts of a step ----------------------------------------------------------------------
@@ -464,6 +479,7 @@ class Engine:
         return replace(
             state,
             standardiser=Standardiser.of(batch.features, images=images),
+            panel=self.advising.first(n_features, images),
             learner=self.learner.start(n_features, self.device),
         )
 

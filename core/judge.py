@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from core.advising import Advising
 from core.batch import UNLABELLED, Batch
 from core.drift.detector import Detector, Observation
 from core.drift.sentinel import ForwardPass, Sentinel
 from core.drift.shadows import Said, Shadows
+from core.experts.panel import Advice
 from core.judgement import Judgement
 from core.learners.learner import Learner, Scores
 from core.running import Running
@@ -23,11 +25,13 @@ class Judge:
         learner: The model's way of learning.
         detector: The one that decides.
         shadows: Those that run beside it.
+        advising: Asks experts beside the model what samples are called.
     """
 
     learner: Learner[Any]
     detector: Detector[Any]
     shadows: Shadows
+    advising: Advising
 
     def judge(self, state: EngineState, batch: Batch) -> Judgement:
         """What the model of before the batch, and then the detector, say of it."""
@@ -52,22 +56,22 @@ class Judge:
         tamed = likelihoods.clamp(min=state.likelihood.lowest)
         tame = Running(len(batch), float(tamed.mean()), float(tamed.var(correction=0)))
         mean = float(likelihoods.mean())
-        accuracy, guessed = self._accuracy(state, batch, scores)
-        return Judgement(scores, verdict, detector, accuracy, guessed, mean, tame, beside)
+        accuracy, guessed, advice = self._accuracy(state, batch, scores)
+        return Judgement(scores, verdict, detector, accuracy, guessed, mean, tame, beside, advice)
 
     def _accuracy(
         self, state: EngineState, batch: Batch, scores: Scores
-    ) -> tuple[float | None, int]:
-        """Share of the labelled samples whose class the model names, 0 to 1, and how many."""
+    ) -> tuple[float | None, int, Advice | None]:
+        """Share of the labelled samples whose class is named, 0 to 1, how many, and by whom."""
         if batch.codes is None or not state.classes:
-            return None, 0
+            return None, 0, None
         labelled = batch.codes.cpu() != UNLABELLED
         if not bool(labelled.any()):
-            return None, 0
-        probabilities = self.learner.readout(state.learner).class_probabilities(scores.joint)
+            return None, 0, None
+        probabilities, advice = self.advising.probabilities(state, batch.features, scores)
         guesses = probabilities.argmax(-1).cpu()
         hits = guesses == state.codes_of(batch)
-        return float(hits[labelled].double().mean()), int(labelled.sum())
+        return float(hits[labelled].double().mean()), int(labelled.sum()), advice
 
     def _sentinel(self, state: EngineState, samples: int) -> Sentinel:
         """The model as it stands, to watch the stream by."""

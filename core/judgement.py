@@ -9,6 +9,7 @@ from core.batch import UNLABELLED, Batch
 from core.drift.detector import Level, Verdict
 from core.drift.shadows import Said
 from core.events import Event, Replayed, ShadowAlarm
+from core.experts.panel import Advice
 from core.learners.learner import Replay, Scores
 from core.running import Running
 from core.state import EngineState
@@ -34,6 +35,7 @@ class Judgement:
     likelihood_mean: float | None  # of this batch alone, nats in the sender's units
     tame: Running  # the same without freaks: what the running statistics learn from
     beside: Said  # what the shadows say
+    advice: Advice | None = None  # what experts call its samples, where any has a label
 
     @property
     def level(self) -> Level:

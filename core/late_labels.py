@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from core.advising import Advising
 from core.awaiting import DUPLICATE, REASONS, UNKNOWN, Match, Rows
 from core.batch import UNLABELLED, Batch, Label, SampleId
 from core.config import EngineConfig
@@ -30,10 +31,12 @@ class LateLabels:
     Arguments:
         config: Holds the limits.
         learning: Teaches the model.
+        advising: Asks experts beside the model what samples are called, and tells them.
     """
 
     config: EngineConfig
     learning: Learning
+    advising: Advising
 
     def match(
         self, state: EngineState, ids: Sequence[SampleId], labels: Sequence[Label]
@@ -44,6 +47,7 @@ class LateLabels:
         )
         state, report = self._tested(replace(state, awaiting=awaiting), match)
         batch = Batch.of(match.rows.features, list(match.labels))
+        state = self._heard(state, batch)
         state, learned, events = self.learn_late(state, batch, match.rows.arrived)
         voted: list[Event] = []
         if len(match.behind):
@@ -101,9 +105,7 @@ class LateLabels:
             return state, replace(batch, sample_ids=None), everything
         guesses = [UNLABELLED] * len(batch)
         if scores is not None and state.classes:
-            probabilities = self.learning.learner.readout(state.learner).class_probabilities(
-                scores.joint
-            )
+            probabilities, _ = self.advising.probabilities(state, batch.features, scores)
             guesses = probabilities.argmax(-1).tolist()
         begin = state.stream_samples - len(batch)
         index = torch.tensor(rows)
@@ -195,6 +197,18 @@ class LateLabels:
             report["delay_samples_mean"] = sum(delays) / len(delays)
             report["delay_samples_max"] = max(delays)
         return state, report
+
+    def _heard(self, state: EngineState, batch: Batch) -> EngineState:
+        """With labels that came late heard by the experts beside the model."""
+        state = self.advising.introduced(state)
+        if state.panel is None or not len(batch):
+            return state
+        assert state.standardiser is not None
+        x, advice = batch.features, None
+        scores = self.learning.learner.score(state.learner, state.standardiser.apply(x))
+        if scores is not None and state.classes:
+            _, advice = self.advising.probabilities(state, x, scores)
+        return self.advising.heard(state, x, state.codes_of(batch), advice)
 
     def _matched(self, state: EngineState, **report: Any) -> LabelsMatched:
         """The event, as far as `report` does not say otherwise about nothing at all."""

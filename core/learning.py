@@ -61,9 +61,15 @@ class Learning:
             scores,
             generator,
         )
+        panel = state.panel
+        if panel is not None:
+            # Labels of other classes were heard when they came: `core.advising`.
+            new = torch.where(codes >= panel.introduced, codes, UNLABELLED)
+            panel = panel.learned(batch.features, new, len(state.classes))
         state = replace(
             state,
             learner=learner,
+            panel=panel,
             class_counts=state.counted(codes),
             batches_seen=state.batches_seen + 1,
             samples_seen=state.samples_seen + len(batch),
@@ -116,6 +122,7 @@ class Learning:
             learner=learner,
             random=generator.get_state(),
             standardiser=state.standardiser.eased(),
+            panel=None if state.panel is None else state.panel.without_raw(),
             version=state.last_version + 1,
             last_version=state.last_version + 1,
         )
@@ -133,8 +140,10 @@ class Learning:
         named = codes != UNLABELLED
         x = torch.cat([one.features for one in batches])[named.to(self.device)]
         x = state.standardiser.apply(x)
+        panel = None if state.panel is None else state.panel.deferring()
         return replace(
             state,
+            panel=panel,
             learner=self.learner.renamed(
                 state.learner, x, codes[named].to(self.device), shown.to(self.device)
             ),

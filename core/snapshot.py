@@ -22,6 +22,7 @@ from core.density.density import Scored
 from core.density.registry import DENSITIES
 from core.density.shifts import Shifts
 from core.errors import InvalidCheckpoint, InvalidRequest, ModelNotReady, UnknownClass
+from core.experts.panel import Rules
 from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
 from core.sampling import MAX_DRAWS, draw, noise_of_a_class
@@ -125,6 +126,7 @@ class ModelInfo:
     awaiting: int = 0  # raw samples held because they await their label
     unknown: int = 0  # raw samples without a label held because they are unknown
     recent: int = 0  # the last raw samples learned without a label, held to find new classes
+    heard: int = 0  # raw labelled samples that experts have yet to add up
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; `classes` becomes a list of label and count."""
@@ -148,6 +150,7 @@ class Snapshot:
         usual: What p-values rest on; nothing in snapshots of earlier releases.
         false_positive_rate: By which samples are outliers; None: by `outlier_c`.
         scales: The model at several scales; None where the family, or an earlier release, has none.
+        experts: Who say beside the model what samples are called; None where there are none.
     """
 
     info: ModelInfo
@@ -156,6 +159,7 @@ class Snapshot:
     usual: Typicality = field(default_factory=Typicality.none)
     false_positive_rate: float | None = None
     scales: Scales | None = None
+    experts: Rules | None = None
 
     @property
     def version(self) -> int:
@@ -214,6 +218,7 @@ class Snapshot:
             InvalidRequest: The rate is none.
         """
         _check_rate("unknown_rate", unknown_rate)
+        asked_of = x
         x = self._prepared(x)
         scored = self._score(x)
         joint, likelihoods = scored
@@ -223,6 +228,9 @@ class Snapshot:
                 "Send labelled samples to POST /ingest first; POST /outliers works already."
             )
         probabilities = self.model.class_probabilities(x, joint)
+        if self.experts is not None:
+            advice = self.experts.advice(as_float32(asked_of, torch.device("cpu")), probabilities)
+            probabilities = advice.probabilities.to(probabilities)
         rate = self.false_positive_rate if unknown_rate is None else unknown_rate
         found = self._strangeness(x, scored) if p_values or rate is not None else None
         if found is None or rate is None:
@@ -381,6 +389,8 @@ class Snapshot:
         if self.scales is not None:
             tensors |= {f"scales_{name}": part for name, part in self.scales.tensors().items()}
             facts["scales"] = self.scales.facts()
+        if self.experts is not None:
+            tensors |= {f"experts_{name}": part for name, part in self.experts.tensors().items()}
         tensors["usual_rows"], tensors["usual_weights"] = self.usual.rows, self.usual.weights
         if isinstance(readout, PosteriorReadout):
             tensors["component_classes"] = readout.component_classes
@@ -420,15 +430,11 @@ class Snapshot:
             zeros = torch.zeros(len(shift), dtype=torch.float64, device=shift.device)
             standardiser = Standardiser(facts["identity"], 0, 0, zeros, zeros, shift, scale)
             info = ModelInfo(**values)
-            usual, scales = Typicality.none(), None
+            usual, scales, experts = Typicality.none(), None, None
             if "scales" in facts:
-                prefix = "scales_"
-                parts = {
-                    name.removeprefix(prefix): tensor
-                    for name, tensor in tensors.items()
-                    if name.startswith(prefix)
-                }
-                scales = Scales.read(parts, facts["scales"])
+                scales = Scales.read(_beginning(tensors, "scales_"), facts["scales"])
+            if said := _beginning(tensors, "experts_"):
+                experts = Rules.read({name: part.cpu() for name, part in said.items()})
             if "usual_rows" in tensors:
                 rows, weights = tensors["usual_rows"], tensors["usual_weights"]
                 usual = Typicality(rows.cpu(), weights.cpu(), n_scales(scales))
@@ -442,7 +448,16 @@ class Snapshot:
                 f"Let the trainer publish a new one."
             ) from error
         model = Model(density, readout, shifts)
-        return cls(info, model, standardiser, usual, rate, scales), metadata
+        return cls(info, model, standardiser, usual, rate, scales, experts), metadata
+
+
+def _beginning(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Tensors whose names begin so, without that."""
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
 
 
 def _evenly(codes: Tensor, n: int, generator: torch.Generator) -> Tensor:

@@ -14,6 +14,7 @@ from core.burst import Burst
 from core.calibration import Calibration
 from core.course import Course
 from core.drift.shadows import Shadow
+from core.experts.panel import Panel
 from core.held import Held
 from core.marginals import Marginals
 from core.proposals import Proposals
@@ -61,6 +62,7 @@ class EngineState:
         shadows: What detectors remember that run beside the deciding one.
         burst: The newest burst of outliers; see `core.burst`.
         course: Where the samples since the last boundary lie; see `core.course`.
+        panel: Experts beside the mixture on what a sample is called; None where there are none.
         marginals: Of single features, over the current sub-task; see `core.marginals`.
     """
 
@@ -97,6 +99,7 @@ class EngineState:
     course: Course = field(default_factory=Course)
     marginals: Marginals = field(default_factory=Marginals)  # likewise
     scales: Scales | None = None  # likewise
+    panel: Panel | None = None  # likewise
     boundaries: int = 0  # likewise
     resumed: bool = False
 

@@ -257,6 +257,11 @@ class Settings(BaseSettings):
         description="Unknown samples without a label that are proposed as a new class when they "
         "lie together, 10 or more; 0: never.",
     )
+    experts: bool = Field(
+        True,
+        description="Of presets mfa and flat, where samples are no images: whether experts with a "
+        "finite memory say beside the mixture what a sample is called.",
+    )
     warm_up: int = Field(
         1000,
         ge=1,
@@ -545,6 +550,7 @@ class Settings(BaseSettings):
             label_wait_samples=self.label_wait_samples,
             awaiting_limit=self.awaiting_limit,
             proposal_samples=self.proposal_samples,
+            experts=self.experts,
             max_classes=self.max_classes,
             warm_up=self.warm_up,
             seed=self.seed,

@@ -40,6 +40,7 @@ def test_every_field_survives_json() -> None:
         label_wait_samples=17,
         awaiting_limit=19,
         proposal_samples=23,
+        experts=False,
         max_classes=13,
         seed=2**40,
     )

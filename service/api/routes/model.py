@@ -103,6 +103,11 @@ class ModelState(BaseModel):
         description="The last raw samples that were learned without a label, held until the next "
         "boundary to find new classes.",
     )
+    heard: int = Field(
+        0,
+        description="Raw labelled samples that the experts on what a sample is called have yet to "
+        "add up, fewer than 32.",
+    )
     held: list[SubTaskHeld] = Field(
         description="Live forgetting: how well past sub-tasks are still held, oldest first, by "
         "samples that the model drew when each ended."

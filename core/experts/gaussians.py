@@ -1,0 +1,174 @@
+"""Experts that see one Gaussian in each class: quick to learn, and quick to forget.
+
+Regularised as in Friedman, Regularized Discriminant Analysis, 1989: what a class knows little of,
+its covariance takes from all classes, and these from their diagonal.
+
+Throughout: H horizons, N samples, D features, C classes. All tensors are float64 on the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from core.experts.fading import ageing, few, known
+
+HORIZONS = (30.0, 500.0, float("inf"))
+"""Samples."""
+
+MOST_VALUES = 2**20
+"""Values of all classes' covariances at one horizon: with more, classes share one."""
+
+RIDGE = 0.1
+"""Variance of one sample that is believed in before any comes, in standardised units."""
+
+LEAST_VARIANCE = 1e-4
+"""Standardised."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussians:
+    """Faded sums.
+
+    Arguments:
+        mass: Samples, with shape (H, C).
+        sums: With shape (H, C, D).
+        squares: Sums of outer products, with shape (H, C, D, D); (H, 1, D, D) where classes share
+            a covariance.
+    """
+
+    mass: Tensor
+    sums: Tensor
+    squares: Tensor
+
+    @classmethod
+    def start(cls, n_features: int) -> Gaussians:
+        """Before any sample and class."""
+        h, d = len(HORIZONS), n_features
+        shapes = ((h, 0), (h, 0, d), (h, 0, d, d))
+        return cls(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
+
+    @property
+    def shared(self) -> bool:
+        """Whether classes share a covariance."""
+        return self.squares.shape[1] != self.mass.shape[1]
+
+    def grown(self, n_classes: int) -> Gaussians:
+        """With room for C classes."""
+        h, c, d = self.sums.shape
+        more = n_classes - c
+        if more <= 0:
+            return self
+        mass = torch.cat([self.mass, self.mass.new_zeros(h, more)], 1)
+        sums = torch.cat([self.sums, self.sums.new_zeros(h, more, d)], 1)
+        squares = self.squares
+        if n_classes * d * d > MOST_VALUES:
+            squares = squares.sum(1, keepdim=True)
+        elif not self.shared:
+            squares = torch.cat([squares, squares.new_zeros(h, more, d, d)], 1)
+        return Gaussians(mass, sums, squares)
+
+    def learned(self, x: Tensor, codes: Tensor) -> Gaussians:
+        """With N labelled samples, in stream order.
+
+        Arguments:
+            x: Standardised, with shape (N, D).
+            codes: Classes, with shape (N,), int64, below C.
+        """
+        kept, weights = ageing(torch.tensor(HORIZONS, dtype=torch.float64), len(x))
+        mass, sums = self.mass * kept[:, None], self.sums * kept[:, None, None]
+        squares = self.squares * kept[:, None, None, None]
+        for code in sorted(set(codes.tolist())):
+            rows = codes == code
+            mine, said = x[rows], weights[:, rows]
+            weighted = said[:, :, None] * mine
+            mass[:, code] += said.sum(1)
+            sums[:, code] += weighted.sum(1)
+            squares[:, 0 if self.shared else code] += weighted.transpose(1, 2) @ mine
+        return Gaussians(mass, sums, squares)
+
+    def rescaled(self, factor: Tensor, offset: Tensor) -> Gaussians:
+        """The sums that samples x * factor + offset would have left, both with shape (D,)."""
+        stretched = self.sums * factor
+        sums = stretched + self.mass[..., None] * offset
+        mixed = stretched[..., :, None] * offset + offset[:, None] * stretched[..., None, :]
+        mixed = mixed + self.mass[..., None, None] * offset[:, None] * offset
+        if self.shared:
+            mixed = mixed.sum(1, keepdim=True)
+        return Gaussians(self.mass, sums, self.squares * factor[:, None] * factor + mixed)
+
+    def without_few(self) -> Gaussians:
+        """Without classes of which a horizon has hardly more than a sample."""
+        gone = few(self.mass)
+        squares = self.squares
+        if not self.shared:
+            squares = squares.masked_fill(gone[..., None, None], 0.0)
+        sums = self.sums.masked_fill(gone[..., None], 0.0)
+        return Gaussians(self.mass.masked_fill(gone, 0.0), sums, squares)
+
+    def at_rest(self) -> GaussianRules:
+        """What they say of any sample."""
+        c, d = self.sums.shape[1:]
+        mass = self.mass.clamp_min(1e-9)
+        means = self.sums / mass[..., None]
+        outer = self.mass[..., None, None] * means[..., :, None] * means[..., None, :]
+        total = self.mass.sum(1)[:, None, None]
+        eye = torch.eye(d, dtype=torch.float64)
+        scatter = self.squares - (outer.sum(1, keepdim=True) if self.shared else outer)
+        pooled = (scatter.sum(1) + RIDGE * eye) / (total + 1)
+        # D samples' worth of belief that features do not go together.
+        pooled = (pooled * total + pooled * eye * d) / (total + d)
+        belief = float(d + 1)
+        if self.shared:
+            covariances = pooled[:, None]
+        else:
+            covariances = scatter + belief * pooled[:, None]
+            covariances = covariances / (self.mass[..., None, None] + belief)
+        covariances = covariances + LEAST_VARIANCE * eye
+        factors, failed = torch.linalg.cholesky_ex(covariances)
+        if bool(failed.any()):
+            # Rounding of sums of very different size.
+            spread = torch.diagonal(covariances, dim1=-2, dim2=-1).clamp_min(LEAST_VARIANCE)
+            plain = torch.diag_embed(spread.sqrt())
+            factors = torch.where((failed > 0)[..., None, None], plain, factors)
+        priors = (self.mass + 0.01) / (self.mass.sum(1, keepdim=True) + 0.01 * max(1, c))
+        heights = priors.log() - factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        whiteners = torch.linalg.solve_triangular(factors, eye, upper=False)
+        return GaussianRules(means, whiteners, heights, known(self.mass))
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianRules:
+    """Gaussians by which samples can be named.
+
+    Arguments:
+        means: With shape (H, C, D).
+        whiteners: Inverse Cholesky factors of the covariances: (H, C, D, D), or (H, 1, D, D).
+        heights: Log of prior and normaliser, up to a constant, with shape (H, C).
+        known: Classes that have come within the horizon, with shape (H, C), bool.
+    """
+
+    means: Tensor
+    whiteners: Tensor
+    heights: Tensor
+    known: Tensor
+
+    def probabilities(self, x: Tensor) -> Tensor:
+        """Of each class, with shape (H, N, C); rows sum to one, over the classes that are known.
+
+        Arguments:
+            x: Standardised samples, with shape (N, D).
+        """
+        # |W x - W mu|^2 with one product over all samples.
+        turned = torch.einsum("nd,hced->hcne", x, self.whiteners)
+        home = torch.einsum(
+            "hcd,hced->hce", self.means, self.whiteners.expand(*self.heights.shape, -1, -1)
+        )
+        distances = (turned - home[:, :, None]).square().sum(-1)
+        joint = self.heights[:, :, None] - 0.5 * distances
+        # Of a horizon that knows no class nothing is asked.
+        asked = self.known | ~self.known.any(1, keepdim=True)
+        return torch.softmax(joint.masked_fill(~asked[:, :, None], -math.inf), 1).transpose(1, 2)

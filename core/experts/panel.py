@@ -1,0 +1,306 @@
+"""All experts of a stream and their weights, as a value; and the same at rest, to be asked.
+
+Throughout: E experts, the mixture first; N samples, D features, C classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from core.experts import gaussians, share
+from core.experts.features import MOST_ADDITIVE, additive, joint
+from core.experts.gaussians import GaussianRules, Gaussians
+from core.experts.least_squares import LeastSquares, LinearRules
+from core.standardiser import CLIP, TAME, Standardiser
+
+MOST_FEATURES = 256
+"""Features up to which there are experts: beyond, sums of products are too dear."""
+
+ADDITIVE_HORIZONS = (700.0, float("inf"))
+JOINT_HORIZONS = (100.0, 700.0, float("inf"))
+"""Samples, for least squares on single features and on several together."""
+
+FEWEST_ROWS = 32
+"""Samples that are added up at a time: solving for each one would be dear."""
+
+DEFERENCE = 0.8
+"""Weight of the mixture right after it was told that labels mean something else."""
+
+MOST_STRETCH = 2.0
+"""Times by which a feature's deviation may leave its scale, or deviations by which its mean may,
+before the scale follows: waves that were learned do not stretch with it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Advice:
+    """What the experts say of a batch before it is learned.
+
+    Arguments:
+        opinions: Probabilities of classes, with shape (E, N, C), float64.
+        weights: With shape (E,), float64.
+    """
+
+    opinions: Tensor
+    weights: Tensor
+
+    @property
+    def probabilities(self) -> Tensor:
+        """Of classes, by all experts together, with shape (N, C); rows sum to one."""
+        return torch.einsum("e,enc->nc", self.weights, self.opinions)
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """The experts at rest.
+
+    Arguments:
+        shift: What is subtracted from features in the sender's units, with shape (D,).
+        scale: By what they are divided then, with shape (D,), of the sign of `Panel.orientation`.
+        weights: Of all experts, with shape (E,).
+        gaussians: See `GaussianRules`.
+        additive: Least squares on single features; None in more than `MOST_ADDITIVE`.
+        joint: Least squares on several features together.
+    """
+
+    shift: Tensor
+    scale: Tensor
+    weights: Tensor
+    gaussians: GaussianRules
+    additive: LinearRules | None
+    joint: LinearRules
+
+    def advice(self, x: Tensor, mixture: Tensor) -> Advice:
+        """What every expert says of samples.
+
+        Each shares out among the classes that it knows what the mixture gives these together; of
+        the others it says what the mixture says.
+
+        Arguments:
+            x: Samples in the sender's units, with shape (N, D).
+            mixture: Probabilities of classes by the mixture, with shape (N, C); rows sum to one.
+        """
+        x, base = x.cpu().double(), mixture.cpu().double()
+        x = ((x - self.shift) / self.scale).clamp_(-CLIP, CLIP)
+        d, n_classes = x.shape[1], base.shape[1]
+        parts = [(self.gaussians.probabilities(x), self.gaussians.known)]
+        if self.additive is not None:
+            parts.append((self.additive.probabilities(additive(d).of(x)), self.additive.known))
+        parts.append((self.joint.probabilities(joint(d).of(x)), self.joint.known))
+        # Of the newest classes, some have not heard yet.
+        said = torch.cat([_padded(part, n_classes) for part, _ in parts])
+        knows = torch.cat([_padded(heard, n_classes) for _, heard in parts])
+        mine = knows[:, None].double()
+        given = (base * mine).sum(-1, keepdim=True)
+        opinions = torch.where(knows.any(1)[:, None, None], said * given + base * (1 - mine), base)
+        return Advice(torch.cat([base[None], opinions]), self.weights)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor, by name."""
+        found = {
+            "shift": self.shift,
+            "scale": self.scale,
+            "weights": self.weights,
+            "means": self.gaussians.means,
+            "whiteners": self.gaussians.whiteners,
+            "heights": self.gaussians.heights,
+            "known": self.gaussians.known,
+            "joint": self.joint.solution,
+            "joint_known": self.joint.known,
+        }
+        if self.additive is not None:
+            found |= {"additive": self.additive.solution, "additive_known": self.additive.known}
+        return found
+
+    @classmethod
+    def read(cls, tensors: Mapping[str, Tensor]) -> Rules:
+        """The inverse of `tensors`.
+
+        Raises:
+            KeyError: One is missing.
+        """
+        names = ("means", "whiteners", "heights", "known")
+        found = None
+        if "additive" in tensors:
+            found = LinearRules(tensors["additive"], tensors["additive_known"])
+        return cls(
+            tensors["shift"],
+            tensors["scale"],
+            tensors["weights"],
+            GaussianRules(*(tensors[name] for name in names)),
+            found,
+            LinearRules(tensors["joint"], tensors["joint_known"]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Everything that the experts have learned.
+
+    Arguments:
+        standardiser: Of the features of all samples so far. It rests once it has seen enough.
+        orientation: Sign by which each feature is multiplied, with shape (D,); 0 while no sample
+            differed. By the first one that does, so that a feature may as well come negative.
+        weights: Of all experts, the mixture first, with shape (E,), float64.
+        gaussians: See there.
+        additive: Least squares on single features; None in more than `MOST_ADDITIVE`.
+        joint: Least squares on several features together.
+        rows: Labelled samples that wait to be added up, standardised, with shape (M, D), float64.
+        codes: Their classes, with shape (M,), int64.
+        introduced: Classes that were known when the last labels came: those of others are heard
+            when they are learned.
+    """
+
+    standardiser: Standardiser
+    orientation: Tensor
+    weights: Tensor
+    gaussians: Gaussians
+    additive: LeastSquares | None
+    joint: LeastSquares
+    rows: Tensor
+    codes: Tensor
+    introduced: int = 0
+
+    @classmethod
+    def start(cls, n_features: int) -> Panel | None:
+        """Before any sample; None in more features than `MOST_FEATURES`."""
+        zeros = torch.zeros(n_features, dtype=torch.float64)
+        unseen = Standardiser(False, 0, 0, zeros, zeros, zeros, zeros + 1)
+        if n_features > MOST_FEATURES:
+            return None
+        first = None
+        if n_features <= MOST_ADDITIVE:
+            first = LeastSquares.start(len(ADDITIVE_HORIZONS), additive(n_features).size)
+        second = LeastSquares.start(len(JOINT_HORIZONS), joint(n_features).size)
+        n_experts = 1 + len(gaussians.HORIZONS) + len(JOINT_HORIZONS)
+        n_experts += len(ADDITIVE_HORIZONS) if first is not None else 0
+        return cls(
+            unseen,
+            zeros,
+            torch.full((n_experts,), 1 / n_experts, dtype=torch.float64),
+            Gaussians.start(n_features),
+            first,
+            second,
+            torch.zeros(0, n_features, dtype=torch.float64),
+            torch.zeros(0, dtype=torch.int64),
+        )
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The same at rest."""
+        return Rules(
+            self.standardiser.shift,
+            self.standardiser.scale * _signs(self.orientation),
+            self.weights,
+            self.gaussians.at_rest(),
+            None if self.additive is None else self.additive.at_rest(),
+            self.joint.at_rest(),
+        )
+
+    def judged(self, advice: Advice, codes: Tensor) -> Panel:
+        """With weights after labels came.
+
+        Arguments:
+            advice: What was said of N samples before.
+            codes: Their classes, with shape (N,), int64; below 0 where there is none to judge by.
+        """
+        rows = (codes >= 0).nonzero()[:, 0]
+        if not len(rows):
+            return self
+        said = advice.opinions[:, rows, codes[rows]]
+        said = (1 - share.DOUBT) * said + share.DOUBT / advice.opinions.shape[2]
+        return replace(self, weights=share.shared(self.weights, said))
+
+    def deferring(self) -> Panel:
+        """With most weight on the mixture: it was told at once what others hear by and by."""
+        others = self.weights[1:] / self.weights[1:].sum().clamp_min(share.SHARE)
+        most = others.new_tensor([DEFERENCE])
+        return replace(self, weights=torch.cat([most, others * (1 - DEFERENCE)]))
+
+    def learned(self, x: Tensor, codes: Tensor, n_classes: int) -> Panel:
+        """With labelled samples, in stream order.
+
+        Arguments:
+            x: In the sender's units, with shape (N, D).
+            codes: Classes, with shape (N,), int64; below 0 for unlabelled, which are left out.
+            n_classes: C.
+        """
+        named = codes >= 0
+        x, codes = x.cpu().double()[named], codes[named]
+        if not len(x):
+            return self
+        panel = self._scaled(x)
+        x = panel.standardiser.apply(x).clamp_(-TAME, TAME) * _signs(panel.orientation)
+        panel = replace(
+            panel,
+            gaussians=panel.gaussians.grown(n_classes).learned(x, codes),
+            rows=torch.cat([panel.rows, x]),
+            codes=torch.cat([panel.codes, codes]),
+        )
+        return panel._added_up(n_classes) if len(panel.rows) >= FEWEST_ROWS else panel
+
+    def _scaled(self, x: Tensor) -> Panel:
+        """With a scale that suits samples (N, D) as well, and what was learned moved to it.
+
+        Exactly so for what waits and for Gaussians. Waves do not stretch: what least squares have
+        learned stays as it is, and fades.
+        """
+        old = self.standardiser
+        new = old.observed(x)
+        fitted = new.refitted()
+        stretch = (fitted.scale / old.scale).log().abs()
+        moved = (fitted.shift - old.shift).abs() / old.scale
+        strayed = bool((stretch > math.log(MOST_STRETCH)).any() or (moved > MOST_STRETCH).any())
+        if not (old.settling or strayed):
+            return replace(self, standardiser=new)
+        factor, offset = fitted.change_from(old)
+        seen = torch.sign(x[0] - fitted.mean)
+        orientation = torch.where(self.orientation == 0, seen, self.orientation)
+        before, after = _signs(self.orientation), _signs(orientation)
+        factor, offset = factor * before * after, offset * after
+        return replace(
+            self,
+            standardiser=fitted,
+            orientation=orientation,
+            gaussians=self.gaussians.rescaled(factor, offset),
+            rows=self.rows * factor + offset,
+        )
+
+    def _added_up(self, n_classes: int) -> Panel:
+        """With what waits learned by least squares."""
+        d, first = self.rows.shape[1], self.additive
+        if first is not None:
+            first = first.grown(n_classes).learned(
+                additive(d), ADDITIVE_HORIZONS, self.rows, self.codes
+            )
+        second = self.joint.grown(n_classes).learned(
+            joint(d), JOINT_HORIZONS, self.rows, self.codes
+        )
+        none = self.rows[:0].clone(), self.codes[:0].clone()
+        return replace(self, additive=first, joint=second, rows=none[0], codes=none[1])
+
+    def without_raw(self) -> Panel:
+        """With the samples that wait added up, and without sums of hardly more than a sample."""
+        n_classes = self.gaussians.mass.shape[1]
+        panel = self._added_up(n_classes) if len(self.rows) else self
+        return replace(
+            panel,
+            gaussians=panel.gaussians.without_few(),
+            additive=None if panel.additive is None else panel.additive.without_few(),
+            joint=panel.joint.without_few(),
+        )
+
+
+def _signs(orientation: Tensor) -> Tensor:
+    """1 where a feature has no orientation yet."""
+    return torch.where(orientation == 0, 1.0, orientation)
+
+
+def _padded(part: Tensor, n_classes: int) -> Tensor:
+    """With zeros for classes after those that it has."""
+    return torch.nn.functional.pad(part, (0, n_classes - part.shape[-1]))
