@@ -74,7 +74,7 @@ class Scale:
 
 
 class KNN:
-    """The k nearest of the last samples, as River's `KNNClassifier` by lazy search does it.
+    """The k nearest of the last samples, as River's `KNNClassifier` finds them by `LazySearch`.
 
     Arguments:
         scaled: Whether features are standardised, by what was seen of them so far.

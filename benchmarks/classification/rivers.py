@@ -1,4 +1,4 @@
-"""River's classifiers, with their defaults."""
+"""River's classifiers, with their defaults, but for the window of the nearest neighbours."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _leveraging(seed: int) -> Any:
 def _neighbours(seed: int) -> Any:
     from river import neighbors
 
-    return neighbors.KNNClassifier(engine=neighbors.LazySearch())
+    return neighbors.KNNClassifier(engine=neighbors.LazySearch(window_size=1000))
 
 
 MODELS: dict[str, Callable[[int], Any]] = {

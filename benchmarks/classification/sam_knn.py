@@ -136,12 +136,12 @@ class SAMKNN:
         self._own = windows
 
     def _tried(self, start: int) -> list[bool]:
-        """Of each sample of a window but its first: whether those before it name it right."""
+        """Of each sample of a window but its first k: whether those before it name it right."""
         x, y = self._x[start:], self._y[start:]
         distances = self._distances(x, x)
         return [
             bool(vote(distances[i : i + 1, :i], y[:i], NEIGHBOURS)[0] == y[i])
-            for i in range(1, len(y))
+            for i in range(NEIGHBOURS, len(y))
         ]
 
     def _shorten(self) -> None:
