@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from rich.console import Console
 
 from clients.bench import Measurement, Say, rich_table
 from clients.errors import InputError
+from core.config import EngineConfig
+from core.errors import InvalidSettings
 
 
 class _Plan(Protocol):
@@ -29,6 +32,52 @@ def names(values: Sequence[str] | None) -> tuple[str, ...]:
         ('mfa', 'flat', 'paper')
     """
     return tuple(name for text in values or () for name in text.split(",") if name)
+
+
+def settings_of(texts: Sequence[str]) -> dict[str, Any]:
+    """`NAME=VALUE` as fields of `EngineConfig`.
+
+    Raises:
+        InputError: there is no such setting, or it cannot have that value.
+
+    Example:
+        >>> settings_of(["preset=flat", "ert=20000"])
+        {'preset': 'flat', 'ert': 20000}
+    """
+    values = fields_of(texts, EngineConfig)
+    try:
+        EngineConfig(**values)
+    except InvalidSettings as error:
+        raise InputError(str(error)) from error
+    return values
+
+
+def fields_of(texts: Sequence[str], kind: type) -> dict[str, Any]:
+    """`NAME=VALUE` as fields of a dataclass, numbers as numbers.
+
+    Raises:
+        InputError: it has no such field.
+    """
+    known = {one.name: one for one in fields(kind)}
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name not in known:
+            raise InputError(
+                f"There is no setting {name!r}. Known: {', '.join(known)}. Choose one of these."
+            )
+        values[name] = _plain(value)
+    return values
+
+
+def _plain(text: str) -> Any:
+    """A number where it is one."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def run(plan_of: Callable[[Sequence[str]], P], carry_out: Callable[[P, Say], Measurement]) -> int:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks._script import names, run
+from benchmarks._script import fields_of, names, run, settings_of
 from benchmarks.comparison.provenance import versions
 from benchmarks.comparison.store import Store, write_whole
 from benchmarks.detection import families as known_families
@@ -316,8 +316,8 @@ def plan_of(arguments: Sequence[str]) -> Plan:
         groups=_groups(plan, chosen.families, chosen.data, chosen.batches),
         detectors=detectors or plan.detectors,
         shadows=shadows,
-        settings=_settings(chosen.set or ()),
-        size=replace(plan.size, **_fields(chosen.size or (), Size)),
+        settings=settings_of(chosen.set or ()),
+        size=replace(plan.size, **fields_of(chosen.size or (), Size)),
         labelled=not chosen.unlabelled,
         trace=chosen.trace,
         any_source=chosen.any_source,
@@ -356,39 +356,6 @@ def _size(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise InputError(f"{text!r} is no batch size. Give a number from 1, or mixed.")
     return int(text)
-
-
-def _settings(texts: Sequence[str]) -> dict[str, Any]:
-    values = _fields(texts, EngineConfig)
-    try:
-        EngineConfig(**values)
-    except InvalidSettings as error:
-        raise InputError(str(error)) from error
-    return values
-
-
-def _fields(texts: Sequence[str], kind: type) -> dict[str, Any]:
-    """`NAME=VALUE` as fields of a dataclass, each as what its default is."""
-    known = {one.name: one for one in fields(kind)}
-    values: dict[str, Any] = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        if name not in known:
-            raise InputError(
-                f"There is no setting {name!r}. Known: {', '.join(known)}. Choose one of these."
-            )
-        values[name] = _plain(value)
-    return values
-
-
-def _plain(text: str) -> Any:
-    """A number where it is one."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def main() -> int:

@@ -9,24 +9,18 @@ of the next batch. River needs `pip install -e '.[river]'`.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Iterator
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
+from benchmarks.classification.course import course
+from benchmarks.classification.registry import has_river, is_ours, make
+from benchmarks.classification.stream import LabelledStream
 from clients.bench import Measurement, Say, Table
-from clients.datasets import Dataset, load_dataset
+from clients.datasets import load_dataset
 from clients.errors import InputError
-from core.batch import Batch
-from core.config import EngineConfig
-from core.engine import Engine
-from core.events import BatchScored, BoundaryDetected
 
 BATCH = 100
-TENTHS = 10
 
 STREAMS = {
     "SEA": "stream_sea",
@@ -36,117 +30,42 @@ STREAMS = {
 """Name -> data set."""
 
 
-class Guesser(Protocol):
-    """Names samples, then learns them."""
-
-    def guess_and_learn(self, x: NDArray[Any], y: NDArray[np.int64]) -> int:
-        """How many of a batch, (N, D) and (N,), were named as they are called."""
-        ...
-
-
-class Ours:
-    """The engine with a preset; boundaries are counted."""
-
-    def __init__(self, preset: str) -> None:
-        self.engine = Engine(EngineConfig(preset=preset))
-        self.state = self.engine.start()
-        self.boundaries: list[int] = []
-
-    def guess_and_learn(self, x: NDArray[Any], y: NDArray[np.int64]) -> int:
-        batch = Batch.of(torch.from_numpy(np.ascontiguousarray(x, np.float32)), y.tolist())
-        self.state, events = self.engine.step(self.state, batch)
-        right = 0.0
-        for event in events:
-            if isinstance(event, BatchScored):
-                right = (event.prequential_accuracy or 0.0) * len(y)
-            if isinstance(event, BoundaryDetected):
-                self.boundaries.append(event.sample_index)
-        return round(right)
-
-
-class Rivers:
-    """A classifier of River's."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.model = make()
-
-    def guess_and_learn(self, x: NDArray[Any], y: NDArray[np.int64]) -> int:
-        rows = [dict(enumerate(row)) for row in x.astype(float).tolist()]
-        right = sum(
-            self.model.predict_one(row) == label for row, label in zip(rows, y, strict=True)
-        )
-        for row, label in zip(rows, y.tolist(), strict=True):
-            self.model.learn_one(row, label)
-        return int(right)
-
-
-class LastLabel:
-    """Whoever follows will be called as the last one was."""
-
-    def __init__(self) -> None:
-        self.last = -1
-
-    def guess_and_learn(self, x: NDArray[Any], y: NDArray[np.int64]) -> int:
-        right = int((y == self.last).sum())
-        self.last = int(y[-1])
-        return right
-
-
-def systems(quick: bool) -> dict[str, Callable[[], Guesser]]:
-    """Every system, by name; River's where it is installed."""
-    ours: dict[str, Callable[[], Guesser]] = {
-        "mfa": lambda: Ours("mfa"),
-        "flat": lambda: Ours("flat"),
-        "last label": LastLabel,
-    }
-    try:
-        from river import forest, naive_bayes, tree
-    except ImportError:
-        return ours
-    theirs: dict[str, Callable[[], Any]] = {
-        "naive Bayes": naive_bayes.GaussianNB,
-        "Hoeffding tree": tree.HoeffdingTreeClassifier,
-        "adaptive tree": lambda: tree.HoeffdingAdaptiveTreeClassifier(seed=0),
-        "adaptive forest": lambda: forest.ARFClassifier(seed=0),
-    }
-    names = list(theirs)[: 2 if quick else None]
-    return ours | {name: lambda make=theirs[name]: Rivers(make) for name in names}
+def systems(quick: bool) -> tuple[str, ...]:
+    """Every system, as `benchmarks.classification.registry` calls it; River's where installed."""
+    ours = ("mfa", "flat", "last-label")
+    theirs = ("naive-bayes", "hoeffding", "hoeffding-adaptive", "arf")
+    return ours + (theirs[: 2 if quick else None] if has_river() else ())
 
 
 def measure(quick: bool, say: Say) -> Measurement:
     """Quick: 3,000 made-up samples of two classes that change places once."""
     rows, values = [], []
     for name, data in _streams(quick, say):
-        for system, make in systems(quick).items():
-            guesser, begun = make(), time.process_time()
-            right = []
-            for start in range(0, len(data.train_y), BATCH):
-                part = slice(start, start + BATCH)
-                right.append(guesser.guess_and_learn(data.train_x[part], data.train_y[part]))
-            seconds = time.process_time() - begun
-            found = guesser.boundaries if isinstance(guesser, Ours) else []
-            accuracy = 100 * sum(right) / len(data.train_y)
-            parts = np.array_split(np.array(right), TENTHS)
-            tenths = [100 * float(part.sum()) / (BATCH * max(1, len(part))) for part in parts]
+        for system in systems(quick):
+            found = course(make(system, data, 0, {}), data, BATCH)
+            boundaries = found.boundaries
+            # The engine's step names every batch anyhow, to test itself.
+            naming = 0.0 if is_ours(system) else found.predict_seconds
+            seconds = naming + found.learn_seconds
             row = (
                 name,
                 system,
-                f"{accuracy:.1f}",
-                f"{min(tenths):.1f}",
-                f"{len(found)}" if isinstance(guesser, Ours) else "",
-                f"{1e6 * seconds / len(data.train_y):,.0f}",
+                f"{100 * found.accuracy:.1f}",
+                f"{100 * found.worst_tenth:.1f}",
+                "" if boundaries is None else f"{len(boundaries)}",
+                f"{1e6 * seconds / len(data):,.0f}",
             )
             say("  ".join(row))
             rows.append(row)
             values.append(
                 {
                     "stream": name,
-                    "samples": len(data.train_y),
-                    "changes": [int(at) for at in data.drift_points],
+                    "samples": len(data),
+                    "changes": list(data.changes),
                     "system": system,
-                    "accuracy": accuracy,
-                    "tenths": tenths,
-                    "boundaries": found,
+                    "accuracy": 100 * found.accuracy,
+                    "tenths": [100 * tenth for tenth in found.tenths],
+                    "boundaries": list(boundaries or ()),
                     "seconds": seconds,
                 }
             )
@@ -155,7 +74,7 @@ def measure(quick: bool, say: Say) -> Measurement:
     return Measurement((Table(title, columns, tuple(rows)),), {"results": values})
 
 
-def _streams(quick: bool, say: Say) -> Iterator[tuple[str, Dataset]]:
+def _streams(quick: bool, say: Say) -> Iterator[tuple[str, LabelledStream]]:
     if quick:
         yield "made up", _made_up(3000)
         return
@@ -165,13 +84,14 @@ def _streams(quick: bool, say: Say) -> Iterator[tuple[str, Dataset]]:
         except InputError as error:
             say(f"{name} is left out: {error}")
             continue
-        yield name, data
+        x, y = np.asarray(data.train_x, dtype=np.float32), data.train_y.astype(np.int64)
+        yield name, LabelledStream(name, x, y, tuple(map(int, data.drift_points)))
 
 
-def _made_up(n: int) -> Dataset:
+def _made_up(n: int) -> LabelledStream:
     """Two Gaussian clouds that swap their labels at the middle."""
     rng = np.random.default_rng(0)
     cloud = rng.integers(0, 2, n)
     x = (rng.normal(size=(n, 4)) + 6 * cloud[:, None]).astype(np.float32)
     y = np.where(np.arange(n) < n // 2, cloud, 1 - cloud)
-    return Dataset("made up", x, y, x[:0], y[:0], drift_points=(n // 2,))
+    return LabelledStream("made up", x, y, (n // 2,))

@@ -8,6 +8,7 @@ with that question and which has a function
 or, where it keeps more than numbers, one that takes besides
 
     folder: Path  # for its own files, NAME in the folder of all
+    arguments: Sequence[str]  # options of its own, as they were given
 
 Rules: a benchmark starts what it needs and stops it again; `quick` makes it small
 enough for a test (seconds) and says nothing about speed; numbers come with the
@@ -20,7 +21,7 @@ import importlib
 import inspect
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,7 +81,9 @@ def names() -> dict[str, str]:
     return {name: _question(text) for name, text in texts.items() if "\ndef measure(" in text}
 
 
-def run(name: str, *, quick: bool, out: Path, console: Console) -> int:
+def run(
+    name: str, *, quick: bool, out: Path, console: Console, arguments: Sequence[str] = ()
+) -> int:
     """Run one benchmark.
 
     Arguments:
@@ -88,18 +91,26 @@ def run(name: str, *, quick: bool, out: Path, console: Console) -> int:
         quick: Take the small size.
         out: Folder for NAME.json.
         console: Where the tables go.
+        arguments: Options of its own.
 
     Returns:
         0, or 1 when a floor was missed at full size.
 
     Raises:
-        InputError: there is no such benchmark, or no folder of benchmarks.
+        InputError: there is no such benchmark, or no folder of benchmarks, or it takes no options.
     """
     measure = _measure(name)
     console.print(f"[bold]{name}[/]: {names()[name]}{' (quick size)' if quick else ''}")
     own: dict[str, Any] = {}
     if "folder" in inspect.signature(measure).parameters:
         own["folder"] = out / name
+    if arguments:
+        if "arguments" not in inspect.signature(measure).parameters:
+            raise InputError(
+                f"gmr bench {name} takes no options beside --quick and --out, and was given "
+                f"{' '.join(arguments)}. Leave them out."
+            )
+        own["arguments"] = arguments
     begun, start = datetime.now(UTC), time.perf_counter()
     measurement = measure(
         quick, lambda text: console.print(text, style="dim", markup=False, highlight=False), **own
@@ -201,6 +212,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def bench_command(
+    context: typer.Context,
     name: Annotated[
         str | None,
         typer.Argument(metavar="NAME", help="Which one, or all; without it, a list."),
@@ -212,11 +224,21 @@ def bench_command(
 ) -> None:
     """Run the benchmark NAME, print its tables and keep its numbers as JSON.
 
+    Further options are the benchmark's own, where it has any: benchmarks/README.md.
+
     Example: gmr bench ingest --quick
     """
     console = Console()
     if name is None:
+        if context.args:
+            raise InputError(
+                f"{' '.join(context.args)} was given, and no benchmark that could take it. Name "
+                f"one first: gmr bench lists them."
+            )
         listing(console)
         return
     chosen = list(names()) if name == "all" else [name]
-    raise typer.Exit(max(run(one, quick=quick, out=out, console=console) for one in chosen))
+    own = context.args
+    raise typer.Exit(
+        max(run(one, quick=quick, out=out, console=console, arguments=own) for one in chosen)
+    )

@@ -66,6 +66,9 @@ _SERVING = "clients.serving"
 SETTINGS_AS_FLAGS = ("serve", "trainer", "api")
 """Commands whose flags are the settings of the service."""
 
+PASSES_ON = ("bench",)
+"""Commands that pass options which they do not know on to what they run."""
+
 
 class LateGroup(TyperGroup):
     """A group whose commands are imported when they are run, and whose errors are messages."""
@@ -107,7 +110,12 @@ def load(name: str) -> Any:
     # Help is as wide as the terminal, not as the source: only empty lines break it.
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    single.command(name, help="\n\n".join(" ".join(text.split()) for text in paragraphs))(function)
+    settings = {"allow_extra_args": True, "ignore_unknown_options": True}
+    single.command(
+        name,
+        help="\n\n".join(" ".join(text.split()) for text in paragraphs),
+        context_settings=settings if name in PASSES_ON else None,
+    )(function)
     return typer.main.get_command(single)
 
 

@@ -20,7 +20,7 @@ def test_classes_that_change_places_are_followed(tmp_path: Path) -> None:
     for preset in ("mfa", "flat"):
         assert by_system[preset]["boundaries"] == [1500]
         assert by_system[preset]["accuracy"] > 93
-    assert by_system["last label"]["accuracy"] == pytest.approx(50, abs=5)
+    assert by_system["last-label"]["accuracy"] == pytest.approx(50, abs=5)
     assert by_system["mfa"]["changes"] == [1500]
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
-from clients import bench
+from clients import bench, cli
 from clients.errors import InputError
 
 SCRIPT = '''"""How high is the number?
@@ -72,6 +73,26 @@ def test_a_missed_floor_is_an_exit_status_at_full_size_only(folder: Path, tmp_pa
     assert status == 1
     assert "missed" in said
     assert run("height", tmp_path, quick=True)[0] == 0
+
+
+def test_options_are_passed_on_to_a_benchmark_that_takes_them(folder: Path, tmp_path: Path):
+    takes = SCRIPT.replace("quick, say", "quick, say, arguments=()")
+    (folder / "width.py").write_text(takes.replace('"number": 41', '"given": list(arguments)'))
+    given = ["bench", "width", "--out", str(tmp_path), "--half", "a", "b", "--quick", "--few"]
+    result = CliRunner().invoke(cli.app, given)
+    assert result.exit_code == 0, result.output
+    values = json.loads((tmp_path / "width.json").read_text())["values"]
+    assert values == {"given": ["--half", "a", "b", "--few"]}
+
+
+@pytest.mark.parametrize("given", [["height", "--half", "a"], ["--half"]])
+def test_options_that_no_benchmark_takes_are_refused(
+    folder: Path, tmp_path: Path, given: list[str]
+):
+    result = CliRunner().invoke(cli.app, ["bench", *given, "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "--half" in result.output
+    assert not (tmp_path / "height.json").exists()
 
 
 def test_an_unknown_benchmark_lists_the_known_ones(folder: Path, tmp_path: Path):
