@@ -16,7 +16,7 @@ third. All are weighed by how probable they called the labels that came, and a s
 weight goes round, so that whoever becomes the best is heard soon (Herbster and Warmuth, Tracking
 the Best Expert, 1998: fixed share). Forgetting is of the answer, not of the knowledge: the
 mixture stays as it is, and an expert says nothing of classes that did not come within its
-horizon. What the mixture gives those stays theirs.
+horizon. What those who forget nothing give these classes stays theirs.
 
 No samples are kept but the last few that wait to be added up (`FEWEST_ROWS`), only sums of a
 constant size. Samples that were declared as images have no experts: what counts among pixels is

@@ -78,8 +78,9 @@ class Rules:
     def advice(self, x: Tensor, mixture: Tensor) -> Advice:
         """What every expert says of samples.
 
-        Each shares out among the classes that it knows what the mixture gives these together; of
-        the others it says what the mixture says.
+        Each shares out among the classes that it knows what others give these together, and says
+        of the other classes what these say: the mixture, of whom nothing fades; and of whom
+        something does, all of whom nothing does, as they are weighed.
 
         Arguments:
             x: Samples in the sender's units, with shape (N, D).
@@ -95,10 +96,24 @@ class Rules:
         # Of the newest classes, some have not heard yet.
         said = torch.cat([_padded(part, n_classes) for part, _ in parts])
         knows = torch.cat([_padded(heard, n_classes) for _, heard in parts])
-        mine = knows[:, None].double()
-        given = (base * mine).sum(-1, keepdim=True)
-        opinions = torch.where(knows.any(1)[:, None, None], said * given + base * (1 - mine), base)
-        return Advice(torch.cat([base[None], opinions]), self.weights)
+        lasting = self.lasting
+        remembered = torch.cat([base[None], _completed(said, knows, base)[lasting[1:]]])
+        weights = self.weights[lasting]
+        together = torch.einsum("e,enc->nc", weights / weights.sum(), remembered)
+        opinions = torch.empty(len(self.weights), *base.shape, dtype=torch.float64)
+        opinions[lasting] = remembered
+        fading = ~lasting
+        opinions[fading] = _completed(said, knows, together)[fading[1:]]
+        return Advice(opinions, self.weights)
+
+    @property
+    def lasting(self) -> Tensor:
+        """Of which experts nothing fades, with shape (E,), bool."""
+        horizons = [math.inf, *gaussians.HORIZONS]
+        if self.additive is not None:
+            horizons += ADDITIVE_HORIZONS
+        horizons += JOINT_HORIZONS
+        return torch.tensor(horizons) == math.inf
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor, by name."""
@@ -299,6 +314,19 @@ class Panel:
 def _signs(orientation: Tensor) -> Tensor:
     """1 where a feature has no orientation yet."""
     return torch.where(orientation == 0, 1.0, orientation)
+
+
+def _completed(said: Tensor, knows: Tensor, base: Tensor) -> Tensor:
+    """Opinions on all classes, with shape (E, N, C), from those on known ones.
+
+    Arguments:
+        said: Probabilities of known classes, with shape (E, N, C).
+        knows: With shape (E, C), bool.
+        base: What others say of all classes, with shape (N, C).
+    """
+    mine = knows[:, None].double()
+    given = (base * mine).sum(-1, keepdim=True)
+    return torch.where(knows.any(1)[:, None, None], said * given + base * (1 - mine), base)
 
 
 def _padded(part: Tensor, n_classes: int) -> Tensor:
