@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -109,7 +110,8 @@ class Gaussians:
         sums = self.sums.masked_fill(gone[..., None], 0.0)
         return Gaussians(self.mass.masked_fill(gone, 0.0), sums, squares)
 
-    def at_rest(self) -> GaussianRules:
+    @cached_property
+    def rules(self) -> GaussianRules:
         """What they say of any sample."""
         c, d = self.sums.shape[1:]
         mass = self.mass.clamp_min(1e-9)

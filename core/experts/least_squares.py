@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -106,7 +107,8 @@ class LeastSquares:
             solution=self.solution.masked_fill(gone[:, None], 0.0),
         )
 
-    def at_rest(self) -> LinearRules:
+    @cached_property
+    def rules(self) -> LinearRules:
         """What they say of any sample."""
         return LinearRules(self.solution, known(self.mass))
 

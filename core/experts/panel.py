@@ -32,6 +32,12 @@ FEWEST_ROWS = 32
 DEFERENCE = 0.8
 """Weight of the mixture right after it was told that labels mean something else."""
 
+FEWEST_QUICK_ROWS = 4
+"""The same for Gaussians, which are cheaper, and quicker to learn."""
+
+LAZINESS = 0.1
+"""Part of all samples that may be new before it is asked whether the scale still suits them."""
+
 MOST_STRETCH = 2.0
 """Times by which a feature's deviation may leave its scale, or deviations by which its mean may,
 before the scale follows: waves that were learned do not stretch with it."""
@@ -167,6 +173,8 @@ class Panel:
         joint: Least squares on several features together.
         rows: Labelled samples that wait to be added up, standardised, with shape (M, D), float64.
         codes: Their classes, with shape (M,), int64.
+        told: How many of these the Gaussians have learned already: the first ones.
+        scaled_at: Samples after which the scale was last asked for.
         introduced: Classes that were known when the last labels came: those of others are heard
             when they are learned.
     """
@@ -179,6 +187,8 @@ class Panel:
     joint: LeastSquares
     rows: Tensor
     codes: Tensor
+    told: int = 0
+    scaled_at: int = 0
     introduced: int = 0
 
     @classmethod
@@ -212,9 +222,9 @@ class Panel:
             self.standardiser.shift,
             self.standardiser.scale * _signs(self.orientation),
             self.weights,
-            self.gaussians.at_rest(),
-            None if self.additive is None else self.additive.at_rest(),
-            self.joint.at_rest(),
+            self.gaussians.rules,
+            None if self.additive is None else self.additive.rules,
+            self.joint.rules,
         )
 
     def judged(self, advice: Advice, codes: Tensor) -> Panel:
@@ -252,12 +262,21 @@ class Panel:
         panel = self._scaled(x)
         x = panel.standardiser.apply(x).clamp_(-TAME, TAME) * _signs(panel.orientation)
         panel = replace(
-            panel,
-            gaussians=panel.gaussians.grown(n_classes).learned(x, codes),
-            rows=torch.cat([panel.rows, x]),
-            codes=torch.cat([panel.codes, codes]),
+            panel, rows=torch.cat([panel.rows, x]), codes=torch.cat([panel.codes, codes])
         )
-        return panel._added_up(n_classes) if len(panel.rows) >= FEWEST_ROWS else panel
+        if len(panel.rows) >= FEWEST_ROWS:
+            return panel._added_up(n_classes)
+        return (
+            panel._told(n_classes) if len(panel.rows) - panel.told >= FEWEST_QUICK_ROWS else panel
+        )
+
+    def _told(self, n_classes: int) -> Panel:
+        """With what waits learned by Gaussians."""
+        x, codes = self.rows[self.told :], self.codes[self.told :]
+        if not len(x):
+            return self
+        quick = self.gaussians.grown(n_classes).learned(x, codes)
+        return replace(self, gaussians=quick, told=len(self.rows))
 
     def _scaled(self, x: Tensor) -> Panel:
         """With a scale that suits samples (N, D) as well, and what was learned moved to it.
@@ -267,12 +286,14 @@ class Panel:
         """
         old = self.standardiser
         new = old.observed(x)
+        if new.samples < (1 + LAZINESS) * self.scaled_at:
+            return replace(self, standardiser=new)
         fitted = new.refitted()
         stretch = (fitted.scale / old.scale).log().abs()
         moved = (fitted.shift - old.shift).abs() / old.scale
         strayed = bool((stretch > math.log(MOST_STRETCH)).any() or (moved > MOST_STRETCH).any())
         if not (old.settling or strayed):
-            return replace(self, standardiser=new)
+            return replace(self, standardiser=new, scaled_at=new.samples)
         factor, offset = fitted.change_from(old)
         seen = torch.sign(x[0] - fitted.mean)
         orientation = torch.where(self.orientation == 0, seen, self.orientation)
@@ -281,6 +302,7 @@ class Panel:
         return replace(
             self,
             standardiser=fitted,
+            scaled_at=fitted.samples,
             orientation=orientation,
             gaussians=self.gaussians.rescaled(factor, offset),
             rows=self.rows * factor + offset,
@@ -296,13 +318,16 @@ class Panel:
         second = self.joint.grown(n_classes).learned(
             joint(d), JOINT_HORIZONS, self.rows, self.codes
         )
+        told = self._told(n_classes)
         none = self.rows[:0].clone(), self.codes[:0].clone()
-        return replace(self, additive=first, joint=second, rows=none[0], codes=none[1])
+        return replace(told, additive=first, joint=second, rows=none[0], codes=none[1], told=0)
 
     def without_raw(self) -> Panel:
         """With the samples that wait added up, and without sums of hardly more than a sample."""
-        n_classes = self.gaussians.mass.shape[1]
-        panel = self._added_up(n_classes) if len(self.rows) else self
+        panel = self
+        if len(self.rows):
+            heard = self.gaussians.mass.shape[1]
+            panel = self._added_up(max(heard, 1 + int(self.codes.max())))
         return replace(
             panel,
             gaussians=panel.gaussians.without_few(),

@@ -103,7 +103,7 @@ def test_gaussians_do_not_depend_on_how_a_stream_is_cut(parts: list[int], seed: 
 
 def test_gaussians_are_the_moments_of_each_class() -> None:
     x, codes = samples(5000, 3, 0)
-    rules = Gaussians.start(3).grown(3).learned(x, codes).at_rest()
+    rules = Gaussians.start(3).grown(3).learned(x, codes).rules
     forever = HORIZONS.index(math.inf)
     for code in range(3):
         mine = x[codes == code]
@@ -143,7 +143,7 @@ def test_many_classes_share_a_covariance_of_all(monkeypatch: pytest.MonkeyPatch)
     many = few.grown(4)
     assert many.squares.shape[1] == 1
     assert many.learned(*samples(10, 3, 1)).squares.shape[1] == 1
-    found = many.at_rest().probabilities(x)[:, :, :3].argmax(-1)
+    found = many.rules.probabilities(x)[:, :, :3].argmax(-1)
     assert float((found[-1] == codes).double().mean()) > 0.9
 
 
