@@ -7,6 +7,7 @@ goes in and comes out, so that the same stream gives the same model.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from core.events import ClassDiscovered, Event, SetAsideReleased
 from core.judgement import replayed
 from core.learners.learner import Learner, Scores
 from core.state import EngineState
+from core.unknown import least_known
 
 STAND_IN_WEIGHT = 50.0
 """Samples that the first stand-in for the likelihood counts as, once better is known."""
@@ -36,9 +38,14 @@ class Learning:
     device: torch.device
 
     def learn(
-        self, state: EngineState, batch: Batch, scores: Scores | None
+        self, state: EngineState, batch: Batch, scores: Scores | None, *, strange: bool = False
     ) -> tuple[EngineState, list[Event]]:
-        """Learn one batch as part of the current sub-task; the version grows by one."""
+        """Learn one batch as part of the current sub-task; the version grows by one.
+
+        Arguments:
+            strange: Whether all are like nothing that was learned, so that their labels name none
+                of it. Otherwise those are that are unknown by their likelihood.
+        """
         if not len(batch):
             return state, []
         state, events = self.discover(state, batch)
@@ -54,12 +61,18 @@ class Learning:
         codes = state.codes_of(batch)
         generator = torch.Generator()
         generator.set_state(state.random)
+        least = math.inf
+        if not strange:
+            # What is usual in a sub-task may be unlikely beside those before.
+            all_ = state.past_likelihood.pooled(state.likelihood)
+            least = min(least_known(all_), least_known(state.likelihood)) + standardiser.log_volume
         learner, replays = self.learner.learn(
             state.learner,
             tamed,
             codes.to(self.device),
             scores,
             generator,
+            least,
         )
         panel = state.panel
         if panel is not None:

@@ -33,12 +33,7 @@ from core.proposals import (
 from core.running import Running
 from core.sampling import draw
 from core.state import EngineState
-
-UNKNOWN_DEVIATIONS = 2.326
-"""Deviations below the mean log-likelihood that one in a hundred samples of a normal law passes."""
-
-READY_SAMPLES = 500
-"""Samples behind the statistics of the log-likelihood, below which nothing is unknown."""
+from core.unknown import READY_SAMPLES, is_unknown
 
 MOST_OF_STREAM = 0.3
 """Share of unknown samples from which on the stream as a whole is new, and must be learned."""
@@ -56,16 +51,6 @@ distance of these to it, up to which the group is of the proposal."""
 
 USUAL_REACH = 0.9
 """Share of the samples found of a cluster that lie within the reach of its proposal."""
-
-
-def is_unknown(log_likelihoods: Tensor, known: Running) -> Tensor:
-    """Which samples the model finds unknown, with shape (N,), bool.
-
-    Arguments:
-        log_likelihoods: With shape (N,), nats in the sender's units.
-        known: Of what was learned.
-    """
-    return log_likelihoods.double() < known.mean - UNKNOWN_DEVIATIONS * known.deviation
 
 
 class Ended(NamedTuple):
@@ -496,7 +481,9 @@ class Novelty:
         learned = 0
         if len(unknowns):
             batch = Batch.of(unknowns.features, [label] * len(unknowns))
-            state, learned, events = self.late.learn_late(state, batch, unknowns.arrived)
+            state, learned, events = self.late.learn_late(
+                state, batch, unknowns.arrived, strange=True
+            )
         if label is None:
             state = self._dismissed(state, proposal)
         elif len(proposal.stand_ins):

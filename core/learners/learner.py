@@ -8,6 +8,7 @@ Throughout: N samples, D features, K components, C classes. Features are standar
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -98,6 +99,7 @@ class Learner(Protocol[S]):
         codes: Tensor,
         scores: Scores | None,
         generator: torch.Generator,
+        least: float = -math.inf,
     ) -> tuple[S, list[Replay]]:
         """Learn one minibatch.
 
@@ -106,6 +108,8 @@ class Learner(Protocol[S]):
             codes: Class per sample, with shape (N,), int64, below C; -1 for unlabelled.
             scores: What `score` said of the same samples under the same state, if known.
             generator: On the CPU.
+            least: Log-likelihood, as `score` says it, from which on a sample falls on what is
+                known: the labels of others say nothing of components without a name.
         """
         ...
 

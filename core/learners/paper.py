@@ -17,6 +17,7 @@ Throughout: N samples, D features, K components, C classes.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -225,6 +226,7 @@ class PaperLearner(GradientLearner[PaperState]):
         codes: Tensor,
         scores: Scores | None,
         generator: torch.Generator,
+        least: float = -math.inf,
     ) -> tuple[PaperState, list[Replay]]:
         n, codes = len(x), codes.to(x.device)
         before = replace(state, samples=state.samples + n)

@@ -28,10 +28,10 @@ from core.events import (
     UnknownsLearned,
 )
 from core.learners.mfa import MfaLearner
-from core.novelty import is_unknown
 from core.proposals import MOST_OPEN, MOST_RECENT, MOST_UNKNOWN, group_of
 from core.running import Running
 from core.state import EngineState
+from core.unknown import is_unknown
 from tests.core.states import assert_identical, tensors_of
 from tests.core.streams import N_FEATURES, batches, blob, centre
 
@@ -141,6 +141,61 @@ def test_what_comes_later_joins_an_open_proposal_instead_of_making_another() -> 
     assert state.samples_seen + state.proposals.raw_samples == state.stream_samples
     state, _ = engine.name(state, 1, "new")
     assert state.class_counts[2] == MOST_UNKNOWN > proposed.samples
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+@pytest.mark.parametrize("shares", [(50, 30, 20), (60, 35, 5)])
+def test_a_name_is_not_given_to_known_classes_that_came_without_labels(
+    preset: str, shares: tuple[int, int, int]
+) -> None:
+    engine = engine_of(preset=preset)
+    state, _ = traffic(engine, taught(engine), NEW, share=shares[2])
+    for index in range(40):
+        parts = [blob(label, n, 900 + index) for label, n in zip((0, 1, NEW), shares, strict=True)]
+        state, _ = engine.step(state, Batch(torch.cat(parts)))
+    state, _ = engine.name(state, 1, "new")
+    assert answers(engine, state, 0, 0) > 95
+    assert answers(engine, state, 1, 1) > 95
+    assert answers(engine, state, NEW, "new") >= 90
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+@pytest.mark.parametrize("each", [5, 100])
+def test_labels_of_a_class_like_nothing_known_name_nothing_that_is_known(
+    preset: str, each: int
+) -> None:
+    engine = engine_of(preset=preset, proposal_samples=0)
+    state = taught(engine)
+    for batch in batches([0, 1], 20, seed=60, labelled=False):
+        state, _ = engine.step(state, batch)
+    for index in range(5):
+        batch = Batch.of(blob(NEW, each, 900 + index), ["new"] * each)
+        state, _ = engine.step(state, batch)
+    assert answers(engine, state, 0, 0) > 95
+    assert answers(engine, state, 1, 1) > 95
+    assert answers(engine, state, NEW, "new") >= 90
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_late_labels_name_a_sub_task_that_is_less_likely_than_those_before(preset: str) -> None:
+    engine = engine_of(preset=preset, proposal_samples=0)
+    state = engine.start()
+    for batch in batches([0, 1], 80):
+        state, _ = engine.step(state, batch)
+    state, _ = engine.declare_boundary(state)
+    for index in range(6):
+        state, _ = engine.step(state, Batch(blob(NEW, 100, 900 + index, spread=0.25)))
+    usual = state.likelihood.mean
+    assert usual < state.past_likelihood.pooled(state.likelihood).mean - 10
+    before = engine.learner.unnamed(state.learner)
+    assert before is not None
+    assert float(before.mass.sum()) >= 256
+    state, _ = engine.step(state, Batch.of(blob(NEW, 5, 950, spread=0.25), ["new"] * 5))
+    after = engine.learner.unnamed(state.learner)
+    assert after is None or float(after.mass.sum()) < 0.5 * float(before.mass.sum())
+    assert answers(engine, state, NEW, "new") >= 90
+    assert answers(engine, state, 0, 0) > 95
+    assert answers(engine, state, 1, 1) > 95
 
 
 def test_a_dismissed_proposal_is_learned_without_a_label() -> None:

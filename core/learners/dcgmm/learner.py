@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -161,6 +162,7 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
         codes: Tensor,
         scores: Scores | None,
         generator: torch.Generator,
+        least: float = -math.inf,
     ) -> tuple[DcgmmState, list[Replay]]:
         # The scores lack what the layers below said, so that they spare nothing.
         del scores

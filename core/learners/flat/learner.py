@@ -128,13 +128,14 @@ class FlatLearner:
         codes: Tensor,
         scores: Scores | None,
         generator: torch.Generator,
+        least: float = -math.inf,
     ) -> tuple[FlatState, list[Replay]]:
         partition = state.partition
         state, replays = self._welcome(state, codes, generator)
         if state.partition != partition:
             scores = None  # components changed under them
         state, scores = self._heard(state, x, codes, scores)
-        state, scores = self._vote(state, x, codes, scores)
+        state, scores = self._vote(state, x, codes, scores, least)
 
         owners = state.owners_of(codes)
         stepping = torch.ones(len(x), dtype=torch.bool, device=x.device)
@@ -255,7 +256,7 @@ class FlatLearner:
         return self.windows.started(state, index, generator), taken
 
     def _vote(
-        self, state: FlatState, x: Tensor, codes: Tensor, scores: Scores | None
+        self, state: FlatState, x: Tensor, codes: Tensor, scores: Scores | None, least: float
     ) -> tuple[FlatState, Scores | None]:
         """Labels that fall on components of unlabelled samples: those become a class's."""
         components = state.components
@@ -266,6 +267,8 @@ class FlatLearner:
             return state, scores
         scores = self.score(state, x) if scores is None else scores
         assert scores is not None
+        # What is far from all components falls on some of them for want of better.
+        voting &= scores.log_likelihood >= least
         votes = votes_of(scores.joint[voting], codes[voting], state.n_classes)
         votes = components.votes + votes * nobody[:, None]
         return state.with_votes(votes), scores

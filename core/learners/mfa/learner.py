@@ -155,13 +155,14 @@ class MfaLearner:
         codes: Tensor,
         scores: Scores | None,
         generator: torch.Generator,
+        least: float = -math.inf,
     ) -> tuple[MfaState, list[Replay]]:
         partition = state.partition
         state, replays = self._welcome(state, codes, generator)
         if state.partition != partition:
             scores = None  # components changed under them
         state = self._heard(state, x, codes, scores)
-        state = self._vote(state, x, codes, scores)
+        state = self._vote(state, x, codes, scores, least)
         owners = state.owners_of(codes)
         for owner in sorted(set(owners.tolist())):
             rows = (owners == owner).nonzero()[:, 0]
@@ -271,14 +272,21 @@ class MfaLearner:
             state = self.room.fitted(state, generator, (news, news))
         return self.windows.learned(state, index, generator)
 
-    def _vote(self, state: MfaState, x: Tensor, codes: Tensor, scores: Scores | None) -> MfaState:
+    def _vote(
+        self, state: MfaState, x: Tensor, codes: Tensor, scores: Scores | None, least: float
+    ) -> MfaState:
         """Labels that fall on components of unlabelled samples: those become a class's."""
         # Samples of pooled classes vote where they are learned.
         voting = (codes != NO_CLASS) & (state.owners_of(codes) == codes)
         if not any(NO_CLASS in bank.owners for bank in state.banks) or not bool(voting.any()):
             return state
-        joint = None if scores is None else scores.joint[voting]
-        return self._cast(state, x[voting], codes[voting], 1.0, joint, _by_nobody)
+        scores = self.score(state, x) if scores is None else scores
+        assert scores is not None
+        # What is far from all components falls on some of them for want of better.
+        voting &= scores.log_likelihood >= least
+        if not bool(voting.any()):
+            return state
+        return self._cast(state, x[voting], codes[voting], 1.0, scores.joint[voting], _by_nobody)
 
     def _heard(self, state: MfaState, x: Tensor, codes: Tensor, scores: Scores | None) -> MfaState:
         """Labels that fall on components of classes that come."""
