@@ -181,6 +181,19 @@ class Snapshot:
         joint, likelihood = self.model.density.score(x)
         return Scored(joint, likelihood - self.standardiser.log_volume)
 
+    def _named(self, features: Tensor, x: Tensor, joint: Tensor) -> Tensor:
+        """Class probabilities (N, C), by the mixture and the experts beside it.
+
+        Arguments:
+            features: Samples in the sender's units, with shape (N, D).
+            x: The same standardised.
+            joint: What the density says of them, with shape (N, K).
+        """
+        mixture = self.model.class_probabilities(x, joint)
+        if self.experts is None:
+            return mixture
+        return self.experts.advice(features, mixture).probabilities.to(mixture)
+
     def _strangeness(self, x: Tensor, scored: Scored) -> Strangeness | None:
         """Of standardised samples (N, D); None while too few scores are known to tell."""
         if not len(self.usual):
@@ -227,10 +240,7 @@ class Snapshot:
                 "The model has seen samples but no label, so it knows no class to name. "
                 "Send labelled samples to POST /ingest first; POST /outliers works already."
             )
-        probabilities = self.model.class_probabilities(x, joint)
-        if self.experts is not None:
-            advice = self.experts.advice(as_float32(asked_of, torch.device("cpu")), probabilities)
-            probabilities = advice.probabilities.to(probabilities)
+        probabilities = self._named(as_float32(asked_of, self.model.density.device), x, joint)
         rate = self.false_positive_rate if unknown_rate is None else unknown_rate
         found = self._strangeness(x, scored) if p_values or rate is not None else None
         if found is None or rate is None:
@@ -355,7 +365,14 @@ class Snapshot:
         likelihoods = drawn.log_likelihood - self.standardiser.log_volume
         named = drawn.codes.cpu() if wanted is None else wanted
         features = self.standardiser.invert(drawn.x)
-        return Samples(features, named, likelihoods, drawn.probability, drawn.short)
+        probability, short = drawn.probability, drawn.short
+        if self.experts is not None and self.classes:
+            # What is said of a sample is what `classify` would say of it.
+            said = self._named(features, drawn.x, self.model.density.score(drawn.x).joint).cpu()
+            named = said.argmax(-1) if wanted is None else named
+            probability = said[torch.arange(n), named].to(probability)
+            short = short | (probability < least)
+        return Samples(features, named, likelihoods, probability, short)
 
     def _codes(self, classes: Sequence[Label]) -> list[int]:
         unknown = [label for label in classes if not self.knows(label)]
