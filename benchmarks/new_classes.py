@@ -153,7 +153,7 @@ def _named(data: Dataset, preset: str, seed: int) -> Named:
 
     def called(one: int) -> list[Any]:
         x = features(data.test_x[data.test_y == one])
-        return [snapshot.classes[code] for code in snapshot.classify(x).codes.tolist()]
+        return [snapshot.answers[code] for code in snapshot.classify(x).codes.tolist()]
 
     right = tuple(called(one).count(f"new {one}") / max(1, len(called(one))) for one in NEW)
     answers = [name for one in KNOWN for name in called(one)]

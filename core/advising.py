@@ -2,7 +2,7 @@
 
 The engine's part for `core.experts`, which has the experts. They hear a label when it comes, even
 while a change is suspected and the mixture waits: an expert that was wrong is not believed for
-long. A class that the model has yet to discover is heard when it is learned.
+long. So a class can be answered before the mixture has learned it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from core.batch import UNLABELLED
+from core.batch import Batch, Label, codes_among, distinct, new_labels
 from core.config import EngineConfig
 from core.experts.panel import Advice, Panel
 from core.learners.learner import Learner, Scores
@@ -36,10 +35,27 @@ class Advising:
         """The experts before any sample."""
         return Panel.start(n_features) if self.config.advised and not images else None
 
+    def labels(self, state: EngineState) -> tuple[Label, ...]:
+        """Every class that can be answered: those of the model, then those that wait for it."""
+        return state.classes if state.panel is None else self.panel(state).labels
+
+    def panel(self, state: EngineState) -> Panel:
+        """The experts, by the classes that can be answered.
+
+        What was heard of a class is forgotten if its samples turned out to be outliers.
+        """
+        assert state.panel is not None
+        labels = state.classes
+        if len(state.panel.labels) > len(labels):
+            pending = (*state.set_aside, *state.awaiting.due)
+            wait = {distinct(label) for batch in pending for label in state.new_labels(batch)}
+            labels += tuple(label for label in state.panel.labels if distinct(label) in wait)
+        return state.panel.of_classes(labels)
+
     def probabilities(
         self, state: EngineState, x: Tensor, scores: Scores
     ) -> tuple[Tensor, Advice | None]:
-        """Of classes, with shape (N, C), and what the experts said.
+        """Of the classes in `labels`, with shape (N, C), and what the experts said.
 
         Arguments:
             x: Samples in the sender's units, with shape (N, D).
@@ -48,31 +64,22 @@ class Advising:
         mixture = self.learner.readout(state.learner).class_probabilities(scores.joint)
         if state.panel is None:
             return mixture, None
-        advice = state.panel.rules.advice(x, mixture)
+        panel = self.panel(state)
+        advice = panel.rules.advice(x, mixture, len(panel.labels))
         return advice.probabilities, advice
 
-    def introduced(self, state: EngineState) -> EngineState:
-        """Before a batch: classes that are learned by now are heard of when their labels come."""
-        panel = state.panel
-        if panel is None or state.set_aside or panel.introduced == len(state.classes):
-            return state
-        return replace(state, panel=replace(panel, introduced=len(state.classes)))
-
-    def heard(
-        self, state: EngineState, x: Tensor, codes: Tensor, advice: Advice | None
-    ) -> EngineState:
+    def heard(self, state: EngineState, batch: Batch, advice: Advice | None) -> EngineState:
         """With labels that have come.
 
         Arguments:
-            x: Samples in the sender's units, with shape (N, D).
-            codes: Their classes, with shape (N,), int64, on the CPU; -1 for unlabelled.
+            batch: Of N samples; those without a label teach nothing.
             advice: What was said of them before; None: nobody was asked.
         """
-        panel = state.panel
-        if panel is None:
+        if state.panel is None or batch.codes is None:
             return state
-        codes = torch.where(codes < panel.introduced, codes, UNLABELLED)
+        panel = self.panel(state)
         if advice is not None:
-            panel = panel.judged(advice, codes)
-        panel = panel.learned(x, codes, panel.introduced)
-        return state if panel is state.panel else replace(state, panel=panel)
+            panel = panel.judged(advice, codes_among(batch, panel.labels))
+        panel = panel.of_classes((*panel.labels, *new_labels(batch, panel.labels)))
+        codes = codes_among(batch, panel.labels)
+        return replace(state, panel=panel.learned(batch.features, codes, len(panel.labels)))

@@ -7,7 +7,7 @@ integers; the engine maps codes to its classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -175,3 +175,34 @@ def as_float32(features: Tensor, device: torch.device) -> Tensor:
         features = features.flatten(1)
     # Divided, not multiplied by 1/255: k/255 is then the nearest float32.
     return features / 255 if whole else features
+
+
+def distinct(label: Label) -> tuple[type, Label]:
+    """A key under which the integer 1 and the string "1" are different labels."""
+    return type(label), label
+
+
+def codes_among(batch: Batch, labels: Sequence[Label]) -> Tensor:
+    """Place of each sample's label among others, with shape (N,), int64, on the CPU.
+
+    -1 where the sample has none, or it is not among them.
+    """
+    if batch.codes is None:
+        return torch.full((len(batch),), UNLABELLED, dtype=torch.int64)
+    codes = {distinct(label): code for code, label in enumerate(labels)}
+    table = [codes.get(distinct(label), UNLABELLED) for label in batch.vocabulary]
+    # The code -1 picks the last entry, UNLABELLED.
+    return torch.tensor([*table, UNLABELLED])[batch.codes.cpu()]
+
+
+def new_labels(batch: Batch, labels: Iterable[Label]) -> list[Label]:
+    """Labels that samples carry and that are not among others, in the vocabulary's order."""
+    if batch.codes is None:
+        return []
+    known = set(map(distinct, labels))
+    used = set(batch.codes.tolist())
+    return [
+        label
+        for code, label in enumerate(batch.vocabulary)
+        if code in used and distinct(label) not in known
+    ]

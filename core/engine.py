@@ -22,7 +22,7 @@ import torch
 
 from core.advising import Advising
 from core.awaiting import Awaiting
-from core.batch import Batch, Label, SampleId
+from core.batch import Batch, Label, SampleId, distinct
 from core.config import EngineConfig
 from core.course import Course
 from core.crossing import Crossing
@@ -52,7 +52,7 @@ from core.parting import Parting
 from core.running import Running
 from core.snapshot import ModelInfo, Snapshot
 from core.standardiser import Standardiser
-from core.state import EngineState, distinct, joined
+from core.state import EngineState, joined
 
 REMEMBERED_STARTS = 256
 """Batches whose place in the stream is remembered, to name the one at which a change began."""
@@ -153,11 +153,10 @@ class Engine:
         if state.standardiser is None:
             state = self._first(state, batch)
 
-        state = self.advising.introduced(replace(state, quarantined=()))
+        state = replace(state, quarantined=())
         judgement = self.judge.judge(state, batch)
-        if batch.codes is not None:
-            codes = state.codes_of(batch)
-            state = self.advising.heard(state, batch.features, codes, judgement.advice)
+        unheard = state.panel
+        state = self.advising.heard(state, batch, judgement.advice)
         begun = Position(state.stream_batches, state.stream_samples)
         unknown = self.novelty.unknown(state, judgement.scores)
         gains = self.novelty.gains(state, judgement.scores)
@@ -172,6 +171,10 @@ class Engine:
             if suspects <= self.config.set_aside_limit:
                 state = replace(state, set_aside=joined(state.set_aside, rest))
                 state, overdue = self.late.overdue(state)
+                if state.panel is not unheard:
+                    state = replace(
+                        state, version=state.last_version + 1, last_version=state.last_version + 1
+                    )
                 aside = BatchSetAside(
                     **judgement.report(state, batch, begun, self.armed_in(state)),
                     awaiting=awaiting,
@@ -443,7 +446,8 @@ class Engine:
             self.inliers.usual(state),
             self.config.outlier_false_positive_rate,
             state.scales,
-            None if state.panel is None else state.panel.rules,
+            None if state.panel is None else self.advising.panel(state).rules,
+            self.advising.labels(state)[len(state.classes) :],
         )
 
     # Parts of a step ----------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.advising import Advising
-from core.batch import UNLABELLED, Batch
+from core.batch import UNLABELLED, Batch, codes_among
 from core.drift.detector import Detector, Observation
 from core.drift.sentinel import ForwardPass, Sentinel
 from core.drift.shadows import Said, Shadows
@@ -63,14 +63,15 @@ class Judge:
         self, state: EngineState, batch: Batch, scores: Scores
     ) -> tuple[float | None, int, Advice | None]:
         """Share of the labelled samples whose class is named, 0 to 1, how many, and by whom."""
-        if batch.codes is None or not state.classes:
+        labels = self.advising.labels(state)
+        if batch.codes is None or not labels:
             return None, 0, None
         labelled = batch.codes.cpu() != UNLABELLED
         if not bool(labelled.any()):
             return None, 0, None
         probabilities, advice = self.advising.probabilities(state, batch.features, scores)
         guesses = probabilities.argmax(-1).cpu()
-        hits = guesses == state.codes_of(batch)
+        hits = guesses == codes_among(batch, labels)
         return float(hits[labelled].double().mean()), int(labelled.sum()), advice
 
     def _sentinel(self, state: EngineState, samples: int) -> Sentinel:

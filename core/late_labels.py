@@ -16,12 +16,12 @@ from torch import Tensor
 
 from core.advising import Advising
 from core.awaiting import DUPLICATE, REASONS, UNKNOWN, Match, Rows
-from core.batch import UNLABELLED, Batch, Label, SampleId
+from core.batch import UNLABELLED, Batch, Label, SampleId, distinct
 from core.config import EngineConfig
 from core.events import Event, LabelsMatched, LabelsMissed, SetAsideReleased
 from core.learners.learner import Scores
 from core.learning import Learning
-from core.state import EngineState, distinct, joined
+from core.state import EngineState, joined
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class LateLabels:
         )
         state, report = self._tested(replace(state, awaiting=awaiting), match)
         batch = Batch.of(match.rows.features, list(match.labels))
-        state = self._heard(state, batch)
+        state = self.heard(state, batch)
         state, learned, events = self.learn_late(state, batch, match.rows.arrived)
         voted: list[Event] = []
         if len(match.behind):
@@ -106,7 +106,8 @@ class LateLabels:
         guesses = [UNLABELLED] * len(batch)
         if scores is not None and state.classes:
             probabilities, _ = self.advising.probabilities(state, batch.features, scores)
-            guesses = probabilities.argmax(-1).tolist()
+            # A class that the model has yet to learn has no code that would stay.
+            guesses = probabilities[:, : len(state.classes)].argmax(-1).tolist()
         begin = state.stream_samples - len(batch)
         index = torch.tensor(rows)
         waiting = Rows(
@@ -200,17 +201,16 @@ class LateLabels:
             report["delay_samples_max"] = max(delays)
         return state, report
 
-    def _heard(self, state: EngineState, batch: Batch) -> EngineState:
+    def heard(self, state: EngineState, batch: Batch) -> EngineState:
         """With labels that came late heard by the experts beside the model."""
-        state = self.advising.introduced(state)
         if state.panel is None or not len(batch):
             return state
         assert state.standardiser is not None
         x, advice = batch.features, None
         scores = self.learning.learner.score(state.learner, state.standardiser.apply(x))
-        if scores is not None and state.classes:
+        if scores is not None and self.advising.labels(state):
             _, advice = self.advising.probabilities(state, x, scores)
-        return self.advising.heard(state, x, state.codes_of(batch), advice)
+        return self.advising.heard(state, batch, advice)
 
     def _matched(self, state: EngineState, **report: Any) -> LabelsMatched:
         """The event, as far as `report` does not say otherwise about nothing at all."""

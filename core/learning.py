@@ -74,15 +74,9 @@ class Learning:
             generator,
             least,
         )
-        panel = state.panel
-        if panel is not None:
-            # Labels of other classes were heard when they came: `core.advising`.
-            new = torch.where(codes >= panel.introduced, codes, UNLABELLED)
-            panel = panel.learned(batch.features, new, len(state.classes))
         state = replace(
             state,
             learner=learner,
-            panel=panel,
             class_counts=state.counted(codes),
             batches_seen=state.batches_seen + 1,
             samples_seen=state.samples_seen + len(batch),

@@ -481,6 +481,7 @@ class Novelty:
         learned = 0
         if len(unknowns):
             batch = Batch.of(unknowns.features, [label] * len(unknowns))
+            state = self.late.heard(state, batch)
             state, learned, events = self.late.learn_late(
                 state, batch, unknowns.arrived, strange=True
             )

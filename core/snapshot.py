@@ -54,7 +54,7 @@ PATIENT_DRAWS = 8 * MAX_DRAWS
 class Classification(NamedTuple):
     """Answers to "which class?"."""
 
-    codes: Tensor  # (N,) int64, index into the snapshot's classes
+    codes: Tensor  # (N,) int64, index into the snapshot's answers
     probabilities: Tensor  # (N, C) rows sum to one
     log_likelihoods: Tensor  # (N,)
     inliers: Tensor  # (N,) bool, by what `score` names
@@ -151,6 +151,7 @@ class Snapshot:
         false_positive_rate: By which samples are outliers; None: by `outlier_c`.
         scales: The model at several scales; None where the family, or an earlier release, has none.
         experts: Who say beside the model what samples are called; None where there are none.
+        ahead: Classes that experts have heard of, and that the model has yet to learn.
     """
 
     info: ModelInfo
@@ -160,6 +161,7 @@ class Snapshot:
     false_positive_rate: float | None = None
     scales: Scales | None = None
     experts: Rules | None = None
+    ahead: tuple[Label, ...] = ()
 
     @property
     def version(self) -> int:
@@ -168,8 +170,13 @@ class Snapshot:
 
     @property
     def classes(self) -> tuple[Label, ...]:
-        """Labels in order of discovery; codes index these."""
+        """Labels of what the model has learned, in order of discovery."""
         return self.info.classes
+
+    @property
+    def answers(self) -> tuple[Label, ...]:
+        """Labels that a sample can be given: `classes`, then those `ahead`."""
+        return (*self.classes, *self.ahead)
 
     def _prepared(self, x: Tensor) -> Tensor:
         # Checked as the model will see it: 1e300 is finite until it becomes a float32.
@@ -182,7 +189,7 @@ class Snapshot:
         return Scored(joint, likelihood - self.standardiser.log_volume)
 
     def _named(self, features: Tensor, x: Tensor, joint: Tensor) -> Tensor:
-        """Class probabilities (N, C), by the mixture and the experts beside it.
+        """Probabilities of `answers` (N, C), by the mixture and the experts beside it.
 
         Arguments:
             features: Samples in the sender's units, with shape (N, D).
@@ -192,7 +199,8 @@ class Snapshot:
         mixture = self.model.class_probabilities(x, joint)
         if self.experts is None:
             return mixture
-        return self.experts.advice(features, mixture).probabilities.to(mixture)
+        advice = self.experts.advice(features, mixture, len(self.answers))
+        return advice.probabilities.to(mixture)
 
     def _strangeness(self, x: Tensor, scored: Scored) -> Strangeness | None:
         """Of standardised samples (N, D); None while too few scores are known to tell."""
@@ -235,7 +243,7 @@ class Snapshot:
         x = self._prepared(x)
         scored = self._score(x)
         joint, likelihoods = scored
-        if not self.classes:
+        if not self.answers:
             raise ModelNotReady(
                 "The model has seen samples but no label, so it knows no class to name. "
                 "Send labelled samples to POST /ingest first; POST /outliers works already."
@@ -369,7 +377,7 @@ class Snapshot:
         if self.experts is not None and self.classes:
             # What is said of a sample is what `classify` would say of it.
             said = self._named(features, drawn.x, self.model.density.score(drawn.x).joint).cpu()
-            named = said.argmax(-1) if wanted is None else named
+            named = said[:, : len(self.classes)].argmax(-1) if wanted is None else named
             probability = said[torch.arange(n), named].to(probability)
             short = short | (probability < least)
         return Samples(features, named, likelihoods, probability, short)
@@ -407,6 +415,7 @@ class Snapshot:
             tensors |= {f"scales_{name}": part for name, part in self.scales.tensors().items()}
             facts["scales"] = self.scales.facts()
         if self.experts is not None:
+            facts["ahead"] = self.ahead
             tensors |= {f"experts_{name}": part for name, part in self.experts.tensors().items()}
         tensors["usual_rows"], tensors["usual_weights"] = self.usual.rows, self.usual.weights
         if isinstance(readout, PosteriorReadout):
@@ -465,7 +474,8 @@ class Snapshot:
                 f"Let the trainer publish a new one."
             ) from error
         model = Model(density, readout, shifts)
-        return cls(info, model, standardiser, usual, rate, scales, experts), metadata
+        ahead = tuple(facts.get("ahead", ()))
+        return cls(info, model, standardiser, usual, rate, scales, experts, ahead), metadata
 
 
 def _beginning(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

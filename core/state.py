@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from core.awaiting import Awaiting
-from core.batch import UNLABELLED, Batch, Label
+from core.batch import UNLABELLED, Batch, Label, codes_among, new_labels
 from core.burst import Burst
 from core.calibration import Calibration
 from core.course import Course
@@ -133,12 +133,7 @@ class EngineState:
 
     def codes_of(self, batch: Batch) -> Tensor:
         """Class code per sample, with shape (N,), int64, on the CPU; -1 where there is none."""
-        if batch.codes is None:
-            return torch.full((len(batch),), UNLABELLED, dtype=torch.int64)
-        codes = {distinct(label): code for code, label in enumerate(self.classes)}
-        table = [codes.get(distinct(label), UNLABELLED) for label in batch.vocabulary]
-        # The code -1 picks the last entry, UNLABELLED.
-        return torch.tensor([*table, UNLABELLED])[batch.codes.cpu()]
+        return codes_among(batch, self.classes)
 
     @property
     def shown(self) -> Tensor:
@@ -156,15 +151,7 @@ class EngineState:
 
     def new_labels(self, batch: Batch) -> list[Label]:
         """Labels that samples of the batch carry and no class has, in the vocabulary's order."""
-        if batch.codes is None:
-            return []
-        known = {distinct(label) for label in self.classes}
-        used = set(batch.codes.tolist())
-        return [
-            label
-            for code, label in enumerate(batch.vocabulary)
-            if code in used and distinct(label) not in known
-        ]
+        return new_labels(batch, self.classes)
 
     def batch_at(self, sample: int) -> int:
         """Index of the batch that holds a sample of the recent stream, or of the next batch."""
@@ -178,8 +165,3 @@ class EngineState:
 def joined(batches: tuple[Batch, ...], batch: Batch) -> tuple[Batch, ...]:
     """Batches and one more, unless it holds nothing."""
     return (*batches, batch) if len(batch) else batches
-
-
-def distinct(label: Label) -> tuple[type, Label]:
-    """A key under which the integer 1 and the string "1" are different labels."""
-    return type(label), label

@@ -85,7 +85,7 @@ CORE_ROOMS = {
         "core.readout",
         "core.standardiser",
     },
-    "core.experts": {"core.standardiser"},
+    "core.experts": {"core.batch", "core.standardiser"},
     "core.readout": {"core.density"},
     "core.model": {"core.density", "core.readout"},
 }

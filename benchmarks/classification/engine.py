@@ -35,7 +35,7 @@ class Ours:
             codes = snapshot.classify(torch.from_numpy(x)).codes
         except ModelNotReady:
             return np.full(len(x), NOBODY, dtype=np.int64)
-        classes: Labels = np.array(snapshot.classes, dtype=np.int64)
+        classes: Labels = np.array(snapshot.answers, dtype=np.int64)
         named: Labels = classes[codes.numpy()]
         return named
 

@@ -28,16 +28,34 @@ def ageing(horizons: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return (-n / horizons).exp(), (-ages / horizons[:, None]).exp()
 
 
-def known(mass: Tensor) -> Tensor:
-    """Which classes have come within each horizon, (H, C), bool.
+def known(mass: Tensor, horizons: Tensor) -> Tensor:
+    """Which classes have come within each horizon, (H, C), bool; rare ones only if nothing fades.
 
     Arguments:
         mass: Faded samples of each class, with shape (H, C).
+        horizons: With shape (H,), float64.
     """
     shown = mass > 0
-    return shown & (mass * shown.sum(-1, keepdim=True) >= AT_HOME * mass.sum(-1, keepdim=True))
+    at_home = mass * shown.sum(-1, keepdim=True) >= AT_HOME * mass.sum(-1, keepdim=True)
+    return shown & (at_home | horizons.isinf()[:, None])
 
 
 def few(mass: Tensor) -> Tensor:
     """Of which classes too little came within each horizon to be kept for long, (H, C), bool."""
     return mass < FEWEST
+
+
+def columns_of(sums: Tensor, columns: Tensor, dim: int) -> Tensor:
+    """Sums of other classes, or of the same in another order.
+
+    Arguments:
+        sums: Of C classes, along `dim`.
+        columns: For each class wanted, which one of the C it is, int64. Others, -1 or C and above,
+            are new, and begin with nothing.
+        dim: Of classes.
+    """
+    n = sums.shape[dim]
+    known = (columns >= 0) & (columns < n)
+    nothing = sums.new_zeros((*sums.shape[:dim], 1, *sums.shape[dim + 1 :]))
+    places = torch.where(known, columns, n)
+    return torch.cat([sums, nothing], dim).index_select(dim, places)

@@ -15,7 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from core.experts.fading import ageing, few, known
+from core.experts.fading import ageing, columns_of, few, known
 
 HORIZONS = (30.0, 500.0, float("inf"))
 """Samples."""
@@ -70,6 +70,17 @@ class Gaussians:
             squares = squares.sum(1, keepdim=True)
         elif not self.shared:
             squares = torch.cat([squares, squares.new_zeros(h, more, d, d)], 1)
+        return Gaussians(mass, sums, squares)
+
+    def of_classes(self, columns: Tensor) -> Gaussians:
+        """With these classes: see `fading.columns_of`."""
+        squares = self.squares
+        if not self.shared:
+            if len(columns) * self.sums.shape[2] ** 2 > MOST_VALUES:
+                squares = squares.sum(1, keepdim=True)
+            else:
+                squares = columns_of(squares, columns, 1)
+        mass, sums = (columns_of(part, columns, 1) for part in (self.mass, self.sums))
         return Gaussians(mass, sums, squares)
 
     def learned(self, x: Tensor, codes: Tensor) -> Gaussians:
@@ -139,7 +150,7 @@ class Gaussians:
         priors = (self.mass + 0.01) / (self.mass.sum(1, keepdim=True) + 0.01 * max(1, c))
         heights = priors.log() - factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         whiteners = torch.linalg.solve_triangular(factors, eye, upper=False)
-        return GaussianRules(means, whiteners, heights, known(self.mass))
+        return GaussianRules(means, whiteners, heights, known(self.mass, torch.tensor(HORIZONS)))
 
 
 @dataclass(frozen=True, eq=False)

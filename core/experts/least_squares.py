@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from core.experts.fading import ageing, few, known
+from core.experts.fading import ageing, columns_of, few, known
 from core.experts.features import Cosines
 
 RIDGE = 1.0
@@ -71,6 +70,15 @@ class LeastSquares:
         )
         return LeastSquares(mass, self.gram, cross, solution, self.unsolved)
 
+    def of_classes(self, columns: Tensor) -> LeastSquares:
+        """With these classes: see `fading.columns_of`."""
+        return replace(
+            self,
+            mass=columns_of(self.mass, columns, 1),
+            cross=columns_of(self.cross, columns, 2),
+            solution=columns_of(self.solution, columns, 2),
+        )
+
     def learned(
         self, cosines: Cosines, horizons: Sequence[float], x: Tensor, codes: Tensor
     ) -> LeastSquares:
@@ -107,10 +115,10 @@ class LeastSquares:
             solution=self.solution.masked_fill(gone[:, None], 0.0),
         )
 
-    @cached_property
-    def rules(self) -> LinearRules:
-        """What they say of any sample."""
-        return LinearRules(self.solution, known(self.mass))
+    def rules(self, horizons: Sequence[float]) -> LinearRules:
+        """What they say of any sample; they have H horizons."""
+        within = torch.tensor(horizons, dtype=torch.float64)
+        return LinearRules(self.solution, known(self.mass, within))
 
 
 def _solved(gram: Tensor, cross: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from core.batch import UNLABELLED, Label, distinct
 from core.experts import gaussians, share
 from core.experts.features import MOST_ADDITIVE, additive, joint
 from core.experts.gaussians import GaussianRules, Gaussians
@@ -81,20 +82,24 @@ class Rules:
     additive: LinearRules | None
     joint: LinearRules
 
-    def advice(self, x: Tensor, mixture: Tensor) -> Advice:
+    def advice(self, x: Tensor, mixture: Tensor, n_classes: int | None = None) -> Advice:
         """What every expert says of samples.
 
         Each shares out among the classes that it knows what others give these together, and says
         of the other classes what these say: the mixture, of whom nothing fades; and of whom
-        something does, all of whom nothing does, as they are weighed.
+        something does, all of whom nothing does, as they are weighed. Of classes that the mixture
+        has yet to learn, those say how likely they are of whom nothing fades.
 
         Arguments:
             x: Samples in the sender's units, with shape (N, D).
-            mixture: Probabilities of classes by the mixture, with shape (N, C); rows sum to one.
+            mixture: Probabilities of classes by the mixture; rows sum to one. It may know the
+                first ones only.
+            n_classes: C; as many as the mixture knows, unless told.
         """
-        x, base = x.cpu().double(), mixture.cpu().double()
+        n_classes = n_classes or mixture.shape[1]
+        x, base = x.cpu().double(), _padded(mixture.cpu().double(), n_classes)
         x = ((x - self.shift) / self.scale).clamp_(-CLIP, CLIP)
-        d, n_classes = x.shape[1], base.shape[1]
+        d = x.shape[1]
         parts = [(self.gaussians.probabilities(x), self.gaussians.known)]
         if self.additive is not None:
             parts.append((self.additive.probabilities(additive(d).of(x)), self.additive.known))
@@ -103,8 +108,10 @@ class Rules:
         said = torch.cat([_padded(part, n_classes) for part, _ in parts])
         knows = torch.cat([_padded(heard, n_classes) for _, heard in parts])
         lasting = self.lasting
-        remembered = torch.cat([base[None], _completed(said, knows, base)[lasting[1:]]])
         weights = self.weights[lasting]
+        if n_classes > mixture.shape[1]:
+            base = _foreseen(base, said[lasting[1:]], weights[1:], mixture.shape[1])
+        remembered = torch.cat([base[None], _completed(said, knows, base)[lasting[1:]]])
         together = torch.einsum("e,enc->nc", weights / weights.sum(), remembered)
         opinions = torch.empty(len(self.weights), *base.shape, dtype=torch.float64)
         opinions[lasting] = remembered
@@ -175,8 +182,8 @@ class Panel:
         codes: Their classes, with shape (M,), int64.
         told: How many of these the Gaussians have learned already: the first ones.
         scaled_at: Samples after which the scale was last asked for.
-        introduced: Classes that were known when the last labels came: those of others are heard
-            when they are learned.
+        labels: The classes, in the order of their columns: those of the model first, then those
+            that it has yet to learn.
     """
 
     standardiser: Standardiser
@@ -189,7 +196,7 @@ class Panel:
     codes: Tensor
     told: int = 0
     scaled_at: int = 0
-    introduced: int = 0
+    labels: tuple[Label, ...] = ()
 
     @classmethod
     def start(cls, n_features: int) -> Panel | None:
@@ -223,8 +230,34 @@ class Panel:
             self.standardiser.scale * _signs(self.orientation),
             self.weights,
             self.gaussians.rules,
-            None if self.additive is None else self.additive.rules,
-            self.joint.rules,
+            None if self.additive is None else self.additive.rules(ADDITIVE_HORIZONS),
+            self.joint.rules(JOINT_HORIZONS),
+        )
+
+    def of_classes(self, labels: tuple[Label, ...]) -> Panel:
+        """With other classes, or in another order; what was heard of those left out is forgotten.
+
+        Arguments:
+            labels: All different, C of them; of the new ones nothing was heard so far.
+        """
+        if [*map(distinct, labels)] == [*map(distinct, self.labels)]:
+            return self
+        places = {distinct(label): code for code, label in enumerate(self.labels)}
+        columns = torch.tensor([places.get(distinct(label), UNLABELLED) for label in labels])
+        kept = (columns >= 0).nonzero()[:, 0]
+        table = torch.full((len(self.labels),), UNLABELLED)
+        table[columns[kept]] = kept
+        codes = table[self.codes]
+        stay = codes >= 0
+        return replace(
+            self,
+            labels=labels,
+            gaussians=self.gaussians.of_classes(columns),
+            additive=None if self.additive is None else self.additive.of_classes(columns),
+            joint=self.joint.of_classes(columns),
+            rows=self.rows[stay],
+            codes=codes[stay],
+            told=int(stay[: self.told].sum()),
         )
 
     def judged(self, advice: Advice, codes: Tensor) -> Panel:
@@ -339,6 +372,20 @@ class Panel:
 def _signs(orientation: Tensor) -> Tensor:
     """1 where a feature has no orientation yet."""
     return torch.where(orientation == 0, 1.0, orientation)
+
+
+def _foreseen(base: Tensor, said: Tensor, weights: Tensor, n_known: int) -> Tensor:
+    """What the mixture says, with shape (N, C), and experts of classes that it does not know.
+
+    Arguments:
+        base: Of the mixture, with shape (N, C), zeros for classes that it does not know.
+        said: Of experts, with shape (E, N, C); rows sum to one.
+        weights: Of these, with shape (E,).
+        n_known: How many classes the mixture knows, the first ones.
+    """
+    new = torch.einsum("e,enc->nc", weights / weights.sum(), said)[:, n_known:]
+    known = base[:, :n_known] * (1 - new.sum(1, keepdim=True))
+    return torch.cat([known, new], 1)
 
 
 def _completed(said: Tensor, knows: Tensor, base: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from core.batch import distinct
 from core.errors import EmptySubTask, InvalidLabels, UnknownProposal
-from core.state import distinct
 from service.api.parts import Parts
 from service.connection import StreamUnavailable, not_checked
 from service.wire import Control, Label, RawBatch, RawLabels, RawName

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import eq
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from core.batch import Batch
 from core.checkpoint import dump, load
 from core.config import EngineConfig
 from core.engine import Engine
-from core.events import BatchLearned, Event
+from core.events import BatchLearned, BatchScored, Event
 from core.experts import gaussians as module
 from core.experts.fading import ageing, known
 from core.experts.features import additive, joint
@@ -63,7 +64,9 @@ def test_after_a_horizon_a_third_is_left() -> None:
 
 def test_a_class_that_has_not_come_for_long_is_not_known() -> None:
     mass = torch.tensor([[10.0, 10.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
-    assert known(mass).tolist() == [[True, True, False, False], [False] * 4]
+    horizons = torch.tensor([100.0, 100.0])
+    assert known(mass, horizons).tolist() == [[True, True, False, False], [False] * 4]
+    assert known(mass, horizons * math.inf).tolist() == [[True, True, True, False], [False] * 4]
 
 
 # Features ---------------------------------------------------------------------------------
@@ -301,6 +304,55 @@ def test_units_that_change_in_the_middle_of_a_stream_are_followed(times: float) 
     assert float((opinions[0] == codes).double().mean()) > (0.9 if times > 1 else 0.3)
 
 
+@given(st.permutations(range(4)), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_classes_in_another_order_are_the_same_classes(order: list[int], many: bool) -> None:
+    x, codes = samples(200, 3, 0, classes=3)
+    places = torch.tensor(order)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MOST_VALUES", 27 if many else 10**6)
+        panel = Panel.start(3)
+        assert panel is not None
+        one = panel.of_classes(("a", "b", "c", "d")).learned(x, codes, 4)
+        labels = tuple("abcd"[at] for at in order)
+        moved = one.of_classes(labels)
+        other = panel.of_classes(labels).learned(x, places.argsort()[codes], 4)
+    assert moved.labels == other.labels == labels
+    assert torch.equal(moved.codes, other.codes)
+    for name in ("gaussians", "joint", "additive"):
+        for mine, theirs in zip(
+            vars(getattr(moved, name)).values(), vars(getattr(other, name)).values(), strict=True
+        ):
+            torch.testing.assert_close(mine, theirs)
+
+
+def test_of_a_class_that_is_left_out_nothing_is_kept() -> None:
+    panel = Panel.start(3)
+    assert panel is not None
+    x, codes = samples(70, 3, 0)
+    panel = panel.of_classes((1, 2, 3)).learned(x, codes, 3).of_classes((3, "1", 1))
+    kept = codes != 1
+    forever = HORIZONS.index(math.inf)
+    assert panel.gaussians.mass[forever, 1] == 0
+    assert float(panel.gaussians.mass[forever].sum()) <= int(kept.sum())
+    assert not bool(panel.joint.cross[:, :, 1].any())
+    assert len(panel.rows) == len(panel.codes)
+    assert 1 not in panel.codes.tolist()
+    assert panel.told <= len(panel.rows)
+
+
+def test_the_mixture_leaves_room_for_classes_that_it_has_yet_to_learn() -> None:
+    panel = taught()
+    x, codes = samples(300, 4, 5)
+    for part in cut(300, [50]):
+        panel = panel.learned(x[part] + 40, codes[part] + 3, 6)
+    mixture = even(300, 3)
+    advice = panel.rules.advice(torch.cat([x, x + 40]), torch.cat([mixture, mixture]), 6)
+    torch.testing.assert_close(advice.opinions.sum(2), torch.ones(9, 600).double())
+    assert float((advice.opinions[0, 300:, 3:].sum(1) > 0.9).double().mean()) > 0.9
+    assert float((advice.opinions[0, :300, :3].sum(1) > 0.9).double().mean()) > 0.9
+
+
 # In the engine ----------------------------------------------------------------------------
 
 
@@ -409,6 +461,67 @@ def test_labels_of_set_aside_samples_are_heard_once_and_at_once() -> None:
         told = state.panel.gaussians.mass[-1].sum() - before.gaussians.mass[-1].sum()
         torch.testing.assert_close(told, torch.tensor(100.0).double())
     assert held
+
+
+def new_class(batches: int, size: int = 20) -> Iterator[Batch]:
+    for index in range(batches):
+        generator = torch.Generator().manual_seed(1000 + index)
+        yield Batch.of(torch.randn(size, 2, generator=generator) - 9, ["new"] * size)
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_a_class_is_answered_before_the_model_has_learned_it(preset: str) -> None:
+    one = engine(preset=preset)
+    state, _ = play(one, one.start(), list(steady(30, 0)))
+    first, second, *_ = new_class(2)
+    before = state.version
+    state, _ = one.step(state, first)
+    assert state.set_aside
+    assert "new" not in state.classes
+    snapshot = one.snapshot(state)
+    assert snapshot.version > before
+    assert snapshot.answers == (*state.classes, "new")
+    assert "new" not in snapshot.classes
+    again, _ = Snapshot.from_bytes(snapshot.to_bytes({}))
+    for version in (snapshot, again):
+        said = version.classify(second.features)
+        assert said.probabilities.shape == (20, 4)
+        assert (said.codes == 3).sum() >= 18
+        known, codes = samples(100, 2, 77)
+        named = [version.answers[code] for code in version.classify(known.float()).codes.tolist()]
+        assert sum(map(eq, named, codes.tolist())) >= 90
+        drawn = version.sample(50, seed=0)
+        assert int(drawn.codes.max()) < 3
+    state, events = one.step(state, second)
+    [scored] = [event for event in events if isinstance(event, BatchScored)]
+    assert scored.prequential_accuracy is not None
+    assert scored.prequential_accuracy >= 0.9
+
+
+def test_of_outliers_that_were_named_no_class_is_left() -> None:
+    one = engine()
+    state, _ = play(one, one.start(), list(steady(30, 0)))
+    far_away = Batch.of(torch.full((20, 2), 60.0) + torch.rand(20, 2), ["freak"] * 20)
+    state, _ = one.step(state, far_away)
+    assert state.set_aside
+    assert "freak" in one.snapshot(state).answers
+    state, events = play(one, state, list(steady(3, 1)))
+    assert [event.kind for event in events if event.kind == "outlier_burst"]
+    assert one.snapshot(state).answers == state.classes
+    assert state.panel is not None
+    assert "freak" not in state.panel.labels
+
+
+def test_a_class_keeps_its_column_whichever_is_learned_first() -> None:
+    one = engine(detector="none")
+    x, codes = samples(200, 3, 0)
+    panel = Panel.start(3)
+    assert panel is not None
+    state, _ = one.step(one.start(), Batch.of(x.float(), codes.tolist()))
+    state = replace(state, panel=state.panel.of_classes((2, 0, 1)))  # type: ignore[union-attr]
+    said = one.snapshot(state).classify(x.float())
+    named = torch.tensor([state.classes[code] for code in said.codes.tolist()])
+    assert float((named == codes).double().mean()) > 0.9
 
 
 def test_labels_that_come_late_are_heard() -> None:

@@ -30,7 +30,10 @@ class Classified(BaseModel):
         description="Most probable class of each sample; null where it is unknown."
     )
     probabilities: list[list[float]] = Field(description="N rows in the order of `classes`.")
-    classes: list[int | str] = Field(description="Every class known, in order of discovery.")
+    classes: list[int | str] = Field(
+        description="Every class known, in order of discovery; then those whose first labels "
+        "came with what may be a change, which are learned once that is decided."
+    )
     log_likelihoods: list[float] = Field(description="In nats, one per sample.")
     inliers: list[bool] = Field(
         description="Whether the model finds the sample typical: whether its p-value is above "
@@ -115,15 +118,15 @@ async def classify(
     version = snapshot.version
     if form == SAFETENSORS:
         metadata = {
-            "vocabulary": orjson.dumps(snapshot.classes).decode(),
+            "vocabulary": orjson.dumps(snapshot.answers).decode(),
             "score": result.score,
             "calibration": str(result.calibration),
         }
         return answers.safetensors({"labels": named, **arrays, **asked}, metadata, version=version)
     document = {
         "model_version": version,
-        "labels": [None if code < 0 else snapshot.classes[code] for code in named.tolist()],
-        "classes": snapshot.classes,
+        "labels": [None if code < 0 else snapshot.answers[code] for code in named.tolist()],
+        "classes": snapshot.answers,
         **arrays,
         "p_values": asked.get("p_values"),
         "unknown": asked.get("unknown"),
