@@ -14,7 +14,6 @@ from typing import ClassVar, NamedTuple, Protocol, Self
 import torch
 from torch import Tensor
 
-from core.density.factors import FactorMixture
 from core.density.feature_terms import FeatureTerms
 
 Fact = int | float | str | bool | list[int]
@@ -79,14 +78,6 @@ class Density(Protocol):
     @property
     def feature_law(self) -> tuple[Tensor, Tensor] | None:
         """Mean and standard deviation of each feature in each component, with shape (K, D) each.
-
-        None where components are not of features.
-        """
-        ...
-
-    @property
-    def analysers(self) -> tuple[FactorMixture, float] | None:
-        """Components as factor analysers that score as they do, and their least noise.
 
         None where components are not of features.
         """

@@ -115,11 +115,6 @@ class FactorDensity:
         _, means, loadings, noise = self.mixture
         return means, (noise + loadings.square().sum(-1)).sqrt()
 
-    @property
-    def analysers(self) -> tuple[FactorMixture, float]:
-        mixture = self.mixture
-        return mixture._replace(noise=mixture.noise.clamp_min(self.floor)), self.floor
-
     def traits(self, x: Tensor, scored: Scored) -> Tensor:
         return factor_traits([part.analyser for part in self.parts], x, *scored)
 
