@@ -203,7 +203,8 @@ class Snapshot:
         """Of standardised samples (N, D); None while too few scores are known to tell."""
         if not len(self.usual):
             return None
-        traits = self.model.density.traits(x, scored)
+        table = self.usual.n_scales > 0
+        traits = self.model.density.traits(x, scored, closeness=not table)
         traits, _ = of_inliers(
             traits,
             self.model.readout,
@@ -211,7 +212,7 @@ class Snapshot:
             self.model.density.log_weights,
             self.standardiser.log_volume,
             x.shape[1],
-            table=self.usual.n_scales > 0,
+            table=table,
         )
         typicality, which = self.usual.strangest(traits)
         scales = scales_of(which, self.usual.n_scales)

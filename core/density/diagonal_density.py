@@ -79,8 +79,9 @@ class DiagonalDensity:
     def feature_law(self) -> tuple[Tensor, Tensor]:
         return self.mixture.means, self.deviations
 
-    def traits(self, x: Tensor, scored: Scored) -> Tensor:
-        return diagonal_traits(self.log_weights, diagonal_heights(self.form), x, *scored)
+    def traits(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
+        heights = diagonal_heights(self.form)
+        return diagonal_traits(self.log_weights, heights, x, *scored, closeness=closeness)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:
         # All that a diagonal component varies by is noise of single features.

@@ -17,6 +17,8 @@ Throughout: N samples, K components.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -29,6 +31,10 @@ chosen)."""
 
 FARTHEST = 1e30
 """Largest log density in absolute value that is told from others."""
+
+SPARE = 1.5
+"""So many times as many components are looked at as would hold the largest share if all had the
+same mass; where that does not do, all are."""
 
 INDEX_BITS = 28
 """Bits of a double that a number with single precision leaves empty, but for one: what is written
@@ -47,9 +53,12 @@ def reaches(log_densities: Tensor, masses: Tensor) -> Tensor:
         >>> reaches(torch.tensor([[0.0, -2.0]]), torch.tensor([0.05, 0.95]))
         tensor([[ 0.0000, -1.0000, -2.0000]])
     """
+    k = len(masses)
     nearest, which = _ordered(log_densities)
-    own = masses[which]
-    held = own.cumsum(1)
+    own = masses.take(which[:, : 1 + math.ceil(SPARE * max(SHARES) * k)])
+    if bool((own.sum(1) < max(SHARES)).any()):
+        own = masses.take(which)
+    nearest, held = nearest[:, : own.shape[1]], own.cumsum(1)
     columns = []
     for share, averaged in zip(SHARES, AVERAGED, strict=True):
         if averaged:
