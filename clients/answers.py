@@ -127,7 +127,7 @@ class OutlierScores:
     typicality: Floats | None  # (N,) what the p-values rank; goes on falling beyond their least
     score: str  # what decides on inliers: "log_likelihood" or "p_value"
     calibration: int  # held-out scores behind the p-values; 0: too few, and there are none
-    scales: NDArray[np.int64] | None = None  # (N,) components by which each is strangest
+    scales: Floats | None = None  # (N,) share of the mixture from which each is strangest
 
 
 @dataclass(frozen=True, eq=False)

@@ -203,7 +203,7 @@ def outlier_scores(reply: Reply) -> answers.OutlierScores:
         typicality=_asked(fields, "typicality", np.float64),
         score=str(field_of(fields, "score")),
         calibration=int(field_of(fields, "calibration")),
-        scales=_asked(fields, "scales", np.int64),
+        scales=_asked(fields, "scales", np.float64),
     )
 
 

@@ -32,7 +32,17 @@ def belonging(traits: Tensor, readout: Readout, joint: Tensor, n_features: int) 
         joint: Log-joint values, with shape (N, K).
         n_features: D.
     """
-    temperature = margin_temperature(n_features)
-    margins = readout.margins(joint, temperature).clamp_max(SURE * temperature)
-    closeness = traits[:, 0] + margins.to(traits) / SOFTNESS
+    closeness = traits[:, 0] + standing(readout, joint, n_features).to(traits) / SOFTNESS
     return torch.cat([closeness[:, None], traits[:, 1:]], 1)
+
+
+def standing(readout: Readout, joint: Tensor, n_features: int) -> Tensor:
+    """By how many nats the likeliest class stands above all others, up to `SURE`; shape (N,).
+
+    Arguments:
+        readout: Of a model.
+        joint: Log-joint values, with shape (N, K).
+        n_features: D.
+    """
+    temperature = margin_temperature(n_features)
+    return readout.margins(joint, temperature).clamp_max(SURE * temperature)

@@ -96,18 +96,21 @@ class Calibration:
     Arguments:
         past: Of earlier sub-tasks, oldest first.
         current: Of the current one; none or one.
+        n_scales: Of the traits, how many are of other scales.
     """
 
     past: tuple[Group, ...] = ()
     current: tuple[Group, ...] = ()
+    n_scales: int = 0
 
-    def observed(self, rows: Tensor, samples: int, sub_task: int) -> Calibration:
+    def observed(self, rows: Tensor, samples: int, sub_task: int, n_scales: int = 0) -> Calibration:
         """With rows of a batch of inliers.
 
         Arguments:
             rows: Traits of some of its samples, with shape (n, S).
             samples: That they stand for.
             sub_task: The current one.
+            n_scales: Of the traits, how many are of other scales.
         """
         rows = rows.float().cpu()
         seen = len(rows)
@@ -118,9 +121,8 @@ class Calibration:
                 old.seen + seen,
             )
         newest = min(RECENT, max(FEWEST, seen // NEWEST))
-        return replace(
-            self, current=(Group(rows[-newest:].clone(), samples, seen, sub_task, rows[:0]),)
-        )
+        group = Group(rows[-newest:].clone(), samples, seen, sub_task, rows[:0])
+        return replace(self, current=(group,), n_scales=n_scales)
 
     def crossed(self, drawn: Tensor) -> Calibration:
         """A sub-task has ended.
@@ -142,7 +144,7 @@ class Calibration:
         if not groups:
             return Calibration()
         most = PAST // len(groups)
-        return Calibration(tuple(group.thinned(most) for group in groups))
+        return Calibration(tuple(group.thinned(most) for group in groups), (), self.n_scales)
 
     @property
     def wanted(self) -> dict[int, int]:
@@ -150,12 +152,11 @@ class Calibration:
         each = max(1, DRAWN_IN_ALL // max(1, len(self.past)))
         return {group.sub_task: min(each, len(group.drawn)) for group in self.past}
 
-    def typicality(self, now: Mapping[int, Tensor], n_scales: int = 0) -> Typicality:
+    def typicality(self, now: Mapping[int, Tensor]) -> Typicality:
         """What follows from it: every sub-task counts by its samples.
 
         Arguments:
             now: Sub-task -> traits of its first drawn samples, as they are by now.
-            n_scales: Of the traits, how many are of other scales.
         """
         past = (
             group.moved(now[group.sub_task]) if group.sub_task in now else group
@@ -169,7 +170,7 @@ class Calibration:
             for group in groups
         ]
         rows = torch.cat([group.rows for group in groups])
-        return Typicality(rows, torch.cat(weights), n_scales)
+        return Typicality(rows, torch.cat(weights), self.n_scales)
 
 
 def chosen(n: int) -> Tensor:

@@ -105,6 +105,9 @@ def load(
         tree: dict[str, Any] = json.loads(text.pop("state"))
         learner, detector = tree.pop("learner"), tree.pop("detector")
         beside = tree.pop("shadows", [])
+        # An earlier release had other traits of tables, which say nothing beside those of today.
+        if "scales" in tree and tree.pop("scales") is not None:
+            del tree["calibration"]
         state = converter.structure({**tree, "learner": None, "detector": None}, EngineState)
         if learner is not None:
             learner = converter.structure(learner, make_learner(config).state_type)

@@ -216,7 +216,6 @@ class Engine:
             state, proposed = self.novelty.look(state)
             events += proposed
         state, overdue = self.late.overdue(state)
-        state = self.inliers.rescaled(state)
         events = [*claimed, *events, *overdue]
         replays = [event for event in events if isinstance(event, Replayed)]
         learned_event = BatchLearned(
@@ -445,7 +444,6 @@ class Engine:
             state.standardiser,
             self.inliers.usual(state),
             self.config.outlier_false_positive_rate,
-            state.scales,
             None if state.panel is None else self.advising.panel(state).rules,
             self.advising.labels(state)[len(state.classes) :],
         )

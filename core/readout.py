@@ -124,7 +124,7 @@ class PosteriorReadout:
         return responsibilities(joint, self.temperature) @ self.component_classes
 
     @cached_property
-    def _kinds(self) -> Tensor:
+    def kinds(self) -> Tensor:
         """p(c | k), and one column more: what no label fell on is a kind of its own, (K, C + 1)."""
         largest = self.component_classes.amax(-1, keepdim=True)
         unnamed = (largest * self.n_classes <= 1 + NAMED).to(self.component_classes)
@@ -133,7 +133,7 @@ class PosteriorReadout:
     def margins(self, joint: Tensor, temperature: float) -> Tensor:
         if self.n_classes < 2:
             return joint.new_zeros(len(joint))
-        return temperature * log_odds(responsibilities(joint, temperature) @ self._kinds)
+        return temperature * log_odds(responsibilities(joint, temperature) @ self.kinds)
 
     def control_signal(self, log_weights: Tensor) -> Tensor:
         """Exact: p(k | c) is proportional to pi_k p(c | k) (docs/method.md)."""

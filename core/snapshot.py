@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from core.batch import Batch, Label, as_float32
-from core.belonging import belonging
 from core.density.density import Scored
 from core.density.registry import DENSITIES
 from core.density.shifts import Shifts
@@ -26,7 +25,7 @@ from core.experts.panel import Rules
 from core.model import Model
 from core.readout import LinearReadout, PosteriorReadout
 from core.sampling import MAX_DRAWS, draw, noise_of_a_class
-from core.scales import Scales, at_scales, n_scales
+from core.scales import of_inliers, scales_of
 from core.standardiser import Standardiser
 from core.tensors import pack, unpack
 from core.typicality import Typicality
@@ -76,7 +75,7 @@ class OutlierScores(NamedTuple):
         Tensor | None
     )  # (N,) float64, share of inliers at least as strange, above 0, at most 1
     typicality: Tensor | None  # (N,) float64, what the p-values rank: log of a tail probability
-    scales: Tensor | None  # (N,) int64, components of the mixture by which each is strangest
+    scales: Tensor | None  # (N,) float64, share of the mixture from which each is strangest
     score: str  # LOG_LIKELIHOOD or P_VALUE
     calibration: int  # scores behind the p-values; 0: too few, and there are none
 
@@ -86,7 +85,7 @@ class Strangeness(NamedTuple):
 
     typicality: Tensor  # (N,) float64, log of a tail probability
     p_values: Tensor  # (N,) float64
-    scales: Tensor  # (N,) int64, components of the mixture by which each is strangest
+    scales: Tensor  # (N,) float64, share of the mixture from which each is strangest
 
 
 class Samples(NamedTuple):
@@ -149,7 +148,6 @@ class Snapshot:
         standardiser: From the sender's units to those.
         usual: What p-values rest on; nothing in snapshots of earlier releases.
         false_positive_rate: By which samples are outliers; None: by `outlier_c`.
-        scales: The model at several scales; None where the family, or an earlier release, has none.
         experts: Who say beside the model what samples are called; None where there are none.
         ahead: Classes that experts have heard of, and that the model has yet to learn.
     """
@@ -159,7 +157,6 @@ class Snapshot:
     standardiser: Standardiser
     usual: Typicality = field(default_factory=Typicality.none)
     false_positive_rate: float | None = None
-    scales: Scales | None = None
     experts: Rules | None = None
     ahead: tuple[Label, ...] = ()
 
@@ -206,13 +203,19 @@ class Snapshot:
         """Of standardised samples (N, D); None while too few scores are known to tell."""
         if not len(self.usual):
             return None
-        traits = self.model.density.traits(x, scored)
-        traits = belonging(traits, self.model.readout, scored.joint, x.shape[1])
-        traits = at_scales(traits, self.scales, x, self.standardiser)
+        table = self.usual.n_scales > 0
+        traits = self.model.density.traits(x, scored, closeness=not table)
+        traits, _ = of_inliers(
+            traits,
+            self.model.readout,
+            scored.joint,
+            self.model.density.log_weights,
+            self.standardiser.log_volume,
+            x.shape[1],
+            table=table,
+        )
         typicality, which = self.usual.strangest(traits)
-        own = self.info.components  # of closeness, and of traits that do not go together
-        coarser = () if self.scales is None else self.scales.components
-        scales = torch.tensor([own, *coarser, own])[which]
+        scales = scales_of(which, self.usual.n_scales)
         return Strangeness(typicality, self.usual.p_values(typicality), scales)
 
     def threshold(self, c: float | None = None) -> float:
@@ -410,10 +413,7 @@ class Snapshot:
             "false_positive_rate": self.false_positive_rate,
             "shifts": asdict(self.model.shifts),
         }
-        # Readers of earlier releases leave these aside.
-        if self.scales is not None:
-            tensors |= {f"scales_{name}": part for name, part in self.scales.tensors().items()}
-            facts["scales"] = self.scales.facts()
+        facts["n_scales"] = self.usual.n_scales
         if self.experts is not None:
             facts["ahead"] = self.ahead
             tensors |= {f"experts_{name}": part for name, part in self.experts.tensors().items()}
@@ -456,14 +456,14 @@ class Snapshot:
             zeros = torch.zeros(len(shift), dtype=torch.float64, device=shift.device)
             standardiser = Standardiser(facts["identity"], 0, 0, zeros, zeros, shift, scale)
             info = ModelInfo(**values)
-            usual, scales, experts = Typicality.none(), None, None
-            if "scales" in facts:
-                scales = Scales.read(_beginning(tensors, "scales_"), facts["scales"])
+            usual, experts = Typicality.none(), None
             if said := _beginning(tensors, "experts_"):
                 experts = Rules.read({name: part.cpu() for name, part in said.items()})
-            if "usual_rows" in tensors:
+            n_scales = facts.get("n_scales", 0 if standardiser.identity else None)
+            # An earlier release had other traits of tables.
+            if "usual_rows" in tensors and n_scales is not None:
                 rows, weights = tensors["usual_rows"], tensors["usual_weights"]
-                usual = Typicality(rows.cpu(), weights.cpu(), n_scales(scales))
+                usual = Typicality(rows.cpu(), weights.cpu(), int(n_scales))
             rate = facts.get("false_positive_rate")
             shifted = facts.get("shifts", {"pixels": 0, "image": None})
             image = shifted["image"]
@@ -475,7 +475,7 @@ class Snapshot:
             ) from error
         model = Model(density, readout, shifts)
         ahead = tuple(facts.get("ahead", ()))
-        return cls(info, model, standardiser, usual, rate, scales, experts, ahead), metadata
+        return cls(info, model, standardiser, usual, rate, experts, ahead), metadata
 
 
 def _beginning(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -19,7 +19,6 @@ from core.held import Held
 from core.marginals import Marginals
 from core.proposals import Proposals
 from core.running import Running
-from core.scales import Scales
 from core.standardiser import Standardiser
 
 AT_HOME = 0.25
@@ -58,7 +57,6 @@ class EngineState:
         resumed: Whether the current sub-task is one that a restored state had begun.
         calibration: Scores of held-out inliers, for p-values; see `core.calibration`.
         held: What earlier sub-tasks are remembered by, generated; see `core.held`.
-        scales: The model at several scales, for p-values; see `core.scales`.
         shadows: What detectors remember that run beside the deciding one.
         burst: The newest burst of outliers; see `core.burst`.
         course: Where the samples since the last boundary lie; see `core.course`.
@@ -98,7 +96,6 @@ class EngineState:
     burst: Burst = field(default_factory=Burst)
     course: Course = field(default_factory=Course)
     marginals: Marginals = field(default_factory=Marginals)  # likewise
-    scales: Scales | None = None  # likewise
     panel: Panel | None = None  # likewise
     boundaries: int = 0  # likewise
     resumed: bool = False

@@ -3,11 +3,11 @@
 What is usual is told by *calibration rows*: traits (`core.density.traits`) of inliers, taken
 before they were learned, each with a weight. A sample may be strange in several ways:
 
-* its closeness, the first trait, is low;
+* the first trait, its closeness or likelihood, is low;
 * so is one of the next traits, which say the same at other scales (`core.scales`); or
-* its other traits and its closeness do not go together as they do among inliers: their Mahalanobis
-  distance from the rows' mean is large. This is two-sided: a sample may be too simple (an image
-  without ink).
+* its other traits are not as they are among inliers: their Mahalanobis distance from the rows' mean
+  is large. This is two-sided: a sample may be too simple (an image without ink). Where there are
+  no other scales, the first trait must go with these, too.
 
 Each way is turned into the log of a tail probability among the rows. The mean of the two lowest is
 the sample's *typicality*: one way alone is often chance, and all of them together know less than
@@ -41,10 +41,6 @@ widen what is usual."""
 RIDGE = 1e-4
 """Share of a trait's variance that is its own: traits that always go together must be told apart
 by no less."""
-
-CAUTION = 2.0
-"""A sample that is far at a coarser scale is called strange so many times less readily: coarser
-mixtures are worse models."""
 
 LEAST = -1e300
 """Log share of what is stranger than can be said: finite, and so are sums of a few."""
@@ -107,10 +103,10 @@ class Fit:
     """What the rows say is usual.
 
     Arguments:
-        mean: Of closeness and the traits that must go with it, with shape (F,).
+        mean: Of the traits that must go together, with shape (F,).
         whitening: (these - mean) @ whitening has independent columns of variance one; (F, F).
-        tails: Of closeness, of what says the same at T other scales, and of minus the squared
-            Mahalanobis distance.
+        tails: Of the first trait, of what says the same at T other scales, and of minus the
+            squared Mahalanobis distance.
         n_scales: T.
         typicalities: Of the rows themselves, ascending, with shape (n,).
         ranks: Weight of all rows up to each, with shape (n,); the last is one.
@@ -138,7 +134,7 @@ class Typicality:
     Arguments:
         rows: Traits of inliers, with shape (n, S).
         weights: How much each counts, with shape (n,), positive.
-        n_scales: T, traits after closeness that say the same at other scales.
+        n_scales: T, traits after the first that say the same at other scales.
     """
 
     rows: Tensor
@@ -193,7 +189,8 @@ class Typicality:
     def strangest(self, traits: Tensor) -> tuple[Tensor, Tensor]:
         """Typicality, and by which of the T + 2 shares a sample is strangest, with shape (N,) each.
 
-        The shares are those of closeness, of what says the same at other scales, and of the fit.
+        The shares are those of the first trait, of what says the same at other scales, and of the
+        fit.
         """
         shares = self.fit.shares(traits)
         return _mean_of_lowest(shares), shares.argmin(1)
@@ -207,8 +204,8 @@ class Typicality:
 
 
 def _together(traits: Tensor, n_scales: int) -> Tensor:
-    """Closeness, and the traits that must go with it, with shape (N, F)."""
-    return torch.cat([traits[:, :1], traits[:, 1 + n_scales :]], 1)
+    """Traits that must go together, with shape (N, F)."""
+    return traits[:, 1 + n_scales :] if n_scales else traits
 
 
 def _ways(traits: Tensor, n_scales: int, apart: Tensor) -> Tensor:
@@ -223,8 +220,6 @@ def _ways(traits: Tensor, n_scales: int, apart: Tensor) -> Tensor:
 def _shares(tails: Tails, ways: Tensor) -> Tensor:
     """Log shares with shape (N, T + 2), finite whatever was asked."""
     shares = tails.log_shares_of(ways)
-    # The trait before the last is of the finest of the scales, feature by feature.
-    shares[:, 1 : ways.shape[1] - 2] += math.log(CAUTION)
     return shares.nan_to_num(nan=LEAST, neginf=LEAST).clamp_min(LEAST)
 
 

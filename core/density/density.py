@@ -14,7 +14,6 @@ from typing import ClassVar, NamedTuple, Protocol, Self
 import torch
 from torch import Tensor
 
-from core.density.factors import FactorMixture
 from core.density.feature_terms import FeatureTerms
 
 Fact = int | float | str | bool | list[int]
@@ -84,19 +83,12 @@ class Density(Protocol):
         """
         ...
 
-    @property
-    def analysers(self) -> tuple[FactorMixture, float] | None:
-        """Components as factor analysers that score as they do, and their least noise.
-
-        None where components are not of features.
-        """
-        ...
-
-    def traits(self, x: Tensor, scored: Scored) -> Tensor:
+    def traits(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
         """In which ways samples (N, D) fit, with shape (N, S): `core.density.traits`.
 
         Arguments:
             scored: What `score` said of them, the log-likelihood in whichever units.
+            closeness: Whether anybody looks at the first trait; else it may be anything.
         """
         ...
 

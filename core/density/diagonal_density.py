@@ -19,7 +19,6 @@ from core.density.diagonal import (
     natural_form,
     sample,
 )
-from core.density.factors import FactorMixture
 from core.density.feature_terms import FeatureTerms, diagonal_terms
 from core.density.traits import diagonal_heights, diagonal_traits
 
@@ -80,15 +79,9 @@ class DiagonalDensity:
     def feature_law(self) -> tuple[Tensor, Tensor]:
         return self.mixture.means, self.deviations
 
-    @property
-    def analysers(self) -> tuple[FactorMixture, float]:
-        noise = self.mixture.precision_root.square().reciprocal()
-        loadings = noise.new_zeros(*noise.shape, 0)
-        mixture = FactorMixture(self.log_weights, self.mixture.means, loadings, noise)
-        return mixture, float(noise.min())
-
-    def traits(self, x: Tensor, scored: Scored) -> Tensor:
-        return diagonal_traits(self.log_weights, diagonal_heights(self.form), x, *scored)
+    def traits(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
+        heights = diagonal_heights(self.form)
+        return diagonal_traits(self.log_weights, heights, x, *scored, closeness=closeness)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:
         # All that a diagonal component varies by is noise of single features.

@@ -115,13 +115,9 @@ class FactorDensity:
         _, means, loadings, noise = self.mixture
         return means, (noise + loadings.square().sum(-1)).sqrt()
 
-    @property
-    def analysers(self) -> tuple[FactorMixture, float]:
-        mixture = self.mixture
-        return mixture._replace(noise=mixture.noise.clamp_min(self.floor)), self.floor
-
-    def traits(self, x: Tensor, scored: Scored) -> Tensor:
-        return factor_traits([part.analyser for part in self.parts], x, *scored)
+    def traits(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
+        parts = [part.analyser for part in self.parts]
+        return factor_traits(parts, x, *scored, closeness=closeness)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:
         return sample(self.mixture, components.to(self.device), generator, noise)

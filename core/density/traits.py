@@ -65,7 +65,13 @@ def factor_heights(form: WhitenedForm) -> Tensor:
 
 
 def diagonal_traits(
-    log_weights: Tensor, heights: Tensor, x: Tensor, joint: Tensor, log_likelihood: Tensor
+    log_weights: Tensor,
+    heights: Tensor,
+    x: Tensor,
+    joint: Tensor,
+    log_likelihood: Tensor,
+    *,
+    closeness: bool = True,
 ) -> Tensor:
     """Closeness, log-likelihood and size of each sample, with shape (N, 3).
 
@@ -75,14 +81,22 @@ def diagonal_traits(
         x: Samples, with shape (N, D).
         joint: Of `Density.score`, with shape (N, K).
         log_likelihood: With shape (N,), in whichever units.
+        closeness: Whether anybody looks at it; else it is zero.
     """
-    half_distances = log_weights + heights - joint  # M / 2
-    closeness = log_sum_exp(log_weights - half_distances / SOFTNESS)
-    return torch.stack([closeness, log_likelihood, size(x)], 1)
+    close = torch.zeros_like(log_likelihood)
+    if closeness:
+        half_distances = log_weights + heights - joint  # M / 2
+        close = log_sum_exp(log_weights - half_distances / SOFTNESS)
+    return torch.stack([close, log_likelihood, size(x)], 1)
 
 
 def factor_traits(
-    parts: Sequence[Analyser], x: Tensor, joint: Tensor, log_likelihood: Tensor
+    parts: Sequence[Analyser],
+    x: Tensor,
+    joint: Tensor,
+    log_likelihood: Tensor,
+    *,
+    closeness: bool = True,
 ) -> Tensor:
     """Those of `diagonal_traits`, then two of the likeliest component, with shape (N, 5).
 
@@ -91,6 +105,7 @@ def factor_traits(
 
     Arguments:
         parts: All components, in the order of the columns of `joint`.
+        closeness: As for `diagonal_traits`.
     """
     heights = torch.cat([part.heights for part in parts])
     log_weights = torch.cat([part.log_weights for part in parts]).log_softmax(0)
@@ -111,7 +126,7 @@ def factor_traits(
         for one, rows in enumerate(torch.split(order, counts)):
             if len(rows):
                 stretch[mine[rows]], rest[mine[rows]] = _fit_of_one(part, one, samples[rows])
-    common = diagonal_traits(log_weights, heights, x, joint, log_likelihood)
+    common = diagonal_traits(log_weights, heights, x, joint, log_likelihood, closeness=closeness)
     return torch.cat([common, stretch[:, None], rest.log1p()[:, None]], 1)
 
 

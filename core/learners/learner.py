@@ -88,6 +88,10 @@ class Learner(Protocol[S]):
         """In which ways scored samples fit, with shape (N, S): `core.density.traits`."""
         ...
 
+    def log_weights(self, state: S) -> Tensor | None:
+        """Log weights of the components of `Scores.joint`, (K,); None where not of features."""
+        ...
+
     def readout(self, state: S) -> Readout:
         """From components to classes, as it would be served."""
         ...

@@ -216,6 +216,9 @@ class PaperLearner(GradientLearner[PaperState]):
         weights, heights = mixture.log_weights, diagonal_heights(natural_form(mixture))
         return diagonal_traits(weights, heights, scores.x, scores.joint, scores.log_likelihood)
 
+    def log_weights(self, state: PaperState) -> Tensor:
+        return state.parameters.mixture.log_weights
+
     def readout(self, state: PaperState) -> LinearReadout:
         return LinearReadout(state.weight, state.bias, self.settings.top)
 

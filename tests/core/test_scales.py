@@ -1,116 +1,73 @@
-"""Tests for the core.scales module: a model asked at several scales."""
+"""Tests for the core.scales module: what p-values of a table's samples are made from."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from core.batch import Batch
 from core.calibration import Calibration
 from core.checkpoint import dump, load
 from core.config import PRESETS, EngineConfig
-from core.density.factors import FactorMixture, covariances
+from core.density.reach import SHARES, reaches
 from core.engine import Engine
-from core.scales import FIRST, GROWTH, MOST_GROWTH, N_TRAITS, SIZES, SOFTNESS, Scales
-from core.standardiser import Standardiser
+from core.readout import LinearReadout, PosteriorReadout
+from core.scales import N_SCALES, WHOLE, masses, of_inliers, scales_of
 from core.state import EngineState
 from tests.core.states import assert_identical, play
 from tests.core.streams import batches, blob
 
-FLOOR = 0.05
+WEIGHTS = torch.tensor([0.5, 0.25, 0.15, 0.1])
+UNNAMED = PosteriorReadout(torch.zeros(4, 0), 1.0)
+JOINT = torch.tensor([[-1.0, -5.0, -9.0, -2.0], [-60.0, -70.0, -4.0, -80.0]])
+TRAITS = torch.arange(10.0).reshape(2, 5)
 
 
-def standardiser(shift: Tensor, scale: Tensor) -> Standardiser:
-    zeros = torch.zeros(len(shift), dtype=torch.float64)
-    return Standardiser(False, 0, 0, zeros, zeros, shift, scale)
+def test_a_tables_traits_are_likelihood_reaches_size_and_rest() -> None:
+    found, n_scales = of_inliers(TRAITS, UNNAMED, JOINT, WEIGHTS.log(), 2.5, 6, table=True)
+    assert n_scales == N_SCALES
+    assert torch.equal(found[:, 0], TRAITS[:, 1])
+    expected = reaches(JOINT - WEIGHTS.log(), WEIGHTS) - 2.5
+    torch.testing.assert_close(found[:, 1 : 1 + N_SCALES], expected)
+    assert torch.equal(found[:, 1 + N_SCALES :], TRAITS[:, [2, 4]])
 
 
-def mixture(k: int, d: int, seed: int = 0) -> FactorMixture:
-    generator = torch.Generator().manual_seed(seed)
-    noise = FLOOR + torch.rand(k, d, generator=generator)
-    return FactorMixture(
-        torch.randn(k, generator=generator).log_softmax(0),
-        2 * torch.randn(k, d, generator=generator),
-        torch.randn(k, d, 2, generator=generator),
-        noise,
-    )
+@pytest.mark.parametrize(("table", "weights"), [(False, WEIGHTS.log()), (True, None)])
+def test_images_and_what_is_not_of_features_are_asked_by_their_traits(
+    table: bool, weights: Tensor | None
+) -> None:
+    found, n_scales = of_inliers(TRAITS, UNNAMED, JOINT, weights, 2.5, 6, table=table)
+    assert n_scales == 0
+    assert torch.equal(found, TRAITS)
 
 
-def scales_of(k: int = 20, d: int = 5, seed: int = 0) -> Scales:
-    units = standardiser(torch.zeros(d), torch.ones(d))
-    return Scales.of(mixture(k, d, seed), FLOOR, units, 0, 1000)
+def test_margins_between_classes_count_in_nats() -> None:
+    readout = PosteriorReadout(torch.eye(4)[:, :2].where(torch.eye(4)[:, :2] > 0, 0.0), 1.0)
+    plain, _ = of_inliers(TRAITS, UNNAMED, JOINT, WEIGHTS.log(), 0.0, 6, table=True)
+    found, _ = of_inliers(TRAITS, readout, JOINT, WEIGHTS.log(), 0.0, 6, table=True)
+    gained = found[:, 0] - plain[:, 0]
+    torch.testing.assert_close(gained, readout.margins(JOINT, 1.0).clamp_max(1.5))
 
 
-def test_traits_are_those_of_covariances_written_out() -> None:
-    scales = scales_of()
-    x = 2 * torch.randn(30, 5, generator=torch.Generator().manual_seed(1))
-    found = scales.traits(x, standardiser(torch.zeros(5), torch.ones(5)))
-    assert scales.sizes == SIZES
-    assert found.shape == (30, N_TRAITS)
-    begin = 0
-    for column, size in enumerate(scales.sizes):
-        level = FactorMixture(*(part[begin : begin + size] for part in scales.mixture))
-        apart = x[:, None] - level.means
-        inverse = covariances(level).double().inverse().float()
-        distance = torch.einsum("nkd,kde,nke->nk", apart, inverse, apart)
-        expected = (level.log_weights - distance / (2 * SOFTNESS)).logsumexp(1)
-        torch.testing.assert_close(found[:, column], expected, rtol=1e-3, atol=1e-3)
-        if not begin:
-            deviation = covariances(level).diagonal(dim1=1, dim2=2).sqrt()
-            law = torch.distributions.Normal(level.means, deviation)
-            each = (level.log_weights[:, None] + law.log_prob(x[:, None])).logsumexp(1)
-            torch.testing.assert_close(found[:, -1], each.sum(1), rtol=1e-3, atol=1e-3)
-        begin += size
+def test_components_have_masses_within_their_class() -> None:
+    assert masses(WEIGHTS.log(), UNNAMED).tolist() == pytest.approx(WEIGHTS.tolist())
+    linear = LinearReadout(torch.zeros(4, 2), torch.zeros(2), 1)
+    assert masses(WEIGHTS.log(), linear).tolist() == pytest.approx(WEIGHTS.tolist())
+    one = PosteriorReadout(torch.ones(4, 1), 1.0)
+    assert masses(WEIGHTS.log(), one).tolist() == pytest.approx(WEIGHTS.tolist())
+    # Two components of one class, one of another, one that no label fell on, and a class of none.
+    shares = torch.tensor([[1.0, 0, 0], [1.0, 0, 0], [0, 1.0, 0], [1 / 3, 1 / 3, 1 / 3]])
+    found = masses(WEIGHTS.log(), PosteriorReadout(shares, 1.0))
+    assert found.tolist() == pytest.approx([2 / 3, 1 / 3, 1.0, 0.1])
 
 
-@settings(deadline=None, max_examples=25)
-@given(
-    st.lists(st.floats(0.01, 100), min_size=5, max_size=5),
-    st.lists(st.floats(-100, 100), min_size=5, max_size=5),
-)
-def test_samples_in_other_units_say_the_same(factors: list[float], offsets: list[float]) -> None:
-    """The scale of the features goes on following the data after the scales were made."""
-    scales = scales_of()
-    x = torch.randn(20, 5, generator=torch.Generator().manual_seed(2))
-    factor, offset = torch.tensor(factors), torch.tensor(offsets)
-    later = standardiser(offset, factor)
-    expected = scales.traits(x, standardiser(torch.zeros(5), torch.ones(5)))
-    found = scales.traits((x - offset) / factor, later)
-    torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2)
-
-
-def test_fewer_components_than_a_scale_has_are_all_there_is() -> None:
-    scales = scales_of(k=3)
-    assert scales.sizes == (3, 3, 1)
-    assert scales.components == (3, 3, 1, 3)
-
-
-def test_they_are_made_again_when_a_sub_task_has_grown_or_begins() -> None:
-    scales = replace(scales_of(), sub_task=2, samples=1000)
-    assert not scales.due(2, int(GROWTH * 1000) - 1)
-    assert scales.due(2, int(GROWTH * 1000))
-    assert scales.due(3, 1)
-    late = replace(scales, samples=1_000_000)
-    assert late.due(2, 1_000_000 + MOST_GROWTH)
-    early = replace(scales, samples=1)
-    assert not early.due(2, FIRST - 1)
-
-
-@pytest.mark.parametrize("d", [5, 70])
-def test_they_survive_writing(d: int) -> None:
-    scales = scales_of(d=d)
-    again = Scales.read(scales.tensors(), scales.facts())
-    x = torch.randn(9, d, generator=torch.Generator().manual_seed(3))
-    units = standardiser(torch.zeros(d), torch.ones(d))
-    assert torch.equal(again.traits(x, units), scales.traits(x, units))
-    assert again.components == scales.components
-    with pytest.raises(ValueError, match="components"):
-        Scales.read(scales.tensors(), {**scales.facts(), "sizes": [1]})
+def test_the_scale_is_the_share_that_is_looked_at() -> None:
+    which = torch.tensor([0, 1, 2, 3, 4])
+    assert scales_of(which, N_SCALES).tolist() == [WHOLE, *SHARES, WHOLE]
+    assert scales_of(torch.tensor([0, 1]), 0).tolist() == [WHOLE, WHOLE]
 
 
 # Through an engine ------------------------------------------------------------------------
@@ -120,29 +77,21 @@ def test_they_survive_writing(d: int) -> None:
 def test_every_preset_has_them_but_for_mixtures_of_patches(preset: str) -> None:
     engine = Engine(EngineConfig(preset=preset, n_components=4, detector="none"))
     state, _ = play(engine, engine.start(), list(batches([0, 1], 12)))
-    assert (state.scales is None) == (preset == "dcgmm")
+    assert state.calibration.n_scales == (0 if preset == "dcgmm" else N_SCALES)
     again, _, _ = load(dump(state, engine.config, {}))
-    assert_identical(again.scales, state.scales)
+    assert_identical(again.calibration, state.calibration)
     more = list(batches([0, 1], 8, seed=3))
     one, _ = play(engine, state, more)
     other, _ = play(engine, again, more)
-    assert_identical(one.scales, other.scales)
     assert_identical(one.calibration, other.calibration)
+    assert one.calibration.n_scales == state.calibration.n_scales
 
 
-def test_a_checkpoint_without_them_gains_them_and_calibrates_afresh() -> None:
-    engine = Engine(EngineConfig(n_components=4, detector="none"))
-    state, _ = play(engine, engine.start(), list(batches([0], 12)))
-    rows = state.calibration.current[0]
-    single = replace(rows, rows=torch.cat([rows.rows[:, :1], rows.rows[:, 1 + N_TRAITS :]], 1))
-    old = replace(state, scales=None, calibration=Calibration(current=(single,)))
-    before = engine.snapshot(old).outliers(blob(0, 5, seed=1))
-    assert before.calibration == len(single)
-    assert before.p_values is not None
-    later, _ = play(engine, old, list(batches([0], 5, seed=2)))
-    after = engine.snapshot(later).outliers(blob(0, 5, seed=1))
-    assert 0 < after.calibration < before.calibration
-    assert after.p_values is not None
+def test_what_is_left_of_a_sub_task_that_ended_has_them() -> None:
+    rows = torch.randn(300, 6)
+    ended = Calibration().observed(rows, 300, 0, N_SCALES).crossed(rows[:10])
+    assert ended.n_scales == N_SCALES
+    assert ended.typicality({}).n_scales == N_SCALES
 
 
 def grouped(seed: int) -> tuple[Tensor, Tensor]:
@@ -178,15 +127,45 @@ def test_a_group_of_outliers_that_was_learned_is_strange_from_further_away(seed:
 
     assert beaten(answer.log_likelihoods) < 0.8  # components of its own make it dense
     assert beaten(answer.typicality) > 0.94
-    n_components = engine.learner.n_components(state.learner)
-    assert set(answer.scales.tolist()) <= {n_components, *SIZES}
-    assert float((answer.scales[strange] < n_components).double().mean()) > 0.25
+    assert set(answer.scales.tolist()) <= {WHOLE, *SHARES}
+    assert float((answer.scales[strange] < WHOLE).double().mean()) > 0.25
+
+
+def test_a_rare_class_that_is_labelled_is_no_group_of_outliers() -> None:
+    x, rare = grouped(0)
+    found = []
+    for labels in (rare.long().tolist(), None):
+        engine = Engine(EngineConfig(detector="none"))
+        parts = zip(torch.split(x, 100), range(0, len(x), 100), strict=True)
+        stream = [Batch.of(a, None if labels is None else labels[b : b + 100]) for a, b in parts]
+        state, _ = play(engine, engine.start(), stream)
+        p_values = engine.snapshot(engine.settle(state)[0]).outliers(x).p_values
+        assert p_values is not None
+        found.append(float((p_values[rare] <= 0.1).double().mean()))
+    named, unnamed = found
+    assert named < 0.5 < unnamed
 
 
 def test_images_are_asked_by_all_components_alone() -> None:
     engine = Engine(EngineConfig(preset="flat", n_components=12, image="4,4"))
     state, _ = play(engine, engine.start(), list(batches([0, 1], 12)))
-    assert state.scales is None
+    assert state.calibration.n_scales == 0
     answer = engine.snapshot(state).outliers(blob(0, 50, 9))
     assert answer.scales is not None
-    assert answer.scales.unique().tolist() == [engine.learner.n_components(state.learner)]
+    assert answer.scales.unique().tolist() == [WHOLE]
+
+
+def test_traits_of_an_earlier_release_are_not_mixed_with_those_of_today() -> None:
+    """Its checkpoints of tables have coarser mixtures beside rows of other traits."""
+    from core import checkpoint
+
+    engine = Engine(EngineConfig(n_components=4, detector="none"))
+    state, _ = play(engine, engine.start(), list(batches([0], 12)))
+    assert asdict(state.calibration)["current"]
+    tensors, text = checkpoint.unpack(checkpoint.FORMAT, dump(state, engine.config, {}))
+    tree = checkpoint.json.loads(text["state"])
+    del tree["calibration"]["n_scales"]
+    tree["scales"] = {"sizes": [4, 4, 1]}
+    text["state"] = checkpoint.json.dumps(tree)
+    old, _, _ = load(checkpoint.pack(checkpoint.FORMAT, tensors, text))
+    assert_identical(old, replace(state, calibration=Calibration()))

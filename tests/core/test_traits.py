@@ -75,3 +75,11 @@ def test_a_tight_component_gives_no_higher_marks_than_a_wide_one() -> None:
     traits = density.traits(x, density.score(x))
     assert float(traits[0, 0]) == pytest.approx(float(traits[1, 0]), rel=1e-3)
     assert float(traits[0, 1] - traits[1, 1]) > 6
+
+
+@pytest.mark.parametrize("n_factors", [0, 2])
+def test_other_traits_are_the_same_where_nobody_looks_at_closeness(n_factors: int) -> None:
+    density, x = FactorDensity.whole(factors(n_factors=n_factors), 1e-6), samples()
+    scored = density.score(x)
+    whole, others = density.traits(x, scored), density.traits(x, scored, closeness=False)
+    assert torch.equal(whole[:, 1:], others[:, 1:])

@@ -121,11 +121,7 @@ class DeepDensity:
     def feature_law(self) -> None:
         return None
 
-    @property
-    def analysers(self) -> None:
-        return None
-
-    def traits(self, x: Tensor, scored: Scored) -> Tensor:
+    def traits(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
         # Components of the last layer are of posteriors, not of images: they have no closeness.
         return torch.stack([scored.log_likelihood, size(x)], 1)
 

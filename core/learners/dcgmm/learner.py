@@ -152,6 +152,9 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
     def traits(self, state: DcgmmState, scores: Scores) -> Tensor:
         return self._density(state).traits(scores.x, Scored(scores.joint, scores.log_likelihood))
 
+    def log_weights(self, state: DcgmmState) -> None:
+        return None
+
     def readout(self, state: DcgmmState) -> LinearReadout:
         return LinearReadout(state.weight, state.bias, self.settings.top)
 

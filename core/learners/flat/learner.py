@@ -93,9 +93,12 @@ class FlatLearner:
         return Scores(x, squared, joint, log_sum_exp(joint))
 
     def traits(self, state: FlatState, scores: Scores) -> Tensor:
-        mass, heights = state.components.mass, diagonal_heights(state.mixing.form)
-        weights = (mass / mass.sum()).log()
+        weights, heights = self.log_weights(state), diagonal_heights(state.mixing.form)
         return diagonal_traits(weights, heights, scores.x, scores.joint, scores.log_likelihood)
+
+    def log_weights(self, state: FlatState) -> Tensor:
+        mass = state.components.mass
+        return (mass / mass.sum()).log()
 
     def readout(self, state: FlatState) -> PosteriorReadout:
         return _readout(state.mixing.component_classes, state.n_features)

@@ -122,6 +122,10 @@ class MfaLearner:
         parts = [bank.part.analyser for bank in state.banks]
         return factor_traits(parts, scores.x, scores.joint, scores.log_likelihood)
 
+    def log_weights(self, state: MfaState) -> Tensor:
+        parts = [bank.part.mixture.log_weights for bank in state.banks]
+        return torch.cat(parts).log_softmax(0)
+
     def readout(self, state: MfaState) -> PosteriorReadout:
         return self._readout(state.votes, state.n_features)
 

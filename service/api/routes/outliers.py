@@ -42,10 +42,10 @@ class Scored(BaseModel):
         description="What p-values rank: log of a tail probability; goes on falling where p-values "
         "have reached their least; null while `calibration` is 0."
     )
-    scales: list[int] | None = Field(
-        description="For each sample the number of components of the mixture by which it is "
-        "strangest: all that the model has, or fewer, where these were joined to look from further "
-        "away; null while `calibration` is 0."
+    scales: list[float] | None = Field(
+        description="For each sample the share of the mixture from which it is strangest: "
+        "1 for all of it, or a share nearest to the sample, which is far from one that has few "
+        "others about it; null while `calibration` is 0."
     )
     calibration: int = Field(
         description="Held-out scores behind the p-values. 0: too few so far; there are no "

@@ -6,6 +6,8 @@ import httpx2
 import numpy as np
 import pytest
 
+from core.density.reach import SHARES
+from core.scales import WHOLE
 from service.wire import RawBatch, unpack
 from tests.service.api.stack import SAFETENSORS, problem, samples, serving, teach, training
 
@@ -25,11 +27,10 @@ def test_scores_come_with_the_threshold_that_divides_them(taught: httpx2.Client)
 
 
 def test_each_sample_is_told_the_scale_at_which_it_is_strangest(taught: httpx2.Client) -> None:
-    components = taught.get("/model").json()["components"]
     scales = taught.post("/outliers", json=BODY).json()["scales"]
     assert len(scales) == len(BODY["features"])
-    assert {type(scale) for scale in scales} == {int}
-    assert all(1 <= scale <= components for scale in scales)
+    assert {type(scale) for scale in scales} == {float}
+    assert set(scales) <= {WHOLE, *SHARES}
 
 
 def test_while_nothing_is_calibrated_there_are_no_p_values(settings) -> None:
