@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 from rich.console import Console
 
-from clients.bench import Measurement, Say, rich_table
-from clients.errors import InputError
+from clients.commands.bench import Measurement, Say, rich_table
+from clients.http.errors import InputError
 from core.config import EngineConfig
 from core.errors import InvalidSettings
 

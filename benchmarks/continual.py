@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from clients.bench import Measurement, Say, Table
-from clients.datasets import known_datasets
-from clients.evaluate import evaluate
-from clients.plan import Plan
-from clients.results import Evaluation
-from clients.watcher import Silent
+from clients.commands.bench import Measurement, Say, Table
+from clients.commands.evaluate import evaluate
+from clients.data.datasets import known_datasets
+from clients.evaluation.listener import Silent
+from clients.evaluation.plan import Plan
+from clients.evaluation.results import Evaluation
 
 SLTS = ("D10", "D9-1a", "D9-1b", "D5-5a", "D5-5b", "D2-2-2-2-2a", "D2-2-2-2-2b")
 DATA = ("mnist", "fashion_mnist", "devanagari")

@@ -41,10 +41,10 @@ from benchmarks.detection.measures import regret
 from benchmarks.detection.outsider import MMD
 from benchmarks.detection.stream import MIXED
 from benchmarks.detection.table import Row, markdown, terminal_tables
-from clients import environment, figures
-from clients.bench import Floor, Measurement, Say, Table
-from clients.datasets import known_datasets
-from clients.errors import InputError
+from clients.commands.bench import Floor, Measurement, Say, Table
+from clients.data.datasets import known_datasets
+from clients.evaluation import environment, figures
+from clients.http.errors import InputError
 from core.config import DETECTORS, EngineConfig
 from core.errors import InvalidSettings
 

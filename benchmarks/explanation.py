@@ -18,14 +18,14 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks._arithmetic import as_in_the_trainer
-from clients.bench import Measurement, Say, Table
-from clients.datasets import load_dataset
+from clients.commands.bench import Measurement, Say, Table
+from clients.data.datasets import load_dataset
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
+from core.engine.explanation import MOST_SAMPLES, explain
+from core.engine.state import EngineState
 from core.events import BoundaryDetected
-from core.explanation import MOST_SAMPLES, explain
-from core.state import EngineState
 
 PRESETS = ("mfa", "flat", "dcgmm")
 BATCH = 100

@@ -18,14 +18,14 @@ import numpy as np
 import torch
 
 from benchmarks._arithmetic import as_in_the_trainer
-from clients.bench import Measurement, Say, Table
-from clients.datasets import load_dataset
+from clients.commands.bench import Measurement, Say, Table
+from clients.data.datasets import load_dataset
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
+from core.engine.state import EngineState
 from core.events import BoundaryDetected
-from core.learners.flat import learner, stepwise, windows
-from core.state import EngineState
+from core.learners.per_class.flat import learner, stepwise, windows
 
 SPLITS = {"D10": (tuple(range(10)),), "D2-2-2-2-2a": ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))}
 BATCH = 100

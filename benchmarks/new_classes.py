@@ -23,13 +23,13 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks._arithmetic import as_in_the_trainer
-from clients.bench import Measurement, Say, Table
-from clients.datasets import Dataset, load_dataset
+from clients.commands.bench import Measurement, Say, Table
+from clients.data.datasets import Dataset, load_dataset
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
+from core.engine.state import EngineState
 from core.events import ClassProposed
-from core.state import EngineState
 
 BATCH = 100
 TAUGHT = 3000

@@ -31,11 +31,11 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import LocalOutlierFactor
 from sklearn.preprocessing import StandardScaler
 
-from clients.bench import Measurement, Say, Table
-from clients.datasets import data_folders
+from clients.commands.bench import Measurement, Say, Table
+from clients.data.datasets import data_folders
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
 
 Array = NDArray[np.float32]
 Scores = NDArray[Any]

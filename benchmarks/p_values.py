@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks._streams import made_up
-from clients.bench import Measurement, Say, Table, milliseconds
-from clients.client import GMRClient
-from clients.local import LocalService
+from clients.commands.bench import Measurement, Say, Table, milliseconds
+from clients.evaluation.local import LocalService
+from clients.http.client import GMRClient
 from core.config import EngineConfig
 
 SAMPLES = (1, 100, 1000)  # per request

@@ -44,11 +44,11 @@ from benchmarks.comparison.quality import Quality
 from benchmarks.comparison.quality_table import Key
 from benchmarks.comparison.store import Store, write_whole
 from benchmarks.systems.registry import SYSTEMS, make_system
-from clients import environment, figures
-from clients.bench import Floor, Measurement, Say, Table
-from clients.datasets import Dataset, known_datasets, load_dataset
-from clients.errors import InputError
-from clients.tasks import SLT
+from clients.commands.bench import Floor, Measurement, Say, Table
+from clients.data.datasets import Dataset, known_datasets, load_dataset
+from clients.data.tasks import SLT
+from clients.evaluation import environment, figures
+from clients.http.errors import InputError
 from core.config import PRESETS
 
 T = TypeVar("T")

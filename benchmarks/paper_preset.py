@@ -30,11 +30,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clients.bench import Floor, Measurement, Say, Table
-from clients.datasets import Dataset, load_dataset
-from clients.tasks import PAPER_SLTS, SLT
+from clients.commands.bench import Floor, Measurement, Say, Table
+from clients.data.datasets import Dataset, load_dataset
+from clients.data.tasks import PAPER_SLTS, SLT
 from core.config import EngineConfig
-from core.learners.paper import ONE_PASS, PUBLISHED, PaperLearner, PaperSettings, PaperState
+from core.learners.sgd.paper import ONE_PASS, PUBLISHED, PaperLearner, PaperSettings, PaperState
 
 PUBLISHED_ACCURACY = {
     "mnist": {

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from clients.bench import Measurement, Say, Table
-from clients.datasets import load_dataset
+from clients.commands.bench import Measurement, Say, Table
+from clients.data.datasets import load_dataset
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine
-from core.state import EngineState
+from core.engine.engine import Engine
+from core.engine.state import EngineState
 
 LENGTHS = (300, 700, 1500, 3000, 6000, 12_000)
 SEEDS = (0, 1, 2)

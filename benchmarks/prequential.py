@@ -16,9 +16,9 @@ import numpy as np
 from benchmarks.classification.course import course
 from benchmarks.classification.registry import has_river, is_ours, make
 from benchmarks.classification.stream import LabelledStream
-from clients.bench import Measurement, Say, Table
-from clients.datasets import load_dataset
-from clients.errors import InputError
+from clients.commands.bench import Measurement, Say, Table
+from clients.data.datasets import load_dataset
+from clients.http.errors import InputError
 
 BATCH = 100
 

@@ -19,10 +19,10 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks._arithmetic import as_in_the_trainer
-from clients.bench import Measurement, Say, Table
+from clients.commands.bench import Measurement, Say, Table
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
 from core.events import BoundaryDetected
 
 Readings = NDArray[np.float64]

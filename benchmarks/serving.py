@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks._streams import made_up
-from clients.bench import Measurement, Say, Table, milliseconds
-from clients.client import GMRClient
-from clients.local import LocalService
-from clients.scores import Latency
+from clients.commands.bench import Measurement, Say, Table, milliseconds
+from clients.evaluation.local import LocalService
+from clients.evaluation.scores import Latency
+from clients.http.client import GMRClient
 from core.config import EngineConfig
 
 PRESETS = (EngineConfig().preset, "flat")

@@ -16,12 +16,12 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks._arithmetic import as_in_the_trainer
-from clients.bench import Measurement, Say, Table
-from clients.datasets import Dataset, load_dataset
+from clients.commands.bench import Measurement, Say, Table
+from clients.data.datasets import Dataset, load_dataset
 from core.batch import Batch
 from core.config import EngineConfig
-from core.density.shifts import NO_SHIFTS, Shifts
-from core.engine import Engine
+from core.density.deep.shifts import NO_SHIFTS, Shifts
+from core.engine.engine import Engine
 from core.events import BoundaryDetected
 from core.snapshot import Snapshot
 

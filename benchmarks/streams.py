@@ -40,9 +40,9 @@ from benchmarks.classification.units import AS_IS, UNITS
 from benchmarks.comparison.provenance import versions
 from benchmarks.comparison.store import Store, write_whole
 from benchmarks.comparison.tables import pipes
-from clients import environment
-from clients.bench import Floor, Measurement, Say, Table
-from clients.errors import InputError
+from clients.commands.bench import Floor, Measurement, Say, Table
+from clients.evaluation import environment
+from clients.http.errors import InputError
 from core.config import PRESETS
 
 FOLDER = Path("report/bench/streams")

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from clients.bench import Measurement, Say, Table
-from clients.datasets import known_datasets
-from clients.evaluate import evaluate
-from clients.plan import Plan
-from clients.watcher import Silent
+from clients.commands.bench import Measurement, Say, Table
+from clients.commands.evaluate import evaluate
+from clients.data.datasets import known_datasets
+from clients.evaluation.listener import Silent
+from clients.evaluation.plan import Plan
 
 SEEDS = (0, 1, 2)
 PAIRS_OF_10_TO_19 = "10,11/12,13/14,15/16,17/18,19"
@@ -23,7 +23,7 @@ ALL_AT_ONCE = ",".join(map(str, range(24)))
 
 
 @dataclass(frozen=True)
-class Aim:
+class RunTimeTarget:
     """One row: a stream, a model, and the accuracy aimed at, in percent."""
 
     source: str
@@ -36,27 +36,27 @@ class Aim:
 SMALL = {"n_components": 10, "n_factors": 18}
 FLAT = {"preset": "flat"}
 
-AIMS: tuple[Aim, ...] = (
-    Aim("mnist", "D10", 98.3),
-    Aim("mnist", "D9-1a", 98.3),
-    Aim("mnist", "D2-2-2-2-2a", 98.3),
-    Aim("mnist", "D2-2-2-2-2b", 98.3),
-    Aim("fashion_mnist", "D10", None),
-    Aim("fashion_mnist", "D2-2-2-2-2a", 88.5),
-    Aim("devanagari", "D10", None),
-    Aim("devanagari", "D2-2-2-2-2a", 98.7),
-    Aim("devanagari", PAIRS_OF_10_TO_19, 98.2, note="classes 10-19 in pairs"),
-    Aim("devanagari", ONE_BY_ONE, 97.0, note="24 classes, one at a time"),
-    Aim("devanagari", ALL_AT_ONCE, None, note="24 classes at once"),
-    Aim("mnist", "D2-2-2-2-2a", 95.5, SMALL, "at most 158,000 numbers"),
-    Aim("mnist", "D10", 92.5, FLAT),
-    Aim("mnist", "D9-1a", 92.0, FLAT),
-    Aim("mnist", "D2-2-2-2-2a", 92.5, FLAT),
-    Aim("mnist", "D2-2-2-2-2b", 92.5, FLAT),
-    Aim("fashion_mnist", "D10", None, FLAT),
-    Aim("fashion_mnist", "D2-2-2-2-2a", 80.0, FLAT),
-    Aim("devanagari", "D10", None, FLAT),
-    Aim("devanagari", "D2-2-2-2-2a", 95.0, FLAT),
+AIMS: tuple[RunTimeTarget, ...] = (
+    RunTimeTarget("mnist", "D10", 98.3),
+    RunTimeTarget("mnist", "D9-1a", 98.3),
+    RunTimeTarget("mnist", "D2-2-2-2-2a", 98.3),
+    RunTimeTarget("mnist", "D2-2-2-2-2b", 98.3),
+    RunTimeTarget("fashion_mnist", "D10", None),
+    RunTimeTarget("fashion_mnist", "D2-2-2-2-2a", 88.5),
+    RunTimeTarget("devanagari", "D10", None),
+    RunTimeTarget("devanagari", "D2-2-2-2-2a", 98.7),
+    RunTimeTarget("devanagari", PAIRS_OF_10_TO_19, 98.2, note="classes 10-19 in pairs"),
+    RunTimeTarget("devanagari", ONE_BY_ONE, 97.0, note="24 classes, one at a time"),
+    RunTimeTarget("devanagari", ALL_AT_ONCE, None, note="24 classes at once"),
+    RunTimeTarget("mnist", "D2-2-2-2-2a", 95.5, SMALL, "at most 158,000 numbers"),
+    RunTimeTarget("mnist", "D10", 92.5, FLAT),
+    RunTimeTarget("mnist", "D9-1a", 92.0, FLAT),
+    RunTimeTarget("mnist", "D2-2-2-2-2a", 92.5, FLAT),
+    RunTimeTarget("mnist", "D2-2-2-2-2b", 92.5, FLAT),
+    RunTimeTarget("fashion_mnist", "D10", None, FLAT),
+    RunTimeTarget("fashion_mnist", "D2-2-2-2-2a", 80.0, FLAT),
+    RunTimeTarget("devanagari", "D10", None, FLAT),
+    RunTimeTarget("devanagari", "D2-2-2-2-2a", 95.0, FLAT),
 )
 
 
@@ -64,7 +64,7 @@ def measure(quick: bool, say: Say) -> Measurement:
     """Quick: two tasks on the digits that ship with scikit-learn, one seed."""
     aims = AIMS
     if quick:
-        aims = (Aim("digits", "D10", None), Aim("digits", "D2-2-2-2-2a", None))
+        aims = (RunTimeTarget("digits", "D10", None), RunTimeTarget("digits", "D2-2-2-2-2a", None))
     seeds = SEEDS[:1] if quick else SEEDS
     rows, values = [], []
     for aim in aims:

@@ -17,16 +17,16 @@ import numpy as np
 import torch
 
 from benchmarks._arithmetic import as_in_the_trainer
-from benchmarks.detection.cost import TimedSentinel, bare_adwin, microseconds
-from clients.bench import Measurement, Say, Table
-from clients.datasets import load_dataset
-from clients.tasks import SLT
+from benchmarks.detection.cost import TimedFrozenModel, bare_adwin, microseconds
+from clients.commands.bench import Measurement, Say, Table
+from clients.data.datasets import load_dataset
+from clients.data.tasks import SLT
 from core.batch import Batch
 from core.config import EngineConfig
 from core.drift.detector import Observation, Verdict
-from core.drift.sentinel import Sentinel
-from core.drift.sequential import SequentialDetector, SequentialState
-from core.engine import Engine
+from core.drift.sequential.detector import SequentialDetector, SequentialState
+from core.drift.sequential.frozen_model import FrozenModel
+from core.engine.engine import Engine
 
 TASK = SLT.parse("D2-2-2-2-2a")
 BATCH = 100
@@ -49,13 +49,13 @@ class TimedDetector(SequentialDetector):
     def observe(
         self, state: SequentialState, seen: Observation, settled: bool
     ) -> tuple[SequentialState, Verdict]:
-        def timed(samples: int) -> Sentinel:
-            taken = seen.sentinel(samples)
-            return TimedSentinel(taken.model, taken.standardiser, taken.taken_at, self.passes)
+        def timed(samples: int) -> FrozenModel:
+            taken = seen.version(samples)
+            return TimedFrozenModel(taken.model, taken.standardiser, taken.taken_at, self.passes)
 
         self.passes.clear()
         begun = time.thread_time()
-        state, verdict = super().observe(state, seen._replace(sentinel=timed), settled)
+        state, verdict = super().observe(state, seen._replace(version=timed), settled)
         if verdict.armed:
             self.batches.append(time.thread_time() - begun - sum(self.passes))
         return state, verdict

@@ -131,7 +131,7 @@ class BoundaryDetected(Event):
     version_after: int
     recurrence_of: int | None  # the earlier sub-task that has come back; None for a new one
     mixed_samples: int  # of those set aside, learned as the end of the old sub-task
-    explanation: dict[str, object] = field(default_factory=dict)  # see `core.explanation`
+    explanation: dict[str, object] = field(default_factory=dict)  # see `core.engine.explanation`
 
 
 @dataclass(frozen=True)

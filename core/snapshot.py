@@ -17,18 +17,18 @@ import torch
 from torch import Tensor
 
 from core.batch import Batch, Label, as_float32
+from core.density.deep.shifts import Shifts
 from core.density.density import Scored
-from core.density.registry import DENSITIES
-from core.density.shifts import Shifts
 from core.errors import InvalidCheckpoint, InvalidRequest, ModelNotReady, UnknownClass
 from core.experts.panel import Rules
-from core.model import Model
-from core.readout import LinearReadout, PosteriorReadout
-from core.sampling import MAX_DRAWS, draw, noise_of_a_class
-from core.scales import of_inliers, scales_of
+from core.model.families import DENSITIES
+from core.model.model import Model
+from core.model.readout import LinearReadout, PosteriorReadout
+from core.model.sampling import MAX_DRAWS, draw, noise_of_a_class
+from core.outliers.conformal import Typicality
+from core.outliers.scales import of_inliers, scales_of
 from core.standardiser import Standardiser
 from core.tensors import pack, unpack
-from core.typicality import Typicality
 
 FORMAT = "gmr-snapshot-3"
 
@@ -40,7 +40,8 @@ LEAST_CONFIDENCE = 0.9
 """A sample drawn for a class is drawn again while the model itself is less sure of it ..."""
 
 FEATURES_PER_DOUBT = 20
-"""... at a temperature of D over this, and its other components object (`core.vetting`)."""
+"""... at a temperature of D over this, and its other components object
+(`core.model.acceptance`)."""
 
 TEMPERED_DRAWS = 2
 """Draws of a sample for a class by a read-out that is tempered, whose doubts are rough: where a
@@ -335,7 +336,8 @@ class Snapshot:
             least_probability: What the model itself must give a sample's class, 0 to 1; what
                 falls short is drawn again, up to a limit, and then kept all the same:
                 `Samples.short` tells. None asks for `LEAST_CONFIDENCE` and the other
-                components' consent (`core.vetting`) where classes are named, in fewer draws.
+                components' consent (`core.model.acceptance`) where classes are named, in fewer
+                draws.
             noise: Whether to add the noise of single features, where classes are named as much
                 of it as `noise_of_a_class` says; without it samples look cleaner and vary less.
 

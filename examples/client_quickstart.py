@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clients.client import GMRClient
-from clients.datasets import load_dataset
-from clients.tasks import SLT, stream
+from clients.data.datasets import load_dataset
+from clients.data.tasks import SLT, stream
+from clients.http.client import GMRClient
 
 
 def main(url: str | None = None, folder: Path = Path()) -> float:

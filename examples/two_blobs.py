@@ -14,7 +14,7 @@ from torch import Tensor
 
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
 from core.events import BoundaryDetected, Replayed
 from core.snapshot import Snapshot
 

@@ -21,7 +21,7 @@ def end_with(work: Callable[[], int]) -> NoReturn:
     The status is what `work` returns; 2, and a line of text, where a setting is wrong; 1,
     and a traceback, after any other error.
 
-    The interpreter is not taken down. It would stop daemon threads (`service.rehearsal`)
+    The interpreter is not taken down. It would stop daemon threads (`service.trainer.warm_up`)
     wherever they are, and one that is within a compiler's or torch's native code then
     aborts the whole process: an orderly end would look like a crash.
     """

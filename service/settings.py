@@ -33,7 +33,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from core.errors import InvalidSettings
-from service.webhook.signature import key_of
+from service.signature import key_of
 
 if TYPE_CHECKING:
     from core.config import EngineConfig

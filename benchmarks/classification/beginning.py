@@ -11,7 +11,7 @@ from benchmarks._arithmetic import as_in_the_trainer
 from benchmarks.classification.measures import accuracy
 from benchmarks.classification.opponent import Opponent
 from benchmarks.classification.stream import Features, LabelledStream, Labels
-from clients.bench import Table
+from clients.commands.bench import Table
 
 HELD = 0.2
 """Share of the samples that is held out: the last ones of a stream whose order is random."""

@@ -17,7 +17,7 @@ from benchmarks.classification import board, clusters
 from benchmarks.classification.concepts import DRIFTING, GENERATORS, KINDS, changing, drifting
 from benchmarks.classification.stream import LabelledStream
 from benchmarks.classification.tables import ORDERS, TABLES, ordered
-from clients.datasets import load_dataset
+from clients.data.datasets import load_dataset
 
 HALVES = ("a", "b")
 

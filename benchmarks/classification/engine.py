@@ -11,7 +11,7 @@ from benchmarks.classification.measures import NOBODY
 from benchmarks.classification.stream import Features, Labels
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
 from core.errors import ModelNotReady
 from core.events import BoundaryDetected
 

@@ -13,7 +13,7 @@ from benchmarks.classification.catalogue import FAMILIES, SOURCES
 from benchmarks.classification.cell import Entrant
 from benchmarks.classification.course import Course
 from benchmarks.classification.registry import BASELINES
-from clients.bench import Table
+from clients.commands.bench import Table
 
 FARTHEST = 10
 """Streams that are listed as those on which a preset is the farthest behind."""

@@ -17,7 +17,7 @@ from benchmarks.comparison.cell import Cell, Outcome
 
 
 class Bars:
-    """A `Watcher` of a campaign; a context manager.
+    """A `ProgressListener` of a campaign; a context manager.
 
     Arguments:
         console: Where the bars go, if it is a terminal.

@@ -14,10 +14,10 @@ from typing import Protocol
 from benchmarks.comparison import cell as cells
 from benchmarks.comparison.cell import Cell, Listener, Maker, Outcome
 from benchmarks.comparison.store import Store
-from clients.datasets import Dataset
+from clients.data.datasets import Dataset
 
 
-class Watcher(Listener, Protocol):
+class ProgressListener(Listener, Protocol):
     """Is told how far a campaign has come."""
 
     def began(self, cell: Cell, samples: int) -> None:
@@ -52,7 +52,7 @@ class Campaign:
         store: Store,
         load: Callable[[str], Dataset],
         make: Maker,
-        watcher: Watcher,
+        watcher: ProgressListener,
         *,
         quick: bool,
     ) -> None:

@@ -27,11 +27,11 @@ from torch import Tensor
 from benchmarks._arithmetic import as_in_the_trainer
 from benchmarks.comparison.provenance import checksum, source_digest, versions
 from benchmarks.systems.system import System
-from clients import environment, scores
-from clients.datasets import Dataset
-from clients.errors import InputError
-from clients.tasks import SLT, stream
-from service.device import choose_device
+from clients.data.datasets import Dataset
+from clients.data.tasks import SLT, stream
+from clients.evaluation import environment, scores
+from clients.http.errors import InputError
+from service.trainer.device import choose_device
 
 SCHEMA = "gmr-comparison-cell/1"
 
@@ -182,7 +182,7 @@ def configuration_of(cell: Cell, system: System, dataset: Dataset, quick: bool) 
         "versions": versions(),
         "source": source_digest(
             (type(system).__module__,),
-            ("benchmarks.systems.registry", "benchmarks.comparison.cell", "clients.tasks"),
+            ("benchmarks.systems.registry", "benchmarks.comparison.cell", "clients.data.tasks"),
         ),
     }
 

@@ -7,7 +7,7 @@ classes, together and one at a time.
 
 from __future__ import annotations
 
-from clients.tasks import PAPER_SLTS, SLT
+from clients.data.tasks import PAPER_SLTS, SLT
 
 DATA = ("mnist", "fashion_mnist", "devanagari")
 """The paper's data sets."""

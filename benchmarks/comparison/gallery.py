@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from benchmarks.comparison import pictures
 from benchmarks.comparison.lesson import Lesson, Recipe
-from clients.datasets import Dataset
-from clients.tasks import SLT
+from clients.data.datasets import Dataset
+from clients.data.tasks import SLT
 from core.density.deep.density import DeepDensity
-from core.readout import LinearReadout
+from core.model.readout import LinearReadout
 from core.snapshot import Snapshot
 
 PAIRS = ((1, 2), (5, 7))

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from benchmarks.comparison.cell import pixels
 from benchmarks.comparison.provenance import checksum, digest, source_digest, versions
 from benchmarks.comparison.store import write_whole
-from clients.datasets import Dataset
+from clients.data.datasets import Dataset
 from core.errors import InvalidCheckpoint
 from core.tensors import pack, unpack
 

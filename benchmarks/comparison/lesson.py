@@ -22,14 +22,14 @@ from benchmarks.comparison.cell import REPEATS, pixels
 from benchmarks.comparison.provenance import checksum, source_digest, versions
 from benchmarks.comparison.store import write_whole
 from benchmarks.paper_preset import EPOCHS
-from clients.datasets import Dataset
-from clients.tasks import SLT, stream
+from clients.data.datasets import Dataset
+from clients.data.tasks import SLT, stream
 from core.batch import Batch
 from core.config import EngineConfig
 from core.density.density import Density
-from core.density.diagonal_density import DiagonalDensity
-from core.density.factor_density import FactorDensity
-from core.engine import Engine
+from core.density.diagonal.density import DiagonalDensity
+from core.density.factors.density import FactorDensity
+from core.engine.engine import Engine
 from core.errors import InvalidCheckpoint
 from core.events import BatchScored, BatchSetAside, BoundaryDetected
 from core.snapshot import Snapshot
@@ -97,7 +97,7 @@ class Recipe:
             "batch": BATCH,
             "versions": versions(),
             "source": source_digest(
-                ("core.engine",), ("benchmarks.comparison.lesson", "clients.tasks")
+                ("core.engine.engine",), ("benchmarks.comparison.lesson", "clients.data.tasks")
             ),
         }
 

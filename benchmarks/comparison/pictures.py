@@ -1,6 +1,6 @@
 """The paper's figures, from models of ours.
 
-Rules: those of `clients.figures`, whose style and axes these are: plain values in, a
+Rules: those of `clients.evaluation.figures`, whose style and axes these are: plain values in, a
 `Figure` out, no pyplot; nothing drawn that the values do not say. Images are drawn on the
 grey scale of the data, 0 white to 1 black, and what lies outside is cut off.
 """
@@ -19,7 +19,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from benchmarks.comparison.lesson import BATCH, Trace
-from clients.figures import (
+from clients.data.tasks import SLT
+from clients.evaluation.figures import (
     BLUE,
     GREEN,
     INK,
@@ -32,8 +33,7 @@ from clients.figures import (
     place_legend,
     shade_sub_tasks,
 )
-from clients.scores import Position, match_boundaries, running_prequential_accuracy
-from clients.tasks import SLT
+from clients.evaluation.scores import Position, match_boundaries, running_prequential_accuracy
 
 TOLERANCE_BATCHES = 20
 """A boundary reported later than this after the change is false."""

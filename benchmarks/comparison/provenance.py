@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from clients.datasets import Dataset
+from clients.data.datasets import Dataset
 
 ROOT = Path(__file__).resolve().parents[2]
 _OURS = ("core", "clients", "benchmarks")
@@ -58,7 +58,7 @@ def source_digest(whole: tuple[str, ...], alone: tuple[str, ...] = ()) -> str:
         alone: Of modules that count by themselves.
 
     Example:
-        >>> source_digest(("clients.tasks",)) == source_digest((), ("clients.tasks",))
+        >>> source_digest(("clients.data.tasks",)) == source_digest((), ("clients.data.tasks",))
         False
     """
     files = _closure(whole)

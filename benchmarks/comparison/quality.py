@@ -22,7 +22,7 @@ from benchmarks.comparison import judge as judges
 from benchmarks.comparison.cell import pixels
 from benchmarks.comparison.judge import Judge
 from benchmarks.comparison.lesson import Lesson
-from clients.datasets import Dataset
+from clients.data.datasets import Dataset
 from core.snapshot import Snapshot
 
 GREY_LEVEL = 1 / 255

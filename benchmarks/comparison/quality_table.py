@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmarks.comparison.quality import Quality
 from benchmarks.comparison.tables import pipes, spread_text
-from clients.bench import Table
-from clients.scores import Spread
+from clients.commands.bench import Table
+from clients.evaluation.scores import Spread
 
 COLUMNS = (
     "data, preset",

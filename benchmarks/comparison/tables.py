@@ -15,10 +15,10 @@ from typing import Any
 from benchmarks.comparison.cell import Cell, Outcome
 from benchmarks.comparison.curriculum import baseline_of
 from benchmarks.comparison.published import MODELS, model_beside, reported
-from clients import scores
-from clients.bench import Table
-from clients.scores import Spread
-from clients.tasks import SLT
+from clients.commands.bench import Table
+from clients.data.tasks import SLT
+from clients.evaluation import scores
+from clients.evaluation.scores import Spread
 
 SCHEMA = "gmr-comparison/1"
 

@@ -21,8 +21,8 @@ from benchmarks.detection.measures import Matching, match
 from benchmarks.detection.outsider import MMD, Discrepancy
 from benchmarks.detection.record import Record, record
 from benchmarks.detection.stream import DriftStream, cut
-from clients import environment
-from clients.datasets import Dataset
+from clients.data.datasets import Dataset
+from clients.evaluation import environment
 from core.config import EngineConfig
 
 SCHEMA = "gmr-drift-case/1"
@@ -120,7 +120,7 @@ class Question:
             "config": self.config().to_dict(),
             "versions": versions(),
             "source": source_digest(
-                ("core.engine",),
+                ("core.engine.engine",),
                 tuple(f"benchmarks.detection.{name}" for name in _DECIDING),
             ),
         }

@@ -1,8 +1,9 @@
 """What a detector costs by itself, beyond the forward pass that it reads.
 
 Rule: the clock runs while the detector judges and at no other time, and stands still during the
-first forward pass of a batch, the sentinel's, from samples as they come to what its density says
-of them (an heir's is a part of the cost). To read the clock takes as long as to judge a sample or
+first forward pass of a batch, the frozen model's, from samples as they come to what its density
+says of them (a successor's is a part of the cost). To read the clock takes as long as to judge a
+sample or
 two: it is read once more after every batch, and as much is taken off for each reading. What is
 judged is made up, independent and without change, so that the detector is armed and silent nearly
 always.
@@ -22,11 +23,11 @@ from torch import Tensor
 from benchmarks._arithmetic import as_in_the_trainer
 from core.config import EngineConfig
 from core.density.density import Parts, Scored
-from core.drift.detector import Level, Observation
-from core.drift.registry import make_detector
-from core.drift.sentinel import ForwardPass, Sentinel
-from core.model import Model
-from core.readout import PosteriorReadout
+from core.drift.detector import ForwardPass, Level, Observation
+from core.drift.sequential.frozen_model import FrozenModel
+from core.engine.detectors import make_detector
+from core.model.model import Model
+from core.model.readout import PosteriorReadout
 from core.standardiser import Standardiser
 
 COMPONENTS = 500
@@ -36,8 +37,8 @@ REPEATS = 5
 
 
 @dataclass(frozen=True, eq=False)
-class TimedSentinel(Sentinel):
-    """A sentinel whose forward passes are timed.
+class TimedFrozenModel(FrozenModel):
+    """A frozen model whose forward passes are timed.
 
     Arguments:
         seconds: Takes the processor time of every pass.
@@ -69,12 +70,12 @@ class Scripted:
         return Scored(joint, x[:, 0])
 
 
-def _sentinel(passes: list[float], samples: int) -> Sentinel:
+def _frozen_model(passes: list[float], samples: int) -> FrozenModel:
     classes = torch.nn.functional.one_hot(torch.arange(COMPONENTS) % CLASSES, CLASSES).float()
     zeros, ones = torch.zeros(2), torch.ones(2)
     units = Standardiser(True, 0, 0, zeros.double(), zeros.double(), zeros, ones)
     scripted: Any = Scripted()
-    return TimedSentinel(Model(scripted, PosteriorReadout(classes, 1.0)), units, samples, passes)
+    return TimedFrozenModel(Model(scripted, PosteriorReadout(classes, 1.0)), units, samples, passes)
 
 
 @as_in_the_trainer()
@@ -96,7 +97,7 @@ def microseconds(config: EngineConfig, batch: int, samples: int) -> float:
             scores = 100 + 10 * torch.randn(batch, generator=generator)
             winners = torch.randint(COMPONENTS, (batch,), generator=generator)
             x = torch.stack([scores, winners.float()], 1)
-            observation = Observation(scores, x, partial(_sentinel, passes))
+            observation = Observation(scores, x, partial(_frozen_model, passes))
             passes.clear()
             begun = time.thread_time()
             state, verdict = detector.observe(state, observation, True)

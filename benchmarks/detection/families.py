@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.detection.stream import UNKNOWN, Change, DriftStream
-from clients.datasets import Dataset, load_dataset
-from clients.errors import InputError
-from clients.tasks import SLT
+from clients.data.datasets import Dataset, load_dataset
+from clients.data.tasks import SLT
+from clients.http.errors import InputError
 
 Rows = NDArray[np.int64]
 

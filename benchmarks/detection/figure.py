@@ -1,7 +1,7 @@
 """Delay against false alarms, a panel per group of streams: down and to the left is better.
 
-Rules: those of `clients.figures`. A detector that found nothing has no delay and stands at
-the panel's top, so that it is not forgotten.
+Rules: those of `clients.evaluation.figures`. A detector that found nothing has no delay and stands
+at the panel's top, so that it is not forgotten.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from benchmarks.detection.table import Row, grouped, title
-from clients.figures import (
+from clients.evaluation.figures import (
     BLUE,
     GREEN,
     INK,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.detection.record import Record
 from benchmarks.detection.stream import DriftStream
-from clients.errors import InputError
+from clients.http.errors import InputError
 
 MMD = "mmd"
 

@@ -17,7 +17,7 @@ import torch
 from benchmarks.detection.stream import UNKNOWN, DriftStream
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
 from core.events import BatchScored, BoundaryDetected, Event
 
 QUIET = {"batch_learned", "batch_set_aside", "replay", "class_discovered"}

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.comparison.tables import number, pipes
 from benchmarks.detection.case import TOLD, Answer, Group
 from benchmarks.detection.measures import RunTime, Score, run_time
-from clients.bench import Table
+from clients.commands.bench import Table
 
 COLUMNS = (
     "detector",

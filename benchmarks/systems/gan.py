@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.systems.training import Step, glorot, numbers_of, seeded
-from clients.errors import InputError
+from clients.http.errors import InputError
 
 NOISE = 80
 CHANNELS = 256

@@ -22,7 +22,7 @@ from benchmarks.systems.system import Announce
 from benchmarks.systems.training import Progress
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
 from core.events import BoundaryDetected
 from core.snapshot import Snapshot
 

@@ -9,9 +9,9 @@ from benchmarks.systems.lda import StreamingLDA
 from benchmarks.systems.mixture import Mixture
 from benchmarks.systems.replay import GenerativeReplay
 from benchmarks.systems.system import System
-from clients.errors import InputError
+from clients.http.errors import InputError
 from core.config import PRESETS, EngineConfig
-from service.device import choose_device
+from service.trainer.device import choose_device
 
 SYSTEMS = (*PRESETS, "paper-epochs", "ewc", "gr", "lda", "fine-tuning")
 """What `make_system` makes: every preset, then the baselines."""

@@ -1,6 +1,6 @@
 """What is asked of a density at rest, whatever the family: score samples and draw them.
 
-A model (`core.model`) is a density with a read-out. A family that is served has one class
+A model (`core.model.model`) is a density with a read-out. A family that is served has one class
 here that satisfies `Density`; how it is learned is the business of `core.learners`.
 
 Throughout: N samples, D features, K components; features are standardised, log values in nats.

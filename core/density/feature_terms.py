@@ -21,8 +21,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from core.density.diagonal import LOG_2PI, Mixture
-from core.density.factors import FactorMixture, WhitenedForm
+from core.density.factor_mixture import FactorMixture, WhitenedForm
+from core.density.mixture import LOG_2PI, Mixture
 
 
 class FeatureTerms(NamedTuple):

@@ -4,7 +4,7 @@ A density alone is a poor judge of what is strange. In many dimensions simple in
 density (Nalisnick et al. 2019), and a dense cluster of outliers that was learned has a higher
 one than the inliers. So a sample is described by several *traits*, each of which has its usual
 range among inliers (as in density of states estimation, Morningstar et al. 2021); what is usual
-is the business of `core.typicality`.
+is the business of `core.outliers.conformal`.
 
 The first trait is the one of which less is stranger, whatever the others say:
 
@@ -14,7 +14,7 @@ the log density with every component's peak at the height of its weight, so that
 component gives no higher marks than a wide one; t, the softness, lets several have a say, so
 that a small component far from all others gives lower marks than one among many.
 
-Where there are classes, `core.belonging` adds to it by how much one stands above the others.
+Where there are classes, `core.outliers.margin` adds to it by how much one stands above the others.
 
 Throughout: N samples, D features, K components, L factors, S traits.
 """
@@ -27,8 +27,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from core.density.diagonal import LOG_2PI, NaturalForm, log_sum_exp
-from core.density.factors import WhitenedForm
+from core.density.factor_mixture import WhitenedForm
+from core.density.mixture import LOG_2PI, NaturalForm, log_sum_exp
 
 SOFTNESS = 4.0
 """t: chosen on held-out training data of MNIST and on made-up tables (docs/method.md)."""

@@ -12,14 +12,55 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
 
-from core.drift.sentinel import ForwardPass, Sentinel
+from core.density.density import Parts
+from core.model.model import Model
+from core.standardiser import Standardiser
 
 S = TypeVar("S")
+
+
+class ForwardPass(NamedTuple):
+    """One forward pass over some samples, in which versions of a model share what they can."""
+
+    standardiser: Standardiser  # by which the samples were scored
+    parts: Parts  # what parts of mixtures said of them
+
+    def of(self, rows: slice) -> ForwardPass:
+        """Of some of the samples."""
+        return ForwardPass(
+            self.standardiser, {part: said[rows] for part, said in self.parts.items()}
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ModelVersion:
+    """One version of the model at rest, and of the scale of its features.
+
+    Arguments:
+        model: As it was served.
+        standardiser: Of the same moment.
+        taken_at: Samples of the sub-task when it was taken.
+    """
+
+    model: Model
+    standardiser: Standardiser
+    taken_at: int
+
+
+class Cause(StrEnum):
+    """What a change is about, as far as a detector can tell; what may follow depends on it."""
+
+    UNKNOWN = "unknown"  # the detector watches the likelihood alone
+    NOVELTY = "novelty"  # samples are of none of the known: old ones may come between them
+    SHARES = "shares"  # samples fall in other shares on what is known
+    FEATURES = "features"  # single features lie elsewhere
+    LABELS = "labels"  # labels mean something else
 
 
 class Observation(NamedTuple):
@@ -27,7 +68,7 @@ class Observation(NamedTuple):
 
     log_likelihoods: Tensor  # (N,) nats, by the model as it was just before the batch
     features: Tensor  # (N, D) in the sender's units
-    sentinel: Callable[[int], Sentinel]  # that model at rest, taken after so many samples
+    version: Callable[[int], ModelVersion]  # that model at rest, taken after so many samples
     ert: float | None = None  # run time between false alarms asked for by now; None: as set
     codes: Tensor | None = None  # (N,) int64, on the CPU; -1: no label, or a new class
     passed: ForwardPass | None = None  # the forward pass that it took
@@ -67,6 +108,7 @@ class Verdict(NamedTuple):
         inlier_rate_mean: What it is compared with; None before there is anything.
         change_samples: Samples, this batch included, since the change is estimated to have begun.
         signal: Name of the signal that contributes most to what decides.
+        cause: What that signal says the change is about.
         burst: Whether an alarm has just gone away: there were outliers, and there are none.
         log_likelihood_before: Mean that this batch's is compared with, in nats; None before there
             is one.
@@ -93,6 +135,7 @@ class Verdict(NamedTuple):
     samples: int = 1
     probe: Probe | None = None
     blame: Sequence[float] = ()
+    cause: Cause = Cause.UNKNOWN
 
     @property
     def statistic(self) -> float:

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from core.density.density import Parts
-from core.model import Model
-from core.readout import Readout
+from core.model.model import Model
+from core.model.readout import Readout
 
 S = TypeVar("S")
 
@@ -117,7 +117,7 @@ class Learner(Protocol[S]):
         """
         ...
 
-    def stand_ins(self, state: S, x: Tensor) -> Tensor | None:
+    def surrogates(self, state: S, x: Tensor) -> Tensor | None:
         """What a label may fall on when samples (N, D) themselves are no more, with shape (N, D).
 
         The mean of the component without a class that is nearest to each; None where the
@@ -133,7 +133,7 @@ class Learner(Protocol[S]):
         """Let labels fall on components that were learned without any.
 
         Arguments:
-            x: From `stand_ins`, with shape (N, D).
+            x: From `surrogates`, with shape (N, D).
             codes: Class per row, with shape (N,), int64, below C.
             weights: Labelled samples that each stands for, with shape (N,), above 0.
         """

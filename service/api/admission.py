@@ -20,7 +20,7 @@ from typing import Any
 from core.batch import distinct
 from core.errors import EmptySubTask, InvalidLabels, UnknownProposal
 from service.api.parts import Parts
-from service.connection import StreamUnavailable, not_checked
+from service.broker.connection import StreamUnavailable, not_checked
 from service.wire import Control, Label, RawBatch, RawLabels, RawName
 
 

@@ -43,12 +43,12 @@ from service.api.routes import (
 )
 from service.api.routes import problems as problem_kinds
 from service.api.work import Workers
-from service.device import choose_device
+from service.broker.snapshots import SnapshotFollower
+from service.broker.stream import Stream, StreamUnavailable
 from service.logs import configure_logs
-from service.metrics import ApiMetrics
 from service.settings import Settings
-from service.snapshots import SnapshotFollower
-from service.stream import Stream, StreamUnavailable
+from service.trainer.device import choose_device
+from service.trainer.metrics import ApiMetrics
 
 ROUTERS: Final = (
     ingest.router,

@@ -1,4 +1,4 @@
-"""What is told of a change, as a schema; `core.explanation` makes it.
+"""What is told of a change, as a schema; `core.engine.explanation` makes it.
 
 Every field may be missing: a boundary that was declared without new samples, or reported by an
 earlier release, has none of them.

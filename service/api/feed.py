@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Final
 
-from service.stream import Record, Stream, StreamUnavailable
+from service.broker.stream import Record, Stream, StreamUnavailable
 
 WAIT_MS: Final = 5_000
 PAUSE_S: Final = 1.0

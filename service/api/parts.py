@@ -13,10 +13,10 @@ from core.errors import ModelNotReady
 from core.snapshot import Snapshot
 from service.api.feed import EventFeed
 from service.api.work import Workers
-from service.metrics import ApiMetrics
+from service.broker.snapshots import SnapshotFollower
+from service.broker.stream import Stream, StreamUnavailable
 from service.settings import Settings
-from service.snapshots import SnapshotFollower
-from service.stream import Stream, StreamUnavailable
+from service.trainer.metrics import ApiMetrics
 
 COUNT_S: Final = 1.0
 """What was refused since then is lost when the process is killed."""

@@ -15,8 +15,8 @@ import orjson
 import redis
 
 from core.errors import GMRError
-from service.connection import connect
-from service.keys import Keys
+from service.broker.connection import connect
+from service.broker.keys import Keys
 from service.settings import Settings
 
 TIMEOUT_S: Final = 3.0

@@ -25,9 +25,9 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from core import errors as core_errors
-from service import stream as stream_errors
 from service.api import errors as edge_errors
 from service.api.head import answers_head, is_head
+from service.broker import stream as stream_errors
 
 PROBLEM_JSON = "application/problem+json"
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")

@@ -31,10 +31,10 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from service.connection import SyncClient, is_transient
-from service.feed import WRITE
-from service.keys import Keys
-from service.lease import Lease
+from service.broker.connection import SyncClient, is_transient
+from service.broker.feed import WRITE
+from service.broker.keys import Keys
+from service.broker.lease import Lease
 from service.webhook.envelope import cloud_event
 from service.webhook.receiver import Answer, Outcome, Receiver
 

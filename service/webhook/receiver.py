@@ -17,8 +17,8 @@ from typing import Final
 
 import httpx2
 
+from service.signature import signature
 from service.webhook.envelope import CONTENT_TYPE
-from service.webhook.signature import signature
 
 TIMEOUT: Final = httpx2.Timeout(10.0, connect=5.0)
 

@@ -20,7 +20,7 @@ from benchmarks.classification.sam_knn import SAMKNN
 from benchmarks.classification.stream import LabelledStream
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
 from core.events import BatchScored
 
 EVERYBODY = ("mfa", "flat", *OPPONENTS)

@@ -17,7 +17,7 @@ from benchmarks.classification.concepts import changing
 from benchmarks.classification.stream import LabelledStream
 from benchmarks.classification.tables import DRIFT, one_hot, ordered
 from benchmarks.classification.units import UNITS, in_units
-from clients.datasets import known_datasets
+from clients.data.datasets import known_datasets
 
 N = 600
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from benchmarks.comparison.bars import Bars
 from benchmarks.comparison.cell import Cell
-from clients.tasks import SLT
+from clients.data.tasks import SLT
 from tests.benchmarks.comparison_parts import an_outcome
 
 CELL = Cell("flat", "digits", SLT.parse("D5-5a"), 3)

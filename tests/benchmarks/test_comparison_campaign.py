@@ -11,8 +11,8 @@ from torch import Tensor
 from benchmarks.comparison.campaign import Campaign
 from benchmarks.comparison.cell import Cell
 from benchmarks.comparison.store import Store
-from clients.datasets import load_dataset
-from clients.tasks import SLT
+from clients.data.datasets import load_dataset
+from clients.data.tasks import SLT
 from tests.benchmarks.comparison_parts import Diary, NearestMean, make_nearest_mean
 
 CELLS = [Cell("nearest-mean", "digits", SLT.parse("0,1/2,3"), seed) for seed in range(3)]

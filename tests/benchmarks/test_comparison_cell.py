@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from benchmarks.comparison import cell as cells
 from benchmarks.comparison.cell import Cell, Outcome, configuration_of, make_fresh, measure
-from clients.datasets import Dataset, load_dataset
-from clients.errors import InputError
-from clients.tasks import SLT
+from clients.data.datasets import Dataset, load_dataset
+from clients.data.tasks import SLT
+from clients.http.errors import InputError
 from tests.benchmarks.comparison_parts import (
     Diary,
     Finder,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.comparison.curriculum import DATA, baseline_of, slt_named, slts_of
-from clients.errors import InputError
-from clients.tasks import PAPER_SLTS
+from clients.data.tasks import PAPER_SLTS
+from clients.http.errors import InputError
 
 
 @pytest.mark.parametrize("data", DATA)

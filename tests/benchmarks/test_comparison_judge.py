@@ -11,7 +11,7 @@ import torch
 from benchmarks.comparison import judge as judges
 from benchmarks.comparison.cell import pixels
 from benchmarks.comparison.judge import Judge, judge_of
-from clients.datasets import Dataset, load_dataset
+from clients.data.datasets import Dataset, load_dataset
 
 DIGITS = tuple(range(10))
 

@@ -10,8 +10,8 @@ import torch
 
 from benchmarks.comparison.cell import pixels
 from benchmarks.comparison.lesson import BATCH, Recipe, Trace, floored, lesson
-from clients.datasets import Dataset, load_dataset
-from clients.tasks import SLT
+from clients.data.datasets import Dataset, load_dataset
+from clients.data.tasks import SLT
 from core.events import BatchLearned
 
 RECIPE = Recipe("flat", "digits", SLT.parse("D2-2-2-2-2a"), 0, True)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from benchmarks.comparison import pictures
 from benchmarks.comparison.gallery import gallery
 from benchmarks.comparison.lesson import Trace
-from clients.tasks import SLT
+from clients.data.tasks import SLT
 
 TWO = SLT.parse("0,1/2,3")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.comparison import provenance
 from benchmarks.comparison.provenance import checksum, digest, source_digest
-from clients.datasets import load_dataset
+from clients.data.datasets import load_dataset
 
 JSON = st.dictionaries(st.text(), st.integers() | st.text() | st.lists(st.booleans()), max_size=4)
 

@@ -22,10 +22,10 @@ from benchmarks.comparison.quality import (
     nearness,
     purity,
 )
-from clients.datasets import Dataset, load_dataset
-from clients.tasks import SLT
-from core.density.diagonal_density import DiagonalDensity
-from core.model import Model
+from clients.data.datasets import Dataset, load_dataset
+from clients.data.tasks import SLT
+from core.density.diagonal.density import DiagonalDensity
+from core.model.model import Model
 from core.snapshot import Snapshot
 
 

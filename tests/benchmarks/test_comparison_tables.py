@@ -10,7 +10,7 @@ import pytest
 from benchmarks.comparison import tables
 from benchmarks.comparison.cell import Cell, Outcome
 from benchmarks.comparison.tables import COLUMNS, Row, cells_of, rows_of
-from clients.tasks import SLT
+from clients.data.tasks import SLT
 from tests.benchmarks.comparison_parts import an_outcome
 
 SLTS = [SLT.parse("D10"), SLT.parse("D2-2-2-2-2a")]

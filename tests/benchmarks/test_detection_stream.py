@@ -25,8 +25,8 @@ from benchmarks.detection.families import (
     traffic,
 )
 from benchmarks.detection.stream import LARGEST, MIXED, UNKNOWN, cut
-from clients.datasets import Dataset, load_dataset
-from clients.errors import InputError
+from clients.data.datasets import Dataset, load_dataset
+from clients.http.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,8 @@ from benchmarks.detection.record import Record, record
 from benchmarks.detection.stream import Change, DriftStream
 from benchmarks.detection.table import Row
 from benchmarks.drift import COMPARED, Work, plan_of, quick_plan, whole
-from clients import bench
-from clients.errors import InputError
+from clients.commands import bench
+from clients.http.errors import InputError
 from core.config import EngineConfig
 
 FLAT = EngineConfig(preset="flat", n_components=20, warm_up=300)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from clients.bench import run
+from clients.commands.bench import run
 
 
 def test_its_numbers_are_written_whatever_the_classes_are_called(tmp_path: Path) -> None:

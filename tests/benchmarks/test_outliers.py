@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clients.bench import names
+from clients.commands.bench import names
 
 METHODS = {"gmr", "likelihood", "IForest", "LOF", "ECOD", "KNN"}
 

@@ -18,8 +18,8 @@ from benchmarks import paper
 from benchmarks.comparison.curriculum import DATA, slts_of
 from benchmarks.paper import Plan, Work, plan_of, quick_plan
 from benchmarks.systems.registry import SYSTEMS
-from clients import bench
-from clients.errors import InputError
+from clients.commands import bench
+from clients.http.errors import InputError
 from core.config import PRESETS
 from tests.benchmarks.comparison_parts import make_nearest_mean
 

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from benchmarks import prequential
-from clients.bench import run
-from clients.errors import InputError
+from clients.commands.bench import run
+from clients.http.errors import InputError
 
 
 def test_classes_that_change_places_are_followed(tmp_path: Path) -> None:

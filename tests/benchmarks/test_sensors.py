@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.sensors import CHANGES, ONE, readings
-from clients.bench import run
+from clients.commands.bench import run
 
 
 def test_a_sensor_that_fails_is_found_and_nothing_else(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from clients.bench import run
+from clients.commands.bench import run
 
 
 def test_learning_and_hearing_shifts_are_compared_one_by_one(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from rich.console import Console
 from benchmarks import streams
 from benchmarks.classification import registry
 from benchmarks.streams import QUICK_OPPONENTS, QUICK_STREAMS, Plan, Work, entrants, plan_of
-from clients.bench import run
-from clients.errors import InputError
+from clients.commands.bench import run
+from clients.http.errors import InputError
 
 
 def test_the_quick_size_runs_and_writes_its_tables(tmp_path: Path) -> None:

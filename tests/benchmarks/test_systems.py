@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.systems.registry import SYSTEMS, make_system
 from benchmarks.systems.system import System
-from clients.errors import InputError
+from clients.http.errors import InputError
 from core.config import PRESETS
 from tests.benchmarks.images import N_CLASSES, SIZE, images
 

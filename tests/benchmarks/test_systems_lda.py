@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from benchmarks.systems.lda import StreamingLDA
-from clients.datasets import load_dataset
+from clients.data.datasets import load_dataset
 
 N_CLASSES = 10
 

@@ -9,7 +9,7 @@ import torch
 from benchmarks.systems.mixture import Mixture, tensors_of
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
 from core.events import BoundaryDetected
 from tests.benchmarks.images import N_CLASSES, images, quietly
 

@@ -12,7 +12,7 @@ from benchmarks.systems.fine_tuning import FineTuning
 from benchmarks.systems.gan import GAN
 from benchmarks.systems.replay import GenerativeReplay
 from benchmarks.systems.training import numbers_of
-from clients.errors import InputError
+from clients.http.errors import InputError
 from tests.benchmarks.images import N_CLASSES, SIZE, images, quietly
 
 CPU = torch.device("cpu")

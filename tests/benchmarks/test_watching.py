@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from benchmarks.detection.cost import TimedSentinel
+from benchmarks.detection.cost import TimedFrozenModel
 from benchmarks.watching import TimedDetector
-from clients.bench import run
-from core.drift.sequential import SequentialDetector
-from tests.core.scripted_density import sentinel
+from clients.commands.bench import run
+from core.drift.sequential.detector import SequentialDetector
+from tests.core.scripted_density import frozen_model
 from tests.core.signals import Stretch, features, observations, verdicts
 
 
@@ -36,9 +36,9 @@ def test_a_detector_that_is_timed_says_the_same() -> None:
     assert min(timed.batches) > 0
 
 
-def test_every_forward_pass_of_a_sentinel_is_timed() -> None:
-    plain, seconds, x = sentinel(4), list[float](), features([Stretch(30)])
-    timed = TimedSentinel(plain.model, plain.standardiser, plain.taken_at, seconds)
+def test_every_forward_pass_of_a_frozen_model_is_timed() -> None:
+    plain, seconds, x = frozen_model(4), list[float](), features([Stretch(30)])
+    timed = TimedFrozenModel(plain.model, plain.standardiser, plain.taken_at, seconds)
     assert np.array_equal(timed.sees(x).scores, plain.sees(x).scores)
     timed.sees(x)
     assert len(seconds) == 2

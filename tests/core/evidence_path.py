@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from core.drift.bets import Book, CellBet
-from core.drift.compiled import Array
-from core.drift.evidence import Evidence, Reading, gather
+from core.compiled.loops import Array
+from core.drift.sequential.bets import BetTable, CellBet
+from core.drift.sequential.evidence import Evidence, Reading, gather
 
 
 class Gathered(NamedTuple):
-    """What some samples have added; see `core.drift.watch.Weighed`."""
+    """What some samples have added; see `core.drift.sequential.monitor.Weighed`."""
 
     evidence: Evidence
     highest: float
@@ -23,7 +23,7 @@ class Gathered(NamedTuple):
 def added(
     evidence: Evidence,
     paid: Array,
-    book: Book,
+    bet_table: BetTable,
     weights: Array,
     probe: Array | None = None,
     further: int = 0,
@@ -33,23 +33,23 @@ def added(
     Arguments:
         further: Columns of ones beside the bets.
     """
-    levels, sums = evidence.levels.copy(), np.empty(len(book.signals) + 1)
+    levels, sums = evidence.levels.copy(), np.empty(len(bet_table.signals) + 1)
     since = np.full(len(paid), -np.inf) if probe is None else probe.copy()
     by_sample = np.pad(paid.T, [(0, 0), (0, further)], constant_values=1)
-    highest, of_probe, read = gather(levels, since, by_sample, weights, book.table, sums)
+    highest, of_probe, read = gather(levels, since, by_sample, weights, bet_table.table, sums)
     reading = Reading.of(sums, read)
-    return Gathered(Evidence.known(levels, book, weights, reading), highest, since, of_probe)
+    return Gathered(Evidence.known(levels, bet_table, weights, reading), highest, since, of_probe)
 
 
-def book_of(n_bets: int) -> Book:
+def book_of(n_bets: int) -> BetTable:
     """Of bets on one signal; which ones is of no account."""
-    return Book((), (CellBet("s", 0, 0, 0.5, 1.0),) * n_bets)
+    return BetTable((), (CellBet("s", 0, 0, 0.5, 1.0),) * n_bets)
 
 
 def path(paid: Array, weights: Array) -> Array:
     """log(1 + R) of all bets together after each sample, with shape (N,), from e-values, (J, N)."""
-    evidence, sums, book = Evidence.none(len(paid)), [], book_of(len(paid))
+    evidence, sums, bet_table = Evidence.none(len(paid)), [], book_of(len(paid))
     for column in np.split(paid, paid.shape[1], 1):
-        evidence, highest, *_ = added(evidence, column, book, weights)
+        evidence, highest, *_ = added(evidence, column, bet_table, weights)
         sums.append(highest)
     return np.array(sums)

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from core.density.analysers import Analysers
-from core.density.components import Components
+from core.density.diagonal.components import Components
+from core.density.factors.components import Analysers
 from core.learners.learner import Learner, Replay
 
 S = TypeVar("S")

@@ -1,8 +1,8 @@
 """A density that says what it was told to: samples carry their own score.
 
 A sample is [log-likelihood, component], so that the whole way from features to a sighting is
-the real one (`core.drift.sentinel`) while a test writes down what the model says. A third
-feature is by how many nats the component stands above all others.
+the real one (`core.drift.sequential.frozen_model`) while a test writes down what the model says. A
+third feature is by how many nats the component stands above all others.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from torch import Tensor
 
 from core.density.density import Fact, Parts, Scored
 from core.density.feature_terms import FeatureTerms
-from core.drift.sentinel import Sentinel
-from core.model import Model
-from core.readout import PosteriorReadout
+from core.drift.sequential.frozen_model import FrozenModel
+from core.model.model import Model
+from core.model.readout import PosteriorReadout
 from core.standardiser import Standardiser
 
 N_FEATURES = 2
@@ -89,14 +89,14 @@ def identity(n_features: int = N_FEATURES) -> Standardiser:
     return Standardiser.of(torch.tensor([[0.0] * n_features, [1.0] * n_features]), images=True)
 
 
-def sentinel(
+def frozen_model(
     n_components: int,
     taken_at: int = 0,
     classes: list[int] | None = None,
     shift: float = 0.0,
     n_features: int = N_FEATURES,
-) -> Sentinel:
-    """A sentinel that gives back the columns of its samples.
+) -> FrozenModel:
+    """A frozen model that gives back the columns of its samples.
 
     Arguments:
         taken_at: Samples of the sub-task when it was taken.
@@ -108,4 +108,4 @@ def sentinel(
     shares = torch.nn.functional.one_hot(labels).float()
     readout = PosteriorReadout(shares if classes else shares[:, :0], temperature=1.0)
     model = Model(ScriptedDensity(n_components, shift), readout)
-    return Sentinel(model, identity(n_features), taken_at)
+    return FrozenModel(model, identity(n_features), taken_at)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from core.drift.detector import Detector, Level, Observation, Verdict
-from tests.core.scripted_density import sentinel
+from tests.core.scripted_density import frozen_model
 
 EVEN = (0.25, 0.25, 0.25, 0.25)
 
@@ -71,7 +71,7 @@ def cut(
 
 def seen(rows: Tensor, n_components: int = 1, classes: list[int] | None = None) -> Observation:
     """One batch of what `features` gives."""
-    factory = partial(sentinel, n_components, classes=classes, n_features=rows.shape[1])
+    factory = partial(frozen_model, n_components, classes=classes, n_features=rows.shape[1])
     return Observation(rows[:, 0], rows, factory)
 
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from core.batch import Batch
-from core.engine import Engine
+from core.engine.engine import Engine
+from core.engine.state import EngineState
 from core.events import Event
-from core.state import EngineState
 from tests.core.streams import blob
 
 Script = list[Batch | str]

@@ -11,7 +11,7 @@ import pytest
 
 from core import events
 from core.config import EngineConfig
-from core.engine import Engine
+from core.engine.engine import Engine
 from core.events import BatchScored, Event
 from tests.core.states import play
 from tests.core.streams import batches

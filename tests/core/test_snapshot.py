@@ -16,9 +16,9 @@ from torch import Tensor
 
 from core.batch import Batch, Label
 from core.config import EngineConfig
-from core.density.diagonal import Mixture
-from core.density.diagonal_density import DiagonalDensity
-from core.engine import Engine
+from core.density.diagonal.density import DiagonalDensity
+from core.density.mixture import Mixture
+from core.engine.engine import Engine
 from core.errors import (
     InvalidCheckpoint,
     InvalidRequest,
@@ -27,10 +27,10 @@ from core.errors import (
     ShapeMismatch,
     UnknownClass,
 )
-from core.model import Model
-from core.readout import LinearReadout, PosteriorReadout
-from core.sampling import draw, noise_of_a_class
-from core.scales import of_inliers
+from core.model.model import Model
+from core.model.readout import LinearReadout, PosteriorReadout
+from core.model.sampling import draw, noise_of_a_class
+from core.outliers.scales import of_inliers
 from core.snapshot import FORMAT, LEAST_CONFIDENCE, ModelInfo, Snapshot
 from core.standardiser import Standardiser
 from core.tensors import pack, unpack

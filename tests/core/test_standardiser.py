@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from core.config import EngineConfig
-from core.learners.flat import FlatLearner
+from core.learners.per_class.flat import FlatLearner
 from core.standardiser import CLIP, SETTLING_SAMPLES, Standardiser
 
 CPU = torch.device("cpu")

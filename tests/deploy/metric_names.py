@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.metrics import ApiMetrics, TrainerMetrics
+from service.trainer.metrics import ApiMetrics, TrainerMetrics
 
 SUFFIXES = {
     "counter": ("_total",),

@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clients.client import GMRClient
-from service.embedded import find_binary
+from clients.http.client import GMRClient
 from service.settings import Settings
+from service.supervisor.embedded import find_binary
 
 SYSTEM = shutil.which("redis-server")
 
@@ -80,7 +80,7 @@ def blobs(label: int, n: int, seed: int) -> np.ndarray:
 
 def test_trainer_and_apis_on_a_redis_of_ones_own(redis_url: str, tmp_path: Path) -> None:
     ports = free_port(), free_port()
-    gmr = [sys.executable, "-m", "clients.cli"]
+    gmr = [sys.executable, "-m", "clients.commands.cli"]
     common = {"GMR_REDIS_URL": redis_url, "GMR_DEVICE": "cpu"}
 
     def trainer() -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:

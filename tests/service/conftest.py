@@ -14,12 +14,12 @@ import pytest
 import torch
 from pydantic import SecretStr
 
-from service.connection import connect
-from service.embedded import EmbeddedRedis, find_binary
-from service.feed import Feed
-from service.keys import Keys
-from service.lease import DirectoryLock, Lease
+from service.broker.connection import connect
+from service.broker.feed import Feed
+from service.broker.keys import Keys
+from service.broker.lease import DirectoryLock, Lease
 from service.settings import Settings
+from service.supervisor.embedded import EmbeddedRedis, find_binary
 
 MakeSettings = Callable[..., Settings]
 

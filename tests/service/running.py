@@ -15,12 +15,12 @@ import numpy as np
 import torch
 
 from core.batch import Batch
-from core.engine import Engine
-from core.state import EngineState
-from service.pieces import pieces
+from core.engine.engine import Engine
+from core.engine.state import EngineState
+from service.broker.pieces import pieces
+from service.broker.stream import Appended, Stream
 from service.settings import Settings
-from service.stream import Appended, Stream
-from service.trainer import Trainer
+from service.trainer.loop import Trainer
 from service.wire import Control, RawBatch, RawLabels, RawName, Upload
 
 D = 6

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.drift.river import RIVER
+from core.drift.baselines.river import RIVER
 from core.errors import InvalidSettings
 from service.extras import OF_RIVER, check_extras
 from service.settings import Settings
@@ -20,7 +20,7 @@ WITHOUT_RIVER = """
 import importlib.util, sys
 found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "river" else found(name, *rest)
-from service.run import serve
+from service.supervisor.run import serve
 from service.settings import Settings
 sys.exit(serve(Settings.load()))
 """

@@ -14,8 +14,8 @@ from core.density.deep.folding import Folding
 from core.density.deep.layer import image_log_likelihood, score_layer, score_stack
 from core.density.deep.sharpening import climb
 from core.density.density import Fact, Parts, Scored
-from core.density.diagonal import Mixture, NaturalForm, natural_form
 from core.density.feature_terms import FeatureTerms, diagonal_terms
+from core.density.mixture import Mixture, NaturalForm, natural_form
 from core.density.traits import size
 
 SHARPENING_RATE = 0.002

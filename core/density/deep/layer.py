@@ -16,7 +16,7 @@ from torch import Tensor
 
 from core.density.deep.folding import Folding
 from core.density.density import Scored
-from core.density.diagonal import NaturalForm, log_joint
+from core.density.mixture import NaturalForm, log_joint
 
 
 class LayerScored(NamedTuple):

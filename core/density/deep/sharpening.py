@@ -17,7 +17,7 @@ from torch import Tensor
 
 from core.density.deep.folding import Folding
 from core.density.deep.layer import score_layer
-from core.density.diagonal import NaturalForm
+from core.density.mixture import NaturalForm
 
 
 def climb(

@@ -9,7 +9,7 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
-from core.checkpoint import features_of, verifier
+from core.engine.checkpoint import features_of, verifier
 from core.errors import InvalidCheckpoint, ShapeMismatch
 from service.api.bodies import chunks_of_body, media_type
 from service.api.errors import BodyTooLarge, Unavailable
@@ -18,8 +18,8 @@ from service.api.openapi import binary_body, forms, problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
 from service.api.routes.model import Restored, apply
-from service.pieces import PIECE_BYTES
-from service.stream import BacklogFull
+from service.broker.pieces import PIECE_BYTES
+from service.broker.stream import BacklogFull
 from service.wire import Control, Upload
 
 router = APIRouter(prefix="/model", tags=["model"], route_class=StrictRoute)

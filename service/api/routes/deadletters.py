@@ -19,8 +19,8 @@ from service.api.openapi import forms, problems
 from service.api.parts import parts_of
 from service.api.query import StrictRoute
 from service.api.routes.drift import start_of
-from service.dead_letters import PAGE, DeadLetter, DeadLetters
-from service.stream import LetterConflict, UnknownLetter
+from service.broker.dead_letters import PAGE, DeadLetter, DeadLetters
+from service.broker.stream import LetterConflict, UnknownLetter
 from service.wire import REQUEUED_FROM, Control, RawBatch, RawLabels, RawName, read_entry
 
 router = APIRouter(prefix="/deadletters", tags=["stream"], route_class=StrictRoute)

@@ -17,8 +17,8 @@ from service.api.explanation import Explanation
 from service.api.openapi import problems
 from service.api.parts import parts_of
 from service.api.query import StrictRoute
-from service.keys import QUARANTINE_LENGTH
-from service.stream import Record
+from service.broker.keys import QUARANTINE_LENGTH
+from service.broker.stream import Record
 from service.wire import Control
 
 router = APIRouter(prefix="/drift", tags=["drift"], route_class=StrictRoute)

@@ -16,7 +16,7 @@ from core.events import KINDS as KINDS_OF_EVENTS
 from service.api.head import EndlessRoute
 from service.api.openapi import problems
 from service.api.parts import Parts, parts_of, position
-from service.stream import Record
+from service.broker.stream import Record
 
 router = APIRouter(tags=["drift"], route_class=EndlessRoute)
 

@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from core.errors import GMRError
 from service.api.parts import parts_of
 from service.api.routes.health import heartbeat_age
-from service.dead_letters import DeadLetters
+from service.broker.dead_letters import DeadLetters
 
 router = APIRouter(tags=["operations"])
 

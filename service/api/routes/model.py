@@ -15,7 +15,7 @@ from service.api.bodies import read_model
 from service.api.openapi import problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
-from service.dead_letters import DeadLetters
+from service.broker.dead_letters import DeadLetters
 from service.wire import Control
 
 router = APIRouter(prefix="/model", tags=["model"], route_class=StrictRoute)
@@ -31,7 +31,7 @@ class ClassCount(BaseModel):
     count: int = Field(description="Labelled samples learned.")
 
 
-class ClassHeld(BaseModel):
+class ClassRetention(BaseModel):
     """How well one class of a past sub-task is still held."""
 
     label: int | str
@@ -46,12 +46,12 @@ class ClassHeld(BaseModel):
     )
 
 
-class SubTaskHeld(BaseModel):
+class SubTaskRetention(BaseModel):
     """How well a past sub-task is still held, by samples that the model drew when it ended."""
 
     sub_task: int = Field(description="0 for the first.")
     samples: int = Field(description="Generated samples that the model is asked.")
-    classes: list[ClassHeld] = Field(description="That it showed; empty without labels.")
+    classes: list[ClassRetention] = Field(description="That it showed; empty without labels.")
     accuracy_then: float | None = Field(
         description="When the sub-task ended, 0 to 1; null without labels."
     )
@@ -108,7 +108,7 @@ class ModelState(BaseModel):
         description="Raw labelled samples that the experts on what a sample is called have yet to "
         "add up, fewer than 32.",
     )
-    held: list[SubTaskHeld] = Field(
+    held: list[SubTaskRetention] = Field(
         description="Live forgetting: how well past sub-tasks are still held, oldest first, by "
         "samples that the model drew when each ended."
     )

@@ -22,10 +22,10 @@ import uvicorn
 from pydantic import SecretStr
 
 from service.api.app import Server, create_app
-from service.embedded import EmbeddedRedis, find_binary
-from service.lease import DirectoryLock
+from service.broker.lease import DirectoryLock
 from service.settings import Settings
-from service.trainer import Trainer
+from service.supervisor.embedded import EmbeddedRedis, find_binary
+from service.trainer.loop import Trainer
 from service.wire import RawBatch
 
 SAFETENSORS = "application/vnd.safetensors"

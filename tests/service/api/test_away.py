@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from service.connection import SOCKET_TIMEOUT_S
-from service.embedded import EmbeddedRedis
-from service.stream import READ_S, READ_TRIES, RETRY_S
+from service.broker.connection import SOCKET_TIMEOUT_S
+from service.broker.stream import READ_S, READ_TRIES, RETRY_S
+from service.supervisor.embedded import EmbeddedRedis
 from service.wire import RawBatch
 from tests.service.api.stack import (
     labels,
@@ -66,9 +66,9 @@ def client(
 ) -> Iterator[httpx2.Client]:
     """A service whose Redis may be made to hang; its writes are given up soon."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.connection.SOCKET_TIMEOUT_S", 0.5)
-        patch.setattr("service.stream.RETRY_S", 0.2)
-        patch.setattr("service.stream.READ_S", 0.1)
+        patch.setattr("service.broker.connection.SOCKET_TIMEOUT_S", 0.5)
+        patch.setattr("service.broker.stream.RETRY_S", 0.2)
+        patch.setattr("service.broker.stream.READ_S", 0.1)
         settings = make_settings(redis.url, tmp_path_factory.mktemp("data"))
         with serving(settings) as made:
             yield made

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from core.checkpoint import FORMAT, load
+from core.engine.checkpoint import FORMAT, load
 from core.tensors import pack
-from service.connection import connect
+from service.broker.connection import connect
 from service.settings import MIB, Settings
 from service.wire import RawBatch
 from tests.service.api.stack import (

@@ -9,10 +9,10 @@ import httpx2
 import numpy as np
 import pytest
 
-from clients.client import AsyncGMRClient, GMRClient
-from clients.errors import RequestConflict, RequestRefused
-from service.connection import connect
-from service.keys import Keys
+from clients.http.client import AsyncGMRClient, GMRClient
+from clients.http.errors import RequestConflict, RequestRefused
+from service.broker.connection import connect
+from service.broker.keys import Keys
 from service.settings import Settings
 from service.wire import NO_LIMITS, RawBatch, RawLabels, parse_safetensors
 from tests.service.api.stack import (

@@ -12,7 +12,7 @@ import orjson
 import pytest
 import redis
 
-from service.keys import Keys
+from service.broker.keys import Keys
 from service.settings import Settings
 from service.wire import RawBatch
 from tests.service.api.stack import (
@@ -63,7 +63,7 @@ def test_a_trainer_that_has_fallen_silent_is_noticed(
 def test_a_redis_that_goes_away_and_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.stream.RETRY_S", 0.3)
+    monkeypatch.setattr("service.broker.stream.RETRY_S", 0.3)
     monkeypatch.setattr("service.api.routes.health.PATIENCE_S", 0.2)
     monkeypatch.setattr("service.api.routes.metrics.PATIENCE_S", 0.2)
     with redis_server(tmp_path / "redis") as server:

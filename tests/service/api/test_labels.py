@@ -10,8 +10,8 @@ import httpx2
 import numpy as np
 import pytest
 
-from clients.client import AsyncGMRClient, GMRClient
-from clients.errors import RequestRefused
+from clients.http.client import AsyncGMRClient, GMRClient
+from clients.http.errors import RequestRefused
 from service.settings import Settings
 from service.wire import RawBatch
 from tests.service.api.stack import (

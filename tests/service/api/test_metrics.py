@@ -9,8 +9,8 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.connection import connect
-from service.keys import Keys
+from service.broker.connection import connect
+from service.broker.keys import Keys
 from service.settings import Settings
 from service.wire import RawBatch
 from tests.service.api.stack import samples, send, serving, wait_until

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from core.density.reach import SHARES
-from core.scales import WHOLE
+from core.outliers.scales import WHOLE
 from service.wire import RawBatch, unpack
 from tests.service.api.stack import SAFETENSORS, problem, samples, serving, teach, training
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from clients.cli import app
-from core.checkpoint import load
-from core.engine import Engine
+from clients.commands.cli import app
+from core.engine.checkpoint import load
+from core.engine.engine import Engine
 from service.settings import Settings
-from service.trainer import Trainer
+from service.trainer.loop import Trainer
 from service.wire import RawBatch
 from tests.service.api.stack import (
     SAFETENSORS,

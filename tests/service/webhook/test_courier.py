@@ -9,18 +9,18 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from core.events import ModelRestored
-from service.connection import connect
-from service.embedded import EmbeddedRedis
-from service.feed import Feed, Position
-from service.journal import Journal, Totals
-from service.keys import Keys
-from service.lease import Lease
-from service.metrics import TrainerMetrics
+from service.broker.connection import connect
+from service.broker.feed import Feed, Position
+from service.broker.keys import Keys
+from service.broker.lease import Lease
+from service.signature import key_of
+from service.supervisor.embedded import EmbeddedRedis
+from service.trainer.journal import Journal, Totals
+from service.trainer.metrics import TrainerMetrics
 from service.webhook.courier import MOST_REFUSALS, Courier
 from service.webhook.receiver import Receiver
-from service.webhook.signature import key_of
 from tests.service.running import wait_until
-from tests.service.test_metrics import BOUNDARY
+from tests.service.trainer.test_metrics import BOUNDARY
 from tests.service.webhook.listening import SECRET, is_signed, listening
 
 WANTED = frozenset({"boundary", "model_restored"})

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from service.signature import key_of, signature
 from service.webhook.envelope import cloud_event
-from service.webhook.signature import key_of, signature
 
 OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 RECORD = {"kind": "boundary", "time": 1.7e9, "boundary": 1}

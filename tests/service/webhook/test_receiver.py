@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from service.signature import key_of
 from service.webhook.receiver import Outcome, Receiver, meaning
-from service.webhook.signature import key_of
 from tests.service.api.stack import free_port
 from tests.service.webhook.listening import SECRET, is_signed, listening
 

@@ -1,4 +1,4 @@
-"""Tests for the service.webhook.signature module."""
+"""Tests for the service.signature module."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from service.webhook.signature import key_of, signature
+from service.signature import key_of, signature
 from tests.service.webhook.listening import SECRET, is_signed
 
 

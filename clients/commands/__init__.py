@@ -1,0 +1,1 @@
+"""The `gmr` command and its sub-commands."""

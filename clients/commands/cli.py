@@ -1,0 +1,164 @@
+"""The `gmr` command: joins all sub-commands.
+
+Rules of this module:
+
+1. A sub-command's module is imported when that sub-command is run, so that
+   `gmr --help` answers at once; here stands only one line about each.
+2. An error of ours is one message on standard error, not a traceback. Exit status 2:
+   the command cannot be carried out as it was typed; 1: it was tried and failed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
+
+from core.errors import GMRError, InvalidBatch, InvalidSettings
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": (
+        "clients.commands.demo:demo_command",
+        "Watch a live service learn handwritten digits that arrive as five sub-tasks.",
+    ),
+    "serve": (
+        "clients.commands.serving:serve_command",
+        "Run the whole service: Redis, trainer and API.",
+    ),
+    "trainer": (
+        "clients.commands.serving:trainer_command",
+        "Run the trainer alone: the one process that learns. Needs --redis-url.",
+    ),
+    "api": (
+        "clients.commands.serving:api_command",
+        "Run an API process alone; start as many as you like. Needs --redis-url.",
+    ),
+    "ingest": (
+        "clients.commands.ingest:ingest_command",
+        "Stream a file into a running service, in order, batch by batch.",
+    ),
+    "labels": (
+        "clients.commands.labels:labels_command",
+        "Send labels for samples that were sent with ids and without labels.",
+    ),
+    "deadletters": (
+        "clients.commands.deadletters:deadletters_command",
+        "List, show, save, send again or drop batches that were accepted and could not be used.",
+    ),
+    "evaluate": (
+        "clients.commands.evaluate:evaluate_command",
+        "Measure continual learning on SOURCE through a live service.",
+    ),
+    "bench": (
+        "clients.commands.bench:bench_command",
+        "Run the benchmark NAME, print its tables and keep its numbers as JSON.",
+    ),
+    "compile": (
+        "clients.commands.serving:compile_command",
+        "Compile the detector's loops now, and keep them beside the package.",
+    ),
+    "version": (
+        "clients.commands.serving:version_command",
+        "Print the versions of what is installed.",
+    ),
+}
+"""Name -> where its function is, and its line in `gmr --help`."""
+
+_SERVING = "clients.commands.serving"
+SETTINGS_AS_FLAGS = ("serve", "trainer", "api")
+"""Commands whose flags are the settings of the service."""
+
+PASSES_ON = ("bench",)
+"""Commands that pass options which they do not know on to what they run."""
+
+
+class LateGroup(TyperGroup):
+    """A group whose commands are imported when they are run, and whose errors are messages."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that `args` name, imported now."""
+        if args and args[0] in COMMANDS:
+            self.add_command(load(args[0]), args[0])
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; turn an error of ours into a message and an exit status."""
+        try:
+            return super().invoke(ctx)
+        except GMRError as error:
+            failure = error
+        except TyperException as error:
+            flag, command = getattr(error, "option_name", None), ctx.invoked_subcommand
+            if flag is None or command not in SETTINGS_AS_FLAGS:
+                raise
+            failure = import_module(_SERVING).no_such_flag(command, flag)
+        typer.secho(f"Error: {failure}", fg="red", err=True)
+        raise typer.Exit(exit_status(failure))
+
+
+def exit_status(error: GMRError) -> int:
+    """2 for what whoever typed the command can put right, 1 for what went wrong then."""
+    # Imported here: only a failure needs it.
+    from clients.http.errors import InputError, RequestRefused
+
+    mine = (InputError, InvalidSettings, InvalidBatch, RequestRefused)
+    return 2 if isinstance(error, mine) else 1
+
+
+def load(name: str) -> Any:
+    """The command of that name, as typer makes it of its function."""
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    function = getattr(import_module(module), attribute)
+    # Help is as wide as the terminal, not as the source: only empty lines break it.
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    single = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    settings = {"allow_extra_args": True, "ignore_unknown_options": True}
+    single.command(
+        name,
+        help="\n\n".join(" ".join(text.split()) for text in paragraphs),
+        context_settings=settings if name in PASSES_ON else None,
+    )(function)
+    return typer.main.get_command(single)
+
+
+def _make_app() -> typer.Typer:
+    group = typer.Typer(
+        cls=LateGroup,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        # A traceback is for us, and may be pasted into a report: no values, which may be secret.
+        pretty_exceptions_show_locals=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @group.callback()
+    def about() -> None:
+        """A service that learns from a stream while it serves, and notices when the world changes.
+
+        Example: gmr serve, then in another terminal: gmr ingest train.npz
+        """
+
+    for name, (_, line) in COMMANDS.items():
+        group.command(name, help=line)(_not_loaded)
+    return group
+
+
+def _not_loaded() -> None:
+    """Stands for a command until it is resolved."""
+    raise AssertionError("a command is loaded before it is run")
+
+
+app = _make_app()
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app(prog_name="gmr")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""`gmr ingest`: a file into a running service, with progress, and resumed when interrupted."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from clients.http.client import GMRClient
+from clients.http.connection import open_sender
+from clients.http.rejected import rejected
+from clients.http.retry import RetryPolicy
+from clients.sending.bar import SendingBar, check_reachable
+from clients.sending.resume import ResumeFile, fingerprint, state_folder
+from clients.sending.samples import Job, Totals, send, starting_point
+
+# A full backlog is normal while the model learns, so wait for long; the display says why.
+_PATIENCE_S = 600.0
+_LEARNING_S = 24 * 3600.0
+
+
+def ingest_command(
+    file: Annotated[Path, typer.Argument(help="An .npz, .npy, .csv, .tsv, .parquet or IDX file.")],
+    url: Annotated[
+        str | None,
+        typer.Option(help="Where the service listens.", envvar="GMR_URL", show_default=False),
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Samples per batch.")] = 100,
+    label_column: Annotated[
+        str | None,
+        typer.Option(help="Labels: a column's name or index, or an array of an .npz."),
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Labels: a file of their own (.npy, .npz or IDX).")
+    ] = None,
+    no_labels: Annotated[
+        bool, typer.Option("--no-labels", help="Send the samples without their labels.")
+    ] = False,
+    id_column: Annotated[
+        str | None,
+        typer.Option(help="Ids of samples, for labels that come later: as --label-column."),
+    ] = None,
+    text_ids: Annotated[
+        bool, typer.Option("--text-ids", help="Ids are text, also those that look like numbers.")
+    ] = False,
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, help="Samples per second, at most.")
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the file.")] = 1,
+    again: Annotated[
+        bool, typer.Option("--again", help="Send a file from its start that was sent before.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until all of it has been learned.")
+    ] = False,
+) -> None:
+    """Stream a file into a running service, in order, batch by batch.
+
+    Interrupted, it goes on where it was when the same command is run again; no batch is
+    learned twice. Ends with status 1 where batches were accepted and could not be used, as far as
+    that is known by then: --wait makes it known of all.
+
+    Example: gmr ingest train.csv --label-column class --batch-size 100
+
+    With --id-column every sample goes with an id; one without a label waits for `gmr labels` to
+    bring it. --no-labels keeps back the labels that a file has.
+    """
+    console = Console(stderr=True)
+    job = Job.of(
+        file,
+        batch_size=batch_size,
+        epochs=epochs,
+        label_column=label_column,
+        labels=labels,
+        with_labels=not no_labels,
+        id_column=id_column,
+        text_ids=text_ids,
+    )
+    with GMRClient(url) as client, SendingBar(console, file.name, job.n_samples) as display:
+        check_reachable(client)
+        resume = ResumeFile(
+            state_folder() / f"{job.name}-{fingerprint([], client.url)}.json",
+            {"file": str(file.resolve()), "url": client.url},
+        )
+        progress = starting_point(client, resume, again=again)
+        if progress.finished and progress.epoch + 1 >= epochs:
+            console.print(
+                f"{file} was sent completely before: {progress.samples} samples on "
+                f"{time.strftime('%d %B %Y at %H:%M', time.localtime(progress.time))}. "
+                f"Use --again to send it once more."
+            )
+            rejected(client, f"{job.name}-{progress.run}-").check("samples")
+            return
+        display.begin(progress.samples)
+        policy = RetryPolicy(total_s=_PATIENCE_S, notify=display.waiting)
+        try:
+            with closing(open_sender(url, policy)) as sender:
+                totals = send(sender, job, resume, progress, rate=rate, watcher=display)
+            waited = None
+            if wait:
+                display.note("sent; waiting until all is learned")
+                began = time.monotonic()
+                client.wait_until_learned(_LEARNING_S)
+                waited = time.monotonic() - began
+        except KeyboardInterrupt:
+            display.end()
+            console.print(
+                "Interrupted. Run the same command again to go on from here; nothing will be "
+                "learned twice."
+            )
+            raise typer.Exit(130) from None
+        display.end()
+        typer.echo(_summary(totals, waited))
+        rejected(client, f"{job.name}-{progress.run}-").check("samples")
+
+
+def _summary(totals: Totals, learned_after: float | None) -> str:
+    text = (
+        f"{totals.samples} samples in {totals.batches} batches, {totals.duplicate_samples} of them "
+        f"there before, in {totals.seconds:.1f} s ({totals.samples_per_second:,.0f} samples/s); "
+    )
+    if learned_after is None:
+        return text + f"backlog {totals.backlog} entries"
+    rate = totals.samples / (totals.seconds + learned_after)
+    return text + f"all learned {learned_after:.1f} s later ({rate:,.0f} samples/s end to end)"

@@ -1,0 +1,131 @@
+"""`gmr labels`: labels for samples that were sent without, from a file."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from clients.http.client import GMRClient
+from clients.http.connection import open_sender
+from clients.http.errors import ClientError
+from clients.http.rejected import rejected
+from clients.http.retry import RetryPolicy
+from clients.sending.bar import SendingBar, check_reachable
+from clients.sending.label_outcome import Outcome, follow
+from clients.sending.labels import LabelJob, LabelTotals, send_labels
+
+# As for `gmr ingest`: a full backlog, or a trainer that has much to learn first, is normal.
+_PATIENCE_S = 600.0
+
+
+def labels_command(
+    file: Annotated[Path, typer.Argument(help="A .csv, .tsv, .parquet or .npz file.")],
+    url: Annotated[
+        str | None,
+        typer.Option(help="Where the service listens.", envvar="GMR_URL", show_default=False),
+    ] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option(
+            help="Ids: a column's name or index, or an array of an .npz.",
+            show_default="id, sample_id, ids or sample_ids",
+        ),
+    ] = None,
+    label_column: Annotated[
+        str | None, typer.Option(help="Labels, likewise.", show_default="label or labels")
+    ] = None,
+    text_ids: Annotated[
+        bool, typer.Option("--text-ids", help="Ids are text, also those that look like numbers.")
+    ] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Labels per request, at most.")] = 1000,
+    again: Annotated[
+        bool, typer.Option("--again", help="Send a file once more that was sent before.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait to hear what became of them.")
+    ] = True,
+) -> None:
+    """Send labels for samples that were sent with ids and without labels.
+
+    In any order, and before the samples if it must be. Interrupted, run the same command again;
+    no label is matched twice. Says at the end how many labels met their sample, wait for theirs,
+    or were unmatched and why.
+
+    Example: gmr labels verdicts.csv --id-column id --label-column verdict
+    """
+    console = Console(stderr=True)
+    run = secrets.token_hex(4) if again else "0"
+    job = LabelJob.of(
+        file,
+        batch_size=batch_size,
+        id_column=id_column,
+        label_column=label_column,
+        text_ids=text_ids,
+        run=run,
+    )
+    outcome = Outcome()
+    with GMRClient(url) as client, SendingBar(console, file.name, job.file.n_rows) as display:
+        check_reachable(client)
+        display.begin()
+        policy = RetryPolicy(total_s=_PATIENCE_S, notify=display.waiting)
+        follower = partial(_follow, client.url, policy, display) if wait else None
+        try:
+            with closing(open_sender(url, policy)) as sender:
+                totals = send_labels(sender, job, outcome, follower=follower, watcher=display)
+        except KeyboardInterrupt:
+            display.end()
+            console.print(
+                "Interrupted. What was acknowledged is durable; run the same command again for "
+                "the rest. No label is matched twice."
+            )
+            raise typer.Exit(130) from None
+        display.end()
+        typer.echo(_summary(totals))
+        if wait:
+            typer.echo(_verdict(outcome))
+        if totals.duplicate_samples == totals.samples:
+            typer.echo(
+                "All of them were sent before. Use --again to send them once more.", err=True
+            )
+        rejected(client, f"{job.name}-").check("labels")
+        if outcome.refused:  # and their dead letters are gone by now
+            raise ClientError(
+                f"{outcome.refused} labels were refused when their turn came: {outcome.reason} "
+                f"Correct them and send the file again."
+            )
+
+
+def _follow(url: str, policy: RetryPolicy, display: SendingBar, outcome: Outcome) -> None:
+    display.note("sent; waiting until they are matched")
+    follow(url, outcome, policy, _PATIENCE_S)
+
+
+def _summary(totals: LabelTotals) -> str:
+    text = (
+        f"{totals.samples} labels in {totals.batches} requests, {totals.duplicate_samples} of them "
+        f"there before, in {totals.seconds:.1f} s ({totals.samples_per_second:,.0f} labels/s)"
+    )
+    if totals.left_out:
+        text += f"; {totals.left_out} rows without a label left out"
+    return f"{text}; backlog {totals.backlog} entries"
+
+
+def _verdict(outcome: Outcome) -> str:
+    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(outcome.unmatched.items()) if n)
+    text = (
+        f"{outcome.matched} matched, {outcome.waiting} waiting for their sample, "
+        f"{outcome.unmatched.total()} unmatched" + (f" ({reasons})" if reasons else "")
+    )
+    if outcome.untold:
+        text += f", {outcome.untold} of which the service tells nothing (any more)"
+    if outcome.accuracy is not None:
+        text += f"; prequential accuracy {100 * outcome.accuracy:.1f} % (running mean)"
+    if outcome.awaiting is not None:
+        text += f"; {outcome.awaiting} samples still await a label"
+    return text

@@ -1,0 +1,1 @@
+"""Files and named data sets -> rows of features and labels."""

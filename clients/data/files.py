@@ -1,0 +1,148 @@
+"""Files of samples -> rows of features and labels, whatever the format.
+
+`open_source` finds the format; `clients/formats/` holds one module for each and
+the rules that all of them keep (`formats/rows.py`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.data.formats.arrays import open_npy, open_npz
+from clients.data.formats.csv import CsvSource
+from clients.data.formats.idx import IdxSource
+from clients.data.formats.parquet import ParquetSource
+from clients.data.formats.rows import Label, Labels, Rows, Source
+from clients.http.errors import InputError
+
+__all__ = ["Label", "Labels", "Rows", "Source", "open_source", "read_file"]
+
+FORMATS = ".npz, .npy, .csv, .tsv, .parquet or IDX (-ubyte, .idx), text and IDX also as .gz"
+
+
+def open_source(
+    path: str | Path,
+    *,
+    label_column: str | None = None,
+    labels: str | Path | None = None,
+    id_column: str | None = None,
+) -> Source:
+    """Open a file of samples.
+
+    Arguments:
+        path: The file. Its format is known by its ending, or else by its first bytes.
+        label_column: Where the labels are: a column's name or index (csv, parquet), an
+            index (npy), or the name of an array (npz). An `.npz` with arrays of the usual
+            names, and an IDX file with its labels beside it, need none.
+        labels: A file of its own that holds the labels (npy, npz, IDX).
+        id_column: Where the ids of samples are: a column's name or index (csv, parquet), or
+            the name of an array (npz).
+
+    Raises:
+        InputError: there is no such file, it is of no known format, or it does not have
+            the column.
+    """
+    path = Path(path)
+    labels = None if labels is None else Path(labels)
+    for file in (path, labels):
+        if file is not None and not file.is_file():
+            what = "is a folder, not a file" if file.is_dir() else "does not exist"
+            raise InputError(f"{file} {what}. Expected a file: {FORMATS}. Check the path.")
+    kind = kind_of(path)
+    if id_column is not None:
+        check_has_ids(path, kind)
+    if labels is not None and (kind in ("csv", "parquet") or label_column is not None):
+        raise InputError(
+            f"Labels were asked for both in {labels} and in a column of {path}, or {path} is a "
+            f"table, which holds its labels itself. Give either a file of labels (npy, npz, IDX) "
+            f"or --label-column."
+        )
+    if kind == "npz":
+        return open_npz(path, label_column, labels, id_column)
+    if kind == "npy":
+        return open_npy(path, label_column, labels)
+    if kind == "csv":
+        return CsvSource(path, label_column, id_column)
+    if kind == "parquet":
+        return ParquetSource(path, label_column, id_column)
+    if label_column is not None:
+        raise InputError(
+            f"{path} is an IDX file, which has no columns. Name the file of its labels with "
+            f"--labels instead."
+        )
+    return IdxSource(path, labels)
+
+
+def read_file(
+    path: str | Path, *, label_column: str | None = None, labels: str | Path | None = None
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """The whole file at once: features (N, D) and labels (N,), or None without labels.
+
+    Labels are int64 when all are integers, else text; a missing label is an error here.
+
+    Raises:
+        InputError: as `open_source`, or a label is missing.
+    """
+    source = open_source(path, label_column=label_column, labels=labels)
+    parts = list(source.read(65_536))
+    if not parts:
+        raise InputError(f"{path} holds no samples. Check the file.")
+    features = np.concatenate([part.features.reshape(len(part), -1) for part in parts])
+    if not source.labelled:
+        return features, None
+    plain: list[Label | None] = []
+    for part in parts:
+        found = part.labels
+        plain += found.tolist() if isinstance(found, np.ndarray) else found or []
+    if None in plain:
+        raise InputError(
+            f"{path}: the sample at row {plain.index(None)} has no label; expected one for every "
+            f"sample here. Drop the rows without."
+        )
+    if all(isinstance(label, int) for label in plain):
+        return features, np.array(plain, dtype=np.int64)
+    return features, np.array([str(label) for label in plain])
+
+
+def check_has_ids(path: Path, kind: str) -> None:
+    """Raise `InputError` for a format that has no room for ids."""
+    if kind in ("npy", "idx"):
+        raise InputError(
+            f"{path} is one array ({kind}), which has no room for ids; expected a column of a "
+            f".csv or .parquet file, or an array of an .npz. Save samples and ids as two arrays of "
+            f"an .npz."
+        )
+
+
+def kind_of(path: Path) -> str:
+    """The format of a file that exists: "npz", "npy", "csv", "parquet" or "idx".
+
+    Raises:
+        InputError: it is of none.
+    """
+    name = path.name.lower()
+    plain = name.removesuffix(".gz")
+    if name.endswith((".npz", ".npy", ".parquet")):
+        return name.rsplit(".", 1)[1]
+    if plain.endswith((".csv", ".tsv")):
+        return "csv"
+    if plain.endswith(("-ubyte", ".idx")) or "idx1" in plain or "idx3" in plain:
+        return "idx"
+    with path.open("rb") as file:
+        magic = file.read(6)
+    for prefix, kind in (
+        (b"\x93NUMPY", "npy"),
+        (b"PK", "npz"),
+        (b"PAR1", "parquet"),
+        (b"\x00\x00", "idx"),
+    ):
+        if magic.startswith(prefix):
+            return kind
+    raise InputError(
+        f"{path} is of no known format (it starts with {magic!r}). Expected {FORMATS}. "
+        f"Convert it, or give it the ending of what it is."
+    )

@@ -1,0 +1,115 @@
+"""Samples of a text table (`csv_table.py`), read in pieces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.data.formats.csv_table import CsvTable, is_number
+from clients.data.formats.ids import as_ids
+from clients.data.formats.rows import READ_IDS, Label, Labels, Rows, as_features, check_apart
+from clients.http.errors import InputError
+from service.wire import SampleId
+
+
+class CsvSource:
+    """Samples of a text table; every column but the label's and the id's is a feature."""
+
+    kind = "csv"
+
+    def __init__(
+        self, path: Path, label_column: str | None = None, id_column: str | None = None
+    ) -> None:
+        self.path = path
+        self.n_samples: int | None = None
+        self._table = CsvTable(path, (label_column, id_column))
+        self._label, self._id = self._table.found
+        check_apart(self._label, self._id, path=path)
+        # From the right, so that taking one out moves none of the others.
+        apart = (index for index in self._table.found if index is not None)
+        self._apart = sorted(apart, reverse=True)
+        self.labelled = self._label is not None
+        self.n_features = self._table.width - len(self._apart)
+        if self.n_features == 0:
+            what = "one column, the labels" if self._id is None else "no column beside the ids"
+            raise InputError(
+                f"{path} has {what}; expected at least one feature beside it. "
+                f"The delimiter was taken to be {self._table.delimiter!r}."
+            )
+
+    def read(self, size: int, start: int = 0) -> Iterator[Rows]:
+        for first, chunk in self._table.read(size, start):
+            yield self._rows(chunk, first)
+
+    def read_ids(self) -> Iterator[list[SampleId]]:
+        if self._id is None:
+            return
+        for first, chunk in self._table.read(READ_IDS):
+            yield as_ids((cells[self._id] for cells in chunk), path=self.path, start=first)
+
+    def _rows(self, chunk: list[list[str]], first: int) -> Rows:
+        taken = {index: [cells.pop(index) for cells in chunk] for index in self._apart}
+        labels: Labels | None = None
+        if self._label is not None:
+            labels = cell_labels(taken[self._label], self.path, first)
+        ids: list[SampleId] | None = None
+        if self._id is not None:
+            ids = as_ids(taken[self._id], path=self.path, start=first)
+        return Rows(first, self._features(chunk, first), labels, ids)
+
+    def _features(self, chunk: list[list[str]], first: int) -> NDArray[np.float32]:
+        try:
+            values = np.array(chunk, dtype=np.float64)
+        except ValueError:
+            raise self._not_a_number(chunk, first) from None
+        return cast("NDArray[np.float32]", as_features(values, path=self.path, start=first))
+
+    def _not_a_number(self, chunk: list[list[str]], first: int) -> InputError:
+        row, column = next(
+            (row, column)
+            for row, cells in enumerate(chunk)
+            for column, cell in enumerate(cells)
+            if not is_number(cell)
+        )
+        text = chunk[row][column]
+        for index in reversed(self._apart):
+            column += column >= index  # that one was taken out of the row
+        header = self._table.header
+        name = f"column {column}" + (f" ({header[column]!r})" if header else "")
+        what = f"holds {text!r}" if text.strip() else "is empty"
+        return InputError(
+            f"{self.path}: row {first + row}, {name} {what}; every feature must be a number. "
+            f"Drop or encode the column, or name it with --label-column if it is the label, with "
+            f"--id-column if it is the id.",
+            row=first + row,
+            column=column,
+        )
+
+
+def cell_labels(cells: list[str], path: Path, first: int) -> Labels:
+    """Whole numbers as integers ("3", "3.0"), other text as it is, empty as None."""
+    try:
+        return np.array([int(cell) for cell in cells], dtype=np.int64)
+    except ValueError:
+        return [_label(cell.strip(), path, first + row) for row, cell in enumerate(cells)]
+
+
+def _label(cell: str, path: Path, row: int) -> Label | None:
+    try:
+        number = float(cell or "nan")
+    except ValueError:
+        return cell
+    if math.isnan(number):  # how an absent label is written by many tools
+        return None
+    if not number.is_integer():
+        raise InputError(
+            f"{path}: the label at row {row} is {cell}; labels must be whole numbers or text. "
+            f"Name the column of the classes with --label-column.",
+            row=row,
+        )
+    return int(number)

@@ -1,0 +1,171 @@
+"""What every file format is read into: rows of features, with or without labels.
+
+Rules of the formats:
+
+1. `uint8` stays `uint8` (it means k/255 on the wire), `float16` stays `float16`,
+   every other number becomes `float32` in the file's own units.
+2. Every feature is finite; the first that is not is an error with row and column.
+3. Labels are integers or text, None for a sample without one.
+4. Ids are integers or text, one per sample (`ids.py`).
+5. Row numbers in messages count samples from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.http.errors import InputError
+from service.wire import SampleId
+
+Label = int | str
+Labels = NDArray[np.int64] | list[Label | None]
+"""Integers as an array where all are integers, otherwise a list."""
+
+LABEL_NAMES: Final = ("label", "labels")
+"""Columns and arrays that hold the labels of a file of ids and labels where none is named."""
+
+READ_IDS: Final = 65_536
+"""Rows per piece when only their ids are read."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Consecutive samples of a file.
+
+    Attributes:
+        start: Position of the first in the file, from 0.
+        features: Samples, with shape (N, D), or of images (N, H, W) or (N, H, W, C), uint8,
+            float16 or float32.
+        labels: N labels, or None when the file has none.
+        ids: N ids, or None when none were asked for.
+    """
+
+    start: int
+    features: NDArray[Any]
+    labels: Labels | None
+    ids: list[SampleId] | None = None
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+class Source(Protocol):
+    """A file that can be read row by row, from any row.
+
+    Attributes:
+        path: Where it is.
+        kind: What it is, for messages: "npz", "csv", ...
+        n_samples: How many rows, or None when only reading on would tell.
+        n_features: D.
+        labelled: Whether labels were found.
+    """
+
+    path: Path
+    kind: str
+    n_samples: int | None
+    n_features: int
+    labelled: bool
+
+    def read(self, size: int, start: int = 0) -> Iterator[Rows]:
+        """Rows from `start` on, `size` at a time; only the last may be fewer.
+
+        Raises:
+            InputError: the file cannot be read, or holds what is no number, no label, or
+                not finite.
+        """
+        ...
+
+    def read_ids(self) -> Iterator[list[SampleId]]:
+        """The ids of all samples, in pieces; none where no column of ids was named.
+
+        Raises:
+            InputError: as `read`, or an id cannot be used.
+        """
+        ...
+
+
+def as_features(values: NDArray[Any], *, path: Path, start: int = 0) -> NDArray[Any]:
+    """Any numeric array (N, ...) as contiguous features (N, D); rules 1 and 2.
+
+    Arguments:
+        values: Rows, of any shape with N first.
+        path: For messages.
+        start: Row number of the first, for messages.
+    """
+    rows = values.reshape(len(values), -1)
+    if rows.dtype in (np.uint8, np.float16, np.float32):
+        features = np.ascontiguousarray(rows)
+    elif rows.dtype.kind in "biuf":
+        # float64 beyond float32's range becomes infinite, and is reported below.
+        with np.errstate(over="ignore"):
+            features = rows.astype(np.float32)
+    else:
+        raise InputError(
+            f"{path} holds values of type {rows.dtype}; features must be numbers "
+            f"(uint8, other integers or floats). Convert the array before sending it."
+        )
+    if features.dtype != np.uint8:
+        # The sum of finite values is finite unless it overflows: look closer only then.
+        with np.errstate(over="ignore", invalid="ignore"):
+            suspicious = not np.isfinite(features.sum(dtype=np.float64))
+        if suspicious and not (finite := np.isfinite(features)).all():
+            row, column = np.argwhere(~finite)[0].tolist()
+            raise InputError(
+                f"{path}: the feature at row {start + row}, column {column} is "
+                f"{rows[row, column]}; every feature must be a finite float32. "
+                f"Replace or drop missing values before sending.",
+                row=start + row,
+                column=column,
+            )
+    return features
+
+
+def as_labels(values: NDArray[Any], *, path: Path, start: int = 0) -> Labels:
+    """Any array (N,) of integers, whole floats or text as labels; rule 3. NaN means none."""
+    if values.dtype.kind in "biu":
+        return values.astype(np.int64)
+    if values.dtype.kind == "U":
+        return [label or None for label in values.tolist()]
+    if values.dtype.kind == "f":
+        missing = np.isnan(values)
+        whole = missing | (values == np.floor(values)) & np.isfinite(values)
+        if not whole.all():
+            row = int(np.flatnonzero(~whole)[0])
+            raise InputError(
+                f"{path}: the label at row {start + row} is {values[row]}; labels must be "
+                f"whole numbers or text. Name the column of the classes with --label-column.",
+                row=start + row,
+            )
+        if missing.any():
+            return [None if np.isnan(v) else int(v) for v in values.tolist()]
+        return values.astype(np.int64)
+    raise InputError(
+        f"{path} holds labels of type {values.dtype}; labels must be whole numbers or text. "
+        f"Convert them before sending."
+    )
+
+
+def check_count(samples: int, labels: int, *, path: Path) -> None:
+    """Raise `InputError` unless there is one label per sample."""
+    if samples != labels:
+        raise InputError(
+            f"{path} holds {samples} samples but {labels} labels; expected one label per sample. "
+            f"Check that both belong together.",
+            samples=samples,
+            labels=labels,
+        )
+
+
+def check_apart(label: object, id: object, *, path: Path) -> None:
+    """Raise `InputError` where one column is named for labels and for ids."""
+    if label is not None and label == id:
+        raise InputError(
+            f"{path}: column {label!r} is named both for labels and for ids; expected two columns. "
+            f"Correct --label-column or --id-column."
+        )

@@ -1,0 +1,1 @@
+"""A continual learning experiment through a live service, and its report."""

@@ -1,0 +1,792 @@
+"""The Python client, in two forms: `GMRClient` blocks, `AsyncGMRClient` is awaited.
+
+Both have the same methods. What is sent stands in `calls.py`, how replies are read in
+`replies.py`, when something is sent again in `retry.py`; here is only the sending.
+
+Example:
+    with GMRClient("http://127.0.0.1:8000") as client:
+        for features, labels in batches:
+            client.ingest(features, labels)
+        client.wait_until_learned()
+        print(client.classify(test_features).labels)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from functools import partial
+from importlib import metadata
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+import httpx2
+from numpy.typing import ArrayLike, NDArray
+
+from clients.http import calls, waiting
+from clients.http.answers import (
+    Boundary,
+    Classification,
+    DeadLetter,
+    DeadLetters,
+    DriftState,
+    HistoryPoint,
+    Ingested,
+    Label,
+    Labelled,
+    ModelInfo,
+    ModelVersion,
+    Outlier,
+    OutlierScores,
+    Proposal,
+    Readiness,
+    Requeued,
+    Restored,
+    Samples,
+    ServiceEvent,
+)
+from clients.http.calls import Call
+from clients.http.errors import ClientError, InputError, ServiceError, ServiceUnreachable
+from clients.http.replies import Reply
+from clients.http.retry import NotSent, RetryPolicy
+from clients.http.subscription import Feed
+from clients.http.waiting import Steps
+
+__all__ = ["DEFAULT_URL", "AsyncGMRClient", "GMRClient", "RetryPolicy"]
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+T = TypeVar("T")
+
+Labels = Sequence[Label | None] | NDArray[Any]
+
+SampleIds = Sequence[int | str | None] | NDArray[Any]
+
+_CONNECT_S = 5.0
+# The service sends a comment well within this time when there is no event.
+_FEED_SILENCE_S = 60.0
+
+
+class GMRClient:
+    """Talks to a running service. Safe to share between threads.
+
+    Arguments:
+        url: Where the service listens; by default `GMR_URL`, or http://127.0.0.1:8000.
+        timeout: Seconds that one answer may take.
+        retry: How patient to be; see `clients/http/retry.py`.
+        headers: Sent with every request.
+        transport: Sends the requests in place of the network, for tests.
+
+    Every method may raise `ServiceError` (the service refused), `ServiceUnreachable`
+    (no answer came) and `InvalidBatch` (samples that cannot be sent at all).
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        timeout: float = 60.0,
+        retry: RetryPolicy | None = None,
+        headers: Mapping[str, str] | None = None,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        self.url = address(url)
+        self._retry = RetryPolicy() if retry is None else retry
+        self._http = httpx2.Client(
+            base_url=self.url,
+            timeout=httpx2.Timeout(timeout, connect=_CONNECT_S),
+            headers=_headers(headers),
+            transport=transport,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Samples
+
+    def ingest(
+        self,
+        features: ArrayLike,
+        labels: Labels | None = None,
+        *,
+        batch_id: str | None = None,
+        sample_ids: SampleIds | None = None,
+    ) -> Ingested:
+        """Put a batch into the stream; when this returns, it is durable.
+
+        A broken connection is no danger: the batch carries an id, and the service learns
+        an id once.
+
+        Arguments:
+            features: Samples, with shape (N, D). uint8 (k means k/255), float16 and float32
+                travel as they are, anything else as float32.
+            labels: One integer, string or None per sample.
+            batch_id: Name it yourself to make sending it again safe across restarts.
+            sample_ids: One integer, string or None per sample, each once. A sample with an id
+                and no label waits for its label (see `label`) before it is learned.
+        """
+        return self.send(calls.ingest(features, labels, batch_id, sample_ids))
+
+    def label(
+        self, sample_ids: SampleIds, labels: Labels, *, batch_id: str | None = None
+    ) -> Labelled:
+        """Send labels for samples that were, or will be, ingested with these ids.
+
+        In any order; the event `labels_matched` tells what became of them.
+
+        Arguments:
+            sample_ids: N ids, each once.
+            labels: The label of each, an integer or a string.
+            batch_id: Name the request yourself to make sending it again safe across restarts.
+        """
+        return self.send(calls.label(sample_ids, labels, batch_id))
+
+    def name_proposal(
+        self, proposal: int, label: Label | None, *, batch_id: str | None = None
+    ) -> Labelled:
+        """Say what the samples of a proposed class are; see `proposals`.
+
+        Arguments:
+            proposal: Its number.
+            label: A class, new or known; None dismisses it: they are learned without a label.
+            batch_id: As for `label`.
+        """
+        return self.send(calls.name_proposal(proposal, label, batch_id))
+
+    def classify(
+        self, features: ArrayLike, *, unknown_rate: float | None = None, p_values: bool = False
+    ) -> Classification:
+        """The most probable class of each sample.
+
+        Arguments:
+            features: Samples, with shape (N, D).
+            unknown_rate: Share of inliers, above 0 and below 1, that may be called unknown;
+                without it nothing is.
+            p_values: Whether to answer p-values; a rate does so, too. They take longer than the
+                classes.
+
+        Raises:
+            NotLearnedYet: no class is known.
+        """
+        return self.send(calls.classify(features, unknown_rate, p_values))
+
+    def outliers(
+        self,
+        features: ArrayLike,
+        c: float | None = None,
+        *,
+        false_positive_rate: float | None = None,
+    ) -> OutlierScores:
+        """How typical each sample is of what has been learned.
+
+        Arguments:
+            features: Samples, with shape (N, D).
+            c: Standard deviations of the log-likelihood below its running mean at which
+                outliers begin.
+            false_positive_rate: Instead of `c`, share of inliers, above 0 and below 1, that
+                may be called outliers, by their p-values. With neither: the service's own.
+        """
+        return self.send(calls.outliers(features, c, false_positive_rate))
+
+    def sample(
+        self,
+        n: int = 25,
+        classes: Sequence[Label] | None = None,
+        seed: int | None = None,
+        *,
+        min_probability: float | None = None,
+        noise: bool = True,
+    ) -> Samples:
+        """Draw samples. The same seed, options and model version give the same ones.
+
+        Arguments:
+            n: How many.
+            classes: Only of these classes; None draws from everything known.
+            seed: Of the draw; None: a new one each time, which the answer names.
+            min_probability: What the model itself must give a sample's class, 0 to 1. What
+                falls short is drawn again, up to a limit: `Samples.short` says which stayed
+                so. None: the service's own rule where classes are named; 0 otherwise.
+            noise: Add the noise of single features; without it samples look cleaner.
+        """
+        return self.send(calls.sample(n, classes, seed, min_probability, noise))
+
+    def sample_image(
+        self,
+        n: int = 25,
+        classes: Sequence[Label] | None = None,
+        seed: int | None = None,
+        shape: tuple[int, ...] | None = None,
+        *,
+        min_probability: float | None = None,
+        noise: bool = True,
+    ) -> bytes:
+        """Draw samples as one PNG.
+
+        Arguments:
+            n: How many.
+            classes: Only of these classes; one row each.
+            seed: Of the draw; None: a new one each time.
+            shape: Height and width of one sample; None where samples are square.
+            min_probability, noise: See `sample`.
+        """
+        return self.send(calls.sample_image(n, classes, seed, shape, min_probability, noise))
+
+    # Dead letters
+
+    def dead_letters(
+        self,
+        since: str | int | float | None = None,
+        *,
+        limit: int = 100,
+        batch_id: str | None = None,
+    ) -> DeadLetters:
+        """Entries that were accepted and could not be used, oldest first.
+
+        Arguments:
+            since: Only those after this letter, or since this time (Unix seconds); `next` of the
+                page before.
+            limit: At most so many, up to 1000.
+            batch_id: Only those of this batch.
+        """
+        return self.send(calls.dead_letters(since, limit, batch_id))
+
+    def dead_letter(self, id: str) -> DeadLetter:
+        """One of them; what it holds stands in `raw`: features, labels, sample_ids, ...
+
+        Raises:
+            RequestRefused: No dead letter has this id (any more).
+        """
+        return self.send(calls.dead_letter(id))
+
+    def dead_letter_batch(self, id: str) -> bytes:
+        """The batch of one of them as the binary body of POST /ingest (safetensors).
+
+        Raises:
+            RequestRefused: No dead letter has this id, or it holds no samples.
+        """
+        return self.send(calls.dead_letter_batch(id))
+
+    def requeue_dead_letter(self, id: str) -> Requeued:
+        """Send one again, once, as a new entry.
+
+        Raises:
+            RequestConflict: It was sent again before, or was not kept whole.
+        """
+        return self.send(calls.requeue_dead_letter(id))
+
+    def drop_dead_letter(self, id: str) -> None:
+        """Forget one; its batch may then be sent again under its id."""
+        self.send(calls.drop_dead_letters(id))
+
+    def drop_dead_letters(self) -> int:
+        """Forget all that there are; returns how many."""
+        return self.send(calls.drop_dead_letters(None))
+
+    # Drift
+
+    def drift(self) -> DriftState:
+        """State of the boundary detector."""
+        return self.send(calls.drift())
+
+    def boundaries(self, since: str | int | float | None = None) -> tuple[Boundary, ...]:
+        """Boundaries found so far, oldest first.
+
+        Arguments:
+            since: Only those after it, as GET /drift/boundaries takes it.
+        """
+        return self.send(calls.boundaries(since))
+
+    def boundary(self, id: str) -> Boundary:
+        """One boundary with its whole explanation, prototypes of the new data included.
+
+        Arguments:
+            id: `Boundary.id`.
+
+        Raises:
+            RequestRefused: No boundary has this id; `context["known"]` lists the newest.
+        """
+        return self.send(calls.boundary(id))
+
+    def boundary_image(self, id: str, shape: tuple[int, ...] | None = None) -> bytes:
+        """The prototypes of a boundary's new data, and where they differ, as one PNG.
+
+        Arguments:
+            id: `Boundary.id`.
+            shape: Height and width of one sample; None where samples are square.
+        """
+        return self.send(calls.boundary_image(id, shape))
+
+    def history(self, last: int = 1000) -> tuple[HistoryPoint, ...]:
+        """What was said of each of the last batches, oldest first."""
+        return self.send(calls.history(last))
+
+    def quarantine(self, last: int = 25) -> tuple[Outlier, ...]:
+        """The newest outliers of bursts, oldest first: neither learned nor lost."""
+        return self.send(calls.quarantine(last))
+
+    def proposals(self) -> tuple[Proposal, ...]:
+        """Proposed classes that nobody has named or dismissed yet, oldest first."""
+        return self.send(calls.proposals())
+
+    def declare_boundary(self) -> str:
+        """Say that a sub-task ends here; returns the id of the entry.
+
+        Raises:
+            RequestConflict: No sample has come since the last boundary.
+        """
+        return self.send(calls.declare_boundary())
+
+    def events(
+        self, last_event_id: str | None = None, *, kinds: Sequence[str] | None = None
+    ) -> Iterator[ServiceEvent]:
+        """Events as they happen, without end; a broken connection is resumed where it broke.
+
+        Arguments:
+            last_event_id: Begin after this event; None begins with the next one.
+            kinds: Only these, for example ("boundary",). Beside them comes `missed`, where
+                events were dropped before they could be read.
+
+        Raises:
+            ServiceUnreachable: the service was away for longer than the policy's patience.
+        """
+        feed = Feed(self._retry, last_event_id, kinds)
+        while True:
+            try:
+                with self._http.stream(
+                    "GET",
+                    "/events",
+                    params=feed.query,
+                    headers=feed.headers(),
+                    timeout=_feed_timeout(),
+                ) as response:
+                    if response.status_code >= 400:
+                        response.read()
+                    feed.opened(_reply(response))
+                    for record in httpx2.EventSource(response):
+                        if (event := feed.received(record)) is not None:
+                            yield event
+                failure: ClientError | None = None
+            except httpx2.TransportError as error:
+                failure = _unreachable(error, self.url)
+            except ServiceError as error:
+                failure = error
+            pause = feed.interrupted(failure, time.monotonic())
+            time.sleep(pause)
+
+    # The model
+
+    def model(self) -> ModelInfo:
+        """The model that is served, and how far it is behind the stream."""
+        return self.send(calls.model())
+
+    def versions(self) -> tuple[ModelVersion, ...]:
+        """The versions that are kept."""
+        return self.send(calls.versions())
+
+    def rollback(self, version: int) -> Restored:
+        """Serve a kept version again.
+
+        Like everything that changes the model it has its place in the stream: what was
+        accepted before is learned first. `wait_until_learned` waits where it took long.
+        """
+        return self.send(calls.rollback(version))
+
+    def checkpoint(self) -> bytes:
+        """The whole state, to be kept or restored elsewhere."""
+        return self.send(calls.checkpoint())
+
+    def restore(self, data: bytes) -> Restored:
+        """Go on from a checkpoint."""
+        return self.send(calls.restore(data))
+
+    # Operations
+
+    def metrics(self) -> str:
+        """Prometheus text."""
+        return self.send(calls.metrics())
+
+    def ready(self) -> Readiness:
+        """Whether the service takes requests; never waits and never tries again."""
+        return self.send(calls.ready())
+
+    def wait_until_ready(self, timeout: float = 60.0) -> None:
+        """Wait for a service that is starting.
+
+        Raises:
+            WaitTimeout: it was not ready in time.
+        """
+        self._drive(waiting.until_ready(time.monotonic, timeout, 0.1))
+
+    def wait_until_learned(self, timeout: float = 600.0) -> ModelInfo:
+        """Wait until everything accepted is learned and served, samples set aside included.
+
+        Raises:
+            WaitTimeout: it was not in time.
+        """
+        return self._drive(waiting.until_learned(time.monotonic, timeout, 0.1))
+
+    def _drive(self, steps: Steps[T]) -> T:
+        resume = partial(next, steps)
+        while True:
+            try:
+                step = resume()
+            except StopIteration as stop:
+                return cast(T, stop.value)
+            if not isinstance(step, Call):
+                time.sleep(step)
+                resume = partial(next, steps)
+                continue
+            try:
+                resume = partial(steps.send, self.send(step))
+            except ClientError as error:
+                resume = partial(steps.throw, error)
+
+    def send(self, call: Call[T]) -> T:
+        """Send a call made by `clients.http.calls`, for programs that prepare calls ahead."""
+        if not call.patient:
+            return self._once(call)
+        return self._retry.run(self._once, call, repeatable=call.repeatable)
+
+    def _once(self, call: Call[T]) -> T:
+        try:
+            response = self._http.request(
+                call.method,
+                call.path,
+                params=call.query or None,
+                headers=call.headers,
+                content=call.body,
+            )
+        except httpx2.TransportError as error:
+            raise _unreachable(error, self.url) from error
+        return call.answer(_reply(response))
+
+
+class AsyncGMRClient:
+    """`GMRClient` for asyncio: the same methods, awaited; `events` is an async iterator."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        timeout: float = 60.0,
+        retry: RetryPolicy | None = None,
+        headers: Mapping[str, str] | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.url = address(url)
+        self._retry = RetryPolicy() if retry is None else retry
+        self._http = httpx2.AsyncClient(
+            base_url=self.url,
+            timeout=httpx2.Timeout(timeout, connect=_CONNECT_S),
+            headers=_headers(headers),
+            transport=transport,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def ingest(
+        self,
+        features: ArrayLike,
+        labels: Labels | None = None,
+        *,
+        batch_id: str | None = None,
+        sample_ids: SampleIds | None = None,
+    ) -> Ingested:
+        """See `GMRClient.ingest`."""
+        return await self.send(calls.ingest(features, labels, batch_id, sample_ids))
+
+    async def label(
+        self, sample_ids: SampleIds, labels: Labels, *, batch_id: str | None = None
+    ) -> Labelled:
+        """See `GMRClient.label`."""
+        return await self.send(calls.label(sample_ids, labels, batch_id))
+
+    async def name_proposal(
+        self, proposal: int, label: Label | None, *, batch_id: str | None = None
+    ) -> Labelled:
+        """See `GMRClient.name_proposal`."""
+        return await self.send(calls.name_proposal(proposal, label, batch_id))
+
+    async def classify(
+        self, features: ArrayLike, *, unknown_rate: float | None = None, p_values: bool = False
+    ) -> Classification:
+        """See `GMRClient.classify`."""
+        return await self.send(calls.classify(features, unknown_rate, p_values))
+
+    async def outliers(
+        self,
+        features: ArrayLike,
+        c: float | None = None,
+        *,
+        false_positive_rate: float | None = None,
+    ) -> OutlierScores:
+        """See `GMRClient.outliers`."""
+        return await self.send(calls.outliers(features, c, false_positive_rate))
+
+    async def sample(
+        self,
+        n: int = 25,
+        classes: Sequence[Label] | None = None,
+        seed: int | None = None,
+        *,
+        min_probability: float | None = None,
+        noise: bool = True,
+    ) -> Samples:
+        """See `GMRClient.sample`."""
+        return await self.send(calls.sample(n, classes, seed, min_probability, noise))
+
+    async def sample_image(
+        self,
+        n: int = 25,
+        classes: Sequence[Label] | None = None,
+        seed: int | None = None,
+        shape: tuple[int, ...] | None = None,
+        *,
+        min_probability: float | None = None,
+        noise: bool = True,
+    ) -> bytes:
+        """See `GMRClient.sample_image`."""
+        return await self.send(calls.sample_image(n, classes, seed, shape, min_probability, noise))
+
+    async def dead_letters(
+        self,
+        since: str | int | float | None = None,
+        *,
+        limit: int = 100,
+        batch_id: str | None = None,
+    ) -> DeadLetters:
+        """See `GMRClient.dead_letters`."""
+        return await self.send(calls.dead_letters(since, limit, batch_id))
+
+    async def dead_letter(self, id: str) -> DeadLetter:
+        """See `GMRClient.dead_letter`."""
+        return await self.send(calls.dead_letter(id))
+
+    async def dead_letter_batch(self, id: str) -> bytes:
+        """See `GMRClient.dead_letter_batch`."""
+        return await self.send(calls.dead_letter_batch(id))
+
+    async def requeue_dead_letter(self, id: str) -> Requeued:
+        """See `GMRClient.requeue_dead_letter`."""
+        return await self.send(calls.requeue_dead_letter(id))
+
+    async def drop_dead_letter(self, id: str) -> None:
+        """See `GMRClient.drop_dead_letter`."""
+        await self.send(calls.drop_dead_letters(id))
+
+    async def drop_dead_letters(self) -> int:
+        """See `GMRClient.drop_dead_letters`."""
+        return await self.send(calls.drop_dead_letters(None))
+
+    async def drift(self) -> DriftState:
+        """See `GMRClient.drift`."""
+        return await self.send(calls.drift())
+
+    async def boundaries(self, since: str | int | float | None = None) -> tuple[Boundary, ...]:
+        """See `GMRClient.boundaries`."""
+        return await self.send(calls.boundaries(since))
+
+    async def boundary(self, id: str) -> Boundary:
+        """See `GMRClient.boundary`."""
+        return await self.send(calls.boundary(id))
+
+    async def boundary_image(self, id: str, shape: tuple[int, ...] | None = None) -> bytes:
+        """See `GMRClient.boundary_image`."""
+        return await self.send(calls.boundary_image(id, shape))
+
+    async def history(self, last: int = 1000) -> tuple[HistoryPoint, ...]:
+        """See `GMRClient.history`."""
+        return await self.send(calls.history(last))
+
+    async def quarantine(self, last: int = 25) -> tuple[Outlier, ...]:
+        """See `GMRClient.quarantine`."""
+        return await self.send(calls.quarantine(last))
+
+    async def proposals(self) -> tuple[Proposal, ...]:
+        """See `GMRClient.proposals`."""
+        return await self.send(calls.proposals())
+
+    async def declare_boundary(self) -> str:
+        """See `GMRClient.declare_boundary`."""
+        return await self.send(calls.declare_boundary())
+
+    async def events(
+        self, last_event_id: str | None = None, *, kinds: Sequence[str] | None = None
+    ) -> AsyncIterator[ServiceEvent]:
+        """See `GMRClient.events`."""
+        feed = Feed(self._retry, last_event_id, kinds)
+        while True:
+            try:
+                async with self._http.stream(
+                    "GET",
+                    "/events",
+                    params=feed.query,
+                    headers=feed.headers(),
+                    timeout=_feed_timeout(),
+                ) as response:
+                    if response.status_code >= 400:
+                        await response.aread()
+                    feed.opened(_reply(response))
+                    async for record in httpx2.EventSource(response):
+                        if (event := feed.received(record)) is not None:
+                            yield event
+                failure: ClientError | None = None
+            except httpx2.TransportError as error:
+                failure = _unreachable(error, self.url)
+            except ServiceError as error:
+                failure = error
+            pause = feed.interrupted(failure, time.monotonic())
+            await asyncio.sleep(pause)
+
+    async def model(self) -> ModelInfo:
+        """See `GMRClient.model`."""
+        return await self.send(calls.model())
+
+    async def versions(self) -> tuple[ModelVersion, ...]:
+        """See `GMRClient.versions`."""
+        return await self.send(calls.versions())
+
+    async def rollback(self, version: int) -> Restored:
+        """See `GMRClient.rollback`."""
+        return await self.send(calls.rollback(version))
+
+    async def checkpoint(self) -> bytes:
+        """See `GMRClient.checkpoint`."""
+        return await self.send(calls.checkpoint())
+
+    async def restore(self, data: bytes) -> Restored:
+        """See `GMRClient.restore`."""
+        return await self.send(calls.restore(data))
+
+    async def metrics(self) -> str:
+        """See `GMRClient.metrics`."""
+        return await self.send(calls.metrics())
+
+    async def ready(self) -> Readiness:
+        """See `GMRClient.ready`."""
+        return await self.send(calls.ready())
+
+    async def wait_until_ready(self, timeout: float = 60.0) -> None:
+        """See `GMRClient.wait_until_ready`."""
+        await self._drive(waiting.until_ready(time.monotonic, timeout, 0.1))
+
+    async def wait_until_learned(self, timeout: float = 600.0) -> ModelInfo:
+        """See `GMRClient.wait_until_learned`."""
+        return await self._drive(waiting.until_learned(time.monotonic, timeout, 0.1))
+
+    async def _drive(self, steps: Steps[T]) -> T:
+        resume = partial(next, steps)
+        while True:
+            try:
+                step = resume()
+            except StopIteration as stop:
+                return cast(T, stop.value)
+            if not isinstance(step, Call):
+                await asyncio.sleep(step)
+                resume = partial(next, steps)
+                continue
+            try:
+                resume = partial(steps.send, await self.send(step))
+            except ClientError as error:
+                resume = partial(steps.throw, error)
+
+    async def send(self, call: Call[T]) -> T:
+        """See `GMRClient.send`."""
+        if not call.patient:
+            return await self._once(call)
+        return await self._retry.run_async(self._once, call, repeatable=call.repeatable)
+
+    async def _once(self, call: Call[T]) -> T:
+        try:
+            response = await self._http.request(
+                call.method,
+                call.path,
+                params=call.query or None,
+                headers=call.headers,
+                content=call.body,
+            )
+        except httpx2.TransportError as error:
+            raise _unreachable(error, self.url) from error
+        return call.answer(_reply(response))
+
+
+def address(url: str | None) -> str:
+    """Where the service listens: the URL given, `GMR_URL`, or the default.
+
+    Raises:
+        InputError: it is no address of HTTP.
+    """
+    chosen = (url or os.environ.get("GMR_URL") or DEFAULT_URL).rstrip("/")
+    if not chosen.startswith(("http://", "https://")):
+        raise InputError(
+            f"The address {chosen!r} is no http:// or https:// address. Expected one like "
+            f"{DEFAULT_URL}. Correct it, or the variable GMR_URL."
+        )
+    return chosen
+
+
+def user_agent() -> str:
+    """What this client calls itself."""
+    try:
+        return f"gmr-stream/{metadata.version('gmr-stream')}"
+    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+        return "gmr-stream"
+
+
+def _headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    return {"user-agent": user_agent(), **(headers or {})}
+
+
+def _reply(response: httpx2.Response) -> Reply:
+    # The body of a feed is read piece by piece, later.
+    body = response.content if response.is_stream_consumed else b""
+    return Reply(response.status_code, response.headers, body)
+
+
+def _unreachable(error: httpx2.TransportError, url: str) -> ServiceUnreachable:
+    reason = str(error) or type(error).__name__
+    if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)):
+        return NotSent(
+            f"No service answers at {url} ({reason}). Expected one to listen there. Start it with "
+            f"`gmr serve`, or give its address with --url or GMR_URL."
+        )
+    if isinstance(error, httpx2.TimeoutException):
+        return ServiceUnreachable(
+            f"The service at {url} did not answer in time ({reason}). Ask for less at once, or "
+            f"allow more time."
+        )
+    return ServiceUnreachable(
+        f"The connection to {url} broke before the answer was complete ({reason}). Expected a "
+        f"whole answer. Look at the service's log."
+    )
+
+
+def _feed_timeout() -> httpx2.Timeout:
+    return httpx2.Timeout(_FEED_SILENCE_S, connect=_CONNECT_S)

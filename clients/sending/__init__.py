@@ -1,0 +1,1 @@
+"""Files -> requests -> a running service, each batch once."""

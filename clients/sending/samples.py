@@ -1,0 +1,286 @@
+"""A file -> batches -> a running service, in order and each batch once.
+
+Rules of this module:
+
+1. Order is kept. A batch is sent when the one before it is durable; while it is
+   under way the next ones are read and encoded. (Several requests in flight could
+   be accepted in another order as soon as one of them is refused or lost.)
+2. A batch's id follows from the file's content, the options and its position, so
+   whatever is sent twice is learned once.
+3. How far it got is on disk, so an interrupted run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from clients.data.files import Source, open_source
+from clients.data.formats.ids import check_unique, sent_ids
+from clients.http import calls
+from clients.http.answers import Ingested
+from clients.http.calls import Call
+from clients.http.client import GMRClient
+from clients.http.connection import Sender
+from clients.http.errors import InputError
+from clients.sending.resume import Progress, ResumeFile, fingerprint
+from core.errors import InvalidBatch
+
+_READ_AHEAD = 8
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is sent, and how.
+
+    Attributes:
+        source: The open file.
+        name: Part of every batch id: the same file, sent the same way, has the same name.
+        batch_size: Samples per batch; the last of a pass may have fewer.
+        epochs: Passes over the file.
+        with_labels: Send the labels that the file has.
+        text_ids: Send ids as text, those that are numbers, too.
+    """
+
+    source: Source
+    name: str
+    batch_size: int = 100
+    epochs: int = 1
+    with_labels: bool = True
+    text_ids: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        path: Path,
+        *,
+        batch_size: int = 100,
+        epochs: int = 1,
+        label_column: str | None = None,
+        labels: Path | None = None,
+        with_labels: bool = True,
+        id_column: str | None = None,
+        text_ids: bool = False,
+    ) -> Job:
+        """The job of sending a file.
+
+        Raises:
+            InputError: the file cannot be read, or its ids cannot be used.
+        """
+        source = open_source(path, label_column=label_column, labels=labels, id_column=id_column)
+        options: list[object] = [batch_size, label_column, with_labels]
+        if text_ids and id_column is None:
+            raise InputError(
+                "Ids were asked to be text, but no column of ids was named. Add --id-column, or "
+                "leave out --text-ids."
+            )
+        if id_column is not None:
+            if epochs > 1:
+                raise InputError(
+                    f"{epochs} passes over {path} would send every id {epochs} times; expected "
+                    f"one sample per id. Leave out --epochs or --id-column."
+                )
+            check_unique(source.read_ids, path=path)
+            options += [id_column, text_ids]
+        files = [path] if labels is None else [path, labels]
+        name = fingerprint(files, *options)
+        return cls(source, name, batch_size, epochs, with_labels, text_ids)
+
+    @property
+    def n_samples(self) -> int | None:
+        """Samples in all passes, where the file says how many it has."""
+        n = self.source.n_samples
+        return None if n is None else n * self.epochs
+
+    def batches(self, after: Progress) -> Iterator[Prepared]:
+        """Calls that send what is left after `after`, in order."""
+        for epoch in range(after.epoch, self.epochs):
+            start = after.row if epoch == after.epoch else 0
+            for rows in self.source.read(self.batch_size, start):
+                batch_id = f"{self.name}-{after.run}-{epoch}-{rows.start}"
+                labels = rows.labels if self.with_labels else None
+                ids = None if rows.ids is None else sent_ids(rows.ids, self.text_ids)
+                try:
+                    call = calls.ingest(rows.features, labels, batch_id, ids)
+                except InvalidBatch as error:
+                    raise InputError(
+                        f"{self.source.path}, samples {rows.start} to "
+                        f"{rows.start + len(rows) - 1}: {error}"
+                    ) from error
+                yield Prepared(call, epoch, rows.start, len(rows))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One batch, ready to be sent."""
+
+    call: Call[Ingested]
+    epoch: int
+    row: int
+    samples: int
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What one run sent."""
+
+    samples: int = 0
+    batches: int = 0
+    duplicate_samples: int = 0  # of these, samples that the service had before
+    backlog: int = 0  # after the last batch
+    seconds: float = 0.0
+
+    @property
+    def samples_per_second(self) -> float:
+        """Rate, waiting included."""
+        return self.samples / self.seconds if self.seconds else 0.0
+
+
+class ProgressListener(Protocol):
+    """Is told how it goes on."""
+
+    def sent(self, totals: Totals) -> None:
+        """A batch was acknowledged."""
+
+
+def send(
+    sender: Sender,
+    job: Job,
+    resume: ResumeFile,
+    progress: Progress,
+    *,
+    rate: float | None = None,
+    watcher: ProgressListener | None = None,
+) -> Totals:
+    """Send what is left of a job.
+
+    Arguments:
+        sender: Connected to the service.
+        job: What to send.
+        resume: Is kept up to date, also when this ends by an exception.
+        progress: What is acknowledged already.
+        rate: Samples per second at most.
+        watcher: Is told after every batch.
+
+    Returns:
+        What this run sent.
+
+    Raises:
+        InputError: the file turns out to be wrong somewhere.
+        ClientError: the service refused a batch, or was away for too long.
+    """
+    totals = Totals()
+    progress = replace(progress, finished=False)
+    began = time.monotonic()
+    try:
+        with _read_ahead(lambda: job.batches(progress)) as batches:
+            for batch in batches:
+                if rate is not None:
+                    _sleep_until(began + totals.samples / rate)
+                answer = sender.send(batch.call)
+                totals = Totals(
+                    samples=totals.samples + batch.samples,
+                    batches=totals.batches + 1,
+                    duplicate_samples=totals.duplicate_samples + batch.samples * answer.duplicate,
+                    backlog=answer.backlog,
+                    seconds=time.monotonic() - began,
+                )
+                progress = replace(
+                    progress,
+                    epoch=batch.epoch,
+                    row=batch.row + batch.samples,
+                    samples=progress.samples + batch.samples,
+                    last_entry_id=answer.entry_id,
+                )
+                resume.save(progress)
+                if watcher is not None:
+                    watcher.sent(totals)
+        progress = replace(progress, finished=True)
+    finally:
+        resume.save(progress, now=True)
+    return totals
+
+
+def starting_point(client: GMRClient, resume: ResumeFile, *, again: bool) -> Progress:
+    """Where to begin.
+
+    What the resume file says, unless the service does not hold it: its data were removed
+    since, or a rollback has dropped a part. Then the file is sent from its start, under the
+    same ids, by which the service knows what it holds.
+    """
+    progress = resume.load()
+    model = client.model()
+    restored = model.restored_entry_id or ""
+    if again:
+        return Progress(run=secrets.token_hex(4), restored=restored)
+    if not progress.samples:
+        return replace(progress, restored=restored)
+    forgotten = model.backlog == 0 and position(model.last_entry_id) < position(
+        progress.last_entry_id
+    )
+    if forgotten or restored != progress.restored:
+        return Progress(run=progress.run, restored=restored)
+    return progress
+
+
+@contextmanager
+def _read_ahead(make: Callable[[], Iterator[Prepared]]) -> Iterator[Iterator[Prepared]]:
+    """The items of an iterator that a thread of its own advances, a few ahead."""
+    ready: queue.Queue[Prepared | BaseException | None] = queue.Queue(_READ_AHEAD)
+    stop = threading.Event()
+
+    def put(item: Prepared | BaseException | None) -> bool:
+        while not stop.is_set():
+            try:
+                ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def read() -> None:
+        try:
+            for item in make():
+                if not put(item):
+                    return
+            put(None)
+        except BaseException as error:  # handed to the thread that reads
+            put(error)
+
+    def items() -> Iterator[Prepared]:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    thread = threading.Thread(target=read, name="read-ahead", daemon=True)
+    thread.start()
+    try:
+        yield items()
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _sleep_until(moment: float) -> None:
+    pause = moment - time.monotonic()
+    if pause > 0:
+        time.sleep(pause)
+
+
+def position(entry_id: str | None) -> tuple[int, int]:
+    """An id of the stream as numbers, which compare as its entries are ordered.
+
+    Example:
+        >>> position("1700-9") < position("1700-10")
+        True
+    """
+    milliseconds, _, sequence = (entry_id or "0-0").partition("-")
+    return int(milliseconds), int(sequence or 0)

@@ -1,0 +1,1 @@
+"""The family of factor analysers: Gaussian components with a few shared directions."""

@@ -1,0 +1,144 @@
+"""A mixture of factor analysers as it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from core.density.density import Fact, Parts, Scored
+from core.density.factor_mixture import FactorMixture, sample
+from core.density.factors.part import FactorPart
+from core.density.feature_terms import FeatureTerms, factor_terms
+from core.density.mixture import log_sum_exp
+from core.density.traits import factor_traits
+
+
+@dataclass(frozen=True, eq=False)
+class FactorDensity:
+    """Factor analysers whose raw noise draws, and scores once it is raised to a floor.
+
+    Versions of a model that learns have most of their components in common. So a density is made of
+    parts, and one pass over samples serves all densities that a part belongs to.
+
+    Arguments:
+        parts: All components in order; at least one part, of one floor.
+    """
+
+    kind: ClassVar[str] = "factors"
+
+    parts: tuple[FactorPart, ...]
+
+    @classmethod
+    def whole(cls, mixture: FactorMixture, floor: float) -> Self:
+        """All components in one part.
+
+        Arguments:
+            mixture: With raw noise, not negative; weights up to a constant.
+            floor: Smallest noise variance while scoring, above 0.
+        """
+        return cls((FactorPart(mixture, floor),))
+
+    @property
+    def floor(self) -> float:
+        """Smallest noise variance while scoring."""
+        return self.parts[0].floor
+
+    @cached_property
+    def _stated_weights(self) -> Tensor:
+        """Log weights as the parts have them, with shape (K,)."""
+        return torch.cat([part.mixture.log_weights for part in self.parts])
+
+    @cached_property
+    def _log_total(self) -> Tensor:
+        return self._stated_weights.logsumexp(0)
+
+    @cached_property
+    def log_weights(self) -> Tensor:
+        return self._stated_weights - self._log_total
+
+    @cached_property
+    def mixture(self) -> FactorMixture:
+        """All components with raw noise."""
+        _, *columns = (
+            own[0] if len(own) == 1 else torch.cat(own)
+            for own in zip(*(part.mixture for part in self.parts), strict=True)
+        )
+        return FactorMixture(self.log_weights, *columns)
+
+    @property
+    def n_components(self) -> int:
+        return sum(map(len, self.parts))
+
+    @property
+    def n_features(self) -> int:
+        return self.parts[0].mixture.means.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        return self.parts[0].mixture.means.device
+
+    def gathered(self) -> FactorDensity:
+        return self if len(self.parts) == 1 else FactorDensity.whole(self.mixture, self.floor)
+
+    def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
+        said: Parts = {} if parts is None else parts
+        unasked = [part for part in self.parts if part not in said]
+        if unasked:
+            squared = x.square()
+            said.update((part, part.log_joint(x, squared)) for part in unasked)
+        joint = torch.cat([said[part] for part in self.parts], 1).sub_(self._log_total)
+        return Scored(joint, log_sum_exp(joint))
+
+    def feature_terms(self, x: Tensor) -> FeatureTerms:
+        joint, likelihood = self.score(x)
+        largest, components = joint.max(-1)
+        terms, expected, centres = (torch.empty_like(x) for _ in range(3))
+        rest, begin = self.log_weights[components] + (likelihood - largest), 0
+        for part in self.parts:
+            rows = ((components >= begin) & (components < begin + len(part))).nonzero()[:, 0]
+            own = components[rows] - begin
+            terms[rows], expected[rows], factors = factor_terms(
+                part.mixture, part.form, self.floor, own, x[rows]
+            )
+            rest[rows] += factors
+            centres[rows] = part.mixture.means[own]
+            begin += len(part)
+        return FeatureTerms(components, terms, expected, centres, rest)
+
+    @cached_property
+    def feature_law(self) -> tuple[Tensor, Tensor]:
+        _, means, loadings, noise = self.mixture
+        return means, (noise + loadings.square().sum(-1)).sqrt()
+
+    def traits(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
+        parts = [part.analyser for part in self.parts]
+        return factor_traits(parts, x, *scored, closeness=closeness)
+
+    def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:
+        return sample(self.mixture, components.to(self.device), generator, noise)
+
+    def tensors(self) -> dict[str, Tensor]:
+        # Weights as they are, so that a part scores to the bit as it did.
+        return dict(self.mixture._asdict(), log_weights=self._stated_weights)
+
+    def facts(self) -> dict[str, Fact]:
+        return {"floor": self.floor, "sizes": [len(part) for part in self.parts]}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Fact]) -> Self:
+        columns = [tensors[name] for name in FactorMixture._fields]
+        sizes: list[int] = facts["sizes"]  # type: ignore[assignment]
+        lengths = {len(column) for column in columns}
+        if lengths != {sum(sizes)} or min(sizes) < 0:
+            raise ValueError(f"parts of {sizes} components, of {sorted(lengths)}")
+        floor = float(facts["floor"])  # type: ignore[arg-type]
+        # Not slices: how a product rounds may depend on where in memory numbers begin.
+        parts = zip(
+            *(map(torch.clone, torch.split(column, sizes)) for column in columns), strict=True
+        )
+        return cls(tuple(FactorPart(FactorMixture(*part), floor) for part in parts))

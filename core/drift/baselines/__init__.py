@@ -1,0 +1,1 @@
+"""Rules to compare with: the paper's, River's, and none."""

@@ -1,0 +1,306 @@
+"""Where samples fell, what their labels said, where their features lay: counted, and betted on.
+
+Cells count where samples fell, by three divisions of different fineness: the winning component; the
+class that it stands for with the height of the rank; the height alone. The first shows a new
+class that hides where the density is high, the second the few samples of one within much
+traffic, the third what no class explains (`core.drift.sequential.cells`).
+
+Throughout: N samples, K components, J bets, S scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from core.compiled.loops import Array, compiled
+from core.drift.sequential.bets import BetTable, pay_ranks
+from core.drift.sequential.cells import AT_ONCE, MEMORIES, CellCounts, bet_on_cells, spread_over
+from core.drift.sequential.dependence import Dependence, stretch
+from core.drift.sequential.features import BINS, FeatureTally, bet_on_features
+from core.drift.sequential.frozen_model import FrozenModel
+from core.drift.sequential.label_errors import LabelErrors, bet_on_labels
+from core.drift.sequential.online import find_online_ranks, pay_rarity
+from core.drift.sequential.ranks import Ranks, find_ranks
+from core.drift.sequential.record import record
+from core.drift.sequential.scores import LIKELIHOOD, RANKED, FrozenScores
+
+BY_COMPONENT, BY_CLASS, BY_HEIGHT = range(3)
+"""Divisions into cells."""
+
+EDGES = (0.02, 0.1, 0.3, 0.6)
+"""Ranks at which one height ends and the next begins: the low end says most."""
+HEIGHTS = len(EDGES) + 1
+
+Layout = tuple[int, int, int, int, int, int]
+"""Cells of each division, classes, features, and bets on features."""
+
+_Pair = tuple[Array, Array]
+_Parts = tuple[_Pair, _Pair, tuple[Array, Array, Array]]
+
+BetTerms = tuple[
+    tuple[Array, Array, Array, Array],
+    Array,
+    _Pair,
+    tuple[Array, tuple[int, int, int, int]],
+    tuple[Array, float, Layout],
+    tuple[int, Array, Array, bool, bool],
+]
+"""The fields of a `FrozenScores`; classes of components, with shape (K,); scores of a `Ranks`, and
+where classes begin among them; the bets, and where each kind ends (`BetTable.table` and `ends`);
+all of `Counts` but its numbers; and the first fields of `Dependence`, `online`, and whether
+samples are ranked among those before them."""
+
+
+@record
+class Counts:
+    """All that is counted, in one array: to copy and hand on ten takes longer than to count.
+
+    Arguments:
+        numbers: The arrays of the tallies here, one after the other, float64.
+        spread: See `CellCounts`.
+        quiet: See `CellCounts`.
+        layout: What there is of each.
+    """
+
+    numbers: Array
+    spread: Array
+    quiet: float
+    layout: Layout
+
+    @classmethod
+    def of(cls, tally: CellCounts, misses: LabelErrors, features: FeatureTally) -> Counts:
+        """From what each counts."""
+        parts = (
+            *(tally.counts, tally.recent),
+            *(misses.counts, misses.recent),
+            *(features.counts, features.recent, features.evidence),
+        )
+        by_component, by_class, by_height = tally.widths
+        n_bets, n_features = features.evidence.shape
+        layout = by_component, by_class, by_height, len(misses.counts), n_features, n_bets
+        numbers = np.concatenate([part.ravel() for part in parts])
+        return cls(numbers, tally.spread, tally.quiet, layout)
+
+    @classmethod
+    def none(cls, frozen_model: FrozenModel, seen: FrozenScores, bet_table: BetTable) -> Counts:
+        """Before the first sample of those that a frozen model saw."""
+        widths = frozen_model.model.n_components, frozen_model.n_classes * HEIGHTS, HEIGHTS
+        misses = LabelErrors.none(frozen_model.n_classes)
+        return cls.of(
+            CellCounts.empty(widths), misses, FeatureTally.empty(seen.bins.shape[1], bet_table)
+        )
+
+    @cached_property
+    def _parts(self) -> _Parts:
+        return _cut(self.numbers, self.layout)
+
+    @property
+    def tally(self) -> CellCounts:
+        """Of cells."""
+        counts, recent = self._parts[0]
+        return CellCounts(self.layout[:3], counts, recent, self.spread, self.quiet)
+
+    @property
+    def misses(self) -> LabelErrors:
+        """Of labels."""
+        return LabelErrors(*self._parts[1])
+
+    @property
+    def features(self) -> FeatureTally:
+        """Of where features lay."""
+        return FeatureTally(*self._parts[2])
+
+    def with_numbers(self, numbers: Array) -> Counts:
+        """The same after more samples."""
+        return Counts(numbers, self.spread, self.quiet, self.layout)
+
+    def faded(self) -> Counts:
+        """With what is known of the long run of cells and features, and nothing else."""
+        misses = LabelErrors.none(len(self.misses.counts))
+        return Counts.of(self.tally.faded(), misses, self.features.faded())
+
+    def settled(self) -> Counts:
+        """With what is known, and no evidence of when it was not."""
+        return Counts.of(self.tally.smoothed(), self.misses.settled(), self.features.settled())
+
+    def smoothed(self) -> Counts:
+        """With the smoothing that the cells in use ask for."""
+        # Those of cells come first.
+        return replace(self, spread=spread_over(self.numbers, self.layout[:3]))
+
+    def renewed(self) -> Counts:
+        """As if the last samples were all that there have been."""
+        return Counts.of(self.tally.renewed(), self.misses, self.features)
+
+    def betted_on(
+        self,
+        frozen_model: FrozenModel,
+        seen: FrozenScores,
+        earlier: Ranks,
+        conditions: Dependence,
+        bet_table: BetTable,
+    ) -> tuple[Counts, Array]:
+        """Bet on samples one by one, and count them.
+
+        Arguments:
+            frozen model: Whoever saw them.
+            seen: The samples.
+            earlier: Samples that they are ranked among.
+            conditions: Of the bets.
+            book: The bets.
+
+        Returns:
+            The counts with them, and e-values with shape (J, N).
+        """
+        places, numbers = np.empty((RANKED, len(seen)), np.int64), self.numbers.copy()
+        # Those of a sample lie side by side.
+        paid = np.ones((len(seen), len(bet_table))).T
+        bet(paid, places, numbers, self.terms(frozen_model, seen, earlier, conditions, bet_table))
+        return self.with_numbers(numbers), paid
+
+    def terms(
+        self,
+        frozen_model: FrozenModel,
+        seen: FrozenScores,
+        earlier: Ranks,
+        conditions: Dependence,
+        bet_table: BetTable,
+        growing: bool = False,
+    ) -> BetTerms:
+        """All that bets on samples depend on but the counts themselves; see `betted_on`.
+
+        Arguments:
+            growing: Whether each sample is ranked among those before it as well.
+        """
+        held = conditions.stride, conditions.drift, conditions.pace, conditions.online, growing
+        return (
+            (seen.scores, seen.components, seen.labels, seen.bins),
+            frozen_model.classes,
+            (earlier.scores, earlier.begins),
+            (bet_table.table, bet_table.ends),
+            (self.spread, self.quiet, self.layout),
+            held,
+        )
+
+
+@compiled
+def _cut(numbers: Array, layout: Layout) -> _Parts:
+    """The arrays in `Counts.numbers`, as parts of it."""
+    by_component, by_class, by_height, n_classes, n_features, n_bets = layout
+    n_cells, n_memories = by_component + by_class + by_height, len(MEMORIES)
+    recent = n_cells
+    labels = recent + n_memories * n_cells
+    recent_labels = labels + 2 * n_classes
+    bins = recent_labels + 2 * n_memories
+    recent_bins = bins + BINS * n_features
+    evidence = recent_bins + n_memories * BINS * n_features
+    if len(numbers) != evidence + n_bets * n_features:
+        # Whoever counts in them does not look.
+        raise ValueError("there are not as many counts as there should be")
+    return (
+        (numbers[:recent], numbers[recent:labels].reshape(n_memories, n_cells)),
+        (
+            numbers[labels:recent_labels].reshape(n_classes, 2),
+            numbers[recent_labels:bins].reshape(n_memories, 2),
+        ),
+        (
+            numbers[bins:recent_bins].reshape(n_features, BINS),
+            numbers[recent_bins:evidence].reshape(n_memories, n_features, BINS),
+            numbers[evidence:].reshape(n_bets, n_features),
+        ),
+    )
+
+
+@compiled
+def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
+    """Place all bets on some samples, and count these.
+
+    Arguments:
+        paid: Ones, which become e-values; with shape (J, N).
+        places: Is filled, with shape (`RANKED`, N); see `find_ranks`.
+        numbers: Of `Counts`; the samples are added.
+        terms: See `Counts.terms`.
+
+    Raises:
+        ValueError: Counts, earlier samples and frozen model do not fit each other, as in a damaged
+            state.
+    """
+    seen, classes, earlier, (bets, ends), smoothing, held = terms
+    scores, winners, labels, bins = seen
+    spread, quiet, layout = smoothing
+    stride, drift, pace, online, growing = held
+    known, begins = earlier
+    tally, misses, features = _cut(numbers, layout)
+    if len(known) < len(places):
+        # The searches that follow do not look.
+        raise ValueError("earlier samples have other scores")
+    if len(spread) != len(tally[0]):
+        raise ValueError("the smoothing is of other cells")
+    low, high = np.empty(places.shape), np.empty(places.shape)
+    if growing:
+        find_online_ranks(low, high, places, known, begins, scores)
+    else:
+        find_ranks(low, high, places, known, begins, scores)
+    n, widths = len(winners), layout[:3]
+    cells, fell = np.empty((len(widths), n), np.int64), np.empty(n, np.int64)
+    _place(cells, fell, winners, classes, low, high, widths)
+    end = ends[0]
+    pay_ranks(paid[:end], low, high, bets[:end])
+    begin, end = ends[0], ends[1]
+    by_component, by_class = _counted(tally[0], widths, online)
+    bet_on_cells(paid[begin:end], cells, bets[begin:end], *tally, spread, quiet, stride)
+    if online:
+        for j in range(begin, end):
+            if bets[j].memory == AT_ONCE and bets[j].partition == BY_COMPONENT:
+                pay_rarity(paid[j], winners, by_component)
+            elif bets[j].memory == AT_ONCE and bets[j].partition == BY_CLASS:
+                pay_rarity(paid[j], fell, by_class)
+    begin, end = ends[1], ends[2]
+    bet_on_labels(paid[begin:end], labels, fell, bets[begin:end], *misses)
+    begin, end = ends[2], ends[3]
+    bet_on_features(paid[begin:end], bins, bets[begin:end], *features, stride)
+    stretch(paid, drift, pace)
+
+
+@compiled
+def _counted(counts: Array, widths: tuple[int, ...], online: bool) -> tuple[Array, Array]:
+    """Samples by component, and by class; nothing unless that is asked for."""
+    if not online:
+        return np.empty(0), np.empty(0)
+    by_component = counts[: widths[0]].copy()
+    by_class = np.zeros(widths[1] // HEIGHTS)
+    for cell in range(widths[1]):
+        by_class[cell // HEIGHTS] += counts[widths[0] + cell]
+    return by_component, by_class
+
+
+@compiled
+def _place(
+    cells: Array,
+    fell: Array,
+    winners: Array,
+    classes: Array,
+    low: Array,
+    high: Array,
+    widths: tuple[int, ...],
+) -> None:
+    """Fills `cells`, of every sample in each division, and `fell`, on which class."""
+    by_class, by_height = widths[0], widths[0] + widths[1]
+    highest = 0
+    for one in classes:
+        highest = max(highest, one)
+    enough = (highest + 1) * HEIGHTS <= widths[1] and widths[2] >= HEIGHTS
+    if len(classes) != widths[0] or not enough:
+        # Whoever counts in them does not look.
+        raise ValueError("the tally is of other components")
+    for i in range(len(winners)):
+        rank, height = (low[LIKELIHOOD, i] + high[LIKELIHOOD, i]) / 2, 0
+        for edge in EDGES:
+            height += rank > edge
+        fell[i] = classes[winners[i]]
+        cells[BY_COMPONENT, i] = winners[i]
+        cells[BY_CLASS, i] = by_class + fell[i] * HEIGHTS + height
+        cells[BY_HEIGHT, i] = by_height + height

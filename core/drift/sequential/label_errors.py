@@ -1,0 +1,112 @@
+"""Labels that contradict what the frozen model knows: how often, and how often of late.
+
+A sample falls on a component, and that stands for a class. If its label says another one, that is
+a *miss*. Among samples of one label, misses come at a rate that does not depend on how many of the
+stream's samples are of which class, nor on which classes come at all: as long as samples of a
+class look as they did, only a change of what labels mean raises it. A bet on labels
+(`core.drift.sequential.bets`) is on misses being as many times as frequent as they were among the
+last samples, against the rates in the long run, and only on more of them.
+
+Samples without a label, or with one that the frozen model does not know, say nothing: they are
+neither counted nor paid for.
+
+Throughout: N samples, C classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from core.compiled.loops import Array, compiled
+from core.drift.sequential.cells import MEMORIES
+
+UNTOLD = -1
+"""In place of a label that is missing or not known."""
+
+FEWEST = 100.0
+"""Labelled samples up to which nothing is paid: fewer do not tell a rate."""
+
+PRIOR = 1.0
+"""Misses that count as usual among the last ones."""
+
+LEAST = 1.5
+"""Times as many misses as usual that are betted on at least: a bet on what is usual would gain
+nothing and lose nothing, and only count samples."""
+
+MOST = 0.95
+"""Rate of misses beyond which nobody bets."""
+
+_FADING = np.exp([-1 / memory for memory in MEMORIES])
+
+
+@dataclass(frozen=True, eq=False)
+class LabelErrors:
+    """What labels have said so far.
+
+    Arguments:
+        counts: Samples of each label, and misses of them, with shape (C, 2), float64.
+        recent: Misses to be expected of the last labelled samples, and misses of them, faded, with
+            shape (memories, 2), float64.
+    """
+
+    counts: Array
+    recent: Array
+
+    @classmethod
+    def none(cls, n_classes: int) -> Self:
+        """Before the first sample."""
+        return cls(np.zeros((n_classes, 2)), np.zeros((len(MEMORIES), 2)))
+
+    def settled(self) -> Self:
+        """With rates that are known, and no last samples: when these came, rates were not."""
+        return type(self)(self.counts, np.zeros_like(self.recent))
+
+    @property
+    def told(self) -> float:
+        """Labelled samples."""
+        return float(self.counts[:, 0].sum())
+
+
+@compiled
+def bet_on_labels(
+    paid: Array,
+    labels: Array,
+    fell: Array,
+    bets: Array,
+    counts: Array,
+    recent: Array,
+) -> None:
+    """Bet on samples one by one, and count them.
+
+    Arguments:
+        paid: Ones, which become e-values; with shape (bets on labels, N).
+        labels: Of samples, or `UNTOLD`, with shape (N,), int64.
+        fell: On which class each sample fell, with shape (N,), int.
+        bets: Those on labels in `BetTable.table`.
+        counts: See `LabelErrors`; the samples are added.
+        recent: See `LabelErrors`; the samples are added.
+    """
+    n = counts[:, 0].sum()
+    for i in range(len(labels)):
+        one = labels[i]
+        if one == UNTOLD:
+            continue
+        miss = fell[i] != one
+        # Little is known of a label of which little has come: neither is likelier, then.
+        usual = (counts[one, 1] + 1) / (counts[one, 0] + 2)
+        for j in range(len(bets)):
+            memory, share = bets[j].memory, bets[j].share
+            times = (recent[memory, 1] + PRIOR) / (recent[memory, 0] + PRIOR)
+            expected = max(usual, min(MOST, usual * max(LEAST, times)))
+            ratio = expected / usual if miss else (1 - expected) / (1 - usual)
+            if n >= FEWEST:
+                paid[j, i] = 1 - share + share * ratio
+        counts[one, 0] += 1
+        counts[one, 1] += miss
+        n += 1
+        for memory in range(len(_FADING)):
+            recent[memory, 0] = recent[memory, 0] * _FADING[memory] + usual
+            recent[memory, 1] = recent[memory, 1] * _FADING[memory] + miss

@@ -1,0 +1,1 @@
+"""Who acts on the state: judges a batch, decides, learns it or crosses a boundary."""

@@ -1,0 +1,199 @@
+"""Crosses boundaries: what is known becomes the generator, then the new is learned.
+
+What was set aside while the change was suspected is parted into old and new, what ended is
+remembered by samples that the model draws of it, and the event says what changed, and where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.batch import Batch
+from core.config import EngineConfig
+from core.drift.detector import Detector, Verdict
+from core.engine.change_type import ChangeType, codes_of
+from core.engine.class_discovery import ClassDiscovery
+from core.engine.delayed_labels import DelayedLabels
+from core.engine.explanation import explain
+from core.engine.inliers import Inliers
+from core.engine.judgement import Position, evidence_of
+from core.engine.learning import Learning
+from core.engine.recurrence import mostly_labelled, recurring
+from core.engine.state import EngineState, joined
+from core.events import BoundaryDetected, Event
+from core.memory.course import Course
+from core.memory.marginals import Marginals
+from core.model.model import Model
+from core.running import Running
+
+
+@dataclass(frozen=True)
+class BoundaryCrossing:
+    """Ends a sub-task and begins the next.
+
+    Arguments:
+        config: The engine's.
+        detector: The one that decides.
+        learning: Teaches the model.
+        inliers: What p-values rest on.
+        late: Samples that await a label.
+        novelty: Samples that the model does not know.
+        parting: Tells old from new.
+    """
+
+    config: EngineConfig
+    detector: Detector[Any]
+    learning: Learning
+    inliers: Inliers
+    late: DelayedLabels
+    novelty: ClassDiscovery
+    parting: ChangeType
+
+    def cross(
+        self,
+        state: EngineState,
+        batch: Batch | None,
+        begun: Position,
+        verdict: Verdict | None,
+    ) -> tuple[EngineState, list[Event]]:
+        """Cross a boundary: what is known becomes the generator, then the new is learned.
+
+        Arguments:
+            batch: The one that decided it, learned last; None when a person declared it.
+            begun: Where that batch begins in the stream.
+            verdict: Of the detector; None when a person declared it.
+        """
+        before, held, n_held = state.version, state.set_aside, state.set_aside_samples
+        change = verdict.change_samples if verdict else n_held + state.awaiting.suspects
+        start_sample = max(state.boundary_sample, state.stream_samples - change)
+        start_batch = state.batch_at(start_sample)
+        since = state.awaiting.suspect_since
+        first = min(start_sample, begun.sample if since is None else since)
+        state, left, events = self.late.leave(state, first)
+        beginning = held if batch is None else joined(held, batch)
+        mixed: tuple[Batch, ...] = ()
+        if verdict is not None:
+            mixed, beginning = self.parting.mixture(state, beginning, verdict)
+        for one in mixed:
+            state, learned = self.learning.learn(state, one, None)
+            events += learned
+        relabelled, shown = self.parting.relabelled(state, beginning, verdict), state.shown
+        state, fresh, of_proposals, unknown = self.novelty.leave(state, first)
+        events += unknown
+        model = self.learning.learner.model(state.learner)
+        explanation = explain(model, state, beginning, verdict, self.config.outlier_c)
+        codes, recurrence = codes_of(state, beginning), None
+        # Where labels mean something else, samples are as those of many an earlier sub-task.
+        if verdict is not None and not relabelled:
+            recurrence = self._recurring(state, beginning, codes, len(codes) if mixed else change)
+        ended = state
+        # Labels lead samples back to the components of their class. Without them they would be
+        # learned by those of the sub-task that has ended, which must be put away first.
+        if recurrence is None or not mostly_labelled(codes):
+            state, replays = self.learning.consolidated(state)
+            events += replays
+        state = self._remembered(state, ended)
+        if relabelled:
+            state = self.learning.renamed(state, relabelled, shown)
+        # A state of an earlier release has not counted.
+        number = max(state.boundaries, state.sub_task) + 1
+        state = replace(
+            state,
+            detector=self.detector.start(),
+            shadows=(),
+            past_likelihood=state.past_likelihood.pooled(state.likelihood),
+            likelihood=Running(),
+            marginals=Marginals(),
+            set_aside=(),
+            sub_task=state.sub_task + 1,
+            recurrence=recurrence,
+            course=Course(),
+            armed=False,
+            boundary_batch=start_batch,
+            boundary_sample=start_sample,
+            boundaries=number,
+            resumed=False,
+        )
+        state = self.late.left_behind(state, left)
+        state, closed = self.novelty.left_behind(state, of_proposals)
+        events += closed
+        for one in (*fresh, *beginning):
+            state, learned = self.learning.learn(state, one, None)
+            events += learned
+        boundary = BoundaryDetected(
+            boundary=number,
+            sub_task=state.sub_task,
+            batch_index=begun.batch,
+            sample_index=begun.sample,
+            estimated_start_batch=start_batch,
+            estimated_start_sample=start_sample,
+            detector=self.detector.name if verdict else "declared",
+            signal=verdict.signal if verdict else "",
+            evidence=evidence_of(verdict),
+            set_aside_batches=len(held),
+            set_aside_samples=n_held,
+            version_before=before,
+            version_after=state.version,
+            recurrence_of=recurrence,
+            mixed_samples=sum(map(len, mixed)),
+            explanation=explanation,
+        )
+        return state, [boundary, *events]
+
+    def _remembered(self, state: EngineState, ended: EngineState) -> EngineState:
+        """What is remembered of a sub-task that has ended, unless that is there.
+
+        Arguments:
+            state: At rest, wherever what was learned has been put away.
+            ended: Before that.
+        """
+        if state.recurrence is not None:
+            return replace(state, calibration=state.calibration.crossed(torch.zeros(0, 1)))
+        assert state.standardiser is not None
+        learner = self.learning.learner
+        model = learner.model(state.learner)
+        past = state.held.crossed(
+            model,
+            state.standardiser,
+            sub_task=state.sub_task,
+            class_counts=state.class_counts,
+            samples_seen=state.samples_seen,
+            version=state.version,
+            seed=self.config.seed,
+            level=state.likelihood,
+            marginals=state.marginals,
+            latest=None if model is None else self._latest(model, ended),
+        )
+        return replace(state, held=past, calibration=self.inliers.ended(state, past))
+
+    def _latest(self, model: Model, ended: EngineState) -> Tensor | None:
+        """Which components hold the sub-task that has ended, with shape (K,), bool.
+
+        Those that lie where components did that had learned from it.
+        """
+        learner, law = self.learning.learner, model.density.feature_law
+        if law is None:
+            return None
+        scores = learner.score(ended.learner, law[0])
+        return None if scores is None else learner.latest(ended.learner)[scores.joint.argmax(-1)]
+
+    def _recurring(
+        self, state: EngineState, batches: Sequence[Batch], codes: Tensor, newest: int
+    ) -> int | None:
+        """The earlier sub-task that these batches belong to, if any.
+
+        Arguments:
+            newest: How many of the last samples came since the change.
+        """
+        model = self.learning.learner.model(state.learner)
+        if model is None or state.standardiser is None or not batches:
+            return None
+        x = torch.cat([one.features for one in batches])
+        past = {state.sub_task, state.recurrence}
+        sets = tuple(one for one in state.held.sets if one.sub_task not in past)
+        return recurring(sets, model, state.standardiser, x, codes, newest)

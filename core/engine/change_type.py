@@ -1,0 +1,262 @@
+"""What belongs to the old and what to the new, once the detector has spoken.
+
+An alarm says that something changed, not which samples are of what came before. They are told
+apart by how likely they are to the detector's frozen model, and by their labels: a class that was
+never heard of is always new. From that follows what an alarm was: a burst of outliers that has
+gone away, a change of the shares of classes alone, or the beginning of a sub-task, with or
+without a mixture of both.
+
+Throughout: N samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.batch import UNLABELLED, Batch
+from core.drift.detector import Cause, Detector, Level, Verdict
+from core.engine.judgement import Position, evidence_of
+from core.engine.learning import Learning
+from core.engine.recurrence import mostly_labelled
+from core.engine.state import EngineState, joined
+from core.events import ChangeContinued, Event, OutlierBurst, OutlierBurstContinued, PriorShift
+
+MIXED = (0.25, 0.9)
+"""Share of typical samples from which on, and below which, a change is taken for a mixture of old
+and new."""
+
+A_FEW = 3
+"""Samples without a label that may be untypical by chance."""
+
+
+@dataclass(frozen=True)
+class ChangeType:
+    """Tells old from new.
+
+    Arguments:
+        detector: That spoke.
+        learning: Teaches the model.
+    """
+
+    detector: Detector[Any]
+    learning: Learning
+
+    def burst(
+        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict
+    ) -> tuple[EngineState, Tensor, list[Event]]:
+        """An alarm went away: keep the outliers apart, and learn what was set aside with them.
+
+        Outliers that come again at once are more of the same burst, and told as that.
+
+        Arguments:
+            rest: Of the batch by which it had gone away, what is to be learned.
+
+        Returns:
+            The state, which samples of the rest are no outliers, (N,) bool, and the events.
+        """
+        held = state.set_aside
+        kept, outliers = self._parted(state, held)
+        typical = self._typical(state, rest)
+        quarantined = joined(outliers, rest.select((~typical).nonzero()[:, 0]))
+        state = replace(state, set_aside=(), quarantined=quarantined)
+        events: list[Event] = []
+        for one in kept:
+            state, learned = self.learning.learn(state, one, None)
+            events += learned
+        state, released = self.learning.release(state)
+        start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
+        n_outliers, start_batch = sum(map(len, quarantined)), state.batch_at(start)
+        more = state.burst.holds(start_batch, start, state.boundary_sample)
+        burst = state.burst if more else state.burst.followed(start)
+        burst = burst.with_outliers(n_outliers, begun.batch, state.stream_samples)
+        state = replace(state, burst=burst)
+        kind = OutlierBurstContinued if more else OutlierBurst
+        told = kind(
+            sub_task=state.sub_task,
+            batch_index=begun.batch,
+            sample_index=begun.sample,
+            estimated_start_batch=start_batch,
+            estimated_start_sample=start,
+            samples=n_outliers,
+            released=sum(map(len, kept)),
+            set_aside_batches=len(held),
+            detector=self.detector.name,
+            signal=verdict.signal,
+            evidence=evidence_of(verdict),
+            model_version=state.version,
+            burst=burst.number,
+            burst_start_sample=burst.began,
+            burst_samples=burst.outliers,
+        )
+        return state, typical, [*events, *released, told]
+
+    def mixture(
+        self, state: EngineState, batches: tuple[Batch, ...], verdict: Verdict
+    ) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
+        """What still is of the old sub-task, and what begins the new one, both in order.
+
+        They are parted where both come together for a while, as in a gradual change. Where labels
+        mean something else samples look alike, and are told by their place in the stream.
+        """
+        if verdict.cause is Cause.LABELS:
+            return _split(batches, sum(map(len, batches)) - verdict.change_samples)
+        old, new = self._parted(state, batches)
+        share = sum(map(len, old)) / max(1, sum(map(len, batches)))
+        mixed = verdict.cause is Cause.NOVELTY and MIXED[0] <= share < MIXED[1]
+        return (old, new) if mixed else ((), batches)
+
+    def prior_shift(
+        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict | None
+    ) -> list[Event]:
+        """The event, if what the detector calls a boundary is a matter of shares alone.
+
+        That can be said where there are labels: all are of classes that the sub-task has
+        shown, and the samples are as likely as ever, or as others of their class. A detector
+        that names no signal watches the likelihood alone, which has changed if it speaks, and
+        where labels mean something else, or a feature lies elsewhere in the components on which
+        samples fall, shares may be what they were.
+        """
+        if verdict is None or verdict.level is not Level.BOUNDARY:
+            return []
+        if verdict.cause in (Cause.UNKNOWN, Cause.LABELS, Cause.FEATURES):
+            return []
+        batches = joined(state.set_aside, rest)
+        codes = codes_of(state, batches)
+        named = codes[codes != UNLABELLED]
+        if not mostly_labelled(codes) or int(named.max()) >= len(state.classes):
+            return []
+        strange = ~torch.cat([self._typical(state, one) for one in batches])
+        # Of those without a label too: they might be of no class at all.
+        unnamed = strange[codes == UNLABELLED]
+        alike = _are_few(len(codes), int(strange.sum()))
+        alike &= _are_few(len(unnamed), int(unnamed.sum()) - A_FEW)
+        if not alike or not bool(state.shown[named].all()):
+            return []
+        start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
+        return [
+            PriorShift(
+                sub_task=state.sub_task,
+                batch_index=begun.batch,
+                sample_index=begun.sample,
+                estimated_start_batch=state.batch_at(start),
+                estimated_start_sample=start,
+                detector=self.detector.name,
+                signal=verdict.signal,
+                evidence=evidence_of(verdict),
+                model_version=state.version,
+            )
+        ]
+
+    def continuation(
+        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict | None
+    ) -> list[Event]:
+        """The event, if what the detector calls a boundary is more of the change at the last one.
+
+        No label may say that a class is new, or of another sub-task; and the stream must have
+        moved ever since the boundary in the direction in which it has changed now:
+        `core.memory.course`.
+        """
+        if verdict is None or verdict.level is not Level.BOUNDARY or not state.sub_task:
+            return []
+        if verdict.cause in (Cause.UNKNOWN, Cause.LABELS):
+            return []
+        batches = joined(state.set_aside, rest)
+        codes = codes_of(state, batches)
+        named = codes[codes != UNLABELLED]
+        if len(named) and int(named.max()) >= len(state.classes):
+            return []
+        if not bool(state.shown[named].all()):
+            return []
+        start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
+        x = torch.cat([one.features for one in batches])
+        # Suspicion may have come before the change, or after it.
+        later = x[-max(1, state.stream_samples - start) :]
+        found = state.course.continuation(later, start)
+        if found is None:
+            return []
+        evidence = {
+            "rest_p_value": found.p_value,
+            "rest_p_value_lately": found.p_value_lately,
+        }
+        return [
+            ChangeContinued(
+                sub_task=state.sub_task,
+                batch_index=begun.batch,
+                sample_index=begun.sample,
+                boundary_sample=state.boundary_sample,
+                estimated_start_batch=state.batch_at(start),
+                estimated_start_sample=start,
+                detector=self.detector.name,
+                signal=verdict.signal,
+                evidence=evidence_of(verdict) | evidence,
+                model_version=state.version,
+            )
+        ]
+
+    def relabelled(
+        self, state: EngineState, batches: tuple[Batch, ...], verdict: Verdict | None
+    ) -> tuple[Batch, ...]:
+        """Those samples that say what labels mean now; none if they mean the same.
+
+        Whatever does not look like samples before the change says nothing of their names.
+        """
+        if verdict is None or verdict.cause is not Cause.LABELS:
+            return ()
+        typical, _ = self._parted(state, batches)
+        return typical
+
+    def _parted(
+        self, state: EngineState, batches: tuple[Batch, ...]
+    ) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
+        """Samples that look like those before a change, and those that do not, in order."""
+        old: tuple[Batch, ...] = ()
+        new: tuple[Batch, ...] = ()
+        for one in batches:
+            typical = self._typical(state, one)
+            old = joined(old, one.select(typical.nonzero()[:, 0]))
+            new = joined(new, one.select((~typical).nonzero()[:, 0]))
+        return old, new
+
+    def _typical(self, state: EngineState, batch: Batch) -> Tensor:
+        """Which samples look like those before a change, (N,) bool; a new label is always new."""
+        if not len(batch):
+            return torch.zeros(0, dtype=torch.bool)
+        typical = self.detector.typical(state.detector, batch.features)
+        if batch.codes is None:
+            return typical
+        unheard = (batch.codes.cpu() != UNLABELLED) & (state.codes_of(batch) == UNLABELLED)
+        return typical & ~unheard
+
+
+def _are_few(n: int, strange: int) -> bool:
+    """Whether so few of n samples are strange that it is no mixture."""
+    # Not as a share of strange ones: one less nine tenths is less than a tenth to a computer.
+    return n - strange >= MIXED[1] * n
+
+
+def _split(batches: tuple[Batch, ...], n: int) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
+    """The first n samples, none if n is below one, and the rest."""
+    first: tuple[Batch, ...] = ()
+    rest: tuple[Batch, ...] = ()
+    for one in batches:
+        rows, n = torch.arange(len(one)), n - len(one)
+        first = joined(first, one.select(rows[: max(0, n + len(one))]))
+        rest = joined(rest, one.select(rows[max(0, n + len(one)) :]))
+    return first, rest
+
+
+def codes_of(state: EngineState, batches: Sequence[Batch]) -> Tensor:
+    """Class code of all samples in one; the number of classes where the label is new."""
+    codes = [torch.zeros(0, dtype=torch.int64)]
+    for one in batches:
+        own = state.codes_of(one)
+        if one.codes is not None:
+            unheard = (one.codes.cpu() != UNLABELLED) & (own == UNLABELLED)
+            own = torch.where(unheard, len(state.classes), own)
+        codes.append(own)
+    return torch.cat(codes)

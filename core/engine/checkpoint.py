@@ -1,0 +1,234 @@
+"""The whole state of an engine <-> bytes.
+
+A checkpoint holds everything that `EngineState` holds, the random state, the detector
+and the window included, and the settings it was made with. What it is worth: loading
+it and feeding the batches that came after gives the same model, bit for bit, as if
+nothing had happened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, get_origin, get_type_hints
+
+import torch
+from cattrs import BaseValidationError, Converter
+from cattrs.gen import make_dict_structure_fn, override
+from cattrs.strategies import configure_union_passthrough
+from torch import Tensor
+
+from core.batch import Batch, Label
+from core.compiled.loops import Array
+from core.config import EngineConfig
+from core.density.deep.shifts import NO_SHIFTS, Shifts
+from core.drift.detector import ModelVersion
+from core.drift.shadows import Shadow
+from core.engine.detectors import make_detector
+from core.engine.learners import make_learner
+from core.engine.state import EngineState
+from core.errors import InvalidCheckpoint, InvalidSettings
+from core.experts.panel import Panel
+from core.memory.course import Course
+from core.model.families import DENSITIES
+from core.model.model import Model
+from core.model.readout import LinearReadout, PosteriorReadout
+from core.outliers.calibration import Calibration
+from core.standardiser import Standardiser
+from core.tensors import Verifier, pack, unpack
+
+FORMAT = "gmr-checkpoint-1"
+
+
+def dump(state: EngineState, config: EngineConfig, metadata: Mapping[str, str]) -> bytes:
+    """Bytes that hold the state, the settings, and text of the caller's beside them."""
+    tensors: dict[str, Tensor] = {}
+
+    def name(tensor: Tensor) -> str:
+        key = f"t{len(tensors)}"
+        tensors[key] = tensor
+        return key
+
+    converter = _converter()
+    converter.register_unstructure_hook(Tensor, name)
+    converter.register_unstructure_hook_func(_is_array, lambda array: name(torch.from_numpy(array)))
+    tree = converter.unstructure(state)
+    text = {"state": json.dumps(tree), "config": json.dumps(config.to_dict())}
+    return pack(FORMAT, tensors, {**metadata, **text})
+
+
+def verifier() -> Verifier:
+    """Checks the bytes of a checkpoint while they come."""
+    return Verifier(FORMAT)
+
+
+def features_of(verifier: Verifier) -> int | None:
+    """D of the checkpoint whose bytes a verifier has let pass; None where it does not tell.
+
+    Nothing is told of a model that has learned nothing, or of a file that `load` will refuse.
+    """
+    try:
+        standardiser = json.loads(verifier.text["state"])["standardiser"]
+        return None if standardiser is None else int(verifier.shapes[standardiser["shift"]][0])
+    except (KeyError, TypeError, ValueError, IndexError, RecursionError):
+        return None
+
+
+def load(
+    data: bytes, device: torch.device | str = "cpu"
+) -> tuple[EngineState, EngineConfig, dict[str, str]]:
+    """The inverse of `dump`.
+
+    Returns:
+        The state on `device`, the settings it was made with, and the caller's text.
+
+    Raises:
+        InvalidCheckpoint: Truncated, damaged, or of another format or release.
+        torch.OutOfMemoryError: The device has no room for it.
+    """
+    tensors, text = unpack(FORMAT, data)
+    # All at once, and not while structuring: a full device is no fault of the checkpoint's.
+    there = {name: tensor.to(device) for name, tensor in tensors.items()}
+    converter, on_cpu = _converter(), _converter()
+    converter.register_structure_hook(Tensor, lambda key, _: there[key])
+    on_cpu.register_structure_hook(Tensor, lambda key, _: tensors[key])
+    on_cpu.register_structure_hook_func(_is_array, lambda key, _: tensors[key].numpy())
+    # A detector counts on the CPU, but the models that it watches by live with the others.
+    on_cpu.register_structure_hook_func(
+        _is_version, lambda tree, kind: _version(tree, kind, converter)
+    )
+    # What p-values rest on, the course of a sub-task, experts and codes of labels stay there, too.
+    for kind in (Calibration, Course, Panel):
+        converter.register_structure_hook(kind, on_cpu.structure)
+    converter.register_structure_hook(Batch, _batches(converter, on_cpu))
+    try:
+        config = EngineConfig.from_dict(json.loads(text.pop("config")))
+        tree: dict[str, Any] = json.loads(text.pop("state"))
+        learner, detector = tree.pop("learner"), tree.pop("detector")
+        beside = tree.pop("shadows", [])
+        # An earlier release had other traits of tables, which say nothing beside those of today.
+        if "scales" in tree and tree.pop("scales") is not None:
+            del tree["calibration"]
+        state = converter.structure({**tree, "learner": None, "detector": None}, EngineState)
+        if learner is not None:
+            learner = converter.structure(learner, make_learner(config).state_type)
+        detector = _detector(detector, config, config.detector, on_cpu)
+        shadows = tuple(
+            Shadow(name, _detector(one["state"], config, name, on_cpu))
+            for one in beside
+            for name in [one["detector"]]
+        )
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        RecursionError,
+        BaseValidationError,
+        InvalidSettings,
+    ) as error:
+        raise InvalidCheckpoint(
+            f"The checkpoint does not fit this release ({type(error).__name__}: {error}). "
+            f"Load it with the release that wrote it, or start afresh."
+        ) from error
+    # Random states, the detector's counts and the gains of samples live on the CPU, whatever the
+    # model's device.
+    recent = state.proposals.recent
+    recent = replace(recent, gains=recent.gains.cpu())
+    return (
+        replace(
+            state,
+            learner=learner,
+            detector=detector,
+            shadows=shadows,
+            random=state.random.cpu(),
+            proposals=replace(state.proposals, recent=recent),
+        ),
+        config,
+        text,
+    )
+
+
+def _detector(tree: Any, config: EngineConfig, name: str, converter: Converter) -> Any:
+    """The detector's state; one that another release wrote begins anew, the model stays."""
+    detector = make_detector(config, name)
+    try:
+        return converter.structure(tree, detector.state_type)
+    except (AttributeError, KeyError, TypeError, ValueError, BaseValidationError):
+        return detector.start()
+
+
+def _is_version(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, ModelVersion)
+
+
+def _version(tree: dict[str, Any], kind: type[ModelVersion], converter: Converter) -> ModelVersion:
+    density = tree["density"]
+    tensors = {name: converter.structure(key, Tensor) for name, key in density["tensors"].items()}
+    read: type[Any] = LinearReadout if "weight" in tree["readout"] else PosteriorReadout
+    readout = converter.structure(tree["readout"], read)
+    # Earlier releases knew of none.
+    shifts = converter.structure(tree["shifts"], Shifts) if "shifts" in tree else NO_SHIFTS
+    return kind(
+        Model(
+            DENSITIES[density["kind"]].of(tensors, density["facts"]),
+            readout,
+            shifts,
+        ),
+        converter.structure(tree["standardiser"], Standardiser),
+        tree["taken_at"],
+    )
+
+
+def _version_tree(version: ModelVersion, converter: Converter) -> dict[str, Any]:
+    """A density is what it says of itself, whatever the family."""
+    density = version.model.density
+    tensors = {name: converter.unstructure(value) for name, value in density.tensors().items()}
+    return {
+        "density": {"kind": density.kind, "facts": density.facts(), "tensors": tensors},
+        "readout": converter.unstructure(version.model.readout),
+        "shifts": converter.unstructure(version.model.shifts),
+        "standardiser": converter.unstructure(version.standardiser),
+        "taken_at": version.taken_at,
+    }
+
+
+def _converter() -> Converter:
+    # A part that is not known is a state of another kind, and must not be half understood.
+    converter = Converter(forbid_extra_keys=True)
+    configure_union_passthrough(Label | None, converter)
+    converter.register_unstructure_hook_func(_is_version, lambda one: _version_tree(one, converter))
+    # Left alone, a named tuple is passed through as it is when its fields are tensors.
+    converter.register_unstructure_hook_func(
+        _is_named_tuple, lambda values: [converter.unstructure(value) for value in values]
+    )
+    converter.register_structure_hook_func(
+        _is_named_tuple,
+        lambda values, kind: kind(
+            *(
+                converter.structure(value, field)
+                for value, field in zip(values, get_type_hints(kind).values(), strict=True)
+            )
+        ),
+    )
+    return converter
+
+
+def _batches(converter: Converter, on_cpu: Converter) -> Callable[[Any, Any], Batch]:
+    """How batches are read: features for the model, codes as they came."""
+
+    def codes(key: Any, kind: Any) -> Any:
+        return on_cpu.structure(key, kind)
+
+    return make_dict_structure_fn(
+        Batch, converter, _cattrs_forbid_extra_keys=True, codes=override(struct_hook=codes)
+    )
+
+
+def _is_array(kind: Any) -> bool:
+    return (get_origin(kind) or kind) is get_origin(Array)
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")

@@ -1,0 +1,639 @@
+"""What becomes of samples without a label that the model finds unknown.
+
+The engine's part for `core.memory.proposals`, which has the rules; how a batch is learned is
+handed in. They are held back from learning, as long as there is room, until enough of them lie
+together to be proposed as a class, and learned with the name that a person gives it, or without
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from core.batch import UNLABELLED, Batch, Label
+from core.config import LEAST_PROPOSAL, EngineConfig
+from core.engine.candidates import Candidates, Evidence, Found
+from core.engine.delayed_labels import DelayedLabels
+from core.engine.state import EngineState
+from core.errors import UnknownProposal
+from core.events import ClassProposed, Event, ProposalClosed, UnknownsLearned
+from core.learners.learner import Scores, Unnamed
+from core.memory.proposals import (
+    LOOKS,
+    MOST_OPEN,
+    MOST_UNKNOWN,
+    Proposal,
+    Recent,
+    Unknowns,
+    group_of,
+)
+from core.model.sampling import draw
+from core.outliers.unknown import READY_SAMPLES, is_unknown
+from core.running import Running
+
+MOST_OF_STREAM = 0.3
+"""Share of unknown samples from which on the stream as a whole is new, and must be learned."""
+
+DRAWS_PER_CLASS = 32
+MOST_DRAWN_CLASSES = 32
+"""Samples drawn of each known class, to see how far such lie from their mean."""
+
+NEAREST = 3
+"""Classes that are named beside a proposal."""
+
+BESIDE = 0.25
+"""Squared distance of the mean of a group to that of a proposal's samples, over the mean squared
+distance of these to it, up to which the group is of the proposal."""
+
+USUAL_REACH = 0.9
+"""Share of the samples found of a cluster that lie within the reach of its proposal."""
+
+
+class Ended(NamedTuple):
+    """What a sub-task that ends leaves to tell which components its proposals are."""
+
+    numbers: tuple[int, ...]  # of its open proposals
+    means: Evidence  # of each of these, and, last, of none of them
+    samples: Evidence  # likewise
+    older: Tensor  # (M, D) means of components without a name that it found there, standardised
+
+
+@dataclass(frozen=True)
+class ClassDiscovery:
+    """Joins `core.memory.proposals` to the learning of an engine.
+
+    Arguments:
+        config: Says how many samples make a proposal; 0: none is ever made.
+        discovery: Finds clusters among components.
+        late: Learns samples that were held back.
+    """
+
+    config: EngineConfig
+    discovery: Candidates
+    late: DelayedLabels
+
+    def unknown(self, state: EngineState, scores: Scores | None) -> Tensor | None:
+        """Which samples of a batch are unknown, (N,) bool; None where that cannot be said.
+
+        Arguments:
+            state: Of before the batch.
+            scores: Of the batch.
+        """
+        known = state.past_likelihood.pooled(state.likelihood)
+        ready = known.weight >= READY_SAMPLES and len(state.classes) > 0
+        if not self.config.proposal_samples or not ready or scores is None:
+            return None
+        assert state.standardiser is not None
+        return is_unknown(scores.log_likelihood - state.standardiser.log_volume, known).cpu()
+
+    def gains(self, state: EngineState, scores: Scores | None) -> Tensor | None:
+        """What a batch's samples gain by components without a name, (N,); None: nothing to say.
+
+        Arguments:
+            state: Of before the batch.
+            scores: Of the batch.
+        """
+        if not self.config.proposal_samples or not state.classes:
+            return None
+        return self.discovery.gains(state, scores)
+
+    def remembered(
+        self, state: EngineState, batch: Batch, places: Tensor, gains: Tensor | None
+    ) -> EngineState:
+        """Keep the unlabelled samples of a batch that is about to be learned, for `look`.
+
+        Arguments:
+            places: Samples of the stream before each, with shape (N,), int64.
+            gains: With shape (N,).
+        """
+        if gains is None or not len(batch):
+            return state
+        rows = torch.arange(len(batch))
+        if batch.codes is not None:
+            rows = (batch.codes.cpu() == UNLABELLED).nonzero()[:, 0]
+        if not len(rows):
+            return state
+        features = batch.features[rows.to(batch.features.device)]
+        more = Unknowns(tuple(places[rows].tolist()), features)
+        recent = state.proposals.recent.joined(more, gains[rows], self.config.window)
+        return replace(state, proposals=replace(state.proposals, recent=recent))
+
+    def hold_back(
+        self, state: EngineState, batch: Batch, places: Tensor, unknown: Tensor | None
+    ) -> tuple[EngineState, Tensor]:
+        """Part with the unlabelled samples that are unknown, while there is room for them.
+
+        Arguments:
+            batch: What is to be learned, N samples.
+            places: Samples of the stream before each, with shape (N,), int64.
+            unknown: With shape (N,), bool.
+
+        Returns:
+            The state, and which samples are left to be learned, int64.
+        """
+        everything = torch.arange(len(batch))
+        if unknown is None or not len(batch):
+            return state, everything
+        share = float(unknown.double().mean())
+        proposals = replace(state.proposals, rate=state.proposals.rate.updated(len(batch), share))
+        state = replace(state, proposals=proposals)
+        if batch.codes is not None:
+            unknown = unknown & (batch.codes.cpu() == UNLABELLED)
+        rows = unknown.nonzero()[:, 0].tolist()
+        if not rows or proposals.rate.mean > MOST_OF_STREAM:
+            return state, everything
+        held = list[int]()
+        features = batch.features[torch.tensor(rows, device=batch.features.device)]
+        found = Unknowns(tuple(places[rows].tolist()), features)
+        homes = self._homes(state, found.features)
+        for one in proposals.open:
+            mine = [index for index, home in enumerate(homes) if home == one.number]
+            # A proposal that is full needs no more of them: they are learned like any other.
+            mine = mine[: max(0, MOST_UNKNOWN - len(one.unknowns))]
+            if mine:
+                held += mine
+                more = one.with_more(found.select(mine))
+                changed = (more if old is one else old for old in proposals.open)
+                proposals = replace(proposals, open=tuple(changed))
+        strangers = [index for index, home in enumerate(homes) if home is None]
+        held += strangers
+        proposals = replace(
+            proposals,
+            unknown=proposals.unknown.joined(found.select(strangers)),
+            unseen=proposals.unseen + len(strangers),
+        )
+        stay = torch.ones(len(batch), dtype=torch.bool)
+        stay[[rows[index] for index in held]] = False
+        return replace(state, proposals=proposals), stay.nonzero()[:, 0]
+
+    def look(self, state: EngineState) -> tuple[EngineState, list[Event]]:
+        """Look for classes among what is unknown or was learned; learn what is too much."""
+        least, proposals = self.config.proposal_samples, state.proposals
+        events = list[Event]()
+        if least and len(proposals.unknown) >= least and proposals.unseen * LOOKS >= least:
+            proposals = replace(proposals, unseen=0)
+            state = replace(state, proposals=proposals)
+            rows = self._group(state, proposals.unknown.features, least)
+            if rows is not None:
+                mine = set(rows)
+                rest = [row for row in range(len(proposals.unknown)) if row not in mine]
+                group = proposals.unknown.select(rows)
+                left = replace(proposals, unknown=proposals.unknown.select(rest))
+                home = self.discovery.home(state, group.features, proposals.open)
+                home = self._beside(state, group.features) if home is None else home
+                if home is None:
+                    state, events = self._propose(replace(state, proposals=left), "unknown", group)
+                elif len(group) + len(proposals.open[home].unknowns) <= MOST_UNKNOWN:
+                    grown = left.changed(proposals.open[home].with_more(group))
+                    state = replace(state, proposals=grown)
+        state, learned = self._trim(state)
+        recent = state.proposals.recent
+        if recent.seen < recent.due:
+            return state, [*events, *learned]
+        state, found = self._looked(state)
+        return state, [*events, *learned, *found]
+
+    def name(
+        self, state: EngineState, number: int, label: Label | None
+    ) -> tuple[EngineState, list[Event]]:
+        """Learn the samples of a proposal as a class; None: without a label.
+
+        Raises:
+            UnknownProposal: No such proposal is open.
+        """
+        proposal = state.proposals.find(number)
+        if proposal is None:
+            known = [one.number for one in state.proposals.open]
+            raise UnknownProposal.among(number, known)
+        # What has come since the last look is of it, too.
+        state, events = self._looked(state, propose=False)
+        proposal = state.proposals.find(number)
+        assert proposal is not None
+        reason = "dismissed" if label is None else "named"
+        state, closed = self._close(state, proposal, label, reason)
+        return state, [*events, *closed]
+
+    # At a boundary ------------------------------------------------------------------------
+
+    def leave(
+        self, state: EngineState, first: int
+    ) -> tuple[EngineState, list[Batch], Ended, list[Event]]:
+        """Look at what the sub-task that ends has learned a last time, and learn the rest of it.
+
+        Arguments:
+            first: Samples of the stream before the next sub-task.
+
+        Returns:
+            The state, samples that belong to the next one, what is left to tell of proposals,
+            and what happened.
+        """
+        state, events = self._looked(state)
+        ended = self._ended(state)
+        proposals = replace(state.proposals, rate=Running(), recent=Recent(), dismissed=())
+        state = replace(state, proposals=proposals)
+        if not proposals.raw_samples:
+            return state, [], ended, events
+        parts = [one.unknowns for one in proposals.open if len(one.unknowns)]
+        unknown = proposals.unknown
+        old = [row for row, place in enumerate(unknown.arrived) if place < first]
+        new = [row for row, place in enumerate(unknown.arrived) if place >= first]
+        gone = tuple(replace(one, unknowns=Unknowns.none()) for one in proposals.open)
+        state = replace(
+            state, proposals=replace(proposals, unknown=Unknowns.none(), open=gone, unseen=0)
+        )
+        for part in [*parts, unknown.select(old)] if old else parts:
+            state, _, learned = self.late.learn_late(state, Batch(part.features), part.arrived)
+            events += learned
+        fresh = [Batch(unknown.select(new).features)] if new else []
+        n = proposals.raw_samples
+        events.append(UnknownsLearned(n, n, "boundary", state.sub_task, state.version))
+        return state, fresh, ended, events
+
+    def left_behind(self, state: EngineState, ended: Ended) -> tuple[EngineState, list[Event]]:
+        """Let proposals of an ended sub-task wait on as means of the model's."""
+        events, kept = list[Event](), list[Proposal]()
+        told = None
+        if state.proposals.open:
+            told = self.discovery.assigned(state, ended.means, ended.samples)
+        for one in state.proposals.open:
+            if told is not None:
+                unnamed, weights = told[0], _by_nearest(told[0], told[1], ended.older)
+                place = ended.numbers.index(one.number)
+                mine = (weights.argmax(1) == place) & (weights[:, place] > 0)
+                # A component may have learned more than is known to be of it.
+                total = float(unnamed.mass.cpu().double()[mine].sum())
+                part = min(1.0, float(weights[mine, place].sum()) / total) if total else 1.0
+                one = self._with_components(
+                    state, one, replace(unnamed, mass=unnamed.mass * part), mine
+                )
+            if told is not None and len(one.surrogates):
+                kept.append(one)
+            else:  # nothing that a name could fall on
+                events.append(self._closed(state, one, None, "boundary", 0))
+        return replace(state, proposals=replace(state.proposals, open=tuple(kept))), events
+
+    def _ended(self, state: EngineState) -> Ended:
+        """What is known of the samples of each open proposal, as samples and means."""
+        proposals = state.proposals
+        recent = proposals.recent
+        numbers = tuple(one.number for one in proposals.open)
+
+        def of(parts: Sequence[tuple[Tensor, Tensor | int, Tensor | float]]) -> Evidence:
+            weights = list[Tensor]()
+            for rows, place, weight in parts:
+                weights.append(torch.zeros(len(rows), len(numbers) + 1, dtype=torch.float64))
+                weights[-1][torch.arange(len(rows)), place] = torch.as_tensor(weight).double()
+            features = [rows for rows, _, _ in parts]
+            if not parts:
+                return Evidence(torch.zeros(0, 0), torch.zeros(0, len(numbers) + 1))
+            return Evidence(torch.cat(features), torch.cat(weights))
+
+        samples: list[tuple[Tensor, Tensor | int, Tensor | float]] = [
+            (one.unknowns.features, place, 1.0)
+            for place, one in enumerate(proposals.open)
+            if len(one.unknowns)
+        ]
+        found = self.discovery.found(state, proposals.open, len(numbers)) if numbers else None
+        if found is not None:
+            home = torch.where(found.fallen >= 0, found.claims[found.fallen], -1)
+            home = torch.where(home < 0, len(numbers), home)
+            samples.append((recent.samples.features, home, recent.seen / len(recent)))
+        own = [
+            (one.surrogates, place, one.weights.cpu()) for place, one in enumerate(proposals.open)
+        ]
+        unnamed = self.discovery.learner.unnamed(state.learner)
+        older = torch.zeros(0, 0) if unnamed is None else unnamed.means[~unnamed.current]
+        return Ended(numbers, of(own), of(samples), older)
+
+    # Machinery ----------------------------------------------------------------------------
+
+    def _looked(self, state: EngineState, propose: bool = True) -> tuple[EngineState, list[Event]]:
+        """Let open proposals follow the components, and propose clusters that are of none."""
+        least, proposals = self.config.proposal_samples, state.proposals
+        recent = proposals.recent
+        # Of known classes few samples gain, so that most looks are spared.
+        if not least or int((recent.gains >= 1).sum()) < least:
+            return state, []
+        asked = (*proposals.open, *proposals.dismissed)
+        found = self.discovery.found(state, asked, len(proposals.open))
+        state = replace(state, proposals=replace(proposals, recent=recent.looked()))
+        if found is None:
+            return state, []
+        for place, one in enumerate(asked):
+            state = self._followed(state, one, found, found.claims == place)
+        events = list[Event]()
+        if propose:
+            for place, other in found.joins.items():
+                state, joined = self._joined(state, asked[place].number, asked[other].number)
+                events += joined
+            for number in sorted(set(found.fresh[found.fresh >= 0].tolist())):
+                if (
+                    len(state.proposals.open) < MOST_OPEN
+                ):  # else it is found again when there is room
+                    state, made = self._discovered(state, found, found.fresh == number)
+                    events += made
+        return state, events
+
+    def _joined(
+        self, state: EngineState, number: int, other: int
+    ) -> tuple[EngineState, list[Event]]:
+        """A proposal has turned out to be part of another one."""
+        proposals = state.proposals
+        part, whole = proposals.find(number), proposals.find(other)
+        assert part is not None
+        assert whole is not None
+        if len(part.unknowns) + len(whole.unknowns) > MOST_UNKNOWN:
+            return state, []
+        if len(part.unknowns):
+            whole = whole.with_more(part.unknowns)
+        whole = replace(whole, first=min(whole.first, part.first))
+        state = replace(state, proposals=proposals.without(number).changed(whole))
+        return state, [self._closed(state, part, None, "joined", 0)]
+
+    def _followed(
+        self, state: EngineState, one: Proposal, found: Found, mine: Tensor
+    ) -> EngineState:
+        """With the components by which a proposal's samples are learned now.
+
+        Arguments:
+            mine: Those of the sub-task, with shape (M,), bool.
+        """
+        if not bool(mine.any()):
+            return state
+        older = self._older(state, one, found.unnamed)
+        later = self._with_components(state, one, found.unnamed, mine | older)
+        rows = (found.fallen >= 0) & mine[found.fallen]
+        if int(rows.sum()) >= LEAST_PROPOSAL:
+            later = self._shown(state, later, rows)
+        return replace(state, proposals=state.proposals.changed(later))
+
+    def _older(self, state: EngineState, one: Proposal, unnamed: Unnamed) -> Tensor:
+        """Components of earlier sub-tasks that a proposal has, with shape (M,), bool."""
+        told = None
+        if len(one.surrogates):
+            told = self.discovery.assigned(state, Evidence.of_one(one.surrogates))
+        older = ~unnamed.current.cpu()
+        return torch.zeros_like(older) if told is None else older & (told[1][:, 0] > 0)
+
+    def _shown(self, state: EngineState, one: Proposal, rows: Tensor) -> Proposal:
+        """With the prototype and the reach of recent samples, at least ten; (N,), bool."""
+        assert state.standardiser is not None
+        some = state.proposals.recent.select(rows).samples
+        x = state.standardiser.apply(some.features)
+        centre = x.double().mean(0)
+        away = (x.double() - centre).square().sum(1)
+        classes, probabilities = self._nearest(state, centre.to(x.dtype)[None])
+        return replace(
+            one,
+            last=max(one.last, some.arrived[-1]),
+            prototype=state.standardiser.invert(centre.to(x.dtype)[None])[0],
+            reach=float(away.quantile(USUAL_REACH)),
+            classes=classes,
+            probabilities=probabilities,
+        )
+
+    def _with_components(
+        self, state: EngineState, one: Proposal, unnamed: Unnamed, mine: Tensor
+    ) -> Proposal:
+        assert state.standardiser is not None
+        mine = mine.to(unnamed.means.device)
+        means = state.standardiser.invert(unnamed.means[mine])
+        return one.with_components(means, unnamed.mass[mine])
+
+    def _discovered(
+        self, state: EngineState, found: Found, mine: Tensor
+    ) -> tuple[EngineState, list[Event]]:
+        """Propose components of the sub-task that are a cluster, (M,) bool, if they are enough."""
+        rows = (found.fallen >= 0) & mine[found.fallen]
+        mass = float(found.unnamed.mass.cpu()[mine].sum())
+        if int(rows.sum()) < LEAST_PROPOSAL or mass < self.config.proposal_samples:
+            return state, []
+        some = state.proposals.recent.select(rows).samples
+        nothing = some.features.new_zeros(0, some.features.shape[1])
+        blank = Proposal(
+            number=state.proposals.made + 1,
+            origin="boundary" if state.sub_task else "unknown",
+            samples=0,
+            first=some.arrived[0],
+            last=some.arrived[-1],
+            prototype=some.features[0],
+            reach=0.0,
+            classes=(),
+            probabilities=(),
+            unknowns=Unknowns.none(),
+            surrogates=nothing,
+            weights=nothing[:, 0],
+        )
+        proposal = self._with_components(
+            state, self._shown(state, blank, rows), found.unnamed, mine
+        )
+        return self._opened(state, proposal)
+
+    def _propose(
+        self, state: EngineState, origin: str, group: Unknowns
+    ) -> tuple[EngineState, list[Event]]:
+        standardiser = state.standardiser
+        assert standardiser is not None
+        x = standardiser.apply(group.features)
+        centre = x.double().mean(0)
+        reach = float((x.double() - centre).square().sum(1).max())
+        classes, probabilities = self._nearest(state, centre.to(x.dtype)[None])
+        prototype = standardiser.invert(centre.to(x.dtype)[None])[0]
+        proposal = Proposal(
+            number=state.proposals.made + 1,
+            origin=origin,
+            samples=len(group.features),
+            first=group.arrived[0],
+            last=group.arrived[-1],
+            prototype=prototype,
+            reach=reach,
+            classes=classes,
+            probabilities=probabilities,
+            unknowns=group,
+            surrogates=prototype.new_zeros(0, len(prototype)),
+            weights=prototype.new_zeros(0),
+        )
+        return self._opened(state, proposal)
+
+    def _opened(self, state: EngineState, proposal: Proposal) -> tuple[EngineState, list[Event]]:
+        """With one proposal more, and without the oldest where there are too many."""
+        proposals = replace(
+            state.proposals, open=(*state.proposals.open, proposal), made=proposal.number
+        )
+        state = replace(state, proposals=proposals)
+        events = list[Event]()
+        if len(proposals.open) > MOST_OPEN:
+            state, events = self._close(state, proposals.open[0], None, "limit")
+        shown = proposal.to_dict()
+        made = ClassProposed(**shown, sub_task=state.sub_task, model_version=state.version)
+        return state, [*events, made]
+
+    def _close(
+        self, state: EngineState, proposal: Proposal, label: Label | None, reason: str
+    ) -> tuple[EngineState, list[Event]]:
+        """Learn what a proposal still holds, and let its name fall on what was learned."""
+        state = replace(state, proposals=state.proposals.without(proposal.number))
+        unknowns, events = proposal.unknowns, list[Event]()
+        learned = 0
+        if len(unknowns):
+            batch = Batch.of(unknowns.features, [label] * len(unknowns))
+            state = self.late.heard(state, batch)
+            state, learned, events = self.late.learn_late(
+                state, batch, unknowns.arrived, strange=True
+            )
+        if label is None:
+            state = self._dismissed(state, proposal)
+        elif len(proposal.surrogates):
+            state = self._named(state, proposal)
+            named = Batch.of(proposal.surrogates, [label] * len(proposal.surrogates))
+            state, voted = self.late.vote(state, named, proposal.weights)
+            events += voted
+        return state, [*events, self._closed(state, proposal, label, reason, learned)]
+
+    def _dismissed(self, state: EngineState, proposal: Proposal) -> EngineState:
+        """What was dismissed, and has been learned, is not to be proposed again."""
+        told = self.discovery.assigned(
+            state,
+            Evidence.of_one(proposal.surrogates),
+            Evidence.of_one(proposal.unknowns.features),
+        )
+        if told is None:
+            return state
+        gone = replace(proposal, unknowns=Unknowns.none())
+        gone = self._with_components(state, gone, told[0], told[1][:, 0] > 0)
+        dismissed = (*state.proposals.dismissed, gone)[-MOST_OPEN:]
+        return replace(state, proposals=replace(state.proposals, dismissed=dismissed))
+
+    def _named(self, state: EngineState, proposal: Proposal) -> EngineState:
+        """What is about to be named is no evidence of anything new any more."""
+        recent = state.proposals.recent
+        told = self.discovery.assigned(state, Evidence.of_one(proposal.surrogates))
+        if told is None or not len(recent):
+            return state
+        fallen = self.discovery.falls(state, recent.samples.features, told[0])
+        known = (fallen >= 0) & (told[1][fallen, 0] > 0)
+        kept = recent.select(~known)
+        return replace(state, proposals=replace(state.proposals, recent=kept))
+
+    def _closed(
+        self, state: EngineState, proposal: Proposal, label: Label | None, reason: str, learned: int
+    ) -> ProposalClosed:
+        return ProposalClosed(
+            proposal.number,
+            label,
+            reason,
+            proposal.samples,
+            learned,
+            state.sub_task,
+            state.version,
+        )
+
+    def _trim(self, state: EngineState) -> tuple[EngineState, list[Event]]:
+        """Learn the oldest unknown samples where there are too many, a good many at once."""
+        unknown = state.proposals.unknown
+        if len(unknown) <= MOST_UNKNOWN:
+            return state, []
+        n = max(len(unknown) - MOST_UNKNOWN, MOST_UNKNOWN // 8)
+        old, rest = unknown.select(range(n)), unknown.select(range(n, len(unknown)))
+        state = replace(state, proposals=replace(state.proposals, unknown=rest))
+        state, learned, events = self.late.learn_late(state, Batch(old.features), old.arrived)
+        event = UnknownsLearned(n, learned, "limit", state.sub_task, state.version)
+        return state, [*events, event]
+
+    def _homes(self, state: EngineState, features: Tensor) -> list[int | None]:
+        """For each sample the number of the open proposal that it belongs to, if any."""
+        proposals = state.proposals.open
+        if not proposals:
+            return [None] * len(features)
+        assert state.standardiser is not None
+        centres = torch.stack([one.prototype for one in proposals])
+        x, centres = state.standardiser.apply(features), state.standardiser.apply(centres)
+        away = torch.stack([(x - centre).double().square().sum(1) for centre in centres], 1)
+        nearest = away.min(1)
+        return [
+            proposals[index].number if distance <= proposals[index].reach else None
+            for distance, index in zip(
+                nearest.values.tolist(), nearest.indices.tolist(), strict=True
+            )
+        ]
+
+    def _beside(self, state: EngineState, features: Tensor) -> int | None:
+        """The place of the open proposal of whose samples these are the outer ones, if any is.
+
+        Arguments:
+            features: Of a group, in the sender's units, with shape (N, D).
+        """
+        assert state.standardiser is not None
+        centre = state.standardiser.apply(features).double().mean(0)
+        best: tuple[float, int] | None = None
+        for place, one in enumerate(state.proposals.open):
+            if not len(one.unknowns):
+                continue
+            x = state.standardiser.apply(one.unknowns.features).double()
+            middle = x.mean(0)
+            spread = float((x - middle).square().sum(1).mean())
+            away = float((middle - centre).square().sum())
+            if away <= BESIDE * spread and (best is None or away < best[0]):
+                best = away, place
+        return None if best is None else best[1]
+
+    def _group(self, state: EngineState, features: Tensor, least: int) -> list[int] | None:
+        if len(features) < least:
+            return None
+        assert state.standardiser is not None
+        rows = group_of(state.standardiser.apply(features), least, self._spread(state))
+        return None if rows is None else rows.tolist()
+
+    def _spread(self, state: EngineState) -> float:
+        """Mean squared distance of a known class's samples to their mean, standardised.
+
+        By samples that the model draws, because no others are kept; the same ones for a state.
+        """
+        model = self.late.learning.learner.model(state.learner)
+        if model is None:
+            return 0.0
+        n = min(len(state.classes), MOST_DRAWN_CLASSES)
+        codes = torch.arange(n).repeat_interleave(DRAWS_PER_CLASS)
+        generator = torch.Generator().manual_seed(self.config.seed)
+        x = draw(model, len(codes), generator, codes).x.double().reshape(n, DRAWS_PER_CLASS, -1)
+        # The mean of few samples lies too near to them.
+        scale = DRAWS_PER_CLASS / (DRAWS_PER_CLASS - 1)
+        return float((x - x.mean(1, keepdim=True)).square().sum(-1).mean()) * scale
+
+    def _nearest(
+        self, state: EngineState, x: Tensor
+    ) -> tuple[tuple[Label, ...], tuple[float, ...]]:
+        """The classes that a sample (1, D), standardised, looks like most, and how much."""
+        learner = self.late.learning.learner
+        scores = learner.score(state.learner, x)
+        if scores is None or not state.classes:
+            return (), ()
+        probabilities = learner.readout(state.learner).class_probabilities(scores.joint)[0]
+        top = probabilities.topk(min(NEAREST, len(state.classes)))
+        return tuple(state.classes[code] for code in top.indices.tolist()), tuple(
+            top.values.tolist()
+        )
+
+
+def _by_nearest(unnamed: Unnamed, weights: Tensor, older: Tensor) -> Tensor:
+    """Weights, (M, P), with those of the nearest for components of which nothing is known.
+
+    Arguments:
+        older: Means of components that the sub-task found there, with shape (M', D).
+    """
+    means = unnamed.means.double()
+    silent = weights.sum(1) == 0
+    if len(older):
+        silent &= ~(means[:, None] == older.double()).all(-1).any(1).cpu()
+    heard = weights.sum(1) > 0
+    if not bool(silent.any()) or not bool(heard.any()):
+        return weights
+    near = torch.cdist(means.cpu()[silent], means.cpu()[heard]).argmin(1)
+    weights = weights.clone()
+    weights[silent] = weights[heard][near]
+    return weights

@@ -1,0 +1,299 @@
+"""What becomes of samples that await their label: held back, matched, given up.
+
+The engine's part for `core.memory.pending_samples`, which has the rules; how a batch is learned is
+handed in. Whatever happens here while a change is suspected is put off until that is decided,
+because nothing that the next batches are compared with may move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.batch import UNLABELLED, Batch, Label, SampleId, distinct
+from core.config import EngineConfig
+from core.engine.learning import Learning
+from core.engine.naming import Naming
+from core.engine.state import EngineState, joined
+from core.events import Event, LabelsMatched, LabelsMissed, SetAsideReleased
+from core.learners.learner import Scores
+from core.memory.pending_samples import DUPLICATE, REASONS, UNKNOWN, Match, Rows
+
+
+@dataclass(frozen=True)
+class DelayedLabels:
+    """Joins `core.memory.pending_samples` to the learning of an engine.
+
+    Arguments:
+        config: Holds the limits.
+        learning: Teaches the model.
+        advising: Asks experts beside the model what samples are called, and tells them.
+    """
+
+    config: EngineConfig
+    learning: Learning
+    advising: Naming
+
+    def match(
+        self, state: EngineState, ids: Sequence[SampleId], labels: Sequence[Label]
+    ) -> tuple[EngineState, list[Event]]:
+        """Match labels with samples that wait, and learn those; see `Engine.label`."""
+        awaiting, match = state.awaiting.matched(
+            zip(ids, labels, strict=True), state.stream_samples, self.config.awaiting_limit
+        )
+        state, report = self._tested(replace(state, awaiting=awaiting), match)
+        batch = Batch.of(match.rows.features, list(match.labels))
+        state = self.heard(state, batch)
+        state, learned, events = self.learn_late(state, batch, match.rows.arrived)
+        voted: list[Event] = []
+        if len(match.behind):
+            surrogates = Batch.of(match.behind.features, list(match.behind_labels))
+            state, voted = self.vote(state, surrogates, torch.ones(len(surrogates)))
+        return state, [*events, *voted, self._matched(state, samples_learned=learned, **report)]
+
+    def expire(self, state: EngineState, before: int) -> tuple[EngineState, list[Event]]:
+        """End the wait of samples that arrived before a place in the stream."""
+        limit = self.config.awaiting_limit
+        state = replace(state, awaiting=state.awaiting.without_behind(before, limit))
+        return self._give_up(state, before, "time")
+
+    def claim(self, state: EngineState, batch: Batch) -> tuple[EngineState, Batch, list[Event]]:
+        """Give the samples of a batch the labels that came before them."""
+        if batch.sample_ids is None or not (state.awaiting.early or batch.codes is not None):
+            return state, batch, []
+        labels = batch.plain_labels
+        awaiting, found, duplicates = state.awaiting.claimed(
+            batch.sample_ids, [label is not None for label in labels], self.config.awaiting_limit
+        )
+        state = replace(state, awaiting=awaiting)
+        if not found and not duplicates:
+            return state, batch, []
+        for row, label in found.items():
+            labels[row] = label
+        # The batch's own report says how well they were guessed.
+        event = self._matched(state, matched=len(found), unmatched={DUPLICATE: duplicates})
+        return (
+            state,
+            Batch.of(batch.features, labels, batch.sample_ids, images=batch.images),
+            [event],
+        )
+
+    def hold_back(
+        self, state: EngineState, batch: Batch, scores: Scores | None
+    ) -> tuple[EngineState, Batch, Tensor]:
+        """Part with the samples that await their label.
+
+        The class that the model of before names for each is remembered.
+
+        Returns:
+            The state, the rest, which is to be learned, and its rows in the batch.
+        """
+        everything = torch.arange(len(batch))
+        if batch.sample_ids is None:
+            return state, batch, everything
+        taken = state.awaiting.waiting_ids()
+        rows: list[int] = []
+        for row, (id, label) in enumerate(zip(batch.sample_ids, batch.plain_labels, strict=True)):
+            if id is not None and label is None and id not in taken:
+                taken.add(id)
+                rows.append(row)
+        if not rows:
+            return state, replace(batch, sample_ids=None), everything
+        guesses = [UNLABELLED] * len(batch)
+        if scores is not None and state.classes:
+            probabilities, _ = self.advising.probabilities(state, batch.features, scores)
+            # A class that the model has yet to learn has no code that would stay.
+            guesses = probabilities[:, : len(state.classes)].argmax(-1).tolist()
+        begin = state.stream_samples - len(batch)
+        index = torch.tensor(rows)
+        waiting = Rows(
+            tuple(batch.sample_ids[row] for row in rows),  # type: ignore[misc]  # none is None
+            tuple(begin + row for row in rows),
+            tuple(guesses[row] for row in rows),
+            batch.features[index.to(batch.features.device)],
+        )
+        rest = torch.ones(len(batch), dtype=torch.bool)
+        rest[index] = False
+        state = replace(state, awaiting=state.awaiting.joined(waiting))
+        left = rest.nonzero()[:, 0]
+        return state, batch.select(left), left
+
+    def learn_late(
+        self, state: EngineState, batch: Batch, arrived: Sequence[int], *, strange: bool = False
+    ) -> tuple[EngineState, int, list[Event]]:
+        """Learn samples that were held back, once nothing is suspected.
+
+        Arguments:
+            batch: Of the current sub-task, N samples.
+            arrived: Samples of the stream before each.
+            strange: Whether all were unknown when they came, and nothing has learned them since;
+                forgotten where learning is put off.
+
+        Returns:
+            The state, how many samples were learned at once, and what happened.
+        """
+        if not len(batch):
+            return state, 0, []
+        since = state.awaiting.suspect_since
+        if since is None:
+            state, events = self.learning.learn(state, batch, None, strange=strange)
+            return state, len(batch), events
+        # Nothing that the next batches are compared with may move meanwhile.
+        suspect = torch.tensor(arrived) >= since
+        due = joined(state.awaiting.due, batch.select((~suspect).nonzero()[:, 0]))
+        aside = joined(state.set_aside, batch.select(suspect.nonzero()[:, 0]))
+        state = replace(state, awaiting=replace(state.awaiting, due=due), set_aside=aside)
+        return state, 0, []
+
+    def vote(
+        self, state: EngineState, batch: Batch, weights: Tensor
+    ) -> tuple[EngineState, list[Event]]:
+        """Let labels of samples that are no more fall on the components that learned them.
+
+        Arguments:
+            batch: Means of the model's, all labelled, M of them.
+            weights: Whole numbers of samples that each stands for, with shape (M,).
+        """
+        state, events = self.learning.discover(state, batch)
+        standardiser = state.standardiser
+        assert standardiser is not None
+        codes = state.codes_of(batch)
+        x = standardiser.apply(batch.features)
+        learner = self.learning.learner.vote(
+            state.learner, x, codes.to(self.learning.device), weights.to(self.learning.device)
+        )
+        voted = replace(
+            state,
+            learner=learner,
+            class_counts=state.counted(codes.repeat_interleave(weights.cpu().long())),
+            version=state.last_version + 1,
+            last_version=state.last_version + 1,
+        )
+        return voted, events
+
+    def _tested(self, state: EngineState, match: Match) -> tuple[EngineState, dict[str, Any]]:
+        """What was guessed of samples when they came, against their labels."""
+        rows = (match.rows, match.behind)
+        guesses = [guess for part in rows for guess in part.guesses]
+        places = [place for part in rows for place in part.arrived]
+        codes = {distinct(label): code for code, label in enumerate(state.classes)}
+        truths = [codes.get(distinct(one)) for one in (*match.labels, *match.behind_labels)]
+        hits = [
+            guess == truth
+            for guess, truth in zip(guesses, truths, strict=True)
+            if guess != UNLABELLED
+        ]
+        report: dict[str, Any] = {
+            "matched": len(guesses),
+            "unmatched": match.unmatched,
+            "kept": match.kept,
+        }
+        if hits:
+            accuracy = report["prequential_accuracy"] = sum(hits) / len(hits)
+            state = replace(state, prequential=state.prequential.updated(len(hits), accuracy))
+        if places:
+            delays = [state.stream_samples - place for place in places]
+            report["delay_samples_mean"] = sum(delays) / len(delays)
+            report["delay_samples_max"] = max(delays)
+        return state, report
+
+    def heard(self, state: EngineState, batch: Batch) -> EngineState:
+        """With labels that came late heard by the experts beside the model."""
+        if state.panel is None or not len(batch):
+            return state
+        assert state.standardiser is not None
+        x, advice = batch.features, None
+        scores = self.learning.learner.score(state.learner, state.standardiser.apply(x))
+        if scores is not None and self.advising.labels(state):
+            _, advice = self.advising.probabilities(state, x, scores)
+        return self.advising.heard(state, batch, advice)
+
+    def _matched(self, state: EngineState, **report: Any) -> LabelsMatched:
+        """The event, as far as `report` does not say otherwise about nothing at all."""
+        prequential = state.prequential
+        nothing: dict[str, Any] = {
+            "matched": 0,
+            "kept": 0,
+            "samples_learned": 0,
+            "prequential_accuracy": None,
+            "delay_samples_mean": None,
+            "delay_samples_max": None,
+        }
+        unmatched = dict.fromkeys(REASONS, 0) | report.pop("unmatched")
+        return LabelsMatched(
+            **nothing | report,
+            unmatched=unmatched,
+            prequential_accuracy_mean=prequential.mean if prequential.weight else None,
+            awaiting=state.awaiting.samples,
+            sub_task=state.sub_task,
+            model_version=state.version,
+        )
+
+    def overdue(self, state: EngineState) -> tuple[EngineState, list[Event]]:
+        """End the wait of what has waited for too long, or is too much."""
+        awaiting, limit = state.awaiting, self.config.awaiting_limit
+        if not (awaiting.held or awaiting.behind or awaiting.early):
+            return state, []
+        oldest = state.stream_samples - self.config.label_wait_samples
+        awaiting, n_lost = awaiting.expired(oldest, limit)
+        state, missed = self._give_up(replace(state, awaiting=awaiting), oldest, "samples")
+        state, more = self._give_up(state, state.awaiting.surplus(limit), "limit")
+        lost = [self._matched(state, unmatched={UNKNOWN: n_lost})] if n_lost else []
+        return state, [*missed, *more, *lost]
+
+    def _give_up(
+        self, state: EngineState, before: int, reason: str
+    ) -> tuple[EngineState, list[Event]]:
+        """Learn the samples that arrived before a place in the stream without a label."""
+        awaiting, rows = state.awaiting.released(before, self.config.awaiting_limit)
+        if not len(rows):
+            return state, []
+        state = replace(state, awaiting=awaiting)
+        state, learned, events = self.learn_late(state, Batch(rows.features), rows.arrived)
+        return state, [*events, self._missed(state, rows, reason, learned)]
+
+    def _missed(self, state: EngineState, rows: Rows, reason: str, learned: int) -> LabelsMissed:
+        return LabelsMissed(
+            len(rows), reason, learned, state.awaiting.samples, state.sub_task, state.version
+        )
+
+    def leave(self, state: EngineState, first: int) -> tuple[EngineState, Rows, list[Event]]:
+        """Learn what still waits from the sub-task that ends, without a label.
+
+        Arguments:
+            first: Samples of the stream before the next sub-task.
+
+        Returns:
+            The state, the samples that were waiting, and what happened.
+        """
+        awaiting, events = state.awaiting, list[Event]()
+        rest, rows = awaiting.crossing(first)
+        state = replace(state, awaiting=rest)
+        for batch in awaiting.due:
+            state, learned = self.learning.learn(state, batch, None)
+            events += learned
+        if awaiting.due:
+            n_due = sum(map(len, awaiting.due))
+            count = len(awaiting.due)
+            events.append(SetAsideReleased(count, n_due, state.sub_task, state.version))
+        if len(rows):
+            state, learned = self.learning.learn(state, Batch(rows.features), None)
+            events += [*learned, self._missed(state, rows, "boundary", len(rows))]
+        return state, rows, events
+
+    def left_behind(self, state: EngineState, rows: Rows) -> EngineState:
+        """Let the samples of an ended sub-task wait on as means of the model's."""
+        if not len(rows):
+            return state
+        assert state.standardiser is not None
+        means = self.learning.learner.surrogates(
+            state.learner, state.standardiser.apply(rows.features)
+        )
+        surrogates = None if means is None else state.standardiser.invert(means)
+        limit = self.config.awaiting_limit
+        awaiting = state.awaiting.left_behind(rows, surrogates, limit).trimmed(limit)
+        return replace(state, awaiting=awaiting)

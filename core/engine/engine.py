@@ -1,0 +1,516 @@
+"""The engine: state + batch -> state + events.
+
+Rules of this module:
+
+1. Every method takes a state and gives a new one; nothing is kept on the engine but
+   its settings. If a method raises, the state given in is still whole.
+2. The same state and the same batch give the same result, bit for bit, on a CPU. The
+   random state is part of the state. No clock, no environment.
+3. A batch is scored, then judged, then learned: whatever is reported of it is
+   prequential, and what looks like a change is never learned as the old sub-task.
+4. `version` grows by one whenever the model changes; a version names one model for ever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from core.batch import Batch, Label, SampleId, distinct
+from core.config import EngineConfig
+from core.drift.detector import Detector, Level
+from core.engine.boundary import BoundaryCrossing
+from core.engine.candidates import Candidates
+from core.engine.change_type import ChangeType
+from core.engine.class_discovery import ClassDiscovery
+from core.engine.delayed_labels import DelayedLabels
+from core.engine.detectors import make_detector, make_shadows
+from core.engine.inliers import Inliers
+from core.engine.judge import Judge
+from core.engine.judgement import Judgement, Position
+from core.engine.learners import make_learner
+from core.engine.learning import Learning
+from core.engine.naming import Naming
+from core.engine.state import EngineState, joined
+from core.errors import InvalidCheckpoint, InvalidLabels, InvalidRequest, ModelNotReady
+from core.events import (
+    BatchLearned,
+    BatchSetAside,
+    ChangeContinued,
+    Event,
+    ModelRestored,
+    Replayed,
+    WindowsSettled,
+)
+from core.learners.learner import Learner
+from core.memory.course import Course
+from core.memory.pending_samples import PendingSamples
+from core.memory.retention import SubTaskRetention
+from core.running import Running
+from core.snapshot import ModelInfo, Snapshot
+from core.standardiser import Standardiser
+
+REMEMBERED_STARTS = 256
+"""Batches whose place in the stream is remembered, to name the one at which a change began."""
+
+UNREADY_SAMPLES = 500
+"""First samples of a sub-task, whose scores are not yet those of a model that knows them."""
+
+UNCALIBRATED_SAMPLES = UNREADY_SAMPLES
+"""First samples of a sub-task, of which nothing is kept for p-values ..."""
+
+FIRST_UNCALIBRATED_SAMPLES = 250
+"""... and of the very first, so that a table of some 450 samples has p-values. What is kept of a
+model that knew less is let go as more comes."""
+
+
+class Engine:
+    """One model's way of learning from a stream. Holds settings only.
+
+    Example:
+        >>> engine = Engine(EngineConfig(n_components=4))
+        >>> state = engine.start()
+        >>> x = torch.rand(100, 2, generator=torch.Generator().manual_seed(0))
+        >>> state, events = engine.step(state, Batch.of(x, [0] * 50 + [1] * 50))
+        >>> [event.kind for event in events]
+        ['class_discovered', 'class_discovered', 'batch_learned']
+        >>> engine.snapshot(state).classify(x[:2]).probabilities.shape
+        torch.Size([2, 2])
+    """
+
+    def __init__(self, config: EngineConfig, device: torch.device | str = "cpu") -> None:
+        self.config = config
+        self.device = torch.device(device)
+        self.learner: Learner[Any] = make_learner(config)
+        self.detector: Detector[Any] = make_detector(config)
+        self.shadows = make_shadows(config)
+        self.learning = Learning(self.learner, self.device)
+        self.inliers = Inliers(self.learner, self.device)
+        self.advising = Naming(config, self.learner)
+        self.judge = Judge(self.learner, self.detector, self.shadows, self.advising)
+        self.late = DelayedLabels(config, self.learning, self.advising)
+        self.novelty = ClassDiscovery(config, Candidates(self.learner), self.late)
+        self.parting = ChangeType(self.detector, self.learning)
+        self.crossing = BoundaryCrossing(
+            config,
+            self.detector,
+            self.learning,
+            self.inliers,
+            self.late,
+            self.novelty,
+            self.parting,
+        )
+
+    # The stream ---------------------------------------------------------------------------
+
+    def start(self) -> EngineState:
+        """The state before the first batch."""
+        return EngineState(
+            learner=None,
+            detector=self.detector.start(),
+            standardiser=None,
+            classes=(),
+            class_counts=(),
+            likelihood=Running(),
+            past_likelihood=Running(),
+            prequential=Running(),
+            set_aside=(),
+            sub_task=0,
+            stream_batches=0,
+            stream_samples=0,
+            batches_seen=0,
+            samples_seen=0,
+            boundary_batch=0,
+            boundary_sample=0,
+            recent_starts=(),
+            version=0,
+            last_version=0,
+            random=torch.Generator().manual_seed(self.config.seed).get_state(),
+        )
+
+    def step(self, state: EngineState, batch: Batch) -> tuple[EngineState, list[Event]]:
+        """Score the batch, look for a boundary, then learn from it or set it aside.
+
+        Arguments:
+            batch: In the sender's units; on any device. The first one fixes whether samples are
+                images, which keep their scale, or a table: see `core.standardiser`.
+
+        Returns:
+            The next state and what happened, in order.
+
+        Raises:
+            InvalidBatch: The batch cannot be used; the state given in is unchanged.
+        """
+        # Checked as the model will see it: 1e300 is finite until it becomes a float32.
+        batch = batch.to_float32(self.device)
+        batch.check(state.n_features or self.config.n_features)
+        state, batch, claimed = self.late.claim(state, batch)
+        self._check_classes(state, state.new_labels(batch))
+        if state.standardiser is None:
+            state = self._first(state, batch)
+
+        state = replace(state, quarantined=())
+        judgement = self.judge.judge(state, batch)
+        unheard = state.panel
+        state = self.advising.heard(state, batch, judgement.advice)
+        begun = Position(state.stream_batches, state.stream_samples)
+        unknown = self.novelty.unknown(state, judgement.scores)
+        gains = self.novelty.gains(state, judgement.scores)
+        state = self._advance(state, len(batch), judgement)
+        state, rest, rows = self.late.hold_back(state, batch, judgement.scores)
+        judged, awaiting = state.version, len(batch) - len(rest)
+        n_unknown = n_outliers = 0
+        events: list[Event]
+        if judgement.level is Level.WARNING:
+            state = replace(state, awaiting=state.awaiting.suspecting(begun.sample))
+            suspects = state.set_aside_samples + state.awaiting.suspects + len(rest)
+            if suspects <= self.config.set_aside_limit:
+                state = replace(state, set_aside=joined(state.set_aside, rest))
+                state, overdue = self.late.overdue(state)
+                if state.panel is not unheard:
+                    state = replace(
+                        state, version=state.last_version + 1, last_version=state.last_version + 1
+                    )
+                aside = BatchSetAside(
+                    **judgement.report(state, batch, begun, self.armed_in(state)),
+                    awaiting=awaiting,
+                    set_aside_batches=state.set_aside_batches,
+                    set_aside_samples=state.set_aside_samples,
+                )
+                return state, [*claimed, *judgement.alarms(begun), *overdue, aside]
+            # A suspicion must not hold up learning for ever: give it up, look again.
+            state = replace(state, detector=self.detector.dismiss(state.detector))
+        shift = self.parting.prior_shift(state, rest, begun, judgement.verdict)
+        shift = shift or self.parting.continuation(state, rest, begun, judgement.verdict)
+        if judgement.level is Level.BOUNDARY and not shift:
+            state, events = self.crossing.cross(state, rest, begun, judgement.verdict)
+        else:
+            if judgement.verdict and judgement.verdict.burst:
+                state, typical, events = self.parting.burst(state, rest, begun, judgement.verdict)
+                n_outliers = len(rest) - int(typical.sum())
+                rest, rows = rest.select(typical.nonzero()[:, 0]), rows[typical]
+            else:
+                state = replace(state, course=self._course(state, batch))
+                if any(isinstance(event, ChangeContinued) for event in shift):
+                    # It may go on: only what comes from now on shows whether it does.
+                    state = replace(state, detector=self.detector.start(), course=Course())
+                elif shift:
+                    state = replace(state, detector=self.detector.accept(state.detector))
+                state, events = self.learning.release(state)
+                events += shift
+            if unknown is not None:
+                places = begun.sample + rows
+                state, stay = self.novelty.hold_back(state, rest, places, unknown[rows])
+                n_unknown = len(rest) - len(stay)
+                rest, rows = rest.select(stay), rows[stay]
+            places = begun.sample + rows
+            chosen = None if gains is None else gains[rows]
+            state = self.novelty.remembered(state, rest, places, chosen)
+            known = state.version == judged and len(rest) == len(batch)
+            state, learned = self.learning.learn(state, rest, judgement.scores if known else None)
+            events += learned
+            state, proposed = self.novelty.look(state)
+            events += proposed
+        state, overdue = self.late.overdue(state)
+        events = [*claimed, *events, *overdue]
+        replays = [event for event in events if isinstance(event, Replayed)]
+        learned_event = BatchLearned(
+            **judgement.report(state, batch, begun, self.armed_in(state)),
+            awaiting=awaiting,
+            unknown=n_unknown,
+            replayed=sum(event.samples for event in replays if event.reason == "batch"),
+            quarantined=n_outliers,
+            components=self.learner.n_components(state.learner),
+            classes=len(state.classes),
+        )
+        return state, [*judgement.alarms(begun), *events, learned_event]
+
+    def armed_in(self, state: EngineState) -> int | None:
+        """Samples until the detector may speak, as far as can be expected; 0 where it may.
+
+        None where that is not known, because the learner's likelihood has yet to settle, or
+        samples depend on each other; and where it never may.
+        """
+        settled = not self.learner.anneals
+        if state.learner is not None:
+            settled = self.learner.settled(state.learner)
+        since_boundary = state.stream_samples - state.boundary_sample
+        return self.detector.armed_in(state.detector, since_boundary, settled)
+
+    def settle(self, state: EngineState) -> tuple[EngineState, list[Event]]:
+        """The stream is quiet: learn what is set aside as the current sub-task, and what waits.
+
+        Nothing happens, and the version stays, where neither is so.
+        """
+        state, events = self.learning.release(state)
+        n_waiting = self._waiting(state)
+        if not n_waiting:
+            return state, events
+        # Drawn from, but not moved on: what is learned later must not depend on pauses.
+        generator = torch.Generator()
+        generator.set_state(state.random)
+        state = replace(
+            state,
+            learner=self.learner.settle(state.learner, generator),
+            version=state.last_version + 1,
+            last_version=state.last_version + 1,
+        )
+        return state, [*events, WindowsSettled(n_waiting, state.sub_task, state.version)]
+
+    def is_settled(self, state: EngineState) -> bool:
+        """Whether `settle` would change nothing."""
+        return not state.set_aside and not self._waiting(state)
+
+    def label(
+        self, state: EngineState, ids: Sequence[SampleId], labels: Sequence[Label]
+    ) -> tuple[EngineState, list[Event]]:
+        """Labels for samples that came before without, or that have yet to come.
+
+        Arguments:
+            ids: Names of samples, N of them, in any order.
+            labels: The label of each.
+
+        Raises:
+            InvalidLabels: They would bring too many classes; the state given in is unchanged.
+        """
+        self._check_classes(state, labels)
+        return self.late.match(state, ids, labels)
+
+    def name(
+        self, state: EngineState, proposal: int, label: Label | None
+    ) -> tuple[EngineState, list[Event]]:
+        """Say what the samples of a proposed class are; None: no class of their own.
+
+        Raises:
+            UnknownProposal: No such proposal is open.
+            InvalidLabels: There would be too many classes. The state given in is unchanged.
+        """
+        self._check_classes(state, () if label is None else (label,))
+        return self.novelty.name(state, proposal, label)
+
+    def expire(self, state: EngineState, before: int) -> tuple[EngineState, list[Event]]:
+        """The wait of all samples that arrived before a place in the stream has been too long."""
+        return self.late.expire(state, before)
+
+    def declare_boundary(self, state: EngineState) -> tuple[EngineState, list[Event]]:
+        """A person says that a sub-task ends here. Nothing happens if none has begun.
+
+        One that a restored state had begun can end at once: `EngineState.begun`.
+        """
+        if not state.begun:
+            return state, []
+        return self.crossing.cross(
+            state, None, Position(state.stream_batches, state.stream_samples), None
+        )
+
+    def aim(self, state: EngineState, ert: float) -> tuple[EngineState, list[Event]]:
+        """Ask for another run time between false alarms, in samples, above 1.
+
+        Raises:
+            InvalidRequest: It is no such number.
+        """
+        if not 1 < ert < math.inf:
+            raise InvalidRequest(
+                f"The run time between false alarms is {ert}; it must be above 1 sample and finite."
+            )
+        return replace(state, ert=float(ert)), []
+
+    def restore(
+        self, state: EngineState, kept: EngineState, source: str
+    ) -> tuple[EngineState, list[Event]]:
+        """Go on from a kept state instead of the present one.
+
+        Arguments:
+            state: The present state; its position in the stream and its largest version stay.
+            kept: The state to go on from, of an engine with the same preset and detector.
+            source: "rollback" or "checkpoint".
+
+        Raises:
+            InvalidCheckpoint: `kept` belongs to a model with another number of features.
+        """
+        expected = state.n_features or self.config.n_features
+        if expected is not None and kept.n_features not in (None, expected):
+            raise InvalidCheckpoint.features(expected=expected, got=kept.n_features)
+        if source == "rollback":
+            # A kept version may or may not have let its raw samples go by now: the result of
+            # reading the same stream again must not depend on it.
+            kept = self.without_raw(kept)
+        last = max(state.last_version, kept.last_version)
+        version = kept.version
+        if source == "checkpoint":
+            # A checkpoint from elsewhere may use a version number that means another model here.
+            last = version = last + 1
+        moved = replace(
+            kept,
+            stream_batches=state.stream_batches,
+            stream_samples=state.stream_samples,
+            boundary_batch=state.stream_batches,
+            boundary_sample=state.stream_samples,
+            recent_starts=state.recent_starts,
+            burst=state.burst,
+            course=Course(),
+            boundaries=max(state.boundaries, kept.boundaries),
+            resumed=kept.begun,
+            ert=state.ert,
+            detector=self.detector.start(),
+            shadows=(),
+            set_aside=(),
+            awaiting=state.awaiting.forgotten(self.config.awaiting_limit),
+            proposals=state.proposals.forgotten(),
+            version=version,
+            last_version=last,
+        )
+        return moved, [ModelRestored(version, state.version, source)]
+
+    def without_raw(self, state: EngineState) -> EngineState:
+        """The same model, version and position without any raw sample: fit to be kept for long.
+
+        What is set aside or waits is left out, so that this is no state to recover a stream from.
+        """
+        gone = state.proposals.forgotten()
+        panel = None if state.panel is None else state.panel.without_raw()
+        state = replace(
+            state,
+            set_aside=(),
+            awaiting=PendingSamples(),
+            proposals=gone,
+            quarantined=(),
+            panel=panel,
+        )
+        if state.learner is None:
+            return state
+        return replace(state, learner=self.learner.without_raw(state.learner))
+
+    # What is served -----------------------------------------------------------------------
+
+    def held(self, state: EngineState) -> tuple[SubTaskRetention, ...]:
+        """How well the model as it stands holds each past sub-task, oldest first.
+
+        It is asked about samples of its own, a thousand at most: `core.memory.retention`.
+        """
+        model = None if state.learner is None else self.learner.model(state.learner)
+        if model is None or state.standardiser is None:
+            return ()
+        return state.held.report(model, state.standardiser, state.classes, state.version)
+
+    def snapshot(self, state: EngineState) -> Snapshot:
+        """A read-only copy of the model as it stands.
+
+        Raises:
+            ModelNotReady: Nothing was learned yet.
+        """
+        model = None if state.learner is None else self.learner.model(state.learner)
+        if model is None or state.standardiser is None:
+            raise ModelNotReady(
+                "Nothing has been learned yet, so there is no model to ask. "
+                "Send samples to POST /ingest first."
+            )
+        model = replace(model, density=model.density.gathered())
+        tensors = model.tensors
+        likelihood = state.past_likelihood.pooled(state.likelihood)
+        info = ModelInfo(
+            model_version=state.version,
+            preset=self.config.preset,
+            device=str(self.device),
+            components=model.n_components,
+            budget=self.config.budget,
+            features=len(state.standardiser.shift),
+            classes=state.classes,
+            class_counts=state.class_counts,
+            samples_seen=state.samples_seen,
+            batches_seen=state.batches_seen,
+            sub_task=state.sub_task,
+            parameters=sum(tensor.numel() for tensor in tensors),
+            bytes=sum(tensor.numel() * tensor.element_size() for tensor in tensors),
+            detector=self.detector.name,
+            window=self.learner.raw_samples(state.learner),
+            set_aside=state.set_aside_samples,
+            waiting=self._waiting(state),
+            outlier_c=self.config.outlier_c,
+            log_likelihood_mean=likelihood.mean,
+            log_likelihood_deviation=likelihood.deviation,
+            awaiting=state.awaiting.raw_samples,
+            unknown=state.proposals.raw_samples,
+            recent=len(state.proposals.recent),
+            heard=0 if state.panel is None else len(state.panel.rows),
+        )
+        return Snapshot(
+            info,
+            model,
+            state.standardiser,
+            self.inliers.usual(state),
+            self.config.outlier_false_positive_rate,
+            None if state.panel is None else self.advising.panel(state).rules,
+            self.advising.labels(state)[len(state.classes) :],
+        )
+
+    # Parts of a step ----------------------------------------------------------------------
+
+    def _course(self, state: EngineState, batch: Batch) -> Course:
+        """The sub-task's course with a batch, and with those set aside that are of it after all."""
+        course = state.course
+        for one in (*state.set_aside, batch):
+            course = course.observed(one.features, state.stream_samples)
+        return course
+
+    def _waiting(self, state: EngineState) -> int:
+        """Samples that count as learned, but wait in a window for more or for a quiet stream."""
+        return 0 if state.learner is None else self.learner.waiting(state.learner)
+
+    def _check_classes(self, state: EngineState, labels: Iterable[Label]) -> None:
+        """Raise `InvalidLabels` if these labels, with those not learned yet, are too many."""
+        awaiting = state.awaiting
+        pending = (*state.set_aside, *awaiting.due)
+        new = {
+            *map(distinct, labels),
+            *(distinct(one.label) for one in awaiting.early),
+            *(distinct(label) for one in pending for label in state.new_labels(one)),
+        } - set(map(distinct, state.classes))
+        total = len(state.classes) + len(new)
+        if total > self.config.max_classes:
+            raise InvalidLabels.too_many_classes(total, self.config.max_classes)
+
+    def _first(self, state: EngineState, batch: Batch) -> EngineState:
+        """The first batch fixes D and the scale."""
+        images = batch.images or self.config.images
+        n_features = batch.features.shape[1]
+        return replace(
+            state,
+            standardiser=Standardiser.of(batch.features, images=images),
+            panel=self.advising.first(n_features, images),
+            learner=self.learner.start(n_features, self.device),
+        )
+
+    def _advance(self, state: EngineState, n: int, judgement: Judgement) -> EngineState:
+        """Move on in the stream, and let the running statistics follow."""
+        prequential = state.prequential
+        if judgement.accuracy is not None:
+            prequential = prequential.updated(judgement.guessed, judgement.accuracy)
+        likelihood, calibration, marginals = state.likelihood, state.calibration, state.marginals
+        learned = state.stream_samples - state.boundary_sample
+        if judgement.unsuspected and judgement.scores is not None:
+            assert state.standardiser is not None
+            tamed = state.standardiser.tamed(judgement.scores.x)
+            marginals = marginals.observed(state.standardiser.invert(tamed))
+            if learned >= UNREADY_SAMPLES:
+                seen = judgement.tame
+                likelihood = likelihood.updated(n, seen.mean, seen.variance)
+            if learned >= (UNCALIBRATED_SAMPLES if state.sub_task else FIRST_UNCALIBRATED_SAMPLES):
+                calibration = self.inliers.observed(state, judgement.scores)
+        return replace(
+            state,
+            detector=judgement.detector,
+            armed=judgement.verdict.armed if judgement.verdict else False,
+            shadows=judgement.beside.shadows,
+            prequential=prequential,
+            likelihood=likelihood,
+            calibration=calibration,
+            marginals=marginals,
+            stream_batches=state.stream_batches + 1,
+            stream_samples=state.stream_samples + n,
+            recent_starts=(*state.recent_starts, state.stream_samples)[-REMEMBERED_STARTS:],
+        )

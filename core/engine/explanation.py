@@ -1,0 +1,379 @@
+"""What changed at a boundary, told by the model of before and the samples that are new to it.
+
+Nothing of the sub-task before is needed but what the model itself holds of it: a component
+knows what its own samples look like, the counts say which classes there were, and running
+numbers say how likely data were.
+
+Rules of this module:
+
+1. Plain values only: what is returned is ready for JSON, and all of it is finite.
+2. No raw sample gets out. A prototype is the mean of ten samples at least.
+3. The cost is bounded, whatever the number of samples, features and components: at most
+   `MOST_SAMPLES` are looked at, evenly taken from all that are new.
+4. Randomness is its own: a model learns the same, bit for bit, whether or not it is explained.
+
+Throughout: N samples, D features, K components, C classes; log-likelihoods in nats, and all
+that is told of features, in the sender's units.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.batch import UNLABELLED, Batch
+from core.density.diagonal.seeding import FEWEST_COPIES, k_means_plus_plus
+from core.drift.detector import Cause, Verdict
+from core.engine.state import EngineState
+from core.memory.course import Course, critical
+from core.model.model import Model
+from core.running import Running
+from core.standardiser import Standardiser
+
+MOST_SAMPLES = 1000
+"""Looked at. A mean over them is known to three hundredths of a deviation."""
+
+MOST_ENTRIES = 2**18
+"""Of features, looked at in one go: overlapping patches take some fifty times as much memory."""
+
+MOST_FEATURES = 4096
+"""Up to which prototypes and the contribution of every feature are told."""
+
+MOST_NAMED = 10
+"""Features, components and classes that are named, the strongest first."""
+
+BY_CHANCE = 0.01
+"""How often any feature at all may be named where none has changed."""
+
+EVIDENT_BLAME = 0.1
+"""Share of the evidence of a boundary that is enough to say that a feature has changed."""
+
+MOST_GROUPS = 4
+ROUNDS = 10
+DIGITS = 5
+
+HEAVY = ("prototypes", "contributions")
+"""Parts that grow with D: whoever lists many boundaries leaves them out."""
+
+
+def explain(
+    model: Model | None,
+    state: EngineState,
+    batches: Sequence[Batch],
+    verdict: Verdict | None,
+    outlier_c: float,
+) -> dict[str, Any]:
+    """What changed, as far as there are data to tell; nothing where there are none.
+
+    Arguments:
+        model: Before the change; None where nothing was learned.
+        state: The engine's, before the boundary is crossed.
+        batches: New samples: those set aside, and the one that decided it.
+        verdict: Of the detector; None when a person declared the boundary.
+        outlier_c: Deviations below the mean at which a sample is an outlier.
+
+    Returns:
+        `samples` (all that are new) and `examined`; the size of the change; `features`,
+        `components` and `classes`, at most ten of each; and for D up to `MOST_FEATURES`
+        `prototypes` and the `contributions` of all D features; where labels mean something
+        else, `labels`. docs/method.md has the meaning of each.
+    """
+    standardiser = state.standardiser
+    if model is None or standardiser is None or not batches:
+        return {}
+    raw = _evenly([batch.features for batch in batches], MOST_SAMPLES)
+    x = standardiser.apply(raw)
+    joint, likelihoods = model.density.score(x)
+    known = state.likelihood if state.likelihood.weight else state.past_likelihood
+    told: dict[str, Any] = {
+        "samples": sum(map(len, batches)),
+        "examined": len(x),
+        **_size(likelihoods - standardiser.log_volume, known, outlier_c),
+    }
+    if verdict is not None and verdict.p_value is not None:
+        told["p_value"] = verdict.p_value
+    blame = verdict.blame if verdict is not None else ()
+    told |= _features(model, standardiser, x, raw, blame, state.course)
+    counts = _own_counts(state)
+    told["components"] = _components(model, joint, counts, max(1, _own_samples(state)))
+    told["classes"] = _classes(model, state, joint, counts)
+    if verdict is not None and verdict.cause is Cause.LABELS:
+        codes = _evenly([state.codes_of(batch) for batch in batches], MOST_SAMPLES)
+        told["labels"] = _labels(model, state, joint, codes)
+    if x.shape[1] <= MOST_FEATURES:
+        seed = zlib.crc32(f"explanation {state.sub_task}".encode())
+        told["prototypes"] = prototypes(x, raw, torch.Generator().manual_seed(seed))
+    return told
+
+
+# The size of the change -------------------------------------------------------------------
+
+
+def _size(likelihoods: Tensor, known: Running, outlier_c: float) -> dict[str, float | None]:
+    values = likelihoods.double()
+    now, deviation = float(values.mean()), known.deviation
+    if not known.weight:
+        return {"log_likelihood_now": _rounded(now)}
+    lowest = known.mean - outlier_c * deviation
+    return {
+        "log_likelihood_before": _rounded(known.mean),
+        "log_likelihood_deviation": _rounded(deviation),
+        "log_likelihood_now": _rounded(now),
+        "effect": _rounded((now - known.mean) / deviation) if deviation else None,
+        "inliers": _rounded(float((values >= lowest).double().mean())),
+    }
+
+
+# Features ---------------------------------------------------------------------------------
+
+
+def _features(
+    model: Model,
+    standardiser: Standardiser,
+    x: Tensor,
+    raw: Tensor,
+    blame: Sequence[float],
+    course: Course,
+) -> dict[str, Any]:
+    """Who takes part in the drop, or in the rise where the likelihood has risen.
+
+    Named is who has changed beyond its sampling error.
+
+    Arguments:
+        blame: What the detector says of that, with D values, if it has looked at single features.
+        course: What is known of features in the sub-task that ends.
+    """
+    n, d = x.shape
+    change, squares, centres = x.new_zeros(3, d, dtype=torch.float64)
+    for part in torch.split(x, max(1, MOST_ENTRIES // d)):
+        seen = model.density.feature_terms(part)
+        missing = (seen.expected - seen.terms).double()
+        change, squares = change + missing.sum(0), squares + missing.square().sum(0)
+        centres += seen.centres.double().sum(0)
+    change, squares, centres = change / n, squares / n, centres / n
+    drop = float(change.sum())
+    shares = (change if drop >= 0 else -change).clamp_min(0)
+    shares = shares / shares.sum().clamp_min(torch.finfo(torch.float64).tiny)
+    errors = course.changed(raw, BY_CHANCE)
+    if errors is None:
+        # Little is known of the sub-task that ends but what the model expects.
+        error = (squares - change.square()).clamp_min(0).sqrt() / max(1, n - 1) ** 0.5
+        beyond = change.abs() > critical(BY_CHANCE / d, n - 1) * error
+        errors = (beyond * shares).cpu()
+    changed, shares = errors > 0, shares.cpu()
+    if blame:
+        shares = torch.tensor(blame, dtype=torch.float64)
+        changed = changed | (shares >= EVIDENT_BLAME)
+    parts = torch.where(changed, shares, 0)
+    if not bool(parts.any()):
+        # What has changed has made samples no less likely, or no likelier.
+        parts = errors / errors.sum().clamp_min(torch.finfo(torch.float64).tiny)
+    strongest = parts.topk(min(MOST_NAMED, d)).indices
+    expected = standardiser.invert(centres[None].to(x))[0]
+    means = raw.double().mean(0)
+    told: dict[str, Any] = {
+        "feature_drop": _rounded(drop),
+        "features": [
+            {
+                "feature": index,
+                "share": _rounded(float(parts[index])),
+                "mean": _rounded(float(means[index])),
+                "expected": _rounded(float(expected[index])),
+            }
+            for index in strongest.tolist()
+            if float(parts[index]) > 0
+        ],
+    }
+    if d <= MOST_FEATURES:
+        told["contributions"] = [_rounded(share) for share in shares.tolist()]
+    return told
+
+
+# Components and classes -------------------------------------------------------------------
+
+
+def _own_counts(state: EngineState) -> Tensor:
+    """Labelled samples of the sub-task that ends, per class, with shape (C,), float64."""
+    earlier = state.held.class_counts
+    padded = (*earlier, *(0 for _ in state.class_counts[len(earlier) :]))
+    counts = [max(0, now - then) for now, then in zip(state.class_counts, padded, strict=True)]
+    return torch.tensor(counts, dtype=torch.float64)
+
+
+def _own_samples(state: EngineState) -> int:
+    return state.samples_seen - state.held.samples_seen
+
+
+def _components(
+    model: Model, joint: Tensor, counts: Tensor, samples: int
+) -> list[dict[str, int | float]]:
+    """Which components fill and which drain: those that stand out most."""
+    log_weights = model.density.log_weights
+    before = log_weights.exp().double().cpu()
+    if model.n_classes == len(counts) and float(counts.sum()) > 0:
+        # Of all that is known, only some classes were shown lately.
+        signal = model.readout.control_signal(log_weights).double().cpu()
+        before = (counts / counts.sum()) @ signal
+    before = before / before.sum()
+    k, n = len(before), len(joint)
+    now = joint.argmax(-1).cpu().bincount(minlength=k).double()
+    change = signed_roots(now, before * samples)
+    order = change.abs().argsort(descending=True, stable=True)[:MOST_NAMED]
+    return [
+        {
+            "component": index,
+            "before": _rounded(float(before[index])),
+            "now": _rounded(float(now[index]) / n),
+            "change": _rounded(float(change[index])),
+        }
+        for index in order.tolist()
+        if float(change[index])
+    ]
+
+
+def signed_roots(now: Tensor, before: Tensor) -> Tensor:
+    """Root of each cell's part of a two-sample chi-square, negative where it drains.
+
+    Arguments:
+        now: Counts of the new samples, with shape (K,).
+        before: Counts, or expected counts, of those before, with shape (K,).
+
+    Returns:
+        With shape (K,); 0 where nothing was counted on either side.
+
+    Example:
+        >>> signed_roots(torch.tensor([30.0, 0.0, 0.0]), torch.tensor([15.0, 15.0, 0.0]))
+        tensor([ 2.2361, -3.8730,  0.0000])
+    """
+    n, m = now.sum(), before.sum()
+    apart = (m / n).sqrt() * now - (n / m).sqrt() * before
+    both = now + before
+    return torch.where(both > 0, apart / both.clamp_min(1e-12).sqrt(), 0)
+
+
+def _classes(
+    model: Model, state: EngineState, joint: Tensor, counts: Tensor
+) -> list[dict[str, Any]]:
+    """Which classes the model takes the new samples for, and which were shown before.
+
+    Where no label came before, nobody knows which those were: the model may know none of them.
+    """
+    if not model.n_classes:
+        return []
+    now = model.readout.class_probabilities(joint).double().mean(0).cpu()
+    labelled = float(counts.sum())
+    before = counts / labelled if labelled else torch.zeros_like(now)
+    order = (now - before).abs().argsort(descending=True, stable=True)[:MOST_NAMED]
+    return [
+        {
+            "label": state.classes[code],
+            "before": _rounded(float(before[code])) if labelled else None,
+            "now": _rounded(float(now[code])),
+        }
+        for code in order.tolist()
+    ]
+
+
+def _labels(model: Model, state: EngineState, joint: Tensor, codes: Tensor) -> list[dict[str, Any]]:
+    """What samples were called before, and are called now, where that differs.
+
+    Arguments:
+        codes: Of the samples, with shape (N,), int64, on the CPU.
+    """
+    if not model.n_classes:
+        return []
+    before = model.readout.class_probabilities(joint).argmax(-1).cpu()
+    named = (codes != UNLABELLED) & (codes < model.n_classes)
+    pairs = before[named] * model.n_classes + codes[named]
+    counts = torch.bincount(pairs, minlength=model.n_classes**2).view(model.n_classes, -1)
+    counts.fill_diagonal_(0)
+    order = counts.flatten().argsort(descending=True, stable=True)[:MOST_NAMED]
+    return [
+        {
+            "before": state.classes[place // model.n_classes],
+            "now": state.classes[place % model.n_classes],
+            "samples": int(counts.flatten()[place]),
+        }
+        for place in order.tolist()
+        if counts.flatten()[place] > 0
+    ]
+
+
+# Prototypes -------------------------------------------------------------------------------
+
+
+def prototypes(x: Tensor, raw: Tensor, generator: torch.Generator) -> list[dict[str, Any]]:
+    """What the new samples look like: the means of a few groups, the largest first.
+
+    Groups come from k-means (Lloyd 1982) after a k-means++ start; one of fewer than ten
+    samples is dissolved into the others, so that no mean gives a sample away. Fewer than ten
+    samples in all have no prototype.
+
+    Arguments:
+        x: Samples as the model sees them, with shape (N, D).
+        raw: The same in the sender's units.
+        generator: On the CPU.
+
+    Returns:
+        `samples` and `features` (rounded) of at most four groups.
+    """
+    fewest = int(FEWEST_COPIES)
+    k = min(MOST_GROUPS, len(x) // fewest)
+    if k < 1:
+        return []
+    centres = x[k_means_plus_plus(x, k, generator)]
+    for _ in range(ROUNDS):
+        # As a matrix product, because adding rows up by index is in no fixed order on a GPU.
+        members = torch.nn.functional.one_hot(_nearest(x, centres), len(centres)).to(x)
+        sizes = members.sum(0)
+        centres = ((members.T @ x) / sizes.clamp_min(1)[:, None])[sizes > 0]
+    while True:
+        groups = _nearest(x, centres)
+        sizes = groups.bincount(minlength=len(centres))
+        smallest = int(sizes.argmin())
+        if int(sizes[smallest]) >= fewest:
+            break
+        # One group alone has all N, at least ten: this ends.
+        centres = torch.cat([centres[:smallest], centres[smallest + 1 :]])
+    order = sizes.argsort(descending=True, stable=True).tolist()
+    return [
+        {
+            "samples": int(sizes[group]),
+            "features": [
+                _rounded(value) for value in raw[groups == group].double().mean(0).tolist()
+            ],
+        }
+        for group in order
+    ]
+
+
+def _nearest(x: Tensor, centres: Tensor) -> Tensor:
+    """Index of the nearest centre of each sample, with shape (N,), int64."""
+    return torch.addmm(centres.square().sum(-1), x, centres.T, alpha=-2).argmin(-1)
+
+
+def _evenly(parts: Sequence[Tensor], most: int) -> Tensor:
+    """At most so many rows of all parts together, evenly from first to last."""
+    n = sum(map(len, parts))
+    if n <= most:
+        return torch.cat(list(parts))
+    wanted = torch.arange(most) * n // most
+    taken, begin = [], 0
+    for part in parts:
+        own = wanted[(wanted >= begin) & (wanted < begin + len(part))] - begin
+        taken.append(part[own.to(part.device)])
+        begin += len(part)
+    return torch.cat(taken)
+
+
+def _rounded(value: float) -> float:
+    """To a few significant digits, within what JSON can say."""
+    largest = 1.7e308
+    return (
+        float(f"{max(-largest, min(largest, value)):.{DIGITS}g}") if not math.isnan(value) else 0.0
+    )

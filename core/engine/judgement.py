@@ -1,0 +1,122 @@
+"""What is found out about a batch before it is learned, and how that is reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from core.batch import UNLABELLED, Batch
+from core.drift.detector import Level, Verdict
+from core.drift.shadows import Said
+from core.engine.state import EngineState
+from core.events import Event, Replayed, ShadowAlarm
+from core.experts.panel import Advice
+from core.learners.learner import Replay, Scores
+from core.running import Running
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a batch begins in the stream."""
+
+    batch: int
+    sample: int
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """One batch, as the model of before and the detector saw it."""
+
+    scores: Scores | None
+    verdict: Verdict | None  # None where there was no model to judge by
+    detector: Any  # the detector's next state
+    accuracy: float | None
+    guessed: int  # labelled samples behind `accuracy`
+    likelihood_mean: float | None  # of this batch alone, nats in the sender's units
+    tame: Running  # the same without freaks: what the running statistics learn from
+    beside: Said  # what the shadows say
+    advice: Advice | None = None  # what experts call its samples, where any has a label
+
+    @property
+    def level(self) -> Level:
+        """Normal where there was no model to judge by."""
+        return self.verdict.level if self.verdict else Level.NORMAL
+
+    def report(
+        self, state: EngineState, batch: Batch, begun: Position, armed_in: int | None
+    ) -> dict[str, Any]:
+        """The fields of `BatchScored`.
+
+        Arguments:
+            state: After the batch.
+            begun: Where the batch begins.
+            armed_in: Samples after it until the detector may speak; None where that is not known.
+        """
+        verdict = self.verdict
+        probe = verdict.probe if verdict else None
+        labelled = 0 if batch.codes is None else int((batch.codes != UNLABELLED).sum())
+        prequential = state.prequential
+        return {
+            "batch_index": begun.batch,
+            "sample_index": begun.sample,
+            "samples": len(batch),
+            "labelled": labelled,
+            "sub_task": state.sub_task,
+            "inlier_rate": verdict.inlier_rate if verdict else None,
+            "inlier_rate_mean": verdict.inlier_rate_mean if verdict else None,
+            "log_likelihood_mean": self.likelihood_mean,
+            "statistic": verdict.statistic if verdict else 0.0,
+            "threshold": verdict.threshold if verdict else 0.0,
+            "statistics": {**(verdict.statistics if verdict else {}), **self.beside.statistics},
+            "thresholds": {**(verdict.thresholds if verdict else {}), **self.beside.thresholds},
+            "armed": verdict.armed if verdict else False,
+            "armed_in": armed_in,
+            "prequential_accuracy": self.accuracy,
+            "prequential_accuracy_mean": prequential.mean if prequential.weight else None,
+            "model_version": state.version,
+            "probe_ert": probe.ert if probe else 0.0,
+            "probe_samples": probe.samples if probe else 0,
+            "probe_alarms": probe.alarms if probe else 0,
+            "awaiting_samples": state.awaiting.samples,
+        }
+
+    @property
+    def unsuspected(self) -> bool:
+        """Whether nothing of the batch has to do with a change or with outliers."""
+        burst = self.verdict.burst if self.verdict else False
+        return self.level is Level.NORMAL and not burst
+
+    def alarms(self, begun: Position) -> list[Event]:
+        """Of shadows, as events."""
+        return [
+            ShadowAlarm(name, begun.batch, begun.sample, verdict.statistic, verdict.threshold)
+            for name, verdict in self.beside.alarms.items()
+        ]
+
+
+def evidence_of(verdict: Verdict | None) -> dict[str, float]:
+    """A verdict's numbers, flat, for an event; none where a person decided."""
+    if verdict is None:
+        return {}
+    numbers = {
+        **verdict.evidence,
+        "statistic": verdict.statistic,
+        "threshold": verdict.threshold,
+    }
+    if verdict.inlier_rate is not None:
+        numbers["inlier_rate"] = verdict.inlier_rate
+    if verdict.inlier_rate_mean is not None:
+        numbers["inlier_rate_mean"] = verdict.inlier_rate_mean
+    return numbers | {f"statistic_{name}": value for name, value in verdict.statistics.items()}
+
+
+def replayed(state: EngineState, replay: Replay) -> Replayed:
+    """A learner's replay as an event."""
+    return Replayed(
+        state.sub_task,
+        replay.mode,
+        replay.samples,
+        replay.components_before,
+        replay.components_after,
+        replay.reason,
+    )

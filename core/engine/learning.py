@@ -1,0 +1,190 @@
+"""How batches become part of the model: the engine's part of learning.
+
+A learner knows samples, scales and codes; what belongs to a stream is here: labels become
+classes, the scale of the features follows the data, versions are counted, and a random state
+goes in and comes out, so that the same stream gives the same model.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.batch import UNLABELLED, Batch
+from core.engine.judgement import replayed
+from core.engine.state import EngineState
+from core.events import ClassDiscovered, Event, SetAsideReleased
+from core.learners.learner import Learner, Scores
+from core.outliers.unknown import least_known
+
+STAND_IN_WEIGHT = 50.0
+"""Samples that the first surrogate for the likelihood counts as, once better is known."""
+
+
+@dataclass(frozen=True)
+class Learning:
+    """Teaches a learner.
+
+    Arguments:
+        learner: The model's way of learning.
+        device: Where the model lives.
+    """
+
+    learner: Learner[Any]
+    device: torch.device
+
+    def learn(
+        self, state: EngineState, batch: Batch, scores: Scores | None, *, strange: bool = False
+    ) -> tuple[EngineState, list[Event]]:
+        """Learn one batch as part of the current sub-task; the version grows by one.
+
+        Arguments:
+            strange: Whether all are like nothing that was learned, so that their labels name none
+                of it. Otherwise those are that are unknown by their likelihood.
+        """
+        if not len(batch):
+            return state, []
+        state, events = self.discover(state, batch)
+        state, moved = self._follow_scale(state, batch.features)
+        if moved:
+            scores = None
+        standardiser = state.standardiser
+        assert standardiser is not None
+        x = scores.x if scores else standardiser.apply(batch.features)
+        tamed = standardiser.tamed(x)
+        if tamed is not x:
+            scores = None
+        codes = state.codes_of(batch)
+        generator = torch.Generator()
+        generator.set_state(state.random)
+        least = math.inf
+        if not strange:
+            # What is usual in a sub-task may be unlikely beside those before.
+            all_ = state.past_likelihood.pooled(state.likelihood)
+            least = min(least_known(all_), least_known(state.likelihood)) + standardiser.log_volume
+        learner, replays = self.learner.learn(
+            state.learner,
+            tamed,
+            codes.to(self.device),
+            scores,
+            generator,
+            least,
+        )
+        state = replace(
+            state,
+            learner=learner,
+            class_counts=state.counted(codes),
+            batches_seen=state.batches_seen + 1,
+            samples_seen=state.samples_seen + len(batch),
+            version=state.last_version + 1,
+            last_version=state.last_version + 1,
+            random=generator.get_state(),
+        )
+        if state.past_likelihood.weight == 0 and state.likelihood.weight <= STAND_IN_WEIGHT:
+            state = self._first_likelihood(state, batch)
+        return state, events + [replayed(state, replay) for replay in replays]
+
+    def discover(self, state: EngineState, batch: Batch) -> tuple[EngineState, list[Event]]:
+        """Labels that were never seen become classes, in the vocabulary's order."""
+        new = state.new_labels(batch)
+        if not new:
+            return state, []
+        classes = (*state.classes, *new)
+        learner = self.learner.grow(state.learner, len(classes))
+        counts = (*state.class_counts, *(0 for _ in new))
+        state = replace(state, classes=classes, class_counts=counts, learner=learner)
+        at = max(0, state.stream_batches - 1)
+        return state, [ClassDiscovered(label, state.sub_task, at) for label in new]
+
+    def release(self, state: EngineState) -> tuple[EngineState, list[Event]]:
+        """Learn the batches set aside, and what waits for that, as the current sub-task."""
+        awaiting = state.awaiting
+        if not state.set_aside and awaiting.suspect_since is None:
+            return state, []
+        held = (*awaiting.due, *state.set_aside)
+        n_samples = sum(map(len, held))
+        decided = replace(awaiting, due=(), suspect_since=None)
+        state = replace(state, set_aside=(), awaiting=decided)
+        if not held:
+            return state, []
+        events: list[Event] = []
+        for batch in held:
+            state, learned = self.learn(state, batch, None)
+            events += learned
+        released = SetAsideReleased(len(held), n_samples, state.sub_task, state.version)
+        return state, [*events, released]
+
+    def consolidated(self, state: EngineState) -> tuple[EngineState, list[Event]]:
+        """What is known becomes the generator; the version grows by one."""
+        assert state.standardiser is not None
+        generator = torch.Generator()
+        generator.set_state(state.random)
+        learner, replays = self.learner.begin_sub_task(state.learner, generator)
+        state = replace(
+            state,
+            learner=learner,
+            random=generator.get_state(),
+            standardiser=state.standardiser.eased(),
+            panel=None if state.panel is None else state.panel.without_raw(),
+            version=state.last_version + 1,
+            last_version=state.last_version + 1,
+        )
+        told = replace(state, sub_task=state.sub_task + 1)
+        return state, [replayed(told, replay) for replay in replays]
+
+    def renamed(self, state: EngineState, batches: tuple[Batch, ...], shown: Tensor) -> EngineState:
+        """Labels mean something else, as these samples say; the version grows by one.
+
+        Arguments:
+            shown: Which classes the sub-task before has shown, with shape (C,), bool.
+        """
+        assert state.standardiser is not None
+        codes = torch.cat([state.codes_of(one) for one in batches])
+        named = codes != UNLABELLED
+        x = torch.cat([one.features for one in batches])[named.to(self.device)]
+        x = state.standardiser.apply(x)
+        panel = None if state.panel is None else state.panel.deferring()
+        return replace(
+            state,
+            panel=panel,
+            learner=self.learner.renamed(
+                state.learner, x, codes[named].to(self.device), shown.to(self.device)
+            ),
+            version=state.last_version + 1,
+            last_version=state.last_version + 1,
+        )
+
+    def _follow_scale(self, state: EngineState, x: Tensor) -> tuple[EngineState, bool]:
+        """Let the standardiser follow the data, and the learner the standardiser."""
+        old = state.standardiser
+        assert old is not None
+        if old.identity and not old.settling:
+            return state, False
+        new = old.outgrown(x).observed(x)
+        if not old.settling or new.identity:
+            return replace(state, standardiser=new), False
+        new = new.refitted()
+        factor, offset = new.change_from(old)
+        learner = self.learner.rescale(state.learner, factor, offset)
+        return replace(state, standardiser=new, learner=learner), True
+
+    def _first_likelihood(self, state: EngineState, batch: Batch) -> EngineState:
+        """A surrogate for the likelihood of the data until the stream gave better.
+
+        It is that of samples just learned, which flatters the model; so it is light, and
+        fades once samples have been scored before they were learned.
+        """
+        assert state.standardiser is not None
+        scores = self.learner.score(state.learner, state.standardiser.apply(batch.features))
+        if scores is None:
+            return state
+        values = scores.log_likelihood.double() - state.standardiser.log_volume
+        surrogate = state.likelihood.updated(
+            len(batch), float(values.mean()), float(values.var(correction=0))
+        )
+        weight = min(surrogate.weight, STAND_IN_WEIGHT)
+        return replace(state, likelihood=replace(surrogate, weight=weight))

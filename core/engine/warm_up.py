@@ -1,0 +1,34 @@
+"""A small life of an engine, so that whatever is compiled at its first use has been.
+
+The detector's loops (`core.compiled.loops`) are compiled when they first run, about a thousand
+samples into a stream, which takes some seconds where they are not kept from an earlier start.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from core.batch import Batch
+from core.config import EngineConfig
+from core.engine.engine import Engine
+
+N_BATCHES = 14
+"""With which the detector is armed, and watches for a while."""
+N_CHANGED = 2
+"""The last of them, by which it finds a boundary."""
+
+CLASSES = 3
+FEATURES = 4
+
+
+def rehearse() -> None:
+    """Let an engine learn made-up samples; nothing of it is kept but compiled loops."""
+    generator = torch.Generator().manual_seed(0)
+    engine = Engine(EngineConfig(preset="flat", n_components=CLASSES, warm_up=200))
+    state = engine.start()
+    for i in range(N_BATCHES):
+        labels = torch.randint(CLASSES, (100,), generator=generator)
+        x = torch.randn(100, FEATURES, generator=generator) + 5 * labels[:, None]
+        if i >= N_BATCHES - N_CHANGED:
+            x, labels = x - 30, labels + CLASSES
+        state, _ = engine.step(state, Batch.of(x, labels.tolist()))

@@ -1,0 +1,1 @@
+"""Learners whose components belong to classes: learned in one pass, by windows."""

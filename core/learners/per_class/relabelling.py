@@ -1,0 +1,154 @@
+"""What components are called, and by whom: labels may change their meaning.
+
+A component is of the class whose samples it was learned from. Where features stay as they are and
+labels do not, that is no longer true, and its shape is still worth having: only its name is
+wrong. Names are the shares of votes (`core.model.readout.class_shares`), and votes follow what
+newer samples say, in two ways.
+
+*Heard.* Every labelled sample votes, before it is learned, on the components on which it falls,
+and a component remembers the last votes only. Two kinds of votes would make a class forgotten and
+are not counted. Those on a class that does not come: it cannot defend itself, and samples of
+another that fall at the edge of its components would take them over one by one. And those of a
+class that is new, whose own components do not stand yet: its samples fall on others' for want
+of better.
+
+*Renamed.* At a boundary that labels brought (`core.drift.sequential.label_errors`), samples since
+then say what each class that came before is called now. That holds for all of its components at
+once, including those on which nothing has fallen yet, but lightly, so that the next votes can tell
+where it holds in part.
+
+Throughout: N samples, K components, C classes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from core.density.diagonal.components import NO_CLASS
+from core.model.readout import LEAST_VOTES, class_shares
+
+MEMORY = 20.0
+"""Votes after which what a component remembers has faded to a third."""
+
+MOST = 1 / (1 - math.exp(-1 / MEMORY))
+"""Votes that it can remember: those of before it was first heard count as no more."""
+
+RENAMED = 5.0
+"""Votes that its new name counts as."""
+
+LOYALTY = 2.0
+"""Samples that the old name of a class counts as."""
+
+LATELY = 400.0
+"""Samples after which it has faded to a third how many of a class there were."""
+
+COMING = 0.25
+"""Part of an even share of them from which on a class counts as one that comes."""
+
+
+def lately(recent: Tensor, codes: Tensor) -> Tensor:
+    """Samples of each class among the last, faded, with shape (C,).
+
+    Arguments:
+        recent: The same before.
+        codes: Classes of newer samples, spread evenly, with shape (N,), int64, N at least 1; -1
+            for unlabelled.
+    """
+    kept = math.exp(-len(codes) / LATELY)
+    counts = torch.bincount(codes + 1, minlength=len(recent) + 1)[1:]
+    return recent * kept + counts * ((1 - kept) * LATELY / len(codes))
+
+
+def coming(recent: Tensor) -> Tensor:
+    """Of which classes samples come, with shape (C,), bool, by `lately`."""
+    shown = recent > 0
+    return shown & (recent * int(shown.sum()) >= COMING * recent.sum())
+
+
+def heard(
+    votes: Tensor, owner: Tensor, shares: Tensor, classes: Tensor, listening: Tensor
+) -> Tensor:
+    """Votes with those of newer samples.
+
+    One sample after the other: it does not matter how a stream is cut into batches.
+
+    Arguments:
+        votes: Samples per component and class so far, with shape (K, C).
+        owner: Of each component, with shape (K,), int64.
+        shares: Responsibilities of newer samples, in stream order, with shape (N, K).
+        classes: One in the place of the class of each, with shape (N, C).
+        listening: Classes whose components do, with shape (C,), bool.
+    """
+    mine = (listening[owner] & (owner != NO_CLASS))[:, None]
+    so_far = shares.cumsum(0)
+    remembered = MOST / votes.sum(-1, keepdim=True).clamp_min(MOST)
+    faded = votes * remembered * (-so_far[-1:].T / MEMORY).exp()
+    said = (shares * ((so_far - so_far[-1:]) / MEMORY).exp()).T @ classes
+    return torch.where(mine, faded + said, votes)
+
+
+def renamed(votes: Tensor, shares: Tensor, codes: Tensor, shown: Tensor) -> Tensor:
+    """Votes after a change of what labels mean.
+
+    Arguments:
+        votes: Samples per component and class so far, with shape (K, C).
+        shares: Responsibilities of samples since the change, with shape (N, K).
+        codes: Their classes, with shape (N,), int64, below C.
+        shown: Which classes may be called anything else, with shape (C,), bool.
+    """
+    names = class_shares(votes)
+    classes = torch.nn.functional.one_hot(codes, votes.shape[1]).to(votes.dtype)
+    same = torch.eye(votes.shape[1]).to(votes)
+    meaning = (shares @ names).T @ classes + LOYALTY * same
+    meaning = torch.where(shown[:, None], meaning / meaning.sum(-1, keepdim=True), same)
+    total = votes.sum(-1, keepdim=True)
+    asked = (names @ shown.to(names))[:, None] > 0.5
+    return names @ meaning * torch.where(asked, total.clamp_max(RENAMED), total)
+
+
+def by_nearest(votes: Tensor, owner: Tensor, means: Tensor, x: Tensor, said: Tensor) -> Tensor:
+    """Votes of means of components without a class: each falls whole on the nearest of these.
+
+    By distance, for a mean may well be likeliest under a broad neighbour; and whole, for a little
+    of a vote would be all that some component ever hears, and give it the name.
+
+    Arguments:
+        votes: Samples per component and class so far, with shape (K, C).
+        owner: Of each component, with shape (K,), int64.
+        means: Of each, with shape (K, D).
+        x: Means that vote, with shape (N, D).
+        said: Samples that each stands for, in the place of its class, with shape (N, C).
+    """
+    nobody = (owner == NO_CLASS).nonzero()[:, 0]
+    if not len(nobody) or not len(x):
+        return votes
+    nearest = nobody[torch.cdist(x, means[nobody]).argmin(1)]
+    return votes.index_add(0, nearest, said.to(votes))
+
+
+def nameless(owner: Tensor, votes: Tensor) -> Tensor:
+    """Which components are nobody's and have had no votes, with shape (M,), int64, ascending.
+
+    Arguments:
+        owner: With shape (K,), int64.
+        votes: With shape (K, C).
+    """
+    return ((owner == NO_CLASS) & (votes.sum(-1) <= LEAST_VOTES)).nonzero()[:, 0]
+
+
+def owners_by_name(votes: Tensor, owner: Tensor, pooled: Tensor) -> Tensor:
+    """Whose components are, by what they are called: (K,), int64.
+
+    Arguments:
+        votes: With shape (K, C).
+        owner: So far, with shape (K,), int64; those of nobody stay nobody's.
+        pooled: Classes without components of their own, with shape (P,), int64.
+    """
+    if not votes.numel():
+        return owner
+    named = votes.argmax(-1)
+    named = torch.where(torch.isin(named, pooled), NO_CLASS, named)
+    return torch.where(owner == NO_CLASS, owner, named)

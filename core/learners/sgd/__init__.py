@@ -1,0 +1,1 @@
+"""Learners that climb a gradient, as in the paper, and replay samples."""

@@ -1,0 +1,1 @@
+"""Bounded values that the engine keeps beside the model. Nobody acts here."""

@@ -1,0 +1,1 @@
+"""A density joined to a read-out: the model at rest, what it names and what it draws."""

@@ -1,0 +1,1 @@
+"""p-values: how strange a sample is, on a scale on which inliers are even."""

@@ -1,0 +1,183 @@
+"""What inliers looked like before they were learned: scores for `core.outliers.conformal`, bounded.
+
+A batch is scored by the model of before; while nothing is suspected, that makes its samples
+held-out inliers. Of every batch some rows of traits are kept, spread evenly over it: the last
+ones of the current sub-task, because the model goes on learning and its scores with it, and
+fewer of each earlier sub-task. No sample is kept, and nothing is drawn: the same stream gives
+the same rows.
+
+The model moves on, and earlier sub-tasks' samples look different to it: at the least, what comes
+later takes its share of the mixture. So each sub-task that ends leaves traits of a few samples
+that the model itself drew then (`core.memory.retention`); what has happened to theirs since, on
+average, is taken to have happened to the rows.
+
+Throughout: S traits, `core.density.traits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from core.outliers.conformal import Typicality
+
+PER_BATCH = 50
+"""Rows of one batch, at most: more cost time and say little more."""
+
+RECENT = 2048
+"""Rows of the current sub-task, at most ..."""
+
+NEWEST = 4
+"""... and no more than one in so many that it has had ..."""
+
+FEWEST = 400
+"""... but for these: rows of a model that knew less make the samples of today look too good."""
+
+PAST = 2048
+"""Rows of all earlier sub-tasks together, at most."""
+
+DRAWN = 64
+"""Drawn samples that a sub-task leaves, at most ..."""
+
+DRAWN_IN_ALL = 256
+"""... and of all sub-tasks that are looked at for a snapshot."""
+
+MOST_GROUPS = 64
+"""Sub-tasks that are told apart; the oldest two become one where there are more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Rows of one sub-task.
+
+    Arguments:
+        rows: Traits, with shape (n, S), oldest first.
+        samples: Inliers that they stand for.
+        seen: Rows that there have been, those let go included.
+        sub_task: Whose they are.
+        drawn: Traits of samples drawn when it ended, at that moment, with shape (m, S); none
+            while it goes on.
+    """
+
+    rows: Tensor
+    samples: int
+    seen: int
+    sub_task: int
+    drawn: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def thinned(self, most: int) -> Group:
+        """At most so many rows, spread evenly."""
+        if len(self) <= most:
+            return self
+        return replace(self, rows=self.rows[_spread(len(self), most)])
+
+    def moved(self, now: Tensor) -> Group:
+        """As its samples look by now.
+
+        Arguments:
+            now: Traits of the first samples that were drawn, with shape (at most m, S).
+        """
+        if not len(now):
+            return self
+        shift = now.float().cpu().mean(0) - self.drawn[: len(now)].mean(0)
+        return replace(self, rows=self.rows + shift)
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Rows of all sub-tasks.
+
+    Arguments:
+        past: Of earlier sub-tasks, oldest first.
+        current: Of the current one; none or one.
+        n_scales: Of the traits, how many are of other scales.
+    """
+
+    past: tuple[Group, ...] = ()
+    current: tuple[Group, ...] = ()
+    n_scales: int = 0
+
+    def observed(self, rows: Tensor, samples: int, sub_task: int, n_scales: int = 0) -> Calibration:
+        """With rows of a batch of inliers.
+
+        Arguments:
+            rows: Traits of some of its samples, with shape (n, S).
+            samples: That they stand for.
+            sub_task: The current one.
+            n_scales: Of the traits, how many are of other scales.
+        """
+        rows = rows.float().cpu()
+        seen = len(rows)
+        for old in self.current:
+            rows, samples, seen = (
+                torch.cat([old.rows, rows]),
+                old.samples + samples,
+                old.seen + seen,
+            )
+        newest = min(RECENT, max(FEWEST, seen // NEWEST))
+        group = Group(rows[-newest:].clone(), samples, seen, sub_task, rows[:0])
+        return replace(self, current=(group,), n_scales=n_scales)
+
+    def crossed(self, drawn: Tensor) -> Calibration:
+        """A sub-task has ended.
+
+        Arguments:
+            drawn: Traits of samples drawn from the model as it stands, for the sub-task, with
+                shape (m, S); none will do.
+        """
+        ended = (replace(group, drawn=drawn[:DRAWN].float().cpu()) for group in self.current)
+        groups = (*self.past, *ended)
+        if len(groups) > MOST_GROUPS:
+            first, second, *others = groups
+            joined = replace(
+                second,
+                rows=torch.cat([first.rows, second.rows]),
+                samples=first.samples + second.samples,
+            )
+            groups = (joined, *others)
+        if not groups:
+            return Calibration()
+        most = PAST // len(groups)
+        return Calibration(tuple(group.thinned(most) for group in groups), (), self.n_scales)
+
+    @property
+    def wanted(self) -> dict[int, int]:
+        """Sub-task -> how many of its drawn samples to look at again, the first ones."""
+        each = max(1, DRAWN_IN_ALL // max(1, len(self.past)))
+        return {group.sub_task: min(each, len(group.drawn)) for group in self.past}
+
+    def typicality(self, now: Mapping[int, Tensor]) -> Typicality:
+        """What follows from it: every sub-task counts by its samples.
+
+        Arguments:
+            now: Sub-task -> traits of its first drawn samples, as they are by now.
+        """
+        past = (
+            group.moved(now[group.sub_task]) if group.sub_task in now else group
+            for group in self.past
+        )
+        groups = (*past, *self.current)
+        if not groups:
+            return Typicality.none()
+        weights = [
+            torch.full((len(group),), group.samples / len(group), dtype=torch.float32)
+            for group in groups
+        ]
+        rows = torch.cat([group.rows for group in groups])
+        return Typicality(rows, torch.cat(weights), self.n_scales)
+
+
+def chosen(n: int) -> Tensor:
+    """Places of the samples of a batch of n whose traits are kept, with shape (m,), int64."""
+    return torch.arange(n) if n <= PER_BATCH else _spread(n, PER_BATCH)
+
+
+def _spread(n: int, most: int) -> Tensor:
+    """`most` places out of n, evenly, the last one among them."""
+    return (torch.arange(1, most + 1) * n).div(most, rounding_mode="floor") - 1

@@ -1,0 +1,228 @@
+"""How strange a sample is, as a probability: traits in, p-values out.
+
+What is usual is told by *calibration rows*: traits (`core.density.traits`) of inliers, taken
+before they were learned, each with a weight. A sample may be strange in several ways:
+
+* the first trait, its closeness or likelihood, is low;
+* so is one of the next traits, which say the same at other scales (`core.outliers.scales`); or
+* its other traits are not as they are among inliers: their Mahalanobis distance from the rows' mean
+  is large. This is two-sided: a sample may be too simple (an image without ink). Where there are
+  no other scales, the first trait must go with these, too.
+
+Each way is turned into the log of a tail probability among the rows. The mean of the two lowest is
+the sample's *typicality*: one way alone is often chance, and all of them together know less than
+the strangest. Its rank among the rows' own is the p-value (split conformal prediction: Vovk et
+al. 2005; weighted: Tibshirani et al. 2019). So a share of about a of inliers has a p-value of a
+or less, whatever the model, and p-values of different models compare.
+
+Beyond the rows' lowest twentieth a tail is taken to fall exponentially (peaks over a threshold),
+so that typicality ranks samples that are stranger than any row. P-values do not go below
+1 / (n + 1) for n rows: more cannot be known from n.
+
+Throughout: N samples, n rows, S traits, T of them of other scales.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+FEWEST_ROWS = 100
+"""With fewer rows than these, nothing is calibrated."""
+
+WINSORISED = 0.005
+"""Share of rows at either end of a trait that count as the next ones inside: a freak must not
+widen what is usual."""
+
+RIDGE = 1e-4
+"""Share of a trait's variance that is its own: traits that always go together must be told apart
+by no less."""
+
+LEAST = -1e300
+"""Log share of what is stranger than can be said: finite, and so are sums of a few."""
+
+WAYS = 2
+"""The lowest shares, whose mean counts."""
+
+TAIL = 0.05
+"""Share of the rows below whose highest the exponential tail begins."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tails:
+    """The lower tails of W numbers' distributions, among weighted rows.
+
+    Arguments:
+        values: Of each number, ascending, with shape (W, n).
+        log_shares: Log of the share of inliers at or below each, with shape (W, n).
+        edge: Where the exponential tail begins, with shape (W, 1); likewise:
+        log_edge: The log share there.
+        scale: Distance below the edge over which the share falls by the factor e; positive.
+    """
+
+    values: Tensor
+    log_shares: Tensor
+    edge: Tensor
+    log_edge: Tensor
+    scale: Tensor
+
+    @classmethod
+    def of(cls, rows: Tensor, weights: Tensor) -> Tails:
+        """Of rows, with shape (n, W); the weights, with shape (n,), sum to one."""
+        values, order = rows.T.contiguous().sort(1)
+        shares = weights[order].cumsum(1).clamp(max=1.0)
+        wanted = shares.new_full((len(values), 1), TAIL)
+        at = torch.searchsorted(shares, wanted).clamp(max=values.shape[1] - 1)
+        edge, there = values.gather(1, at), shares.gather(1, at)
+        # By the median of what lies beyond, which a single freak does not move.
+        middle = values.gather(1, torch.searchsorted(shares, there / 2))
+        spread = values[:, -1:] - values[:, values.shape[1] // 2, None]
+        least = 1e-9 * spread + torch.finfo(torch.float32).tiny
+        scale = torch.maximum((edge - middle) / math.log(2), least)
+        return cls(values, shares.log(), edge, there.log(), scale)
+
+    def log_shares_of(self, asked: Tensor) -> Tensor:
+        """Log of the share of inliers that are as low or lower, of numbers (N, W), as (N, W)."""
+        asked = asked.T.contiguous()
+        right = torch.searchsorted(self.values, asked).clamp_(1, self.values.shape[1] - 1)
+        low, high = self.values.gather(1, right - 1), self.values.gather(1, right)
+        part = ((asked - low) / (high - low).clamp_min(1e-300)).clamp(0, 1)
+        inner = torch.lerp(
+            self.log_shares.gather(1, right - 1), self.log_shares.gather(1, right), part
+        )
+        outer = self.log_edge - (self.edge - asked) / self.scale
+        return torch.where(asked < self.edge, outer, inner).T
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """What the rows say is usual.
+
+    Arguments:
+        mean: Of the traits that must go together, with shape (F,).
+        whitening: (these - mean) @ whitening has independent columns of variance one; (F, F).
+        tails: Of the first trait, of what says the same at T other scales, and of minus the
+            squared Mahalanobis distance.
+        n_scales: T.
+        typicalities: Of the rows themselves, ascending, with shape (n,).
+        ranks: Weight of all rows up to each, with shape (n,); the last is one.
+    """
+
+    mean: Tensor
+    whitening: Tensor
+    tails: Tails
+    n_scales: int
+    typicalities: Tensor
+    ranks: Tensor
+
+    def shares(self, traits: Tensor) -> Tensor:
+        """Logs of tail probabilities, the last one of the fit, with shape (N, T + 2)."""
+        traits = traits.double().cpu()
+        together = _together(traits, self.n_scales)
+        apart = ((together - self.mean) @ self.whitening).square().sum(-1)
+        return _shares(self.tails, _ways(traits, self.n_scales, apart))
+
+
+@dataclass(frozen=True, eq=False)
+class Typicality:
+    """Calibration rows, and what follows from them.
+
+    Arguments:
+        rows: Traits of inliers, with shape (n, S).
+        weights: How much each counts, with shape (n,), positive.
+        n_scales: T, traits after the first that say the same at other scales.
+    """
+
+    rows: Tensor
+    weights: Tensor
+    n_scales: int = 0
+
+    @classmethod
+    def none(cls) -> Typicality:
+        """Nothing is calibrated."""
+        return cls(torch.zeros(0, 1), torch.zeros(0))
+
+    def __len__(self) -> int:
+        """n, or 0 where there are too few rows to say anything."""
+        return len(self.rows) if len(self.rows) >= FEWEST_ROWS else 0
+
+    @cached_property
+    def n_effective(self) -> float:
+        """Rows of equal weight that would say as much."""
+        weights = self.weights.double()
+        return float(weights.sum().square() / weights.square().sum())
+
+    @cached_property
+    def fit(self) -> Fit:
+        """What is usual; made at the first question, in some milliseconds."""
+        rows, weights = self.rows.double().cpu(), self.weights.double().cpu()
+        weights = weights / weights.sum()
+        together = _together(rows, self.n_scales)
+        ends = torch.quantile(
+            together, torch.tensor([WINSORISED, 1 - WINSORISED], dtype=rows.dtype), dim=0
+        )
+        inner = together.clamp(ends[0], ends[1])
+        mean = weights @ inner
+        centred = inner - mean
+        deviation = (weights @ centred.square()).sqrt()
+        # A trait that never varies says nothing.
+        scale = torch.where(deviation > 1e-9 * (1 + mean.abs()), 1 / deviation, 0.0)
+        scaled = centred * scale
+        correlation = (scaled * weights[:, None]).T @ scaled
+        correlation += RIDGE * torch.eye(len(mean), dtype=correlation.dtype)
+        values, vectors = torch.linalg.eigh(correlation)
+        whitening = scale[:, None] * (vectors / values.clamp_min(RIDGE).sqrt())
+        apart = ((together - mean) @ whitening).square().sum(-1)
+        ways = _ways(rows, self.n_scales, apart)
+        tails = Tails.of(ways, weights)
+        own, order = _mean_of_lowest(_shares(tails, ways)).sort()
+        return Fit(mean, whitening, tails, self.n_scales, own, weights[order].cumsum(0))
+
+    def typicality(self, traits: Tensor) -> Tensor:
+        """Log of a tail probability per sample, with shape (N,), float64; less is stranger."""
+        return _mean_of_lowest(self.fit.shares(traits))
+
+    def strangest(self, traits: Tensor) -> tuple[Tensor, Tensor]:
+        """Typicality, and by which of the T + 2 shares a sample is strangest, with shape (N,) each.
+
+        The shares are those of the first trait, of what says the same at other scales, and of the
+        fit.
+        """
+        shares = self.fit.shares(traits)
+        return _mean_of_lowest(shares), shares.argmin(1)
+
+    def p_values(self, typicality: Tensor) -> Tensor:
+        """Share of inliers at least as strange, with shape (N,), in (0, 1], float64."""
+        fit, n = self.fit, self.n_effective
+        below = torch.searchsorted(fit.typicalities, typicality, right=True)
+        shares = torch.cat([fit.ranks.new_zeros(1), fit.ranks.clamp(max=1.0)])[below]
+        return ((1 + n * shares) / (n + 1)).clamp(max=1.0)
+
+
+def _together(traits: Tensor, n_scales: int) -> Tensor:
+    """Traits that must go together, with shape (N, F)."""
+    return traits[:, 1 + n_scales :] if n_scales else traits
+
+
+def _ways(traits: Tensor, n_scales: int, apart: Tensor) -> Tensor:
+    """Numbers of which less is stranger, with shape (N, T + 2).
+
+    Arguments:
+        apart: Squared Mahalanobis distance, with shape (N,).
+    """
+    return torch.cat([traits[:, : 1 + n_scales], -apart[:, None]], 1)
+
+
+def _shares(tails: Tails, ways: Tensor) -> Tensor:
+    """Log shares with shape (N, T + 2), finite whatever was asked."""
+    shares = tails.log_shares_of(ways)
+    return shares.nan_to_num(nan=LEAST, neginf=LEAST).clamp_min(LEAST)
+
+
+def _mean_of_lowest(shares: Tensor) -> Tensor:
+    """With shape (N,)."""
+    return shares.topk(min(WAYS, shares.shape[1]), 1, largest=False).values.mean(1)

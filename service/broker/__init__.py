@@ -1,0 +1,1 @@
+"""Redis: names, connections, the lease, and both ends of the stream."""

@@ -1,0 +1,182 @@
+"""The names of everything that one model keeps in Redis.
+
+All keys of a model share a hash tag, so that a cluster keeps them on one node and
+scripts may touch several of them at once. ARCHITECTURE.md says what each holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+GROUP: Final = "trainer"
+"""The consumer group of the input stream, and its only consumer."""
+
+QUARANTINE_LENGTH: Final = 1000
+"""Outliers of bursts that are kept, at most."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Key names of one model.
+
+    Example:
+        >>> keys = Keys("default")
+        >>> keys.input, keys.batch("7f")
+        ('{gmr:default}:in', '{gmr:default}:batch:7f')
+    """
+
+    model: str
+
+    def _key(self, name: str) -> str:
+        return f"{{gmr:{self.model}}}:{name}"
+
+    @property
+    def input(self) -> str:
+        """The input stream: every batch, and every other thing that changes the model."""
+        return self._key("in")
+
+    def batch(self, batch_id: str) -> str:
+        """What is remembered of a batch id: `service.broker.append`."""
+        return self._key(f"batch:{batch_id}")
+
+    @property
+    def features(self) -> str:
+        """D, once the first batch or a setting has fixed it."""
+        return self._key("features")
+
+    @property
+    def applied(self) -> str:
+        """How many entries had been removed in all when the input stream was last trimmed."""
+        return self._key("applied")
+
+    @property
+    def applying(self) -> str:
+        """Which entries the trainer is applying, and how often it has died by them, as JSON."""
+        return self._key("applying")
+
+    @property
+    def counts(self) -> str:
+        """Hash of what the API processes count together: batches accepted and refused."""
+        return self._key("counts")
+
+    @property
+    def published(self) -> str:
+        """Stream of short notices, one per published snapshot."""
+        return self._key("published")
+
+    @property
+    def proposals(self) -> str:
+        """The open proposals of new classes."""
+        return self._key("proposals")
+
+    @property
+    def snapshot(self) -> str:
+        """The latest snapshot's bytes, where snapshots travel through Redis."""
+        return self._key("snapshot")
+
+    @property
+    def events(self) -> str:
+        """Stream of every event."""
+        return self._key("events")
+
+    @property
+    def history(self) -> str:
+        """Stream of the events of batches only."""
+        return self._key("history")
+
+    @property
+    def boundaries(self) -> str:
+        """Stream of the boundaries only, without the heavy part of their explanations."""
+        return self._key("boundaries")
+
+    @property
+    def explanations(self) -> str:
+        """Stream of that heavy part, for the newest boundaries, under the same ids."""
+        return self._key("explanations")
+
+    @property
+    def outbox(self) -> str:
+        """Stream of the events that a webhook has yet to be told of."""
+        return self._key("outbox")
+
+    @property
+    def quarantine(self) -> str:
+        """Stream of the outliers of bursts, one record per sample, for people to look at."""
+        return self._key("quarantine")
+
+    @property
+    def dead_letters(self) -> str:
+        """Stream of the records of entries that could not be used."""
+        return self._key("dead-letters")
+
+    def dead_letter(self, letter_id: str) -> str:
+        """Hash of one of these entries, whole."""
+        return self._key(f"dead-letter:{letter_id}")
+
+    @property
+    def dead_letters_requeued(self) -> str:
+        """Hash from those that were sent again to the entry that they were sent as."""
+        return self._key("dead-letters-requeued")
+
+    @property
+    def dead_letters_bytes(self) -> str:
+        """Bytes of the entries among them that are kept whole."""
+        return self._key("dead-letters-bytes")
+
+    @property
+    def branch(self) -> str:
+        """Which entries are no part of the model any more, after rollbacks and uploads, as JSON."""
+        return self._key("branch")
+
+    @property
+    def restoring(self) -> str:
+        """The newest rollback or upload that was accepted: its entry."""
+        return self._key("restoring")
+
+    @property
+    def status(self) -> str:
+        """State of the trainer, as JSON; also its heartbeat."""
+        return self._key("status")
+
+    @property
+    def trainer_metrics(self) -> str:
+        """The trainer's metrics, in Prometheus' text format."""
+        return self._key("trainer-metrics")
+
+    @property
+    def versions(self) -> str:
+        """The kept versions and their lineage, as JSON."""
+        return self._key("versions")
+
+    @property
+    def requests(self) -> str:
+        """List of what readers ask of the trainer."""
+        return self._key("requests")
+
+    def answer(self, request_id: str) -> str:
+        """How many pieces and bytes the trainer's answer to one request has."""
+        return self._key(f"answer:{request_id}")
+
+    def answer_pieces(self, request_id: str) -> str:
+        """The pieces of that answer."""
+        return self._key(f"answer-pieces:{request_id}")
+
+    def upload(self, upload_id: str) -> str:
+        """The pieces of an uploaded checkpoint."""
+        return self._key(f"upload:{upload_id}")
+
+    @property
+    def uploads(self) -> str:
+        """Hash from an entry of the input stream to the pieces that belong to it."""
+        return self._key("uploads")
+
+    @property
+    def lease(self) -> str:
+        """Which trainer may begin; runs out unless it is renewed."""
+        return self._key("lease")
+
+    @property
+    def fence(self) -> str:
+        """The trainer that began last; what an earlier one still sends is refused."""
+        return self._key("fence")

@@ -1,0 +1,338 @@
+"""`gmr serve`: embedded Redis, trainer and API with one lifetime.
+
+The supervisor starts the parts, starts again what dies, and stops them in the order
+in which nothing is lost: the API first, so that no batch is accepted any more; then
+the trainer, which learns what is in the stream; then Redis.
+
+Rules of this module:
+
+1. It imports nothing heavy: a supervisor that fails is of no use.
+2. The parts get their settings through their environment, so that a flag given here
+   holds there, and after every restart.
+3. A part that keeps dying ends the service, with a status other than 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Final
+
+from core.errors import GMRError, InvalidSettings
+from service.broker.lease import DirectoryLock
+from service.ending import MUST_CHANGE_SETTINGS
+from service.extras import check_extras
+from service.logs import configure_logs
+from service.settings import CLIENT_VARIABLES, PREFIX, Settings, mask_url
+from service.supervisor.embedded import EmbeddedRedis, die_with_parent, find_binary
+
+logger = logging.getLogger(__name__)
+
+POLL_S: Final = 0.1
+FIRST_PAUSE_S: Final = 0.2
+LONGEST_PAUSE_S: Final = 10.0
+MOST_DEATHS: Final = 8
+"""Deaths of one part within `DEATHS_S` seconds after which the service ends."""
+
+DEATHS_S: Final = 60.0
+API_STOP_S: Final = 15.0
+TRAINER_STOP_S: Final = 60.0
+"""Seconds a trainer may take to end beyond its time to drain: a checkpoint is written."""
+
+
+class PartFailed(GMRError):
+    """A part of the service does not stay alive; the reason is in its own log."""
+
+
+class Deaths:
+    """How often a part died lately, and how long to wait before it is started again."""
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque()
+
+    def count(self) -> float | None:
+        """One more; the pause in seconds, or None when it was one too many."""
+        now = time.monotonic()
+        self._times.append(now)
+        while now - self._times[0] > DEATHS_S:
+            self._times.popleft()
+        n = len(self._times)
+        return None if n > MOST_DEATHS else min(FIRST_PAUSE_S * 2.0 ** (n - 1), LONGEST_PAUSE_S)
+
+
+class Part:
+    """A child process of the supervisor: the trainer or the API.
+
+    Arguments:
+        name: For people.
+        module: Run as `python -m module`.
+        environment: All of it.
+    """
+
+    def __init__(self, name: str, module: str, environment: Mapping[str, str]) -> None:
+        self.name = name
+        self._command = [sys.executable, "-m", module]
+        self._environment = dict(environment)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._deaths = Deaths()
+        self._start_at = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        """The process, or None before the first start."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Start the process. Only from the main thread: its life is tied to that."""
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            env=self._environment,
+            # Ctrl-C in a terminal reaches a whole group; the order is ours to keep.
+            process_group=0,
+            preexec_fn=die_with_parent(signal.SIGTERM),
+        )
+
+    def watch(self) -> int | None:
+        """Start the process again if it has died and its pause is over.
+
+        Returns:
+            Its exit status at the moment it is found dead, else None.
+
+        Raises:
+            InvalidSettings: It died because of a setting.
+            PartFailed: It died too often.
+        """
+        if self._process is None:
+            if time.monotonic() >= self._start_at:
+                self.start()
+            return None
+        status = self._process.poll()
+        if status is None:
+            return None
+        self._process = None
+        if status == MUST_CHANGE_SETTINGS:
+            raise InvalidSettings(f"The {self.name} cannot work with these settings (see above).")
+        pause = self._deaths.count()
+        if pause is None:
+            raise _keeps_dying(self.name)
+        logger.error("the %s died (%s); starting it again", self.name, _describe(status))
+        self._start_at = time.monotonic() + pause
+        return status
+
+    def stop(self, timeout_s: float) -> bool:
+        """Ask the process to end and wait; False when it had to be killed or failed."""
+        if self._process is None:
+            return True
+        self._process.terminate()
+        try:
+            status = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            logger.error("the %s did not end in %.0f s; killing it", self.name, timeout_s)
+            self.kill()
+            return False
+        if status != 0:
+            logger.error("the %s ended with %s", self.name, _describe(status))
+        return status == 0
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+class Supervisor:
+    """Runs the service until a signal ends it.
+
+    Arguments:
+        settings: As loaded.
+        announce: Told what a person wants to know, line by line.
+    """
+
+    def __init__(self, settings: Settings, announce: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._announce = announce
+        self._stop_signals = 0
+        self._lock: DirectoryLock | None = None
+        self._redis: EmbeddedRedis | None = None
+        self._redis_deaths = Deaths()
+        self._parts: list[Part] = []
+        self._port = settings.port
+
+    def run(self) -> int:
+        """Start everything, watch, stop in order; the exit status."""
+        # SIGHUP: the terminal that it runs in was closed.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._asked_to_stop)
+        status = 0
+        try:
+            self._start()
+            self._watch()
+        except InvalidSettings as error:
+            logger.error("%s", error)
+            status = MUST_CHANGE_SETTINGS
+        except PartFailed as error:
+            logger.error("%s", error)
+            status = 1
+        finally:
+            clean = self._stop()
+        return status or (0 if clean else 1)
+
+    def _asked_to_stop(self, number: int, frame: FrameType | None) -> None:
+        self._stop_signals += 1
+        if self._stop_signals > 1 and number == signal.SIGINT:
+            # The second Ctrl-C: whoever presses it wants to be gone. What was accepted
+            # is in the stream and is learned at the next start.
+            for part in self._parts:
+                part.kill()
+            if self._redis is not None:
+                self._redis.stop()
+            os._exit(130)
+
+    def _start(self) -> None:
+        settings = self._settings
+        check_extras(settings)
+        self._lock = DirectoryLock(settings.data_dir, "service")
+        self._port = _free_port(settings.host, settings.port)
+        address = settings.redis_address()
+        if address is None:
+            binary = find_binary(settings.redis_binary)
+            self._redis = EmbeddedRedis(
+                settings.data_dir, binary, settings.redis_maxmemory_mib, self._lock
+            )
+            self._redis.start(lambda: self._stop_signals > 0)
+            address, redis = self._redis.url, f"embedded {binary}"
+        else:
+            redis = mask_url(address)
+        environment = self._environment(address)
+        self._parts = [
+            Part("API", "service.api", environment),
+            Part("trainer", "service.trainer", environment),
+        ]
+        self._announce(f"Redis: {redis}")
+        self._announce(f"Data:  {settings.data_dir.absolute()}")
+        for part in self._parts:
+            part.start()
+
+    def _environment(self, redis_url: str) -> dict[str, str]:
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.upper().startswith(PREFIX) or name in CLIENT_VARIABLES
+        }
+        return {
+            **inherited,
+            **self._settings.environment(),
+            "GMR_REDIS_URL": redis_url,
+            "GMR_DATA_DIR": str(self._settings.data_dir.absolute()),
+            "GMR_PORT": str(self._port),
+        }
+
+    def _watch(self) -> None:
+        answered = False
+        while not self._stop_signals:
+            self._watch_redis()
+            for part in self._parts:
+                status = part.watch()
+                if status is not None and part.name == "API" and not answered:
+                    raise PartFailed(
+                        f"The API did not start ({_describe(status)}); the reason is above."
+                    )
+            if not answered and self._answers():
+                answered = True
+                self._announce(f"API:   {self._url()}  (what it can do: {self._url()}/docs)")
+            time.sleep(POLL_S)
+
+    def _watch_redis(self) -> None:
+        if self._redis is None or (status := self._redis.poll()) is None:
+            return
+        pause = self._redis_deaths.count()
+        if pause is None:
+            raise _keeps_dying("embedded Redis")
+        logger.error("the embedded Redis died (%s); starting it again", _describe(status))
+        time.sleep(pause)
+        self._redis.start(lambda: self._stop_signals > 0)
+
+    def _answers(self) -> bool:
+        """Whether the API answers that it is alive."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._settings.host, self._settings.host)
+        connection = http.client.HTTPConnection(host, self._port, timeout=1)
+        with contextlib.closing(connection):
+            try:
+                connection.request("GET", "/health/live")
+                return connection.getresponse().status == 200
+            except (OSError, http.client.HTTPException):
+                return False
+
+    def _url(self) -> str:
+        host = self._settings.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._port}"
+
+    def _stop(self) -> bool:
+        """Stop every part, in order; whether all of them ended well."""
+        times = {"API": API_STOP_S, "trainer": self._settings.drain_timeout_s + TRAINER_STOP_S}
+        clean = True
+        for part in self._parts:
+            clean = part.stop(times[part.name]) and clean
+        if self._redis is not None:
+            clean = self._redis.stop() == 0 and clean
+        if self._lock is not None:
+            self._lock.release()
+        return clean
+
+
+def serve(settings: Settings) -> int:
+    """Run the whole service until SIGTERM or SIGINT.
+
+    Returns:
+        The exit status: 0 after an orderly end, 2 when the operator must change
+        something, 1 when a part did not end well.
+    """
+    configure_logs(settings, "serve")
+    return Supervisor(settings, lambda line: print(line, flush=True)).run()
+
+
+def _free_port(host: str, port: int) -> int:
+    """The port to listen on, tried out.
+
+    Raises:
+        InvalidSettings: It is taken, or the host is not this machine's.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as attempt:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            attempt.bind(address)
+            return int(attempt.getsockname()[1])
+    except OSError as error:
+        raise InvalidSettings(
+            f"The API cannot listen on {host}, port {port}: {error.strerror}. Stop what uses that "
+            f"port, or choose another by --port (0 picks a free one)."
+        ) from error
+
+
+def _keeps_dying(name: str) -> PartFailed:
+    return PartFailed(
+        f"The {name} died more than {MOST_DEATHS} times within {DEATHS_S:.0f} seconds; the service "
+        f"stops. The reason is in the log above."
+    )
+
+
+def _describe(status: int) -> str:
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            return f"killed by {signal.Signals(-status).name}"
+    return f"status {status}"

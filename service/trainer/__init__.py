@@ -1,0 +1,1 @@
+"""The single writer: entries in order -> engine -> snapshots, events, checkpoints."""

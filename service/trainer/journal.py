@@ -1,0 +1,404 @@
+"""What the trainer tells the world: events as records, and its own state as a status.
+
+`Journal.write` is the only way out for events: it stamps each with the entry that
+caused it, sorts it into the streams where readers look, counts it, and passes it to
+the metrics. `Totals` is what must outlive the process for that; a checkpoint carries it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import orjson
+
+from core.batch import UNLABELLED, Batch
+from core.engine.engine import REMEMBERED_STARTS
+from core.engine.explanation import HEAVY
+from core.errors import GMRError
+from core.events import (
+    BatchLearned,
+    BatchScored,
+    BatchSetAside,
+    BoundaryDetected,
+    ChangeContinued,
+    ClassProposed,
+    DeadLettersDropped,
+    EntryRejected,
+    Event,
+    LabelsMatched,
+    LabelsMissed,
+    ModelRestored,
+    OutlierBurst,
+    OutlierBurstContinued,
+    PriorShift,
+    ProposalClosed,
+    Replayed,
+    SetAsideReleased,
+    UnknownsLearned,
+)
+from service.broker.feed import LAST_REPORT, Entry, Feed
+from service.trainer.metrics import TrainerMetrics
+from service.trainer.run_time import Interval, interval
+from service.wire import REQUEUED_FROM, Control, read_entry
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Totals:
+    """What was counted since the very first entry. A checkpoint carries it.
+
+    Arguments:
+        samples_learned: Learned in all, those that a rollback dropped included.
+        recurrences: Boundaries at which an earlier sub-task came back.
+        prior_shifts: Changes of the shares of classes alone.
+        continued: Changes found again that had gone on since their boundary.
+        bursts: Of outliers.
+        quarantined: Outliers of those, neither learned nor lost.
+        probe_ert: Asked of the detector's probe, in samples; with what it counted so far.
+        rejected: Entries refused, by reason.
+        letters_dropped: Dead letters that made room for newer ones.
+        labels_matched: Samples whose label came after them.
+        labels_unmatched: Labels that met no sample, by reason.
+        proposals: Classes proposed.
+        latest: The latest batch's scores, by the names of `BatchScored`.
+        entries: Ids of the entries that the last batches came with, as many as the engine
+            remembers starts of, so that the start of a change has a name in the stream.
+        entries_end: Index of the batch that comes next after those.
+    """
+
+    samples_learned: int = 0
+    batches_learned: int = 0
+    boundaries: int = 0
+    replayed: int = 0
+    batches_since_boundary: int = 0
+    samples_since_boundary: int = 0
+    recurrences: int = 0
+    prior_shifts: int = 0
+    continued: int = 0
+    bursts: int = 0
+    quarantined: int = 0
+    probe_ert: float = 0.0
+    probe_samples: int = 0
+    probe_alarms: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    letters_dropped: int = 0
+    labels_matched: int = 0
+    labels_unmatched: dict[str, int] = field(default_factory=dict)
+    proposals: int = 0
+    latest: dict[str, Any] = field(default_factory=dict)
+    entries: list[str] = field(default_factory=list)
+    entries_end: int = 0
+
+    def remember(self, batch_index: int, entry_id: str) -> None:
+        """Note which entry a batch came with."""
+        if batch_index != self.entries_end:
+            self.entries = []  # of another past
+        self.entries = [*self.entries[1 - REMEMBERED_STARTS :], entry_id]
+        self.entries_end = batch_index + 1
+
+    def entry_of(self, batch_index: int) -> str | None:
+        """The entry that a batch came with; None where that is not known (any more)."""
+        place = batch_index - self.entries_end
+        return self.entries[place] if -len(self.entries) <= place < 0 else None
+
+    def count(self, event: Event) -> None:
+        """Add one event."""
+        if isinstance(event, BatchScored):
+            self.latest = {name: getattr(event, name) for name in LATEST}
+            self.batches_since_boundary += 1
+            self.samples_since_boundary += event.samples
+        match event:
+            case BatchLearned():
+                self.samples_learned += (
+                    event.samples - event.quarantined - event.awaiting - event.unknown
+                )
+                self.batches_learned += 1
+                self.probe_samples += event.probe_samples
+                self.probe_alarms += event.probe_alarms
+                self.probe_ert = event.probe_ert or self.probe_ert
+            case ChangeContinued():
+                self.continued += 1
+            case PriorShift():
+                self.prior_shifts += 1
+            case OutlierBurst():
+                self.samples_learned += event.released
+                self.batches_learned += event.set_aside_batches
+                self.bursts += not isinstance(event, OutlierBurstContinued)
+                self.quarantined += event.samples
+            case LabelsMatched():
+                self.samples_learned += event.samples_learned
+                self.labels_matched += event.matched
+                for reason, count in event.unmatched.items():
+                    self.labels_unmatched[reason] = self.labels_unmatched.get(reason, 0) + count
+                self.latest["prequential_accuracy_mean"] = event.prequential_accuracy_mean
+            case LabelsMissed() | ProposalClosed() | UnknownsLearned():
+                self.samples_learned += event.samples_learned
+            case ClassProposed():
+                self.proposals += 1
+            case SetAsideReleased():
+                self.samples_learned += event.samples
+                self.batches_learned += event.batches
+            case BoundaryDetected():
+                self.samples_learned += event.set_aside_samples
+                self.batches_learned += event.set_aside_batches
+                self.boundaries += 1
+                self.recurrences += event.recurrence_of is not None
+                # The batches set aside are the first of the new sub-task; the one that
+                # decided it is counted by its own event, which comes later.
+                self.batches_since_boundary = event.set_aside_batches
+                self.samples_since_boundary = event.set_aside_samples
+            case Replayed():
+                self.replayed += event.samples
+            case ModelRestored():
+                self.latest = {}
+                self.batches_since_boundary = self.samples_since_boundary = 0
+            case EntryRejected():
+                self.rejected[event.reason] = self.rejected.get(event.reason, 0) + 1
+            case DeadLettersDropped():
+                self.letters_dropped += event.letters
+
+    def achieved(self, ert: float) -> float | None:
+        """Run time between false alarms that is kept, in samples, as the probe has it.
+
+        Its alarms come at the same odds against what it asks for; None before the first.
+
+        Arguments:
+            ert: What is asked of the detector.
+        """
+        if not self.probe_alarms or not self.probe_ert:
+            return None
+        return ert * self.probe_samples / self.probe_alarms / self.probe_ert
+
+    def achieved_between(self, ert: float) -> Interval:
+        """Between what `achieved` lies, by the number of the probe's alarms, at 95 % confidence.
+
+        Before the first alarm there is a lower end only.
+
+        Arguments:
+            ert: What is asked of the detector.
+        """
+        if not self.probe_ert:
+            return Interval(None, None)
+        ends = interval(self.probe_alarms, self.probe_samples)
+        return Interval(*(None if end is None else ert * end / self.probe_ert for end in ends))
+
+    def to_json(self) -> str:
+        """As text for a checkpoint."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Totals:
+        """The inverse of `to_json`."""
+        return cls(**json.loads(text))
+
+
+LATEST = (
+    "inlier_rate",
+    "inlier_rate_mean",
+    "log_likelihood_mean",
+    "statistic",
+    "threshold",
+    "statistics",
+    "thresholds",
+    "armed",
+    "prequential_accuracy",
+    "prequential_accuracy_mean",
+)
+"""Fields of `BatchScored` that the status repeats."""
+
+
+class Journal:
+    """Where events go.
+
+    Arguments:
+        feed: Takes the records.
+        totals: To go on from.
+        metrics: Follows every event.
+        outbox: Kinds of events that a webhook is to be told of.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        totals: Totals,
+        metrics: TrainerMetrics,
+        outbox: frozenset[str] = frozenset(),
+    ) -> None:
+        self.totals = totals
+        self._outbox = outbox
+        self._feed = feed
+        self._metrics = metrics
+        metrics.resume(
+            samples=totals.samples_learned,
+            batches=totals.batches_learned,
+            boundaries=totals.boundaries,
+            replayed=totals.replayed,
+            rejected=totals.rejected,
+            labels_matched=totals.labels_matched,
+            labels_unmatched=totals.labels_unmatched,
+            proposals=totals.proposals,
+            recurrences=totals.recurrences,
+            prior_shifts=totals.prior_shifts,
+            continued=totals.continued,
+            bursts=totals.bursts,
+            quarantined=totals.quarantined,
+            letters_dropped=totals.letters_dropped,
+        )
+
+    def write(self, entry_id: str, events: Sequence[Event], first: int = 0) -> None:
+        """Report the events of one entry.
+
+        Arguments:
+            entry_id: Of the entry that caused them.
+            events: In order; all that the entry caused, or the rest.
+            first: Index of the first among all events of the entry.
+        """
+        now = time.time()
+        keys = self._feed.keys
+        for index, event in enumerate(events, first):
+            self.totals.count(event)
+            self._metrics.observe(event)
+            # Not `to_dict`, which copies what is about to become bytes anyway.
+            record = {"kind": event.kind, **vars(event), "entry_id": entry_id, "time": now}
+            if isinstance(event, BoundaryDetected):
+                record |= self._boundary(event, entry_id)
+                heavy = {name: part for name, part in event.explanation.items() if name in HEAVY}
+                if heavy:
+                    self._feed.report(keys.explanations, entry_id, index, orjson.dumps(heavy))
+            elif isinstance(event, BatchScored):
+                self.totals.remember(event.batch_index, entry_id)
+            data = orjson.dumps(record)
+            self._feed.report(keys.events, entry_id, index, data)
+            if isinstance(event, BatchLearned | BatchSetAside):
+                self._feed.report(keys.history, entry_id, index, data)
+            if isinstance(event, BoundaryDetected):
+                self._feed.report(keys.boundaries, entry_id, index, data)
+            if event.kind in self._outbox:
+                self._feed.report(keys.outbox, entry_id, index, data)
+            _log(event, entry_id)
+
+    def _boundary(self, event: BoundaryDetected, entry_id: str) -> dict[str, object]:
+        """What a boundary's record says otherwise, or beside: where it began, and why in short."""
+        start = self.totals.entry_of(event.estimated_start_batch)
+        if event.estimated_start_batch == event.batch_index and event.detector != "declared":
+            start = entry_id  # the batch that decided it is reported after it
+        light = {name: part for name, part in event.explanation.items() if name not in HEAVY}
+        return {"estimated_start_entry_id": start, "explanation": light}
+
+    def quarantine(self, entry_id: str, batches: Sequence[Batch]) -> None:
+        """Keep the outliers of a burst where people can look at them.
+
+        Arguments:
+            entry_id: Of the entry by which the burst was over.
+            batches: The outliers, in stream order.
+        """
+        now, index = time.time(), 0
+        for batch in batches:
+            codes = [UNLABELLED] * len(batch) if batch.codes is None else batch.codes.tolist()
+            for row, code in zip(batch.features.tolist(), codes, strict=True):
+                if index > LAST_REPORT:
+                    return
+                label = None if code == UNLABELLED else batch.vocabulary[code]
+                record = {"features": row, "label": label, "entry_id": entry_id, "time": now}
+                self._feed.quarantine(entry_id, index, orjson.dumps(record))
+                index += 1
+
+    def reject(self, entry: Entry, reason: str, detail: str) -> None:
+        """Report an entry that could not be used, and keep it among the dead letters."""
+        kind, samples = _outline(entry)
+        batch_id = entry.text("id")
+        self.write(entry.id, [EntryRejected(entry.id, reason, detail, batch_id)])
+        facts = {
+            "entry_id": entry.id,
+            "time": time.time(),
+            "reason": reason,
+            "detail": detail,
+            "kind": kind,
+            "batch_id": batch_id,
+            "samples": samples,
+            "requeued_from": entry.text(REQUEUED_FROM),
+        }
+        letters, nbytes = self._feed.bury(entry, reason, facts)
+        if letters:
+            self.write(entry.id, [DeadLettersDropped(letters, nbytes)], first=1)
+
+    def status(self, facts: Mapping[str, object]) -> dict[str, object]:
+        """The trainer's state, for GET /drift: the given facts, and what events told."""
+        totals = self.totals
+        unknown: dict[str, object] = dict.fromkeys(LATEST)
+        return {
+            **unknown,
+            "statistics": {},
+            "thresholds": {},
+            "armed": False,
+            **totals.latest,
+            "boundaries": totals.boundaries,
+            "bursts": totals.bursts,
+            "quarantined": totals.quarantined,
+            "probe_samples": totals.probe_samples,
+            "probe_alarms": totals.probe_alarms,
+            "batches_since_boundary": totals.batches_since_boundary,
+            "samples_since_boundary": totals.samples_since_boundary,
+            "rejected": totals.rejected,
+            "dead_letters_dropped": totals.letters_dropped,
+            **facts,
+        }
+
+
+def encode_status(status: Mapping[str, object]) -> bytes:
+    """The status as JSON, stamped with the time, which makes it the heartbeat."""
+    return orjson.dumps({**status, "time": time.time()})
+
+
+def _outline(entry: Entry) -> tuple[str | None, int | None]:
+    """The kind of an entry, and its number of samples or labels; None where that is not known."""
+    kind = entry.text("kind")
+    try:
+        asked = read_entry(entry.fields)
+    except GMRError:
+        return kind, None
+    return kind, None if isinstance(asked, Control) else len(asked)
+
+
+def _log(event: Event, entry_id: str) -> None:
+    match event:
+        case BoundaryDetected():
+            logger.info(
+                "boundary: sub-task %d begins at batch %d (entry %s, %s)",
+                event.sub_task,
+                event.batch_index,
+                entry_id,
+                event.detector,
+            )
+        case OutlierBurst():
+            logger.info(
+                "outlier burst: %d samples from sample %d on are quarantined (entry %s)",
+                event.samples,
+                event.estimated_start_sample,
+                entry_id,
+            )
+        case EntryRejected():
+            logger.warning(
+                "entry %s is a dead letter (%s): %s", entry_id, event.reason, event.detail
+            )
+        case DeadLettersDropped():
+            logger.warning(
+                "%d dead letters (%d bytes) made room for that of entry %s; for more, raise "
+                "GMR_DEAD_LETTERS_LENGTH or GMR_DEAD_LETTERS_MIB",
+                event.letters,
+                event.bytes,
+                entry_id,
+            )
+        case ModelRestored():
+            logger.info(
+                "version %d takes the place of %d (%s)",
+                event.model_version,
+                event.replaced_version,
+                event.source,
+            )

@@ -1,0 +1,720 @@
+"""Process 1, the single writer: stream -> engine -> snapshots, events, checkpoints.
+
+Rules of this module:
+
+1. What changes the model is an entry of the input stream, so that reading the same
+   stream gives the same model. The trainer's own decision that the stream is quiet
+   is an entry too: it appends one and reads it like any other.
+2. Entries are let go only when a checkpoint that contains them is on disk. Recovery
+   is: load the checkpoint, read on.
+3. One bad entry must not stop the stream: it is set aside with the reason, and so is one
+   by which the process keeps dying. For faults of the machine none is: the process ends,
+   and the next one reads the entry again.
+4. Events come before the notice that the model which they speak of is served:
+   whoever sees a backlog of 0 finds every boundary reported.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import os
+import re
+import signal
+import time
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
+from typing import Final
+
+import orjson
+import torch
+
+from core.batch import Batch
+from core.engine.engine import Engine
+from core.engine.state import EngineState
+from core.errors import EmptySubTask, GMRError, InvalidSettings, ModelNotReady
+from core.events import BoundaryDetected, Event, ModelPublished, OutlierBurst
+from core.memory.proposals import Proposal
+from core.memory.retention import summary
+from core.snapshot import Snapshot
+from service.broker.branch import Branch
+from service.broker.connection import StreamUnavailable, connect, patiently, unavailable
+from service.broker.feed import LAST_REPORT, Entry, Feed, LeaseLost, Position, Reader
+from service.broker.keys import Keys
+from service.broker.lease import DirectoryLock, Lease
+from service.broker.snapshots import Publisher, SnapshotFiles
+from service.checkpoints import Checkpoints
+from service.ending import MUST_CHANGE_SETTINGS
+from service.extras import check_extras
+from service.logs import configure_logs
+from service.settings import MIB, Settings
+from service.signature import key_of
+from service.trainer.attempts import Attempts
+from service.trainer.device import choose_device
+from service.trainer.faults import is_machines, is_out_of_memory, make_room
+from service.trainer.heartbeat import Heartbeat
+from service.trainer.journal import Journal, Totals, encode_status
+from service.trainer.label_wait import LabelWait
+from service.trainer.metrics import TrainerMetrics
+from service.trainer.retention_schedule import RetentionSchedule
+from service.trainer.run_time_target import RunTimeTarget
+from service.trainer.saver import Progress, Saver
+from service.trainer.warm_up import rehearse_meanwhile
+from service.webhook.courier import Courier
+from service.webhook.receiver import Receiver
+from service.wire import Control, Limits, RawBatch, RawLabels, RawName, read_entry
+
+logger = logging.getLogger(__name__)
+
+HOUSE_S: Final = 0.1
+"""Seconds between two rounds of reporting, publishing and keeping, at least."""
+
+TICK_S: Final = 0.05
+STATUS_S: Final = 1.0
+REDIS_GRACE_S: Final = 2.0
+"""Seconds to wait for a Redis that is away when the trainer is to stop."""
+
+PUBLISHING_SHARE: Final = 0.1
+"""Share of the time that publishing may take: a large model is published less often."""
+
+MEMORY_PAUSES_S: Final = (0.1, 0.5, 2.0)
+"""Before an entry for which there was no room is tried again: others may let go of some."""
+
+NEVER: Final = -math.inf
+
+
+class Trainer:
+    """Learns from one model's stream until told to stop.
+
+    Arguments:
+        settings: With a Redis address.
+
+    Raises:
+        InvalidSettings: They cannot work: no Redis address, no such device, a data dir
+            in use, or a checkpoint of another kind of model.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        address = settings.redis_address()
+        if address is None:
+            raise InvalidSettings(
+                "No Redis address is set, and only `gmr serve` brings an embedded Redis. Set "
+                "GMR_REDIS_URL, or start the whole service by `gmr serve`."
+            )
+        self._settings = settings
+        self._limits = Limits(settings.max_samples, settings.max_features)
+        self._engine = Engine(settings.engine_config(), choose_device(settings.device))
+        self._lock = DirectoryLock(settings.data_dir / "checkpoints", "trainer")
+        self._keeper = Saver(Checkpoints(settings.data_dir / "checkpoints"), self._engine)
+        self._client = connect(address)
+        self._lease = Lease(self._client, Keys(settings.model))
+        self._feed = Feed(
+            self._client,
+            settings.model,
+            self._lease,
+            events_length=settings.events_length,
+            history_length=settings.history_length,
+            give_up=self._gives_up,
+            dead_letters_length=settings.dead_letters_length,
+            dead_letters_bytes=settings.dead_letters_mib * MIB,
+        )
+        files = None
+        if not settings.snapshots_in_redis:
+            files = SnapshotFiles(settings.data_dir / "snapshots")
+        self._attempts = Attempts(self._feed)
+        self._publisher = Publisher(self._feed, files)
+        self._look_back = RetentionSchedule(self._engine)
+        self._metrics = TrainerMetrics()
+
+        recovered = self._keeper.recover()
+        self._state = self._engine.start() if recovered is None else recovered.state
+        self._position = Position() if recovered is None else recovered.position
+        self._branch = Branch() if recovered is None else recovered.branch
+        totals = Totals() if recovered is None else recovered.totals
+        self._journal = Journal(self._feed, totals, self._metrics, settings.webhook_kinds)
+        if self._keeper.checkpoint_time is not None:
+            self._metrics.checkpoint_timestamp.set(self._keeper.checkpoint_time)
+
+        self._heart = Heartbeat(self._lease, self._client, self._feed.keys.status)
+        self._webhook = self._courier()
+        self._phase = "starting"
+        self._stop_asked_at: float | None = None
+        self._dying = False
+        self._error: str | None = None
+        self._settling = False  # an entry to settle was appended since the last batch
+        self._learned_at = time.monotonic()
+        self._label_wait = LabelWait(settings.label_wait_s)
+        self._expiring: int | None = None  # place in the stream of the expire entry appended last
+        self._proposals: tuple[Proposal, ...] | None = None  # as they were told last
+        self._house_at = NEVER
+        self._aim = None
+        if settings.ert_seconds is not None:
+            seen = self._state.stream_samples
+            self._aim = RunTimeTarget(settings.ert_seconds, seen, time.monotonic())
+        self._aimed: int | None = None  # that an entry was appended for, not read yet
+
+        self._reported: Position | None = None
+        self._reported_at = self._metrics_at = NEVER
+        self._redis_errors = 0
+
+        self._published: tuple[int, Position] | None = None  # version, and what it contains
+        self._published_version = 0  # 0 until there is a model
+        self._published_at = NEVER
+        self._publishing_s = 0.0  # that it took last time
+        self._publish_now = True
+
+        self._kept = self._position  # of the newest checkpoint on disk
+        self._saved_at = time.monotonic()
+        self._save_now = False
+        self._released = self._position.entries_applied
+        self._unreleased: list[str] = []  # ids of the entries since then
+        self._unsaved_bytes = 0
+
+    def stop(self) -> None:
+        """Ask for an orderly end: learn what is in the stream, publish, keep, go."""
+        if self._stop_asked_at is None:
+            self._stop_asked_at = time.monotonic()
+
+    def run(self) -> None:
+        """Work until `stop` is called.
+
+        Raises:
+            InvalidSettings: Another trainer works on this model.
+            LeaseLost: Another trainer has taken over.
+        """
+        try:
+            self._take_lease()
+            with self._heart:
+                self._open()
+                with self._webhook:
+                    self._work()
+        except StreamUnavailable as error:
+            # Asked to stop while Redis is away. What a checkpoint holds is safe, and
+            # what it does not hold is in the stream.
+            logger.warning("stopping without Redis: %s", error)
+            if self._position != self._kept:
+                self._save()
+            self._keeper.wait()
+        finally:
+            self._keeper.close()
+            self._client.close()
+            self._lock.release()
+
+    # Phases ---------------------------------------------------------------------
+
+    def _take_lease(self) -> None:
+        def failed(error: Exception) -> None:
+            if self._is_stopping():
+                raise unavailable(error) from error
+            logger.warning("waiting for Redis: %s", error)
+
+        patiently(self._lease.acquire, failed)
+
+    def _courier(self) -> AbstractContextManager[object]:
+        """Tells the webhook, if there is one."""
+        url, secret = self._settings.webhook_url, self._settings.webhook_secret
+        if url is None or secret is None:
+            return nullcontext()
+        receiver = Receiver(url.get_secret_value(), key_of(secret.get_secret_value()))
+        deliveries = self._metrics.webhook_deliveries
+        return Courier(self._client, self._feed.keys, self._lease, receiver, deliveries)
+
+    def _open(self) -> None:
+        position = self._feed.open(self._position)
+        missing = position.entries_applied - self._position.entries_applied
+        if missing:
+            logger.error(
+                "%d entries were learned and removed from the stream, but no checkpoint in %s "
+                "holds them; going on without them",
+                missing,
+                self._settings.data_dir,
+            )
+        self._position = self._kept = position
+        self._attempts.open(position)
+        self._released = position.entries_applied
+        self._report_features()
+        self._report_versions()
+        self._report_branch(position.last_entry_id)
+        logger.info(
+            "model %r, version %d, %s, after entry %s (%d entries)",
+            self._settings.model,
+            self._state.version,
+            self._engine.device,
+            position.last_entry_id,
+            position.entries_applied,
+        )
+        self._phase = "running"
+        self._keep_house(now=True)
+
+    def _work(self) -> None:
+        try:
+            reader = Reader(self._feed)
+            try:
+                self._learn_until_stopped(reader)
+            finally:
+                reader.close()
+            self._drain()
+            self._finish()
+        except (StreamUnavailable, LeaseLost):
+            raise
+        except Exception as error:
+            self._dying = True  # so that nothing waits for Redis any more
+            with suppress(StreamUnavailable, LeaseLost):
+                self._attempts.died(error)
+            raise
+
+    def _learn_until_stopped(self, reader: Reader) -> None:
+        while not self._is_stopping():
+            entries = reader.next(TICK_S)
+            if entries:
+                self._attempts.expect(entries)
+            for entry in entries:
+                self._learn(entry)
+                self._keep_house()
+                if self._is_stopping():
+                    break  # the rest is read again
+            self._aim_again()
+            if not entries:
+                self._attempts.done()
+                self._settle_when_quiet()
+                self._keep_house()
+
+    def _drain(self) -> None:
+        """Learn what is in the stream already, as far as time allows."""
+        assert self._stop_asked_at is not None
+        end = self._stop_asked_at + self._settings.drain_timeout_s
+        self._phase = "draining"
+        logger.info("stopping: learning what is in the stream")
+        self._feed.go_back(self._position)
+        while time.monotonic() < end and (entries := self._feed.read(block_ms=0)):
+            self._attempts.expect(entries)
+            for entry in entries:
+                if time.monotonic() >= end:
+                    break
+                self._learn(entry)
+                self._keep_house()
+
+    def _finish(self) -> None:
+        self._attempts.done()
+        self._publish_now = True
+        self._keep_house(now=True)
+        if self._position != self._kept:
+            self._save()
+        self._keeper.wait()
+        self._phase = "stopped"
+        self._keep_house(now=True)
+        self._lease.release()
+        logger.info(
+            "stopped at version %d after entry %s",
+            self._state.version,
+            self._position.last_entry_id,
+        )
+
+    # One entry ------------------------------------------------------------------
+
+    def _learn(self, entry: Entry) -> None:
+        """Apply one entry: learned, or set aside. Either way it is dealt with."""
+        started = time.perf_counter()
+        before = self._state
+        given_up = self._attempts.begin(entry)
+        try:
+            events = [] if given_up else self._apply_with_room(entry)
+        except GMRError as error:
+            self._journal.reject(entry, _reason(error), str(error))
+        except Exception as error:
+            if is_machines(error):
+                # Every later entry would fare the same, or a passing fault would decide what
+                # is learned. A fresh process goes on from the checkpoint.
+                logger.critical(
+                    "entry %s was not learned (%s: %s), which is no fault of its own: the trainer "
+                    "ends, and whoever starts it again has it read again",
+                    entry.id,
+                    type(error).__name__,
+                    error,
+                )
+                raise
+            # A state is replaced only after success, so this one is whole.
+            logger.exception("entry %s cannot be learned", entry.id)
+            self._journal.reject(entry, "internal_error", f"{type(error).__name__}: {error}")
+        else:
+            if given_up:
+                self._journal.reject(entry, "trainer_died", given_up)
+                self._save_now = True
+            for event in events:
+                if isinstance(event, BoundaryDetected):
+                    self._keeper.save(self._progress(before), before_boundary=event.boundary)
+                    n_boundaries = self._branch.boundaries + 1
+                    self._branch = replace(self._branch, boundaries=n_boundaries)
+                    self._save_now = self._publish_now = True
+                elif isinstance(event, OutlierBurst):
+                    self._journal.quarantine(entry.id, self._state.quarantined)
+            self._journal.write(entry.id, events)
+        self._tell_readers(entry, before)
+        self._position = Position(entry.id, self._position.entries_applied + 1)
+        self._unreleased.append(entry.id)
+        self._unsaved_bytes += entry.nbytes
+        self._learned_at = time.monotonic()
+        self._metrics.step_duration.observe(time.perf_counter() - started)
+
+    def _apply_with_room(self, entry: Entry) -> list[Event]:
+        """Apply an entry, trying again where there is no room for the moment."""
+        for pause in MEMORY_PAUSES_S:
+            try:
+                return self._apply(entry)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                logger.warning("no room for entry %s, trying again: %s", entry.id, error)
+            # Not before the error is gone, which holds on to what was computed.
+            make_room()
+            time.sleep(pause)
+        return self._apply(entry)
+
+    def _tell_readers(self, entry: Entry, before: EngineState) -> None:
+        """Say what the API must know of a state before it takes in more, where that changed."""
+        if self._state.n_features != before.n_features:
+            self._report_features()
+        elif (
+            self._state is before
+            and self._state.n_features is self._settings.n_features is None
+            and entry.text("kind") in ("batch", "restore")
+        ):
+            # Rejected, and the first of all: it must not decide on D.
+            self._feed.forget(self._feed.keys.features)
+        if entry.text("kind") in ("rollback", "restore"):
+            self._report_branch(entry.id)
+
+    def _apply(self, entry: Entry) -> list[Event]:
+        """Give the entry to the engine and take over the new state."""
+        asked = read_entry(entry.fields, self._limits)
+        if isinstance(asked, RawBatch):
+            self._state, events = self._engine.step(self._state, _batch(asked))
+            self._settling = False
+            return events
+        if isinstance(asked, RawLabels):
+            self._state, events = self._engine.label(self._state, asked.sample_ids, asked.labels)
+            self._settling = False  # what was labelled may have been set aside
+            return events
+        if isinstance(asked, RawName):
+            self._state, events = self._engine.name(self._state, asked.proposal, asked.label)
+            self._settling = False
+            return events
+        match asked.kind:
+            case "boundary":
+                self._state, events = self._engine.declare_boundary(self._state)
+                if not events:
+                    raise EmptySubTask.of(self._state.sub_task)
+            case "settle":
+                self._state, events = self._engine.settle(self._state)
+            case "aim":
+                self._aimed = None
+                self._state, events = self._engine.aim(self._state, asked.samples or 0)
+            case "expire":
+                self._state, events = self._engine.expire(self._state, asked.samples or 0)
+            case "rollback":
+                assert asked.version is not None
+                kept = self._keeper.find(asked.version)
+                self._state, events = self._engine.restore(self._state, kept.state, "rollback")
+                self._branch = self._branch.rolled_back(kept.branch, kept.first_not_held, entry.id)
+                self._after_restore(asked.version, "rollback")
+            case "restore":
+                upload = asked.upload
+                data = asked.checkpoint if upload is None else self._feed.fetch(upload)
+                uploaded = self._keeper.parse(data or b"")
+                self._state, events = self._engine.restore(self._state, uploaded, "checkpoint")
+                self._branch = self._branch.uploaded(entry.id)
+                self._after_restore(None, "checkpoint")
+        return events
+
+    def _after_restore(self, version: int | None, origin: str) -> None:
+        self._keeper.restored(version, origin)
+        self._look_back = RetentionSchedule(self._engine)  # what it knows is of another past
+        self._settling = False
+        self._report_features()
+        self._save_now = self._publish_now = True
+
+    def _settle_when_quiet(self) -> None:
+        if self._settling or self._engine.is_settled(self._state):
+            return
+        if self._is_quiet():
+            self._settling = True  # once, until the next batch
+            self._feed.append(Control("settle"))
+
+    def _aim_again(self) -> None:
+        """Ask for another run time between false alarms, where it was asked for as a time."""
+        if self._aimed is not None:
+            return
+        state, wanted = self._state, None
+        if self._aim is not None:
+            wanted = self._aim.due(state.ert, state.stream_samples, time.monotonic())
+        elif state.ert is not None and state.ert != self._engine.config.ert:
+            wanted = round(self._engine.config.ert)  # it was a time before a restart
+        if wanted is not None:
+            self._aimed = wanted
+            self._feed.append(Control("aim", samples=wanted))
+
+    def _end_waits(self) -> None:
+        """Let no sample await its label for longer than it may, by the clock."""
+        now, oldest = time.monotonic(), self._state.awaiting.oldest
+        self._label_wait.note(now, self._state.stream_samples)
+        before = self._label_wait.over(now)
+        if before is None or oldest is None or oldest >= before or before == self._expiring:
+            return
+        self._expiring = before  # once, until the entry is read
+        self._feed.append(Control("expire", samples=before))
+
+    # Housekeeping ---------------------------------------------------------------
+
+    def _keep_house(self, *, now: bool = False) -> None:
+        """Report, publish, write down: whatever is due."""
+        if self._heart.lost:
+            raise LeaseLost(
+                "Another trainer works on this model now; this one was away for too long. "
+                "Expected one at a time; it stops, and changes nothing more."
+            )
+        moment = time.monotonic()
+        if not now and moment - self._house_at < HOUSE_S:
+            return
+        self._house_at = moment
+        self._let_go()
+        if not self._is_stopping():
+            self._end_waits()
+        publish = self._is_time_to_publish()
+        self._report_proposals()
+        self._report_if_due(now or publish)
+        if publish:
+            self._publish()
+        self._save_if_due()
+        self._answer_requests()
+
+    def _let_go(self) -> None:
+        """Drop the entries that finished checkpoints contain."""
+        for saved in self._keeper.finished():
+            self._metrics.checkpoint_duration.observe(saved.seconds)
+            self._metrics.checkpoint_timestamp.set(saved.time)
+            self._kept = saved.position
+            n_contained = saved.position.entries_applied - self._released
+            if n_contained > 0:
+                self._feed.release(saved.position, self._unreleased[:n_contained])
+                del self._unreleased[:n_contained]
+                self._released = saved.position.entries_applied
+            self._report_versions()
+
+    def _report_if_due(self, now: bool) -> None:
+        """Send events, status and metrics."""
+        moment = time.monotonic()
+        if not (now or self._position != self._reported or moment - self._reported_at >= STATUS_S):
+            return
+        self._reported, self._reported_at = self._position, moment
+        self._metrics.redis_errors.inc(self._feed.redis_errors - self._redis_errors)
+        self._redis_errors = self._feed.redis_errors
+        status = self._status()
+        self._feed.put(self._feed.keys.status, encode_status(status))
+        self._heart.told(status)
+        if now or moment - self._metrics_at >= STATUS_S:
+            self._metrics_at = moment
+            self._feed.put(self._feed.keys.trainer_metrics, self._metrics.text())
+        self._feed.flush()
+
+    def _is_time_to_publish(self) -> bool:
+        version = self._state.version
+        if self._published == (version, self._position):
+            # How well it holds the past may be news, now that there is time to ask.
+            return self._is_quiet() and not self._look_back.is_fresh(self._state)
+        first = version > 0 and self._published_version == 0
+        since = time.monotonic() - self._published_at
+        if first or self._publish_now:
+            return True
+        if since < self._settings.publish_interval_s:
+            return False
+        return self._is_quiet() or since >= self._publishing_s / PUBLISHING_SHARE
+
+    def _publish(self) -> None:
+        """Publish the model, or only how far it reaches by now."""
+        version = self._state.version
+        started = time.perf_counter()
+        snapshot = self._snapshot()
+        held = self._look_back.rows(self._state, quiet=self._is_quiet())
+        try:
+            self._publisher.publish(snapshot, self._position, held)
+            self._error = None
+        except OSError as error:
+            logger.exception("version %d was not published", version)
+            self._error = f"snapshot not published: {error}"
+            self._published_at = time.monotonic()
+            return
+        self._metrics.show_held(summary(held))
+        if snapshot is not None and version != self._published_version:
+            self._announce(snapshot, time.perf_counter() - started)
+        self._publishing_s = time.perf_counter() - started
+        self._published = (version, self._position)
+        self._published_version = 0 if snapshot is None else version
+        self._published_at, self._publish_now = time.monotonic(), False
+
+    def _snapshot(self) -> Snapshot | None:
+        try:
+            return self._engine.snapshot(self._state)
+        except ModelNotReady:
+            return None
+
+    def _announce(self, snapshot: Snapshot, seconds: float) -> None:
+        info = snapshot.info
+        event = ModelPublished(
+            info.model_version,
+            info.sub_task,
+            info.samples_seen,
+            info.components,
+            len(info.classes),
+            seconds,
+        )
+        self._journal.write(self._position.last_entry_id, [event], first=LAST_REPORT)
+        self._feed.flush()
+
+    def _save_if_due(self) -> None:
+        if self._position == self._kept or self._keeper.busy:
+            return
+        waited = time.monotonic() - self._saved_at >= self._settings.checkpoint_interval_s
+        large = self._unsaved_bytes >= self._settings.checkpoint_mib * MIB
+        if waited or large or self._save_now:
+            self._save()
+
+    def _save(self) -> None:
+        self._keeper.save(self._progress(self._state))
+        self._saved_at, self._save_now, self._unsaved_bytes = time.monotonic(), False, 0
+
+    def _progress(self, state: EngineState) -> Progress:
+        totals = copy.deepcopy(self._journal.totals)
+        aside = state.stream_batches - state.set_aside_batches
+        open_from = totals.entry_of(aside) if state.set_aside else None
+        return Progress(state, self._position, totals, self._branch, open_from)
+
+    def _answer_requests(self) -> None:
+        for request in self._feed.requests():
+            what, _, request_id = request.partition(" ")
+            if what == "checkpoint" and request_id:
+                self._feed.answer(request_id, self._keeper.dump(self._progress(self._state)))
+            else:
+                logger.warning("unknown request %r", request[:80])
+
+    def _report_features(self) -> None:
+        """Say which D the model has, so that the API refuses any other."""
+        n_features = self._state.n_features or self._settings.n_features
+        if n_features is not None:
+            self._feed.put(self._feed.keys.features, b"%d" % n_features)
+
+    def _report_branch(self, decided: str) -> None:
+        """Say which entries are no part of the model any more.
+
+        Arguments:
+            decided: The last entry; of rollbacks and uploads up to it the result is known.
+        """
+        self._feed.put(self._feed.keys.branch, self._branch.to_json(decided=decided))
+
+    def _report_versions(self) -> None:
+        self._feed.put(self._feed.keys.versions, orjson.dumps(self._keeper.versions()))
+
+    def _report_proposals(self) -> None:
+        """Say which proposals are open, where that has changed."""
+        proposals = self._state.proposals.open
+        if proposals != self._proposals:
+            self._proposals = proposals
+            rows = [proposal.to_dict() for proposal in proposals]
+            self._feed.put(self._feed.keys.proposals, orjson.dumps(rows))
+
+    def _status(self) -> dict[str, object]:
+        state = self._state
+        ert = state.ert or self._engine.config.ert
+        totals = self._journal.totals
+        achieved, between = totals.achieved(ert), totals.achieved_between(ert)
+        self._metrics.show_ert(ert, achieved, between, totals.probe_alarms)
+        return self._journal.status(
+            {
+                "pid": os.getpid(),
+                "state": self._phase,
+                "error": self._error or self._keeper.error,
+                "detector": self._settings.detector,
+                "ert": ert,
+                "ert_achieved": achieved,
+                "ert_achieved_low": between.low,
+                "ert_achieved_high": between.high,
+                "phase": state.phase,
+                "armed": state.armed,
+                "armed_in": self._engine.armed_in(state),
+                "recurrence_of": state.recurrence,
+                "model_version": state.version,
+                "entries_applied": self._position.entries_applied,
+                "last_entry_id": self._position.last_entry_id,
+                "samples_seen": state.samples_seen,
+                "batches_seen": state.batches_seen,
+                "stream_batches": state.stream_batches,
+                "stream_samples": state.stream_samples,
+                "sub_task": state.sub_task,
+                "begun": state.begun,
+                "boundaries": self._branch.boundaries,
+                "boundaries_dropped": max(
+                    0, self._journal.totals.boundaries - self._branch.boundaries
+                ),
+                "proposals_made": state.proposals.made,
+                "set_aside_batches": state.set_aside_batches,
+                "set_aside_samples": state.set_aside_samples,
+                "awaiting": state.awaiting.raw_samples,
+                "n_features": state.n_features,
+                "checkpoint_time": self._keeper.checkpoint_time,
+                "redis_errors": self._feed.redis_errors,
+            }
+        )
+
+    def _is_quiet(self) -> bool:
+        return time.monotonic() - self._learned_at >= self._settings.settle_after_s
+
+    def _is_stopping(self) -> bool:
+        return self._stop_asked_at is not None
+
+    def _gives_up(self) -> bool:
+        """Whether a call of Redis should fail instead of waiting on."""
+        if self._dying:
+            return True
+        asked_at = self._stop_asked_at
+        return asked_at is not None and time.monotonic() - asked_at > REDIS_GRACE_S
+
+
+def main(settings: Settings) -> int:
+    """Run a trainer until SIGTERM or SIGINT; the exit status of the process.
+
+    Returns:
+        0 after an orderly end, 2 when the operator must change a setting, 1 otherwise.
+    """
+    configure_logs(settings, "trainer")
+    # Switches of the whole process, so not the business of a Trainer.
+    torch.set_num_threads(settings.trainer_threads)
+    torch.set_flush_denormal(True)  # tiny numbers would take a slow path of the processor
+    try:
+        check_extras(settings)
+        trainer = Trainer(settings)
+        rehearse_meanwhile(settings.engine_config())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: trainer.stop())
+        trainer.run()
+    except InvalidSettings as error:
+        logger.error("%s", error)
+        return MUST_CHANGE_SETTINGS
+    except LeaseLost as error:
+        logger.error("%s", error)
+        return 1
+    return 0
+
+
+def _batch(raw: RawBatch) -> Batch:
+    """A batch as core takes it."""
+    # uint8 and the shape of images go on as they are: they tell images from tables.
+    features = raw.features
+    if not features.flags.writeable:  # a view of what Redis sent, which torch cannot share
+        features = features.copy()
+    codes = None if raw.codes is None else torch.from_numpy(raw.codes.copy())
+    return Batch(torch.from_numpy(features), codes, raw.vocabulary, raw.sample_ids)
+
+
+def _reason(error: GMRError) -> str:
+    """A short name for a kind of error, as a label: `ShapeMismatch` is `shape_mismatch`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()

@@ -1,0 +1,57 @@
+"""When the model is asked how well it holds the past: often enough, and for little time.
+
+Rules of this module:
+
+1. Asking takes at most `SHARE` of the time while the stream flows, whatever the model
+   costs. In between, the latest answers stand, and name the version that gave them.
+2. When the stream is quiet it is asked once more, so that the last word is about the
+   model that is served.
+3. The model does not depend on when it is asked.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from core.engine.engine import Engine
+from core.engine.state import EngineState
+from core.memory.retention import RetentionSets, SubTaskRetention
+
+SHARE: Final = 0.01
+
+
+class RetentionSchedule:
+    """Asks the model about past sub-tasks, in one life: not across a rollback.
+
+    Arguments:
+        engine: Whose states are given.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._rows: tuple[SubTaskRetention, ...] = ()
+        self._asked: tuple[RetentionSets, int] | None = None  # about what, and which version
+        self._next = 0.0  # when there is time to ask again
+
+    def is_fresh(self, state: EngineState) -> bool:
+        """Whether the latest answers are about this very model."""
+        return not state.held.sets or self._asked == (state.held, state.version)
+
+    def rows(self, state: EngineState, *, quiet: bool) -> tuple[SubTaskRetention, ...]:
+        """The latest answers, oldest sub-task first; asked now if it is time to.
+
+        Arguments:
+            state: With the model.
+            quiet: Whether there is nothing else to do.
+        """
+        if self.is_fresh(state):
+            return self._rows
+        moment = time.monotonic()
+        if quiet or moment >= self._next:
+            self._rows = self._engine.held(state)
+            self._asked = state.held, state.version
+            self._next = moment + (time.monotonic() - moment) / SHARE
+        else:
+            self._rows = state.held.carried(self._rows, state.classes)
+        return self._rows

@@ -1,0 +1,314 @@
+"""Keeps the trainer's state: writes it down in the background, finds it again.
+
+Rules of this module:
+
+1. A state is immutable, so writing one down needs no pause in learning: only the
+   reference is handed over, and the bytes are made on a thread of their own.
+2. Writes finish in the order in which they were asked for. What a write made safe
+   to forget is told by `finished`, on the caller's thread.
+3. A failed write loses nothing: the entries stay in the stream until one succeeds.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import torch
+
+from core.config import EngineConfig
+from core.engine.checkpoint import dump, load
+from core.engine.engine import Engine
+from core.engine.state import EngineState
+from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
+from service.broker.branch import Branch
+from service.broker.feed import Position, next_id
+from service.checkpoints import BEFORE_BOUNDARY, Checkpoints, Kept
+from service.trainer.journal import Totals
+
+logger = logging.getLogger(__name__)
+
+WITHOUT_RAW: Final = "without_raw"
+"""In the note of a checkpoint that holds no raw sample any more."""
+
+FINAL_WAIT_S: Final = 60.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A state and how it came about.
+
+    Arguments:
+        state: The engine's.
+        position: Entries of the input stream that it contains.
+        totals: What was counted on the way; a copy, not to be changed any more.
+        branch: Which of those entries the state does not come from.
+        open_from: The first entry that the model has not learned, of those that it contains: a
+            batch set aside, which a rollback forgets. None where there is none.
+    """
+
+    state: EngineState
+    position: Position
+    totals: Totals
+    branch: Branch = field(default_factory=Branch)
+    open_from: str | None = None
+
+    @property
+    def first_not_held(self) -> str:
+        """The first entry that a rollback to this state drops."""
+        return self.open_from or next_id(self.position.last_entry_id)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint that is on disk now."""
+
+    position: Position
+    seconds: float
+    time: float  # Unix seconds
+
+
+class Saver:
+    """Writes checkpoints of one engine and reads them back.
+
+    Arguments:
+        checkpoints: Where they are.
+        engine: Whose states they are.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, engine: Engine) -> None:
+        self._checkpoints = checkpoints
+        self._engine = engine
+        self._thread = ThreadPoolExecutor(1, "gmr-keeper")
+        self._pending: deque[Future[Saved | None]] = deque()
+        self._newest: int | None = None  # version of the last one asked for
+        self._parent: int | None = None  # the version that one grew from
+        self._origin = "learned"
+        self.error: str | None = None
+        self.checkpoint_time: float | None = None  # of the newest on disk, Unix seconds
+
+    # Writing --------------------------------------------------------------------
+
+    def save(self, progress: Progress, *, before_boundary: int | None = None) -> None:
+        """Write a state down in the background.
+
+        Arguments:
+            progress: What to write.
+            before_boundary: Number of the boundary that comes right after it.
+        """
+        state, position = progress.state, progress.position
+        if state.version != self._newest:
+            self._parent, self._newest = self._newest, state.version
+        note: dict[str, Any] = {
+            "version": state.version,
+            "parent": self._parent,
+            "origin": self._origin,
+            "time": time.time(),
+            "entries_applied": position.entries_applied,
+            "last_entry_id": position.last_entry_id,
+            "sub_task": state.sub_task,
+            "samples_seen": state.samples_seen,
+            "batches_seen": state.batches_seen,
+            "classes": len(state.classes),
+        }
+        if before_boundary is not None:
+            note[BEFORE_BOUNDARY] = before_boundary
+        self._origin = "learned"
+        self._pending.append(self._thread.submit(self._write, progress, note))
+
+    def restored(self, version: int | None, origin: str) -> None:
+        """Say that the next state saved does not grow from the last one saved.
+
+        Arguments:
+            version: The kept version that it grows from; None for one from elsewhere.
+            origin: "rollback" or "checkpoint".
+        """
+        self._parent = self._newest = version
+        self._origin = origin
+
+    @property
+    def busy(self) -> bool:
+        """Whether a write is under way."""
+        return any(not future.done() for future in self._pending)
+
+    def finished(self) -> list[Saved]:
+        """The checkpoints that came to disk since the last call, oldest first."""
+        saved = []
+        while self._pending and self._pending[0].done():
+            one = self._pending.popleft().result()
+            if one is not None:
+                saved.append(one)
+                self.checkpoint_time = one.time
+        return saved
+
+    def wait(self) -> None:
+        """Return when every write asked for is done."""
+        wait(self._pending, FINAL_WAIT_S)
+
+    def close(self) -> None:
+        """Finish what is under way."""
+        self._thread.shutdown()
+
+    def dump(self, progress: Progress) -> bytes:
+        """A state as the bytes of a checkpoint."""
+        return self._dump(progress, self._engine.config)
+
+    def _dump(self, progress: Progress, config: EngineConfig) -> bytes:
+        metadata = {
+            "last_entry_id": progress.position.last_entry_id,
+            "entries_applied": str(progress.position.entries_applied),
+            "totals": progress.totals.to_json(),
+            "branch": progress.branch.to_json().decode(),
+        }
+        if progress.open_from is not None:
+            metadata["open_from"] = progress.open_from
+        return dump(progress.state, config, metadata)
+
+    def _write(self, progress: Progress, note: dict[str, Any]) -> Saved | None:
+        torch.set_num_threads(1)  # beside the one that learns
+        started = time.perf_counter()
+        position = progress.position
+        try:
+            data = self.dump(progress)
+            self._checkpoints.write(
+                data,
+                version=progress.state.version,
+                entries_applied=position.entries_applied,
+                note={**note, "bytes": len(data)},
+            )
+            self._checkpoints.prune()
+            self._let_raw_samples_go(progress.state.sub_task)
+        except Exception as error:
+            # Whatever it is: learning goes on, and the next write may succeed.
+            logger.exception("the checkpoint of entry %s was not written", position.last_entry_id)
+            self.error = f"checkpoint not written: {error}"
+            return None
+        self.error = None
+        return Saved(position, time.perf_counter() - started, time.time())
+
+    def _let_raw_samples_go(self, sub_task: int) -> None:
+        """Rewrite the kept checkpoints of earlier sub-tasks without their raw samples.
+
+        They serve a rollback only: the one just written is what a restart goes on from.
+        """
+        for kept in self._checkpoints.kept()[1:]:
+            if kept.note.get(WITHOUT_RAW) or kept.note.get("sub_task", sub_task) >= sub_task:
+                continue
+            try:
+                progress, config = self._read(kept)
+            except InvalidCheckpoint:
+                continue  # whoever asks for it is told
+            bare = replace(progress, state=self._engine.without_raw(progress.state))
+            data = self._dump(bare, config)
+            self._checkpoints.write(
+                data,
+                version=kept.version,
+                entries_applied=kept.entries_applied,
+                note={**kept.note, "bytes": len(data), WITHOUT_RAW: True},
+            )
+
+    # Reading --------------------------------------------------------------------
+
+    def recover(self) -> Progress | None:
+        """The newest state that can be read; None where none was ever kept.
+
+        Raises:
+            InvalidSettings: It belongs to another kind of model than the settings ask for.
+        """
+        for kept in self._checkpoints.kept():
+            try:
+                progress, config = self._read(kept)
+            except (OSError, InvalidCheckpoint) as error:
+                logger.error("CHECKPOINT %s IS LEFT OUT: %s", kept.path, error)
+                continue
+            if difference := _difference(self._engine.config, config):
+                raise InvalidSettings(
+                    f"The checkpoint {kept.path} was made with {difference}. Expected the same "
+                    f"kind of model: change the settings back, or choose another --data-dir."
+                )
+            if config.detector != self._engine.config.detector:
+                logger.warning("the detector starts afresh: it was %s before", config.detector)
+                fresh = replace(progress.state, detector=self._engine.detector.start())
+                progress = replace(progress, state=fresh)
+            self.checkpoint_time = kept.path.stat().st_mtime
+            self._newest, self._parent = progress.state.version, kept.note.get("parent")
+            return progress
+        return None
+
+    def find(self, version: int) -> Progress:
+        """The kept state of a version, and how it came about.
+
+        Raises:
+            UnknownVersion: It is not kept.
+            InvalidCheckpoint: It belongs to another kind of model.
+        """
+        self.wait()
+        kept = self._checkpoints.kept()
+        for one in kept:
+            if one.version == version:
+                progress, config = self._read(one)
+                self._check_kind(config)
+                return progress
+        known = sorted({one.version for one in kept}, reverse=True)
+        raise UnknownVersion(
+            f"Version {version} is not kept. Kept are {', '.join(map(str, known)) or 'none yet'}. "
+            f"Choose one of these.",
+            unknown=version,
+            known=known,
+        )
+
+    def parse(self, data: bytes) -> EngineState:
+        """The state in an uploaded checkpoint.
+
+        Raises:
+            InvalidCheckpoint: It cannot be read, or belongs to another kind of model.
+        """
+        state, config, _ = load(data, self._engine.device)
+        self._check_kind(config)
+        return state
+
+    def versions(self) -> list[dict[str, Any]]:
+        """What is kept, newest first, each version once, as `save` noted it."""
+        versions: dict[int, dict[str, Any]] = {}
+        for kept in self._checkpoints.kept():
+            facts = {"version": kept.version, "entries_applied": kept.entries_applied}
+            versions.setdefault(kept.version, {**facts, **kept.note})
+        return list(versions.values())
+
+    def _read(self, kept: Kept) -> tuple[Progress, EngineConfig]:
+        state, config, metadata = load(kept.path.read_bytes(), self._engine.device)
+        try:
+            position = Position(metadata["last_entry_id"], int(metadata["entries_applied"]))
+            totals = Totals.from_json(metadata["totals"])
+            branch = Branch(boundaries=totals.boundaries)  # an earlier release told of none
+            if "branch" in metadata:
+                branch = Branch.from_json(metadata["branch"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidCheckpoint(
+                f"The checkpoint does not say how far into the stream it reaches ({error!r}). "
+                f"Use one that a trainer of this release wrote."
+            ) from error
+        return Progress(state, position, totals, branch, metadata.get("open_from")), config
+
+    def _check_kind(self, config: EngineConfig) -> None:
+        if difference := _difference(self._engine.config, config):
+            raise InvalidCheckpoint(
+                f"The checkpoint was made with {difference}. Expected the same kind of model; load "
+                f"it into a service with these settings."
+            )
+
+
+def _difference(now: EngineConfig, then: EngineConfig) -> str:
+    """Why a state made with other settings cannot go on with these; empty when it can."""
+    if then.preset != now.preset:
+        return f"preset {then.preset!r}, but the settings say {now.preset!r}"
+    # The paper's components sit on a grid, which neither grows nor shrinks.
+    if now.preset in ("paper", "dcgmm") and then.budget != now.budget:
+        return f"{then.budget} components, but the settings say {now.budget}"
+    if now.preset == "mfa" and then.n_factors != now.n_factors:
+        return f"{then.n_factors} factors, but the settings say {now.n_factors}"
+    return ""

@@ -1,0 +1,423 @@
+"""Tests for clients.commands.ingest, clients.sending.samples, clients.sending.resume and
+clients.http.connection."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from clients.commands.cli import app
+from clients.http import calls
+from clients.http.answers import Ingested
+from clients.http.calls import Call
+from clients.http.client import GMRClient, RetryPolicy
+from clients.http.connection import Connection, open_sender
+from clients.http.errors import InputError, RequestRefused, ServiceUnreachable
+from clients.sending.resume import Progress, ResumeFile, fingerprint
+from clients.sending.samples import Job, send, starting_point
+from service.wire import unpack
+from tests.clients.scripted import ScriptedServer, answer, problem
+
+X = np.arange(50, dtype=np.uint8).reshape(25, 2)
+Y = np.arange(25) % 3
+EAGER = RetryPolicy(total_s=5, first_s=0.001, longest_s=0.002)
+
+
+class FakeService:
+    """Accepts batches as the service does: each id once. Fails at the n-th call, if told to."""
+
+    def __init__(self, fail_at: int | None = None) -> None:
+        self.batches: dict[str, tuple[list[Any], list[Any] | None]] = {}
+        self.calls = 0
+        self._fail_at = fail_at
+
+    def send(self, call: Call[Any]) -> Any:
+        self.calls += 1
+        if self.calls == self._fail_at:
+            raise KeyboardInterrupt
+        assert call.body is not None
+        tensors, metadata = unpack(call.body)
+        labels = tensors.get("labels")
+        if labels is not None:
+            vocabulary = json.loads(metadata["vocabulary"])
+            labels = [vocabulary[code] for code in labels.tolist()]
+        duplicate = metadata["batch_id"] in self.batches
+        self.batches.setdefault(metadata["batch_id"], (tensors["features"].tolist(), labels))
+        return Ingested(f"{self.calls}-0", metadata["batch_id"], len(X), 1, duplicate)
+
+    def close(self) -> None:
+        """Nothing."""
+
+    def samples(self) -> list[Any]:
+        return [row for features, _ in self.batches.values() for row in features]
+
+    def labels(self) -> list[Any]:
+        return [label for _, labels in self.batches.values() for label in labels or []]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "a.npz", features=X, labels=Y)
+    return tmp_path / "a.npz"
+
+
+@pytest.fixture
+def resume(tmp_path: Path) -> ResumeFile:
+    return ResumeFile(tmp_path / "state" / "job.json", {"file": "a.npz"})
+
+
+def test_a_file_is_sent_in_order_and_whole(file: Path, resume: ResumeFile) -> None:
+    service = FakeService()
+    totals = send(service, Job.of(file, batch_size=10), resume, Progress())
+    assert service.samples() == X.tolist()
+    assert service.labels() == Y.tolist()
+    assert (totals.samples, totals.batches, totals.duplicate_samples) == (25, 3, 0)
+    assert resume.load().finished
+
+
+def test_every_pass_over_the_file_has_ids_of_its_own(file: Path, resume: ResumeFile) -> None:
+    service = FakeService()
+    totals = send(service, Job.of(file, batch_size=10, epochs=2), resume, Progress())
+    assert service.samples() == X.tolist() * 2
+    assert totals.duplicate_samples == 0
+
+
+def test_labels_can_be_left_out(file: Path, resume: ResumeFile) -> None:
+    service = FakeService()
+    send(service, Job.of(file, with_labels=False), resume, Progress())
+    assert service.labels() == []
+    assert len(service.samples()) == 25
+
+
+@pytest.mark.parametrize("fail_at", [1, 2, 3, 4])
+def test_an_interrupted_run_goes_on_where_it_was(
+    file: Path, resume: ResumeFile, fail_at: int
+) -> None:
+    service = FakeService(fail_at)
+    job = Job.of(file, batch_size=7)
+    with pytest.raises(KeyboardInterrupt):
+        send(service, job, resume, Progress())
+    assert resume.load().samples == 7 * (fail_at - 1)
+    totals = send(service, job, resume, resume.load())
+    assert service.samples() == X.tolist()
+    assert totals.samples == 25 - 7 * (fail_at - 1)
+    assert totals.duplicate_samples == 0
+
+
+def test_a_second_pass_is_resumed_in_the_second_pass(file: Path, resume: ResumeFile) -> None:
+    service = FakeService(fail_at=5)
+    job = Job.of(file, batch_size=10, epochs=2)
+    with pytest.raises(KeyboardInterrupt):
+        send(service, job, resume, Progress())
+    assert (resume.load().epoch, resume.load().row) == (1, 10)
+    send(service, job, resume, resume.load())
+    assert service.samples() == X.tolist() * 2
+
+
+def test_without_its_resume_file_a_run_sends_the_same_ids_again(
+    file: Path, resume: ResumeFile
+) -> None:
+    service = FakeService(fail_at=3)
+    with pytest.raises(KeyboardInterrupt):
+        send(service, Job.of(file, batch_size=10), resume, Progress())
+    totals = send(service, Job.of(file, batch_size=10), resume, Progress())
+    assert service.samples() == X.tolist()
+    assert totals.duplicate_samples == 20
+
+
+def test_an_interrupted_run_is_not_taken_for_a_finished_one(file: Path, resume: ResumeFile) -> None:
+    job = Job.of(file, batch_size=10, epochs=2)
+    with pytest.raises(KeyboardInterrupt):
+        send(FakeService(fail_at=2), job, resume, Progress(row=25, samples=25, finished=True))
+    assert not resume.load().finished
+
+
+def test_the_rate_is_kept(file: Path, resume: ResumeFile) -> None:
+    began = time.monotonic()
+    send(FakeService(), Job.of(file, batch_size=5), resume, Progress(), rate=100)
+    # The last of the five batches begins after 20 samples.
+    assert 0.2 <= time.monotonic() - began < 5
+
+
+def test_a_mistake_in_the_file_is_met_after_what_comes_before_it_was_sent(
+    tmp_path: Path, resume: ResumeFile
+) -> None:
+    (tmp_path / "a.csv").write_text("1,2\n" * 20 + "1,x\n")
+    service = FakeService()
+    with pytest.raises(InputError, match="row 20, column 1"):
+        send(service, Job.of(tmp_path / "a.csv", batch_size=10), resume, Progress())
+    assert len(service.samples()) == 20
+    assert resume.load().row == 20
+
+
+def test_no_reader_is_left_behind_when_sending_fails(file: Path, resume: ResumeFile) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        send(FakeService(fail_at=1), Job.of(file, batch_size=1), resume, Progress())
+    assert "read-ahead" not in {thread.name for thread in threading.enumerate()}
+
+
+# Names of jobs
+
+
+def test_a_job_is_named_after_what_is_sent_and_not_after_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "moved.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "edited.csv").write_text("a,b\n1,3\n")
+    name = Job.of(tmp_path / "a.csv").name
+    assert Job.of(tmp_path / "moved.csv").name == name
+    others = {
+        Job.of(tmp_path / "edited.csv").name,
+        Job.of(tmp_path / "a.csv", batch_size=7).name,
+        Job.of(tmp_path / "a.csv", label_column="b").name,
+        Job.of(tmp_path / "a.csv", with_labels=False).name,
+    }
+    assert len(others | {name}) == 5
+
+
+def test_a_boundary_between_two_files_matters(tmp_path: Path) -> None:
+    for name, text in [("a", "12"), ("b", "3"), ("c", "1"), ("d", "23")]:
+        (tmp_path / name).write_text(text)
+    a, b, c, d = (tmp_path / name for name in "abcd")
+    assert fingerprint([a, b]) != fingerprint([c, d])
+
+
+# Resume files
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"progress": {"pace": 3}}'])
+def test_a_resume_file_that_cannot_be_read_means_a_fresh_start(
+    resume: ResumeFile, content: str
+) -> None:
+    resume.path.parent.mkdir()
+    resume.path.write_text(content)
+    assert resume.load() == Progress()
+
+
+def test_a_resume_file_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file where a folder should be")
+    resume = ResumeFile(tmp_path / "taken" / "job.json", {})
+    with pytest.raises(InputError, match="XDG_STATE_HOME"):
+        resume.save(Progress(), now=True)
+
+
+# Where to begin
+
+
+def model(backlog: int, last_entry_id: str, restored: str | None = None) -> bytes:
+    document = {"model_version": 1, "samples_seen": 5, "batches_seen": 1, "features": 2}
+    position = {"backlog": backlog, "last_entry_id": last_entry_id, "restored_entry_id": restored}
+    return answer(200, {**document, **position, "components": 3, "classes": []})
+
+
+SENT = Progress(run="abc", row=10, samples=10, last_entry_id="1700-3", finished=True)
+
+
+@pytest.mark.parametrize(
+    ("backlog", "last_entry_id", "remembered"),
+    [
+        (0, "1700-3", True),
+        (0, "1701-0", True),
+        (4, "1650-0", True),  # not learned yet
+        (0, "1700-2", False),
+        (0, "0-0", False),  # its data were removed
+    ],
+)
+def test_a_service_that_does_not_hold_what_was_sent_gets_it_again(
+    resume: ResumeFile, backlog: int, last_entry_id: str, remembered: bool
+) -> None:
+    resume.save(SENT, now=True)
+    with (
+        ScriptedServer(model(backlog, last_entry_id)) as server,
+        GMRClient(server.url) as client,
+    ):
+        start = starting_point(client, resume, again=False)
+    assert start.samples == (10 if remembered else 0)
+    assert start.run == "abc"
+    assert start.finished is remembered
+
+
+def test_after_a_rollback_a_file_begins_anew_once_under_the_same_ids(resume: ResumeFile) -> None:
+    resume.save(SENT, now=True)
+    with ScriptedServer(model(0, "1701-0", "1700-9")) as server, GMRClient(server.url) as client:
+        start = starting_point(client, resume, again=False)
+        assert (start.run, start.samples, start.finished) == ("abc", 0, False)
+        resume.save(replace(SENT, restored=start.restored), now=True)
+        assert starting_point(client, resume, again=False).finished
+
+
+def test_again_means_new_ids(resume: ResumeFile) -> None:
+    resume.save(SENT, now=True)
+    with ScriptedServer(model(0, "1700-3")) as server, GMRClient(server.url) as client:
+        first, second = (starting_point(client, resume, again=True) for _ in range(2))
+    assert first.samples == 0
+    assert len({"abc", first.run, second.run}) == 3
+
+
+# The connection
+
+
+INGESTED = {"entry_id": "1-1", "batch_id": "b", "samples": 3, "backlog": 1}
+
+
+def test_a_connection_sends_again_what_was_lost_or_refused() -> None:
+    script = [
+        b"",
+        b"HTTP/1.1 202 X\r\ncontent-length: 9\r\n\r\nhalf",
+        problem(429, retry_after_s=0),
+    ]
+    with ScriptedServer(*script, answer(202, INGESTED)) as server:
+        with Connection(server.url, retry=EAGER) as connection:
+            assert connection.send(calls.ingest(X, None, "b")).entry_id == "1-1"
+        bodies = {request.body for request in server.requests}
+        assert len(server.requests) == 4
+    assert len(bodies) == 1
+
+
+def test_a_connection_that_was_closed_while_idle_is_replaced_without_a_failure() -> None:
+    failures: list[Exception] = []
+    policy = RetryPolicy(total_s=5, notify=lambda error, wait: failures.append(error))
+    # The server promises to keep the connection and closes it all the same.
+    kept = answer(202, INGESTED).replace(b"connection: close", b"connection: keep-alive")
+    with ScriptedServer(kept) as server, Connection(server.url, retry=policy) as connection:
+        for _ in range(3):
+            connection.send(calls.ingest(X, None, "b"))
+            time.sleep(0.05)
+    assert failures == []
+    assert len(server.requests) == 3
+
+
+def test_errors_of_the_service_come_through_a_connection_as_they_are() -> None:
+    with (
+        ScriptedServer(problem(422, row=3)) as server,
+        Connection(server.url) as connection,
+        pytest.raises(RequestRefused) as error,
+    ):
+        connection.send(calls.ingest(X, None, "b"))
+    assert error.value.context == {"row": 3}
+
+
+def test_a_connection_to_nothing_says_so() -> None:
+    with (
+        Connection("http://127.0.0.1:9", retry=RetryPolicy(total_s=0)) as connection,
+        pytest.raises(ServiceUnreachable, match="Start it with `gmr serve`"),
+    ):
+        connection.send(calls.model())
+
+
+def test_an_address_may_have_a_path_and_a_call_a_query() -> None:
+    with ScriptedServer(answer(200, {"history": []})) as server:
+        with Connection(server.url + "/below/") as connection:
+            assert connection.send(calls.history(7)) == ()
+        assert server.requests[0].line == "GET /below/drift/history?last=7 HTTP/1.1"
+
+
+def test_through_a_proxy_goes_the_client_that_knows_proxies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    direct = open_sender("http://127.0.0.1:8000", EAGER)
+    proxied = open_sender("http://gmr.example", EAGER)
+    assert type(direct) is Connection
+    assert type(proxied) is GMRClient
+    direct.close()
+    proxied.close()
+
+
+# The command
+
+
+def letters(*batch_ids: str) -> bytes:
+    """A page of dead letters, the last one."""
+    rows = [
+        {"id": f"{i}-0", "entry_id": f"{i}-0", "time": 1.0, "reason": "invalid_labels"}
+        | {"detail": "Too many.", "kind": "batch", "batch_id": batch_id, "samples": 10}
+        | {"size": 99, "whole": True, "requeued_as": "9-0" if i == 1 else None}
+        for i, batch_id in enumerate(batch_ids, 1)
+    ]
+    return answer(
+        200, {"deadletters": rows, "next": None, "total": len(rows), "bytes": 0, "dropped": 0}
+    )
+
+
+@pytest.fixture
+def gmr(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("GMR_URL", raising=False)
+    return CliRunner()
+
+
+def test_the_command_sends_a_file_and_says_what_it_did(gmr: CliRunner, file: Path) -> None:
+    script = [model(0, "0-0")] * 2 + [answer(202, INGESTED)] * 3 + [letters()]
+    with ScriptedServer(*script) as server:
+        result = gmr.invoke(app, ["ingest", str(file), "--url", server.url, "--batch-size", "10"])
+        assert len(server.requests) == 6
+    assert result.exit_code == 0
+    assert "25 samples in 3 batches, 0 of them there before" in result.output
+    assert "backlog 1 entries" in result.output
+
+
+def test_a_file_that_was_sent_is_not_sent_again_unless_asked_to(gmr: CliRunner, file: Path) -> None:
+    script = [model(0, "0-0")] * 2 + [answer(202, INGESTED)] * 3
+    script += [letters(), *[model(0, "1-1")] * 2, letters()]
+    with ScriptedServer(*script) as server:
+        command = ["ingest", str(file), "--url", server.url, "--batch-size", "10"]
+        gmr.invoke(app, command)
+        result = gmr.invoke(app, command)
+        assert len(server.requests) == 9
+    assert result.exit_code == 0
+    assert "was sent completely before" in " ".join(result.output.split())
+    assert "--again" in result.output
+
+
+@pytest.mark.parametrize("sent_before", [False, True])
+def test_batches_that_ended_among_the_dead_letters_are_told_with_status_1(
+    gmr: CliRunner, file: Path, sent_before: bool
+) -> None:
+    name = Job.of(file, batch_size=10).name
+    of_mine = letters(f"{name}-0-0-0", f"{name}-0-0-10", "of another sender", f"{name}-0-0-20")
+    first = of_mine if not sent_before else letters()
+    script = [model(0, "0-0")] * 2 + [answer(202, INGESTED)] * 3 + [first]
+    script += [model(0, "1-1")] * 2 + [of_mine]
+    with ScriptedServer(*script) as server:
+        command = ["ingest", str(file), "--url", server.url, "--batch-size", "10"]
+        results = [gmr.invoke(app, command) for _ in range(1 + sent_before)]
+    output = " ".join(results[-1].output.split())
+    assert [result.exit_code for result in results] == [0, 1][1 - sent_before :]
+    assert "2 batches (20 samples) were accepted and could not be used" in output
+    assert "2 invalid_labels" in output
+    assert "gmr deadletters requeue" in output
+
+
+def test_where_nothing_listens_the_command_fails_at_once(gmr: CliRunner, file: Path) -> None:
+    began = time.monotonic()
+    result = gmr.invoke(app, ["ingest", str(file), "--url", "http://127.0.0.1:9"])
+    assert result.exit_code == 1
+    assert "No service answers at http://127.0.0.1:9" in result.output
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["missing.npz"], "does not exist"),
+        (["FILE", "--label-column", "colour"], "no array called 'colour'"),
+        (["FILE", "--url", "nowhere"], "is no http:// or https:// address"),
+    ],
+)
+def test_what_was_typed_wrong_is_one_message_and_status_2(
+    gmr: CliRunner, file: Path, arguments: list[str], complaint: str
+) -> None:
+    typed = [str(file) if argument == "FILE" else argument for argument in arguments]
+    result = gmr.invoke(app, ["ingest", *typed])
+    assert result.exit_code == 2
+    assert complaint in result.output
+    assert "Traceback" not in result.output

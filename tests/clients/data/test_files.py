@@ -1,0 +1,405 @@
+"""Tests for clients.data.files and clients.data.formats."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clients.data.files import Source, open_source, read_file
+from clients.http.errors import InputError
+
+X = np.arange(20, dtype=np.float32).reshape(10, 2) / 8
+Y = np.arange(10) % 3
+
+
+def collect(source: Source, size: int, start: int = 0) -> tuple[list[Any], list[Any], list[int]]:
+    """Everything that the source gives: features, labels, and the sizes of the pieces."""
+    features: list[Any] = []
+    labels: list[Any] = []
+    sizes = []
+    for rows in source.read(size, start):
+        assert rows.start == start + sum(sizes)
+        features += rows.features.tolist()
+        labels += [] if rows.labels is None else list(rows.labels)
+        sizes.append(len(rows))
+    return features, labels, sizes
+
+
+def write_npz(path: Path) -> tuple[Path, str | None]:
+    np.savez(path / "a.npz", features=X, labels=Y)
+    return path / "a.npz", None
+
+
+def write_npy(path: Path) -> tuple[Path, str | None]:
+    np.save(path / "a.npy", np.column_stack([X, Y]))
+    return path / "a.npy", "-1"
+
+
+def write_csv(path: Path) -> tuple[Path, str | None]:
+    rows = "".join(f"{a},{y},{b}\n" for (a, b), y in zip(X.tolist(), Y.tolist(), strict=True))
+    (path / "a.csv").write_text("first,kind,second\n" + rows)
+    return path / "a.csv", "kind"
+
+
+def write_tsv_gz(path: Path) -> tuple[Path, str | None]:
+    rows = "".join(f"{y}\t{a}\t{b}\n" for (a, b), y in zip(X.tolist(), Y.tolist(), strict=True))
+    with gzip.open(path / "a.tsv.gz", "wt") as file:
+        file.write(rows)
+    return path / "a.tsv.gz", "0"
+
+
+def write_parquet(path: Path) -> tuple[Path, str | None]:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    table = pa.table({"a": X[:, 0], "kind": Y, "b": X[:, 1]})
+    pq.write_table(table, path / "a.parquet", row_group_size=4)
+    return path / "a.parquet", "kind"
+
+
+def idx(array: np.ndarray[Any, Any], kind: int, dtype: str) -> bytes:
+    header = struct.pack(">HBB", 0, kind, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
+    return header + array.astype(dtype).tobytes()
+
+
+def write_idx(path: Path) -> tuple[Path, str | None]:
+    (path / "train-images-idx3-ubyte").write_bytes(idx(X.reshape(10, 2, 1), 0x0D, ">f4"))
+    (path / "train-labels-idx1-ubyte").write_bytes(idx(Y, 0x08, ">u1"))
+    return path / "train-images-idx3-ubyte", None
+
+
+def write_idx_gz(path: Path) -> tuple[Path, str | None]:
+    images = gzip.compress(idx(X.reshape(10, 2, 1), 0x0D, ">f4"))
+    (path / "train-images-idx3-ubyte.gz").write_bytes(images)
+    (path / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(Y, 0x0B, ">i2")))
+    return path / "train-images-idx3-ubyte.gz", None
+
+
+WRITERS = [
+    write_npz,
+    write_npy,
+    write_csv,
+    write_tsv_gz,
+    write_parquet,
+    write_idx,
+    write_idx_gz,
+]
+Writer = Callable[[Path], tuple[Path, str | None]]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_every_format_gives_the_same_samples_and_labels(write: Writer, tmp_path: Path) -> None:
+    path, column = write(tmp_path)
+    source = open_source(path, label_column=column)
+    features, labels, sizes = collect(source, 4)
+    assert features == X.tolist()
+    assert labels == Y.tolist()
+    assert sizes == [4, 4, 2]
+    assert source.n_features == 2
+    assert source.labelled
+    assert source.n_samples in (10, None)
+
+
+@pytest.mark.parametrize("start", [0, 3, 4, 9, 10, 99])
+@pytest.mark.parametrize("write", WRITERS)
+def test_every_format_can_be_read_from_any_row(write: Writer, start: int, tmp_path: Path) -> None:
+    path, column = write(tmp_path)
+    features, labels, _ = collect(open_source(path, label_column=column), 3, start)
+    assert features == X[start:].tolist()
+    assert labels == Y[start:].tolist()
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_the_whole_file_can_be_read_at_once(write: Writer, tmp_path: Path) -> None:
+    path, column = write(tmp_path)
+    features, labels = read_file(path, label_column=column)
+    assert features.tolist() == X.tolist()
+    assert labels is not None
+    assert labels.dtype == np.int64
+    assert labels.tolist() == Y.tolist()
+
+
+# Numbers
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("uint8", "uint8"),
+        ("float16", "float16"),
+        ("float32", "float32"),
+        ("float64", "float32"),
+        ("int64", "float32"),
+        ("bool", "float32"),
+    ],
+)
+def test_types_that_travel_well_are_kept_and_others_become_float32(
+    given: str, kept: str, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "a.npy", np.ones((2, 3), dtype=given))
+    (rows,) = open_source(tmp_path / "a.npy").read(10)
+    assert rows.features.dtype == kept
+    assert rows.labels is None
+
+
+def test_images_become_rows(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((5, 4, 3), dtype=np.uint8))
+    assert open_source(tmp_path / "a.npy").n_features == 12
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_a_feature_that_is_not_finite_is_named_by_row_and_column(
+    value: float, tmp_path: Path
+) -> None:
+    x = np.zeros((7, 3))
+    x[5, 2] = value
+    np.save(tmp_path / "a.npy", x)
+    with pytest.raises(InputError, match="row 5, column 2"):
+        collect(open_source(tmp_path / "a.npy"), 2)
+
+
+def test_large_finite_features_are_not_mistaken_for_infinite_ones(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.full((4, 4), 3e38, dtype=np.float32))
+    (rows,) = open_source(tmp_path / "a.npy").read(10)
+    assert np.isfinite(rows.features).all()
+
+
+def test_text_is_no_feature(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([["a", "b"]]))
+    with pytest.raises(InputError, match="features must be numbers"):
+        collect(open_source(tmp_path / "a.npy"), 1)
+
+
+# Labels
+
+
+def test_labels_of_a_csv_are_integers_where_they_look_like_it_and_text_otherwise(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,cat\n2,7\n3,7.0\n4,\n5,nan\n")
+    (rows,) = open_source(tmp_path / "a.csv", label_column="y").read(10)
+    assert rows.labels == ["cat", 7, 7, None, None]
+
+
+def test_labels_of_an_archive_may_be_text(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=X, y=np.array(["a", "b"] * 5))
+    (rows,) = open_source(tmp_path / "a.npz").read(10)
+    assert rows.labels == ["a", "b"] * 5
+
+
+def test_the_array_of_the_labels_can_be_named(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", features=X, labels=Y, fine=Y + 10)
+    (rows,) = open_source(tmp_path / "a.npz", label_column="fine").read(10)
+    assert rows.labels is not None
+    assert list(rows.labels) == (Y + 10).tolist()
+
+
+def test_labels_may_be_in_a_file_of_their_own(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", Y)
+    source = open_source(tmp_path / "x.npy", labels=tmp_path / "y.npy")
+    assert collect(source, 10)[1] == Y.tolist()
+
+
+@pytest.mark.parametrize("text", ["x,y\n1,0.5\n", "x,y\n1,a\n2,inf\n"])
+def test_a_label_that_is_a_measurement_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(InputError, match="labels must be whole numbers or text"):
+        collect(open_source(tmp_path / "a.csv", label_column="y"), 10)
+
+
+def test_a_missing_label_is_none_in_a_stream_and_an_error_in_a_data_set(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,3\n2,\n")
+    (rows,) = open_source(tmp_path / "a.csv", label_column="y").read(10)
+    assert rows.labels == [3, None]
+    with pytest.raises(InputError, match="row 1 has no label"):
+        read_file(tmp_path / "a.csv", label_column="y")
+
+
+# CSV
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "features", "labels"),
+    [
+        ("1,2\n3,4\n", None, [[1, 2], [3, 4]], []),
+        ("a,b\n1,2\n", None, [[1, 2]], []),
+        ("5,0,0\n3,0,1\n", "0", [[0, 0], [0, 1]], [5, 3]),
+        ("0,1,label\n8,9,2\n", "-1", [[8, 9]], [2]),
+        ("1,2,cat\n3,4,dog\n", "2", [[1, 2], [3, 4]], ["cat", "dog"]),
+        ("a;b\n1;2\n", "b", [[1]], [2]),
+        ('"a, b",c\n1,"2"\n', "a, b", [[2]], [1]),
+        ("\ufeffa,b\r\n1,2\r\n", "a", [[2]], [1]),
+        ("1\n2\n", None, [[1], [2]], []),
+        ("1,2\n\n3,4\n", None, [[1, 2], [3, 4]], []),
+    ],
+)
+def test_tables_of_many_shapes_are_understood(
+    text: str, column: str | None, features: list[Any], labels: list[Any], tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    found = collect(open_source(tmp_path / "a.csv", label_column=column), 10)
+    assert found[:2] == (features, labels)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a,b\n1,2\n3\n", "row 1 has 1 columns, but the first has 2"),
+        ("a,b\n1,2\n3,x\n", r"row 1, column 1 \('b'\) holds 'x'"),
+        ("a,b\n1,2\n3,\n", r"row 1, column 1 \('b'\) is empty"),
+        ("1,2\n3,nan\n", "row 1, column 1 is nan"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_named_by_row_and_column(
+    text: str, complaint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(InputError, match=complaint):
+        collect(open_source(tmp_path / "a.csv"), 10)
+
+
+def test_a_column_after_the_label_keeps_its_number_in_messages(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("y,a,b\n1,2,3\n1,2,x\n")
+    with pytest.raises(InputError, match=r"row 1, column 2 \('b'\) holds 'x'"):
+        collect(open_source(tmp_path / "a.csv", label_column="y"), 10)
+
+
+@pytest.mark.parametrize("column", ["z", "5", "-4"])
+def test_a_column_that_does_not_exist_is_answered_with_those_that_do(
+    column: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("a,b,c\n1,2,3\n")
+    with pytest.raises(InputError, match="a, b, c"):
+        open_source(tmp_path / "a.csv", label_column=column)
+
+
+def test_text_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"a,b\n1,2\n\xff\xfe,3\n")
+    with pytest.raises(InputError, match="UTF-8"):
+        collect(open_source(tmp_path / "a.csv"), 10)
+
+
+def test_a_large_table_is_read_in_pieces(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,2\n" * 2000 + "oops,2\n")
+    pieces = open_source(tmp_path / "a.csv").read(100)
+    assert len(next(pieces)) == 100  # the mistake at the end was not yet met
+
+
+# Parquet
+
+
+def test_parquet_may_hold_its_features_as_one_column_of_lists(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    pixels = pa.array(X.tolist(), pa.list_(pa.float32(), 2))
+    pq.write_table(pa.table({"pixels": pixels, "label": Y.astype(str)}), tmp_path / "a.parquet")
+    features, labels, _ = collect(open_source(tmp_path / "a.parquet", label_column="label"), 3, 2)
+    assert features == X[2:].tolist()
+    assert labels == [str(y) for y in Y[2:]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"a": ["x", "y"]}, "column 'a' holds string"),
+        ({"a": [1.0, None]}, "row 1, column 'a' is null"),
+        ({"a": [[1.0], [1.0, 2.0]]}, "row 1 of column 'a' holds 2 values"),
+        ({"a": [[1.0], [1.0]], "b": [1, 2]}, "list column 'a' beside 1 others"),
+    ],
+)
+def test_what_is_wrong_in_a_parquet_file_is_named(
+    columns: dict[str, Any], complaint: str, tmp_path: Path
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=complaint):
+        collect(open_source(tmp_path / "a.parquet"), 10)
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"pip install 'gmr-stream\[parquet\]'"):
+        open_source(tmp_path / "a.parquet")
+
+
+# Files that are not what they seem
+
+
+def test_a_format_is_known_by_its_first_bytes_where_the_name_says_nothing(tmp_path: Path) -> None:
+    path, _ = write_npz(tmp_path)
+    path.rename(tmp_path / "data.bin")
+    assert open_source(tmp_path / "data.bin").kind == "npz"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("a.npy", b"\x93NUMPY broken", "cannot be read as a NumPy file"),
+        ("a.npz", b"PK\x03\x04 broken", "cannot be read as a NumPy file"),
+        ("a.parquet", b"PAR1 broken", "cannot be read as Parquet"),
+        ("a-ubyte", b"\x00\x00\x08\x01\x00\x00\x00\x09123", "6 bytes before"),
+        ("a-ubyte", b"hello world", "no IDX file"),
+        ("a.idx.gz", b"\x1f\x8b broken", "broken download"),
+        ("a.csv", b"", "empty"),
+        ("a.docx", b"anything", "no known format"),
+    ],
+)
+def test_a_broken_file_is_refused_with_what_to_do(
+    name: str, content: bytes, complaint: str, tmp_path: Path
+) -> None:
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=complaint):
+        collect(open_source(tmp_path / name), 10)
+
+
+def test_a_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        open_source(tmp_path / "a.csv")
+    with pytest.raises(InputError, match="is a folder"):
+        open_source(tmp_path)
+
+
+def test_samples_and_labels_must_be_as_many(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", features=X, labels=Y[:-1])
+    with pytest.raises(InputError, match="10 samples but 9 labels"):
+        open_source(tmp_path / "a.npz")
+
+
+def test_objects_are_never_unpickled(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([object()], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match="Python objects"):
+        open_source(tmp_path / "a.npy")
+
+
+def test_idx_labels_are_found_beside_the_images_and_nowhere_else(tmp_path: Path) -> None:
+    path, _ = write_idx(tmp_path)
+    (tmp_path / "train-labels-idx1-ubyte").unlink()
+    assert not open_source(path).labelled
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", "u1"])
+def test_images_are_sent_as_such(tmp_path: Path, dtype: str) -> None:
+    """By the shape of floats, and by the type of bytes: what a table in [0, 1] is not."""
+    np.save(tmp_path / "images.npy", np.ones((3, 4, 5), dtype))
+    np.save(tmp_path / "table.npy", np.ones((3, 20), "f4"))
+    (images,) = open_source(tmp_path / "images.npy").read(10)
+    (table,) = open_source(tmp_path / "table.npy").read(10)
+    assert images.features.dtype == np.uint8 or images.features.shape == (3, 4, 5)
+    assert table.features.shape == (3, 20)
+    assert read_file(tmp_path / "images.npy")[0].shape == (3, 20)

@@ -1,0 +1,373 @@
+"""Tests for clients.evaluation.report, clients.evaluation.figures and clients.evaluation.results,
+on a made-up run."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from clients.evaluation import figures
+from clients.evaluation.report import score_rows, write_report
+from clients.evaluation.results import (
+    SCHEMA,
+    Certainty,
+    Data,
+    Evaluation,
+    FoundBoundary,
+    History,
+    Milestone,
+    OutlierTest,
+    Protocol,
+    Run,
+    Speed,
+    StillHeld,
+)
+from clients.evaluation.scores import Latency, Position, match_boundaries
+from clients.evaluation.too_short import TooShort
+
+SUB_TASKS = ((0, 1), (2, 3), (4, 5))
+N = 20  # batches per sub-task
+NOTHING = Certainty(math.nan, math.nan, math.nan)
+
+
+def a_run(seed: int = 0, *, found: tuple[int, ...] = (N + 1, 2 * N + 2)) -> Run:
+    """Three sub-tasks of 20 batches of 100 samples; boundaries reported where `found` says."""
+    rng = np.random.default_rng(seed)
+    n_batches = N * len(SUB_TASKS)
+    rate = np.clip(0.85 + 0.03 * rng.standard_normal(n_batches), 0, 1)
+    rate[0] = math.nan
+    rate[[N, 2 * N]] = 0.05
+    correct = np.clip(0.95 + 0.02 * rng.standard_normal(n_batches), 0, 1)
+    matrix = np.array([[0.99, 0, 0], [0.97, 0.98, 0], [0.95, 0.96, 0.97]]) - 0.01 * seed
+    matrix = matrix.clip(0)
+    seconds = tuple(rng.uniform(0.001, 0.01, 30).tolist())
+    starts = [Position(N * i, 100 * N * i) for i in (1, 2)]
+    reports = [Position(batch, 100 * batch) for batch in found]
+    return Run(
+        seed=seed,
+        history=History(
+            sub_task=tuple(np.repeat(range(len(SUB_TASKS)), N).tolist()),
+            samples=(100,) * n_batches,
+            labelled=(100,) * n_batches,
+            set_aside=tuple(batch in (N, 2 * N) for batch in range(n_batches)),
+            inlier_rate=tuple(rate.tolist()),
+            log_likelihood_mean=(100.0,) * n_batches,
+            prequential_accuracy=tuple(correct.tolist()),
+        ),
+        milestones=tuple(
+            Milestone(
+                sub_task=i,
+                classes=SUB_TASKS[i],
+                samples_sent=100 * N * (i + 1),
+                model_version=10 * (i + 1),
+                accuracy_seen=float(matrix[i, : i + 1].mean()),
+                accuracy_joint=float(matrix[i].mean()),
+                accuracy_per_sub_task=tuple(matrix[i].tolist()),
+            )
+            for i in range(3)
+        ),
+        found=tuple(
+            FoundBoundary(
+                f"b{p.batch}", p.batch, p.sample, "sequential", {"statistic": 31.5}, 9, 11
+            )
+            for p in reports
+        ),
+        boundaries=match_boundaries(reports, starts, tolerance=1000),
+        confusion=tuple(tuple(row) for row in (np.eye(6, dtype=int) * 40 + 1).tolist()),
+        outliers=(OutlierTest("uniform noise", 500, 0.99, 0.01),),
+        speed=Speed(2.5, 2400.0, Latency.of(seconds), Latency.of(seconds), 500, seconds, seconds),
+        model={"model_version": 30, "components": 100, "device": "cpu", "classes": []},
+        held=(
+            StillHeld(
+                sub_task=0,
+                classes=SUB_TASKS[0],
+                samples=256,
+                model_version=30,
+                own_then=Certainty(1.0, 0.98, 212.5),
+                own_now=Certainty(0.99, 0.94, 200.25),
+                test_then=Certainty(0.97, 0.95, 210.0),
+                test_now=Certainty(0.94, 0.90, 190.0),
+            ),
+            StillHeld(1, (), 256, 30, *(Certainty(math.nan, math.nan, -1.5),) * 2, *(NOTHING,) * 2),
+        ),
+    )
+
+
+def an_evaluation(*runs: Run) -> Evaluation:
+    return Evaluation(
+        created="2026-11-20T10:00:00+00:00",
+        command="gmr evaluate digits --slt 0,1/2,3/4,5",
+        duration_seconds=12.3,
+        data=Data("digits", "digits", 3000, 300, 64, (8, 8), (0, 1, 2, 3, 4, 5)),
+        protocol=Protocol(
+            slt="0,1/2,3/4,5",
+            sub_tasks=SUB_TASKS,
+            batch_size=100,
+            epochs=1,
+            labelled=1.0,
+            limit=None,
+            tolerance_samples=1000,
+            seeds=tuple(run.seed for run in runs),
+            service={"url": "private"},
+        ),
+        versions={"python": "3.11"},
+        hardware={"cores": 2},
+        runs=runs,
+    )
+
+
+def drawn() -> dict[object, np.ndarray]:
+    return {label: np.random.default_rng(label).uniform(size=(4, 64)) for label in range(6)}
+
+
+class Page(HTMLParser):
+    """Collects the text and the images of a page, and complains of tags left open."""
+
+    VOID = frozenset({"meta", "img", "br"})
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.images: list[str] = []
+        self.links: list[str] = []
+        self.open: list[str] = []
+        self.feed(source)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.links += [values[name] for name in ("src", "href") if name in values]
+        if tag == "img":
+            self.images.append(values["src"])
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+def test_the_page_is_one_file_that_needs_no_other(tmp_path: Path):
+    report = write_report(an_evaluation(a_run()), drawn(), tmp_path)
+    page = Page(report.html.read_text(encoding="utf-8"))
+    assert len(page.images) == len(report.figures) == 7
+    assert all(link.startswith("data:image/png;base64,") for link in page.links)
+    embedded = [base64.b64decode(image.partition(",")[2]) for image in page.images]
+    assert sorted(embedded) == sorted(path.read_bytes() for path in report.figures.values())
+
+
+def test_the_page_states_the_scores_that_a_paper_would(tmp_path: Path):
+    report = write_report(an_evaluation(a_run()), drawn(), tmp_path)
+    words = Page(report.html.read_text(encoding="utf-8")).words
+    for expected in ("96.0 % accuracy, all classes", "2 of 2 boundaries found", "BWT -3.0 points"):
+        assert expected in words
+    assert "gmr evaluate digits --slt 0,1/2,3/4,5" in words
+
+
+def test_what_the_model_says_of_its_past_stands_beside_what_test_data_say(tmp_path: Path):
+    evaluation = an_evaluation(a_run())
+    report = write_report(evaluation, {}, tmp_path)
+    words = Page(report.html.read_text(encoding="utf-8")).words
+    row = "0 0, 1 100.0 → 99.0 97.0 → 94.0 98.0 → 94.0 95.0 → 90.0 212.5 → 200.2 210.0 → 190.0"
+    assert row in words
+    none = "\N{EN DASH}"
+    assert f"1 {none} {none} {none} {none} {none} -1.5 → -1.5 {none}" in words
+    # The unlabelled sub-task counts for nothing in it.
+    assert "accuracy -1.0 by the model's own samples, -3.0 by test data" in words
+    assert "certainty -4.0 by its own samples, -5.0 by test data" in words
+    content = json.loads(report.json.read_text(encoding="utf-8"))
+    first, second = content["runs"][0]["held"]
+    assert first["own_now"] == {"accuracy": 0.99, "probability": 0.94, "log_likelihood": 200.25}
+    assert second["test_now"] == dict.fromkeys(first["own_now"])
+
+
+def test_without_a_past_sub_task_the_page_says_nothing_of_it(tmp_path: Path):
+    evaluation = an_evaluation(replace(a_run(), held=()))
+    assert "still held" not in Page(write_report(evaluation, {}, tmp_path).html.read_text()).words
+
+
+def test_missed_and_false_boundaries_are_not_hidden(tmp_path: Path):
+    evaluation = an_evaluation(a_run(found=(10, N + 1)))
+    words = Page(write_report(evaluation, {}, tmp_path).html.read_text(encoding="utf-8")).words
+    assert "1 of 2 boundaries found" in words
+    assert "1 false boundaries" in words
+    assert "missed" in words
+
+
+def test_names_of_classes_cannot_break_the_page(tmp_path: Path):
+    run, evil = a_run(), "<script>alert(1)</script>"
+    milestones = (replace(run.milestones[0], classes=(evil, "&")), *run.milestones[1:])
+    html = write_report(an_evaluation(replace(run, milestones=milestones)), {}, tmp_path).html
+    page = Page(html.read_text(encoding="utf-8"))
+    assert "<script" not in html.read_text(encoding="utf-8")
+    assert evil in page.words
+
+
+def test_the_json_is_complete_and_has_no_nan(tmp_path: Path):
+    evaluation = an_evaluation(a_run(0), a_run(1))
+    text = write_report(evaluation, drawn(), tmp_path).json.read_text(encoding="utf-8")
+    content = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert content["schema"] == SCHEMA
+    assert content["protocol"]["seeds"] == [0, 1]
+    first = content["runs"][0]
+    assert first["accuracy_matrix"] == a_run(0).matrix.tolist()
+    assert first["history"]["inlier_rate"][0] is None
+    assert first["boundaries"]["matches"][1]["delay_batches"] == 2
+    assert first["scores"]["boundary_delay_samples"] == 150
+    assert content["summary"]["accuracy"]["n"] == 2
+    assert content["summary"]["accuracy"]["mean"] == pytest.approx(0.955, abs=1e-9)
+
+
+def test_a_sub_task_too_short_for_the_detector_is_told_in_both_files(tmp_path: Path) -> None:
+    run = replace(a_run(), unwatched=(TooShort(1, 120, 80),))
+    written = write_report(an_evaluation(run), {}, tmp_path)
+    (values,) = json.loads(written.json.read_text())["runs"]
+    assert values["unwatched"] == [{"sub_task": 1, "samples": 120, "missing": 80}]
+    page = written.html.read_text()
+    assert "Sub-task 1 has 120 samples, 80 fewer than the detector needs" in page
+    assert "--epochs 2" in page
+    assert (
+        "fewer than the detector"
+        not in write_report(an_evaluation(a_run()), {}, tmp_path).html.read_text()
+    )
+
+
+def test_the_names_in_the_json_do_not_change_by_accident():
+    """Readers depend on them: a change here needs a new SCHEMA."""
+    content = an_evaluation(a_run()).to_dict()
+    assert list(content) == [
+        "schema", "created", "command", "duration_seconds", "data", "protocol", "versions",
+        "hardware", "summary", "runs",
+    ]  # fmt: skip
+    assert list(content["runs"][0]) == [
+        "seed", "history", "milestones", "found", "boundaries", "confusion", "outliers", "speed",
+        "model", "held", "unwatched", "accuracy_matrix", "scores",
+    ]  # fmt: skip
+    assert sorted(content["summary"]) == [
+        "accuracy", "average_accuracy", "average_anytime_accuracy", "backward_transfer",
+        "boundaries_false", "boundaries_found", "boundaries_missed", "boundaries_true",
+        "boundary_delay_batches", "boundary_delay_samples", "classify_p50_seconds",
+        "classify_p99_seconds", "forgetting", "ingest_p50_seconds", "ingest_p99_seconds",
+        "prequential_accuracy", "samples_per_second",
+    ]  # fmt: skip
+
+
+def test_a_single_sub_task_and_unlabelled_data_leave_dashes_not_zeros(tmp_path: Path):
+    run = a_run()
+    history = replace(
+        run.history,
+        labelled=(0,) * len(run.history),
+        prequential_accuracy=(math.nan,) * len(run.history),
+        sub_task=(0,) * len(run.history),
+    )
+    milestone = replace(run.milestones[0], accuracy_per_sub_task=(0.99,))
+    single = replace(
+        run,
+        history=history,
+        milestones=(milestone,),
+        found=(),
+        boundaries=match_boundaries([], [], tolerance=1000),
+    )
+    evaluation = an_evaluation(single)
+    protocol = replace(evaluation.protocol, sub_tasks=((0, 1, 2, 3, 4, 5),))
+    evaluation = replace(evaluation, protocol=protocol)
+    values = {row[0]: row[1] for row in score_rows(evaluation.summary())}
+    assert values["BWT"] == values["forgetting"] == values["prequential accuracy"] == "\N{EN DASH}"
+    words = Page(write_report(evaluation, {}, tmp_path).html.read_text(encoding="utf-8")).words
+    assert "no boundary is expected" in words
+
+
+def test_several_seeds_show_their_spread(tmp_path: Path):
+    evaluation = an_evaluation(a_run(0), a_run(1), a_run(2))
+    words = Page(write_report(evaluation, {}, tmp_path).html.read_text(encoding="utf-8")).words
+    assert "Mean over 3 seeds." in words
+    assert re.search(r"accuracy 95\.0 % 1\.0 94\.0 96\.0", words)
+
+
+def test_a_cut_training_set_is_said_out_loud(tmp_path: Path):
+    evaluation = an_evaluation(a_run())
+    cut = replace(evaluation, protocol=replace(evaluation.protocol, limit=500))
+    words = Page(write_report(cut, {}, tmp_path).html.read_text(encoding="utf-8")).words
+    assert "cut to 500 samples per sub-task" in words
+
+
+def test_samples_that_are_no_images_have_no_montage(tmp_path: Path):
+    evaluation = an_evaluation(a_run())
+    table = replace(evaluation, data=replace(evaluation.data, image_shape=None))
+    assert "samples" not in write_report(table, drawn(), tmp_path).figures
+
+
+def pixels(path: Path) -> np.ndarray:
+    with Image.open(path) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def has_colour(image: np.ndarray, colour: str) -> bool:
+    """Whether enough pixels for a mark have this colour, to within antialiasing."""
+    target = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
+    return int((np.abs(image.astype(int) - target).max(axis=-1) < 12).sum()) > 20
+
+
+def test_found_boundaries_are_drawn_and_only_when_found(tmp_path: Path):
+    images = {}
+    for name, found in (("with", (N + 1,)), ("without", ())):
+        run = a_run(found=found)
+        figure = figures.inlier_rate(
+            run.history.inlier_rate,
+            run.history.set_aside,
+            run.history.sub_task,
+            run.boundaries,
+            SUB_TASKS,
+        )
+        images[name] = pixels(figures.save(figure, tmp_path / f"{name}.png"))
+    assert has_colour(images["with"], figures.VERMILION)
+    assert not has_colour(images["without"], figures.VERMILION)
+
+
+def test_figures_are_large_enough_to_print(tmp_path: Path):
+    report = write_report(an_evaluation(a_run()), drawn(), tmp_path)
+    for name, path in report.figures.items():
+        height, width, _ = pixels(path).shape
+        assert width >= 400, name
+        assert height >= 300, name
+
+
+def test_drawing_leaves_the_style_of_others_alone(tmp_path: Path):
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    write_report(an_evaluation(a_run()), drawn(), tmp_path)
+    assert dict(mpl.rcParams) == before
+
+
+def test_the_overview_shows_boundaries_accuracy_and_samples(tmp_path: Path):
+    run = a_run()
+    figure = figures.overview(
+        run.history.inlier_rate,
+        run.history.set_aside,
+        run.history.sub_task,
+        run.boundaries,
+        SUB_TASKS,
+        seen=[0.99, 0.97, 0.96],
+        newest_only=[1.0, 0.5, 1 / 3],
+        drawn=drawn(),
+        image_shape=(8, 8),
+    )
+    image = pixels(figures.save(figure, tmp_path / "overview.png"))
+    assert has_colour(image, figures.VERMILION)
+    assert has_colour(image, figures.BLUE)

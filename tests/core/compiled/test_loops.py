@@ -1,0 +1,165 @@
+"""Tests for the core.compiled.loops module: loops run compiled wherever they are."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+from core.compiled.loops import Array, compiled, vectorised
+
+ROOT = Path(__file__).parents[3]
+
+
+def double(values: Array) -> None:
+    for i in range(len(values)):
+        values[i] *= 2
+
+
+def test_a_loop_does_the_same_compiled() -> None:
+    values = np.arange(4.0)
+    compiled(double)(values)
+    assert values.tolist() == [0, 2, 4, 6]
+    assert isinstance(compiled(double), numba.core.dispatcher.Dispatcher)
+
+
+def test_sums_of_many_numbers_at_a_time_are_the_same_but_for_rounding() -> None:
+    def total(values: Array) -> float:
+        result = 0.0
+        for value in values:
+            result += value
+        return result
+
+    values = np.random.default_rng(0).normal(size=1000)
+    assert vectorised(total)(values) == pytest.approx(values.sum(), abs=1e-9)
+
+
+def test_an_index_out_of_range_is_an_error_and_not_somebody_elses_memory() -> None:
+    def beyond(values: Array) -> None:
+        values[len(values)] = 1
+
+    with pytest.raises(IndexError):
+        compiled(beyond)(np.arange(4.0))
+
+
+def test_a_division_by_zero_is_an_error_but_where_numbers_are_dealt_with_several_at_a_time() -> (
+    None
+):
+    def one_by_one(values: Array) -> None:
+        for i in range(len(values)):
+            values[i] = 1 / values[i]
+
+    def several(values: Array) -> None:
+        for i in range(len(values)):
+            values[i] = 1 / values[i]
+
+    with pytest.raises(ZeroDivisionError):
+        compiled(one_by_one)(np.arange(4.0))
+    values = np.arange(4.0)
+    vectorised(several)(values)
+    assert values.tolist() == pytest.approx([np.inf, 1, 1 / 2, 1 / 3])
+
+
+def test_what_is_compiled_is_kept_beside_the_source_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    beside: Any = compiled(double)
+    assert Path(beside.stats.cache_path) == Path(__file__).parent / "__pycache__"
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    elsewhere: Any = compiled(double)
+    elsewhere(np.arange(4.0))
+    assert str(tmp_path) not in str(elsewhere.stats.cache_path)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+SOURCE = """
+def double(values):
+    for i in range(len(values)):
+        values[i] *= 2
+"""
+
+
+def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As numba finds it where no folder can be written."""
+
+    def refuse(*anything: object) -> None:
+        raise PermissionError("Read-only file system")
+
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", refuse)
+
+
+def test_what_was_kept_is_read_where_nothing_can_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "loops.py").write_text(SOURCE, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    loop = importlib.import_module("loops").double
+    compiled(loop)(np.arange(4.0))
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "__pycache__").iterdir()}
+    assert any(name.endswith(".nbc") for name in kept)
+    read_only(monkeypatch)
+    again: Any = compiled(loop)
+    values = np.arange(4.0)
+    again(values)
+    assert values.tolist() == [0, 2, 4, 6]
+    assert sum(again.stats.cache_hits.values()) == 1
+    # What is not there is compiled for this run.
+    whole = np.arange(4)
+    again(whole)
+    assert whole.tolist() == [0, 2, 4, 6]
+    assert sum(again.stats.cache_misses.values()) == 1
+    after = {path.name: path.read_bytes() for path in (tmp_path / "__pycache__").iterdir()}
+    assert after == kept
+
+
+INNER = """
+from core.compiled.loops import compiled
+
+@compiled
+def factor():
+    return {}
+"""
+
+OUTER = """
+from core.compiled.loops import compiled
+from inner import factor
+
+@compiled
+def scaled(value):
+    return factor() * value
+"""
+
+
+def test_what_was_kept_is_not_read_once_another_file_of_the_folder_has_changed(
+    tmp_path: Path,
+) -> None:
+    """numba by itself would go on with the old factor."""
+    (tmp_path / "outer.py").write_text(OUTER, "utf-8")
+    script = "from outer import scaled; print(scaled(10), *scaled.stats.cache_hits.values())"
+    command = [sys.executable, "-B", "-c", script]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+
+    def said(factor: int) -> str:
+        (tmp_path / "inner.py").write_text(INNER.format(factor), "utf-8")
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    assert said(2) == "20"
+    assert said(2) == "20 1"
+    assert said(3) == "30"
+
+
+def test_a_loop_of_no_file_is_compiled_for_this_run() -> None:
+    names: dict[str, Any] = {}
+    exec(SOURCE, names)
+    values = np.arange(4.0)
+    compiled(names["double"])(values)
+    assert values.tolist() == [0, 2, 4, 6]

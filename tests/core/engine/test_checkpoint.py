@@ -1,0 +1,332 @@
+"""Tests for core.engine.checkpoint: a life that is saved goes on as if nothing happened."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.batch import Batch
+from core.config import EngineConfig
+from core.drift.baselines.paper import PaperState
+from core.engine.checkpoint import FORMAT, dump, features_of, load, verifier
+from core.engine.engine import Engine
+from core.engine.state import EngineState
+from core.errors import InvalidCheckpoint
+from core.tensors import pack, unpack
+from tests.core.states import Script, assert_identical, leaves, play, scripts, tensors_of
+from tests.core.streams import batches, blob
+
+CONFIGS = {
+    "mfa": EngineConfig(n_components=6, n_factors=3, warm_up=200, window=150, seed=3),
+    "mfa, no detector": EngineConfig(n_components=30, detector="none", window=2000),
+    "flat": EngineConfig(preset="flat", n_components=6, warm_up=200, window=150, seed=3),
+    "paper": EngineConfig(preset="paper", n_components=9, warm_up=200, detector="paper"),
+    "flat, shadows": EngineConfig(
+        preset="flat",
+        n_components=6,
+        warm_up=200,
+        window=150,
+        shadow_detectors="paper,adwin,page_hinkley,kswin",
+    ),
+    "flat, adwin": EngineConfig(preset="flat", n_components=6, warm_up=200, detector="adwin"),
+    "flat, no detector": EngineConfig(preset="flat", n_components=3, detector="none"),
+    "paper, sequential": EngineConfig(
+        preset="paper", n_components=4, warm_up=200, replay="proportional"
+    ),
+}
+
+
+def held_aside() -> tuple[EngineConfig, EngineState]:
+    """A state in the middle of a suspicion, with batches set aside, some of them labelled."""
+    config = EngineConfig(n_components=12)
+    engine = Engine(config)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 20)))
+    for index, batch in enumerate(batches([2], 12, size=4, seed=5)):
+        state, _ = engine.step(state, batch if index % 2 else Batch(batch.features))
+        if state.set_aside_batches >= 2:
+            return config, state
+    raise AssertionError("nothing was set aside")
+
+
+# Going on ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@given(script=scripts(least=2, most=9), data=st.data())
+@settings(max_examples=12, deadline=None, derandomize=True)
+def test_a_life_that_is_saved_and_loaded_anywhere_goes_on_bit_for_bit(
+    name: str, script: Script, data: st.DataObject
+) -> None:
+    config = CONFIGS[name]
+    engine = Engine(config)
+    cut = data.draw(st.integers(0, len(script)), label="saved after")
+    state, _ = play(engine, engine.start(), script[:cut])
+    data_bytes = dump(state, config, {"last_entry_id": "5-0"})
+    loaded, loaded_config, metadata = load(data_bytes)
+    assert (loaded_config, metadata) == (config, {"last_entry_id": "5-0"})
+    assert_identical(loaded, state)
+    # Nothing is written that is not read: the same content is the same bytes.
+    assert dump(loaded, loaded_config, metadata) == data_bytes
+
+    after, events = play(engine, state, script[cut:])
+    again, events_again = play(Engine(loaded_config), loaded, script[cut:])
+    assert events_again == events
+    assert_identical(again, after)
+
+
+def test_a_life_saved_with_half_filled_windows_and_statistics_goes_on_bit_for_bit() -> None:
+    config = EngineConfig(n_components=9, n_factors=3, window=300, detector="none")
+    engine = Engine(config)
+    unlabelled = list(batches([2], 3, labelled=False))
+    state, _ = play(engine, engine.start(), [*batches([0, 1], 3), *unlabelled])
+    groups = state.learner.groups
+    assert 0 < sum(len(group.window) for group in groups) < 300
+    assert {group.sums is None for group in groups} == {True, False}
+    loaded, _, _ = load(dump(state, config, {}))
+    assert_identical(loaded, state)
+    rest = [*batches([0, 1, 2], 4, seed=3), "boundary", *batches([2, 3], 4, seed=4)]
+    after, events = play(engine, state, list(rest))
+    again, events_again = play(engine, loaded, list(rest))
+    assert events_again == events
+    assert_identical(again, after)
+
+
+@pytest.mark.parametrize("name", ["mfa", "flat"])
+def test_a_life_saved_right_after_it_was_quiet_goes_on_bit_for_bit(name: str) -> None:
+    config = EngineConfig(preset=name, n_components=9, window=300, detector="none")
+    engine = Engine(config)
+    state, events = play(engine, engine.start(), [*batches([0, 1], 5), "settle"])
+    assert events[-1].kind == "windows_settled"
+    loaded, _, _ = load(dump(state, config, {}))
+    assert_identical(loaded, state)
+    rest = [*batches([0, 1, 2], 2, seed=3), "settle", "boundary", *batches([2], 2), "settle"]
+    after, events = play(engine, state, list(rest))
+    again, events_again = play(engine, loaded, list(rest))
+    assert events_again == events
+    assert_identical(again, after)
+
+
+def test_batches_set_aside_and_the_suspicion_are_saved_too() -> None:
+    config, state = held_aside()
+    loaded, _, _ = load(dump(state, config, {}))
+    assert loaded.set_aside_batches == state.set_aside_batches >= 2
+    assert_identical(loaded, state)
+    rest = [*batches([2], 6, size=4, seed=6), "settle", *batches([0, 2], 2)]
+    engine = Engine(config)
+    after, events = play(engine, state, rest)
+    again, events_again = play(engine, loaded, rest)
+    assert "boundary" in {event.kind for event in events}
+    assert events_again == events
+    assert_identical(again, after)
+
+
+@pytest.mark.parametrize("name", ["mfa", "flat"])
+def test_what_is_served_after_loading_is_what_was_served_before(name: str) -> None:
+    config = CONFIGS[name]
+    engine = Engine(config)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 8)))
+    loaded, _, _ = load(dump(state, config, {}))
+    before, after = engine.snapshot(state), engine.snapshot(loaded)
+    assert after.to_bytes({}) == before.to_bytes({})
+    assert torch.equal(after.sample(9, [1]).features, before.sample(9, [1]).features)
+
+
+def test_before_anything_was_learned_there_is_a_checkpoint_too() -> None:
+    config = EngineConfig(n_features=16, n_components=5)
+    engine = Engine(config)
+    loaded, _, _ = load(dump(engine.start(), config, {}))
+    assert_identical(loaded, engine.start())
+    state, _ = engine.step(loaded, Batch.of(blob(0, 10, 1), [0] * 10))
+    assert state.version == 1
+
+
+def test_the_number_of_features_is_told_before_a_checkpoint_is_loaded(saved: bytes) -> None:
+    engine = Engine(EngineConfig(n_components=5))
+    blank = dump(engine.start(), engine.config, {})
+    strange = pack(FORMAT, {"x": torch.zeros(3)}, {"state": '{"standardiser": {"shift": "y"}}'})
+    for data, expected in ((saved, 16), (blank, None), (strange, None)):
+        check = verifier()
+        for start in range(0, len(data), 1000):
+            check.feed(data[start : start + 1000])
+        check.finish()
+        assert features_of(check) == expected
+        if data is not strange:
+            assert load(data)[0].n_features == expected
+
+
+def test_labels_come_back_with_their_type_and_order() -> None:
+    config = EngineConfig(n_components=8)
+    engine = Engine(config)
+    labels: list[int | str | None] = ["1", 1, "", "七", -5, 2**62]
+    state, _ = engine.step(engine.start(), Batch.of(blob(0, 6, 1), labels))
+    loaded, _, _ = load(dump(state, config, {}))
+    assert loaded.classes == ("1", 1, "", "七", -5, 2**62)
+    assert [type(label) for label in loaded.classes] == [str, int, str, str, int, int]
+
+
+def test_a_restored_checkpoint_of_fewer_classes_learns_the_others_again() -> None:
+    config = EngineConfig(n_components=12)
+    engine = Engine(config)
+    early, _ = play(engine, engine.start(), list(batches([0], 5)))
+    late, _ = play(engine, early, list(batches([1, 2], 5)))
+    kept, _, _ = load(dump(early, config, {}))
+    state, _ = engine.restore(late, kept, "rollback")
+    assert state.classes == (0,)
+    state, _ = play(engine, state, list(batches([2, 0], 5, seed=8)))
+    snapshot = engine.snapshot(state)
+    assert set(snapshot.classes) == {0, 2}
+    codes = snapshot.classify(blob(2, 100, seed=77)).codes
+    assert [snapshot.classes[code] for code in codes.tolist()].count(2) > 95
+
+
+def test_it_does_not_grow_with_the_length_of_the_stream() -> None:
+    config = EngineConfig(n_components=6, detector="none", window=400)
+    engine = Engine(config)
+    state, sizes = engine.start(), []
+    for _ in range(3):
+        state, _ = play(engine, state, list(batches([0, 1], 12)))
+        sizes.append(len(dump(state, config, {})))
+    assert sizes[2] < sizes[1] * 1.05
+
+
+# What is refused --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved() -> bytes:
+    config, state = held_aside()
+    return dump(state, config, {"entries_applied": "22"})
+
+
+def test_a_truncated_checkpoint_is_refused(saved: bytes) -> None:
+    lengths = [*range(0, len(saved), 997), 7, 8, 9, len(saved) - 1]
+    for length in lengths:
+        with pytest.raises(InvalidCheckpoint):
+            load(saved[:length])
+
+
+@given(place=st.integers(0, 2**31), value=st.integers(1, 255))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_a_checkpoint_with_one_wrong_byte_is_refused(saved: bytes, place: int, value: int) -> None:
+    damaged = bytearray(saved)
+    damaged[place % len(damaged)] ^= value
+    with pytest.raises(InvalidCheckpoint):
+        load(bytes(damaged))
+
+
+def test_every_byte_of_the_description_is_guarded(saved: bytes) -> None:
+    header = 8 + int.from_bytes(saved[:8], "little")
+    for place in range(0, header, 7):
+        damaged = bytearray(saved)
+        damaged[place] ^= 1
+        with pytest.raises(InvalidCheckpoint):
+            load(bytes(damaged))
+
+
+def test_bytes_appended_to_a_checkpoint_are_refused(saved: bytes) -> None:
+    with pytest.raises(InvalidCheckpoint):
+        load(saved + b"\0")
+
+
+def rewritten(saved: bytes, change: dict[str, object]) -> bytes:
+    """The checkpoint with parts of its text replaced, and a right checksum."""
+    tensors, text = unpack(FORMAT, saved)
+    for name, value in change.items():
+        text[name] = value if isinstance(value, str) else json.dumps(value)
+    return pack(FORMAT, tensors, text)
+
+
+def test_a_setting_of_a_later_release_is_ignored(saved: bytes) -> None:
+    _, config, _ = load(saved)
+    state, again, _ = load(rewritten(saved, {"config": {**config.to_dict(), "invented": [1, 2]}}))
+    assert again == config
+    assert state.set_aside_batches >= 2
+
+
+def test_a_checkpoint_from_before_the_past_was_looked_back_at_has_none(saved: bytes) -> None:
+    _, text = unpack(FORMAT, saved)
+    tree = json.loads(text["state"])
+    del tree["held"]
+    state, _, _ = load(rewritten(saved, {"state": tree}))
+    assert state.held.sets == ()
+    assert state.set_aside_batches >= 2
+
+
+def test_the_state_of_another_detector_begins_anew_and_the_model_stays(saved: bytes) -> None:
+    kept, config, _ = load(saved)
+    other = {**config.to_dict(), "detector": "paper"}
+    state, _, _ = load(rewritten(saved, {"config": other}))
+    assert state.detector == PaperState()
+    assert_identical(state.learner, kept.learner)
+    assert state.version == kept.version
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"config": {"preset": "deep"}},
+        {"config": {"n_components": 0}},
+        {"config": {"n_components": "many"}},
+        {"config": []},
+        {"config": "no json"},
+        {"state": {}},
+        {"state": []},
+        {"state": '"text"'},
+        {"state": "null"},
+        {"state": '{"a":' * 5000 + "1" + "}" * 5000},
+        {"config": {"preset": "paper", "n_components": 9}},  # but the state is of the other preset
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_is_refused_with_a_way_out(
+    saved: bytes, change: dict[str, object]
+) -> None:
+    with pytest.raises(InvalidCheckpoint, match=r"does not fit this release|not a file"):
+        load(rewritten(saved, change))
+
+
+def test_a_snapshot_is_no_checkpoint() -> None:
+    config = EngineConfig(n_components=3)
+    engine = Engine(config)
+    state, _ = engine.step(engine.start(), Batch(blob(0, 20, 1)))
+    with pytest.raises(InvalidCheckpoint, match=r"gmr-snapshot-3.*expected 'gmr-checkpoint-1'"):
+        load(engine.snapshot(state).to_bytes({}))
+
+
+def test_a_tensor_that_is_missing_is_noticed(saved: bytes) -> None:
+    tensors, text = unpack(FORMAT, saved)
+    del tensors["t0"]
+    with pytest.raises(InvalidCheckpoint):
+        load(pack(FORMAT, tensors, text))
+
+
+# Where it is put --------------------------------------------------------------------------
+
+
+def test_on_a_device_the_model_is_there_and_counts_and_random_state_stay_behind(
+    device: torch.device,
+) -> None:
+    config = EngineConfig(n_components=6, warm_up=200)
+    engine = Engine(config, device)
+    stream = list(batches([0, 1], 8))
+    state, _ = play(engine, engine.start(), stream[:6])
+    loaded, _, _ = load(dump(state, config, {}), device)
+    assert all(tensor.device.type == device.type for tensor in tensors_of(loaded.learner))
+    for (path, kept), (_, tensor) in zip(leaves(state), leaves(loaded), strict=True):
+        if isinstance(kept, torch.Tensor) and kept.numel():
+            assert tensor.device == kept.device, path
+    assert loaded.calibration.current[0].rows.device.type == "cpu"
+    assert loaded.random.device.type == "cpu"
+    after, _ = play(engine, loaded, stream[6:])
+    assert after.stream_batches == 8
+
+
+def test_a_checkpoint_can_be_dumped_while_the_state_goes_on() -> None:
+    config, state = held_aside()
+    before = dump(state, config, {})
+    play(Engine(config), state, [dataclasses.replace(batch) for batch in batches([2], 5)])
+    assert dump(state, config, {}) == before

@@ -1,0 +1,531 @@
+"""Tests for core.memory.proposals and core.engine.class_discovery: classes that nobody has named
+yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.batch import Batch
+from core.config import EngineConfig
+from core.engine.checkpoint import dump, load
+from core.engine.clusters import clusters
+from core.engine.engine import Engine
+from core.engine.state import EngineState
+from core.errors import InvalidLabels, InvalidRequest
+from core.events import (
+    BatchLearned,
+    BoundaryDetected,
+    ClassDiscovered,
+    ClassProposed,
+    Event,
+    LabelsMatched,
+    LabelsMissed,
+    ProposalClosed,
+    SetAsideReleased,
+    UnknownsLearned,
+)
+from core.learners.per_class.mfa import MfaLearner
+from core.memory.proposals import MOST_OPEN, MOST_RECENT, MOST_UNKNOWN, group_of
+from core.outliers.unknown import is_unknown
+from core.running import Running
+from tests.core.states import assert_identical, tensors_of
+from tests.core.streams import N_FEATURES, batches, blob, centre
+
+NEW = 16
+"""A class far from 0 and 1."""
+
+
+def of(kind: type[Event], events: list[Event]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def engine_of(**config: Any) -> Engine:
+    return Engine(
+        EngineConfig(**{"n_components": 24, "detector": "none", "proposal_samples": 20, **config})
+    )
+
+
+def taught(engine: Engine, n: int = 15) -> EngineState:
+    state = engine.start()
+    for batch in batches([0, 1], n):
+        state, _ = engine.step(state, batch)
+    return state
+
+
+def traffic(
+    engine: Engine, state: EngineState, label: int | None, n: int = 20, share: int = 20
+) -> tuple[EngineState, list[Event]]:
+    """Unlabelled batches of 100, of which `share` are of a class that is new."""
+    happened: list[Event] = []
+    for index, batch in enumerate(batches([0, 1], n, seed=60, labelled=False)):
+        x = batch.features
+        if label is not None:
+            x = torch.cat([x[share:], blob(label, share, 500 + index)])
+        state, events = engine.step(state, Batch(x))
+        happened += events
+        if of(ClassProposed, events):
+            break
+    return state, happened
+
+
+# What is a group --------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(30, 60), st.integers(0, 80), st.sampled_from([16, 64]))
+def test_a_group_is_found_among_strangers_and_only_where_there_is_one(
+    seed: int, n: int, n_strangers: int, d: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    strangers = 30 * torch.randn(n_strangers, d, generator=generator)
+    centre = 10 * torch.randn(d, generator=generator)
+    group = centre + torch.randn(n, d, generator=generator)
+    x = torch.cat([strangers, group])[torch.randperm(n + n_strangers, generator=generator)]
+    found = group_of(x, 20, spread=1.3 * d)
+    near = set((x - centre).square().sum(1).lt(5 * d).nonzero()[:, 0].tolist())
+    assert found is not None
+    assert len(near & set(found.tolist())) >= 0.8 * n
+    assert len(set(found.tolist()) - near) <= 0.1 * n
+    assert group_of(strangers, 20, spread=1.3 * d) is None
+
+
+def test_unknown_is_what_lies_far_below_the_mean() -> None:
+    known = Running(1000.0, mean=10.0, variance=4.0)
+    assert is_unknown(torch.tensor([10.0, 5.5, 5.2, 99.0]), known).tolist() == [0, 0, 1, 0]
+
+
+# A class that comes without labels --------------------------------------------------------
+
+
+def test_unknown_samples_that_keep_coming_together_are_proposed_and_named() -> None:
+    engine = engine_of()
+    state, events = traffic(engine, taught(engine), NEW)
+    (proposed,) = of(ClassProposed, events)
+    assert (proposed.proposal, proposed.origin) == (1, "unknown")
+    assert proposed.samples >= 20
+    assert proposed.first_sample >= 1500
+    assert proposed.last_sample < state.stream_samples
+    assert (torch.tensor(proposed.prototype) - blob(NEW, 500, 3).mean(0)).abs().max() < 0.06
+    assert set(proposed.nearest_classes) == {0, 1}
+    assert sum(proposed.nearest_probabilities) == pytest.approx(1, abs=1e-4)
+    before = engine.snapshot(state)
+    assert before.info.unknown == state.proposals.raw_samples >= proposed.samples
+
+    state, events = engine.name(state, 1, "new")
+    assert [event.label for event in of(ClassDiscovered, events)] == ["new"]
+    (closed,) = of(ProposalClosed, events)
+    assert (closed.reason, closed.label) == ("named", "new")
+    assert closed.samples_learned == closed.samples == proposed.samples
+    assert state.class_counts[2] == proposed.samples
+    snapshot = engine.snapshot(state)
+    named = [snapshot.classes[code] for code in snapshot.classify(blob(NEW, 100, 990)).codes]
+    assert named.count("new") > 95
+    assert not state.proposals.open
+
+
+def test_what_comes_later_joins_an_open_proposal_instead_of_making_another() -> None:
+    engine = engine_of()
+    state, events = traffic(engine, taught(engine), NEW)
+    (proposed,) = of(ClassProposed, events)
+    for index in range(40):
+        x = torch.cat([blob(0, 50, 900 + index), blob(1, 30, index), blob(NEW, 20, 900 + index)])
+        state, events = engine.step(state, Batch(x))
+        assert not of(ClassProposed, events)
+    (proposal,) = state.proposals.open
+    # A full one takes no more: they are learned like any other.
+    assert proposal.samples == len(proposal.unknowns) == MOST_UNKNOWN
+    assert state.samples_seen + state.proposals.raw_samples == state.stream_samples
+    state, _ = engine.name(state, 1, "new")
+    assert state.class_counts[2] == MOST_UNKNOWN > proposed.samples
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+@pytest.mark.parametrize("shares", [(50, 30, 20), (60, 35, 5)])
+def test_a_name_is_not_given_to_known_classes_that_came_without_labels(
+    preset: str, shares: tuple[int, int, int]
+) -> None:
+    engine = engine_of(preset=preset)
+    state, _ = traffic(engine, taught(engine), NEW, share=shares[2])
+    for index in range(40):
+        parts = [blob(label, n, 900 + index) for label, n in zip((0, 1, NEW), shares, strict=True)]
+        state, _ = engine.step(state, Batch(torch.cat(parts)))
+    state, _ = engine.name(state, 1, "new")
+    assert answers(engine, state, 0, 0) > 95
+    assert answers(engine, state, 1, 1) > 95
+    assert answers(engine, state, NEW, "new") >= 90
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+@pytest.mark.parametrize("each", [5, 100])
+def test_labels_of_a_class_like_nothing_known_name_nothing_that_is_known(
+    preset: str, each: int
+) -> None:
+    engine = engine_of(preset=preset, proposal_samples=0)
+    state = taught(engine)
+    for batch in batches([0, 1], 20, seed=60, labelled=False):
+        state, _ = engine.step(state, batch)
+    for index in range(5):
+        batch = Batch.of(blob(NEW, each, 900 + index), ["new"] * each)
+        state, _ = engine.step(state, batch)
+    assert answers(engine, state, 0, 0) > 95
+    assert answers(engine, state, 1, 1) > 95
+    assert answers(engine, state, NEW, "new") >= 90
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_late_labels_name_a_sub_task_that_is_less_likely_than_those_before(preset: str) -> None:
+    engine = engine_of(preset=preset, proposal_samples=0)
+    state = engine.start()
+    for batch in batches([0, 1], 80):
+        state, _ = engine.step(state, batch)
+    state, _ = engine.declare_boundary(state)
+    for index in range(6):
+        state, _ = engine.step(state, Batch(blob(NEW, 100, 900 + index, spread=0.25)))
+    usual = state.likelihood.mean
+    assert usual < state.past_likelihood.pooled(state.likelihood).mean - 10
+    before = engine.learner.unnamed(state.learner)
+    assert before is not None
+    assert float(before.mass.sum()) >= 256
+    state, _ = engine.step(state, Batch.of(blob(NEW, 5, 950, spread=0.25), ["new"] * 5))
+    after = engine.learner.unnamed(state.learner)
+    assert after is None or float(after.mass.sum()) < 0.5 * float(before.mass.sum())
+    assert answers(engine, state, NEW, "new") >= 90
+    assert answers(engine, state, 0, 0) > 95
+    assert answers(engine, state, 1, 1) > 95
+
+
+def test_a_dismissed_proposal_is_learned_without_a_label() -> None:
+    engine = engine_of()
+    state, _ = traffic(engine, taught(engine), NEW)
+    held = len(state.proposals.open[0].unknowns)
+    seen, counts = state.samples_seen, state.class_counts
+    state, events = engine.name(state, 1, None)
+    (closed,) = of(ProposalClosed, events)
+    assert (closed.reason, closed.label, closed.samples_learned) == ("dismissed", None, held)
+    assert state.samples_seen == seen + held
+    assert state.class_counts == counts
+    with pytest.raises(InvalidRequest, match=r"Proposal 1 is not open\. Open are none"):
+        engine.name(state, 1, "again")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_neither_known_classes_nor_outliers_of_many_kinds_are_proposed(seed: int) -> None:
+    engine = engine_of()
+    state = taught(engine)
+    happened: list[Event] = []
+    generator = torch.Generator().manual_seed(seed)
+    for batch in batches([0, 1], 30, seed=70 + seed, labelled=False):
+        x = batch.features.clone()
+        x[:10] = torch.rand(10, N_FEATURES, generator=generator)
+        state, events = engine.step(state, Batch(x))
+        happened += events
+    assert not of(ClassProposed, happened)
+    assert len(state.proposals.unknown) > 200, "they were unknown"
+    assert sum(event.unknown for event in of(BatchLearned, happened)) >= 250
+
+
+def test_labelled_samples_and_a_stream_without_classes_are_held_back_never() -> None:
+    engine = engine_of()
+    state, events = engine.step(taught(engine), Batch.of(blob(NEW, 60, 3), ["new"] * 60))
+    assert of(BatchLearned, events)[0].unknown == 0
+    state = engine.start()
+    for batch in [*batches([0, 1], 15, labelled=False), Batch(blob(NEW, 60, 3))]:
+        state, _ = engine.step(state, batch)
+    assert state.samples_seen == state.stream_samples
+    engine = engine_of(proposal_samples=0)
+    state, _ = engine.step(taught(engine), Batch(blob(NEW, 60, 3)))
+    assert state.samples_seen == state.stream_samples
+
+
+def test_only_so_many_are_open_and_only_so_many_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.engine.class_discovery.MOST_UNKNOWN", 60)
+    engine = engine_of(proposal_samples=10)
+    state, happened = taught(engine), list[Event]()
+    for label in range(7, 17):
+        state, events = engine.step(state, Batch(blob(label, 12, label)))
+        happened += events
+    proposed, closed = of(ClassProposed, happened), of(ProposalClosed, happened)
+    assert len(proposed) > MOST_OPEN
+    assert len(state.proposals.open) == MOST_OPEN
+    assert [event.reason for event in closed] == ["limit"] * (len(proposed) - MOST_OPEN)
+    assert [event.proposal for event in closed] == list(range(1, len(closed) + 1))
+    generator = torch.Generator().manual_seed(0)
+    for index in range(12):
+        strange = torch.rand(12, N_FEATURES, generator=generator).round()
+        state, events = engine.step(state, Batch(torch.cat([blob(0, 60, 400 + index), strange])))
+        happened += events
+        assert len(state.proposals.unknown) <= 60
+    assert {event.reason for event in of(UnknownsLearned, happened)} == {"limit"}
+    assert state.samples_seen + state.proposals.raw_samples == state.stream_samples
+    assert engine.snapshot(state).info.unknown == state.proposals.raw_samples
+
+
+def test_a_stream_that_is_new_as_a_whole_is_learned() -> None:
+    engine = engine_of()
+    state, events = engine.step(taught(engine), Batch(blob(NEW, 600, 3)))
+    assert of(BatchLearned, events)[0].unknown == 0
+    assert state.samples_seen == state.stream_samples
+
+
+def test_too_many_classes_by_name_are_refused() -> None:
+    engine = engine_of(max_classes=2)
+    state, _ = traffic(engine, taught(engine), NEW)
+    with pytest.raises(InvalidLabels, match="to 3; at most 2"):
+        engine.name(state, 1, "third")
+
+
+# Boundaries -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_after_a_boundary_a_name_falls_on_what_the_samples_were_learned_by(preset: str) -> None:
+    engine = engine_of(preset=preset)
+    state, _ = traffic(engine, taught(engine), NEW)
+    raw = {tuple(row) for row in state.proposals.open[0].unknowns.features.tolist()}
+    n = state.proposals.open[0].samples
+    state, events = engine.declare_boundary(state)
+    assert of(UnknownsLearned, events)[0].reason == "boundary"
+    assert state.proposals.raw_samples == 0
+    assert state.samples_seen == state.stream_samples
+    kept = {
+        tuple(row)
+        for tensor in tensors_of(state)
+        if tensor.ndim == 2 and tensor.shape[1] == N_FEATURES
+        for row in tensor.tolist()
+    }
+    assert not raw & kept, "no raw sample outlives its sub-task"
+    state, events = engine.name(state, 1, "new")
+    assert of(ProposalClosed, events)[0].samples_learned == 0
+    assert state.class_counts[state.classes.index("new")] == n
+    snapshot = engine.snapshot(state)
+    named = [snapshot.classes[code] for code in snapshot.classify(blob(NEW, 100, 990)).codes]
+    assert named.count("new") > 90
+
+
+def test_a_new_sub_task_without_labels_is_proposed_and_its_name_covers_what_it_learns() -> None:
+    engine = engine_of(detector="sequential")
+    state = taught(engine, n=20)
+    happened: list[Event] = []
+    for index in range(12):
+        state, events = engine.step(state, Batch(blob(4, 100, 700 + index)))
+        happened += events
+    assert of(BoundaryDetected, happened)
+    (proposed,) = of(ClassProposed, happened)
+    assert proposed.origin == "boundary"
+    assert proposed.samples >= 90
+    assert len(state.proposals.open[0].surrogates)
+    state, _ = engine.name(state, 1, "four")
+    snapshot = engine.snapshot(state)
+    named = [snapshot.classes[code] for code in snapshot.classify(blob(4, 100, 990)).codes]
+    assert named.count("four") > 95
+    for old in (0, 1):
+        codes = snapshot.classify(blob(old, 100, 990)).codes
+        assert [snapshot.classes[code] for code in codes].count(old) > 95
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_two_classes_without_labels_are_two_proposals_that_cover_them(preset: str) -> None:
+    engine = engine_of(preset=preset, n_components=60, proposal_samples=50)
+    state, _ = engine.declare_boundary(taught(engine))
+    # The next look is due before these end.
+    state, proposed = unlabelled(engine, state, [4, 5], 14)
+    first, second = proposed
+    assert {first.origin, second.origin} == {"boundary"}
+    assert sum(one.samples for one in state.proposals.open) > first.samples + second.samples
+    # What comes later is of them, too, and so is what comes after the next boundary.
+    state, more = unlabelled(engine, state, [4, 5], 6, seed=9)
+    assert not more
+    state, _ = engine.declare_boundary(state)
+    assert sum(one.samples for one in state.proposals.open) == pytest.approx(2000, rel=0.1)
+    state = named_by_prototype(engine, state, [0, 1, 4, 5])
+    assert answers(engine, state, 4, "new-4") > 95
+    assert answers(engine, state, 5, "new-5") > 95
+    for known in (0, 1):
+        assert answers(engine, state, known, known) > 95
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_known_classes_that_come_back_without_labels_are_no_proposal(preset: str) -> None:
+    engine = engine_of(preset=preset, n_components=60, proposal_samples=50)
+    state, _ = engine.declare_boundary(taught(engine))
+    state, proposed = unlabelled(engine, state, [4], 6)
+    assert len(proposed) == 1
+    state, _ = engine.declare_boundary(state)
+    state, again = unlabelled(engine, state, [0, 1], 12, seed=5)
+    assert not again
+    if preset == "flat":
+        return
+    # Nor is what is proposed already: it is the same proposal.
+    state, _ = engine.declare_boundary(state)
+    before = state.proposals.open[0].samples
+    state, again = unlabelled(engine, state, [4], 8, seed=6)
+    assert not again
+    state, _ = engine.name(state, proposed[0].proposal, "new-4")
+    assert answers(engine, state, 4, "new-4") > 95
+    assert state.class_counts[state.classes.index("new-4")] >= before
+
+
+def test_what_was_dismissed_is_not_proposed_again_in_its_sub_task() -> None:
+    engine = engine_of(n_components=60, proposal_samples=50)
+    state, _ = engine.declare_boundary(taught(engine))
+    state, (proposed,) = unlabelled(engine, state, [4], 6)
+    state, _ = engine.name(state, proposed.proposal, None)
+    assert len(state.proposals.dismissed) == 1
+    state, more = unlabelled(engine, state, [4], 12, seed=6)
+    assert not more
+    state, _ = engine.declare_boundary(state)
+    assert not state.proposals.dismissed
+    assert not len(state.proposals.recent), "no raw sample outlives its sub-task"
+
+
+def test_recent_samples_are_bounded_and_no_part_of_a_kept_version() -> None:
+    engine = engine_of(proposal_samples=50)
+    state, _ = engine.declare_boundary(taught(engine))
+    state, _ = unlabelled(engine, state, [4], 9)
+    assert len(state.proposals.recent) == len(state.proposals.recent.gains) == MOST_RECENT
+    assert engine.snapshot(state).info.recent == MOST_RECENT
+    assert not len(engine.without_raw(state).proposals.recent)
+
+
+@pytest.mark.parametrize("m", [3, 40])
+def test_components_that_share_samples_are_one_cluster_however_many_they_are(m: int) -> None:
+    joint = torch.randn(400, m, generator=torch.Generator().manual_seed(m)) / 2
+    assert set(clusters(joint, 16, least=10).tolist()) == {0}
+
+
+def table(labels: list[int], n: int, d: int, seed: int) -> torch.Tensor:
+    """Round blobs of d features, one per label, mixed."""
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.stack([centre(label, d) for label in labels])
+    picks = torch.randint(len(labels), (n,), generator=generator)
+    return centres[picks] + 0.08 * torch.randn(n, d, generator=generator)
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+@pytest.mark.parametrize("d", [8, 40, 150])
+def test_a_round_blob_of_a_table_is_one_proposal_and_two_are_two(preset: str, d: int) -> None:
+    engine = engine_of(preset=preset, n_components=60, proposal_samples=50)
+    taught_state = engine.start()
+    for index in range(15):
+        x = torch.cat([table([label], 50, d, 10 * index + label) for label in (0, 1)])
+        taught_state, _ = engine.step(taught_state, Batch.of(x, [0] * 50 + [1] * 50))
+    for new in ([4], [4, 5]):
+        state, _ = engine.declare_boundary(taught_state)
+        for index in range(14):
+            state, _ = engine.step(state, Batch(table(new, 100, d, 1000 + index)))
+        assert len(state.proposals.open) == len(new)
+        for label in new:
+            away = [float((o.prototype - centre(label, d)).norm()) for o in state.proposals.open]
+            assert min(away) < 0.01 * d**0.5
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 4), st.sampled_from([8, 200]))
+def test_components_that_share_samples_are_one_cluster_and_others_are_not(
+    seed: int, n: int, d: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    # Of each cluster three components, which are torn over its samples; of others far.
+    joint = torch.full((n * 60, n * 3), -30.0 * max(1, d // 25))
+    for one in range(n):
+        rows, columns = slice(one * 60, one * 60 + 60), slice(one * 3, one * 3 + 3)
+        joint[rows, columns] = torch.randn(60, 3, generator=generator) / 2
+    found = clusters(joint, d, least=10)
+    assert len(set(found.tolist())) == n
+    assert all(len(set(part.tolist())) == 1 for part in found.reshape(n, 3))
+    # Whatever stands for a component changes nothing about which are together.
+    order = torch.randperm(n * 3, generator=generator)
+    again = clusters(joint[:, order], d, least=10)
+    assert torch.equal(again[:, None] == again, found[order][:, None] == found[order])
+
+
+def unlabelled(
+    engine: Engine, state: EngineState, labels: list[int], n: int, seed: int = 3
+) -> tuple[EngineState, list[ClassProposed]]:
+    """Batches of 100 of these classes without a label, and what was proposed of them in the end."""
+    proposed: dict[int, ClassProposed] = {}
+    for batch in batches(labels, n, seed=seed, labelled=False):
+        state, events = engine.step(state, batch)
+        proposed |= {event.proposal: event for event in of(ClassProposed, events)}
+        for event in of(ProposalClosed, events):
+            proposed.pop(event.proposal, None)
+    return state, list(proposed.values())
+
+
+def named_by_prototype(engine: Engine, state: EngineState, known: list[int]) -> EngineState:
+    """As a person would: every proposal is called what its prototype looks like."""
+    for one in state.proposals.open:
+        away = [float((one.prototype - centre(label)).square().sum()) for label in known]
+        state, _ = engine.name(state, one.number, f"new-{known[away.index(min(away))]}")
+    return state
+
+
+def answers(engine: Engine, state: EngineState, label: int, name: int | str) -> int:
+    """Of a hundred new samples of a class, how many are given this name."""
+    snapshot = engine.snapshot(state)
+    codes = snapshot.classify(blob(label, 100, 990)).codes
+    return [snapshot.classes[code] for code in codes].count(name)
+
+
+def test_a_model_on_which_no_name_can_fall_closes_proposals_at_a_boundary(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = engine_of()
+    state, _ = traffic(engine, taught(engine), NEW)
+    monkeypatch.setattr(MfaLearner, "unnamed", lambda *_: None)
+    state, events = engine.declare_boundary(state)
+    assert [event.reason for event in of(ProposalClosed, events)] == ["boundary"]
+    assert not state.proposals.open
+    assert state.samples_seen == state.stream_samples
+
+
+# Exactly once -----------------------------------------------------------------------------
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=3, max_size=14), st.sampled_from(["mfa", "flat"]))
+def test_every_sample_is_learned_once_and_a_restart_changes_no_bit(
+    choices: list[int], preset: str
+) -> None:
+    engine = engine_of(preset=preset, proposal_samples=10, detector="sequential", n_components=9)
+    state = taught(engine, n=8)
+    happened: list[Event] = []
+    for turn, choice in enumerate(choices):
+        again, _, _ = load(dump(state, engine.config, {}))
+        results = [act(engine, one, choice, turn) for one in (state, again)]
+        (state, events), (again, others) = results
+        assert events == others
+        assert_identical(state, again)
+        happened += events
+        held = state.set_aside_samples + state.awaiting.raw_samples + state.proposals.raw_samples
+        assert state.samples_seen + held == state.stream_samples
+    counted = 800 + sum(e.samples - e.awaiting - e.unknown for e in of(BatchLearned, happened))
+    for kind in (ProposalClosed, UnknownsLearned, LabelsMatched, LabelsMissed):
+        counted += sum(event.samples_learned for event in of(kind, happened))
+    counted += sum(event.samples for event in of(SetAsideReleased, happened))
+    counted += sum(event.set_aside_samples for event in of(BoundaryDetected, happened))
+    assert counted == state.samples_seen
+
+
+def act(
+    engine: Engine, state: EngineState, choice: int, turn: int
+) -> tuple[EngineState, list[Event]]:
+    if choice == 0:
+        return engine.declare_boundary(state)
+    if choice == 1:
+        return engine.settle(state)
+    if choice in (2, 3):
+        if not state.proposals.open:
+            return state, []
+        number = state.proposals.open[-1].number
+        return engine.name(state, number, f"new-{turn}" if choice == 2 else None)
+    if choice == 4:
+        ids = tuple(f"{turn}-{row}" for row in range(15))
+        return engine.step(state, Batch(blob(3, 15, turn), sample_ids=ids))
+    x = torch.cat([blob(0, 40, turn), blob(choice, 14, turn)])
+    return engine.step(state, Batch(x))

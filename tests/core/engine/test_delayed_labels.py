@@ -1,0 +1,459 @@
+"""Tests for core.memory.pending_samples and core.engine.delayed_labels: labels that come later,
+in any order."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from string import ascii_lowercase
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from core.batch import Batch
+from core.config import EngineConfig
+from core.engine.checkpoint import FORMAT, dump, load
+from core.engine.engine import Engine
+from core.engine.learners import make_learner
+from core.engine.state import EngineState
+from core.errors import InvalidLabels
+from core.events import (
+    BatchLearned,
+    BatchSetAside,
+    BoundaryDetected,
+    Event,
+    LabelsMatched,
+    LabelsMissed,
+    SetAsideReleased,
+)
+from core.memory.pending_samples import PendingSamples, Rows
+from core.tensors import pack, unpack
+from tests.core.states import assert_identical, tensors_of
+from tests.core.streams import N_FEATURES, batches, blob
+
+STAMP = 1 / 4096
+"""Of a sample's number, written into its first feature, so that it is known again."""
+
+TRUTH = ("a", "b", 3)
+
+
+def label_of(number: int) -> str | int:
+    return TRUTH[number % 3]
+
+
+def stamped(numbers: list[int], seed: int = 0) -> Tensor:
+    """Samples of the class of each number, that carry it."""
+    rows = [blob(1 + number % 3, 1, seed + number)[0] for number in numbers]
+    x = torch.stack(rows)
+    x[:, 0] = torch.tensor(numbers) * STAMP
+    return x
+
+
+class Watched:
+    """A learner that writes down which samples it is given, with their codes."""
+
+    def __init__(self, learner: Any) -> None:
+        self.learner = learner
+        self.learned: list[tuple[int, int]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.learner, name)
+
+    def learn(self, state: Any, x: Tensor, codes: Tensor, *rest: Any) -> Any:
+        numbers = (x[:, 0] / STAMP).round().int().tolist()
+        self.learned += zip(numbers, codes.tolist(), strict=True)
+        return self.learner.learn(state, x, codes, *rest)
+
+
+def watched(**config: Any) -> tuple[Engine, Watched]:
+    # As images samples keep their scale, so that the learner sees the numbers they carry.
+    settings = EngineConfig(**{"preset": "flat", "n_components": 9, "image": "4,4", **config})
+    learner = Watched(make_learner(settings))
+    with patch("core.engine.engine.make_learner", return_value=learner):
+        return Engine(settings), learner
+
+
+def of(kind: type[Event], events: list[Event]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+Step = tuple[str, Any]
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> list[Step]:
+    """Batches of 60 numbered samples, some with a label of their own, and labels in any order."""
+    n = 60
+    own = draw(st.sets(st.integers(0, n - 1), max_size=10))
+    nameless = draw(st.sets(st.integers(0, n - 1), max_size=10))
+    steps: list[Step] = []
+    begin = 0
+    while begin < n:
+        size = draw(st.sampled_from([1, 3, 8, 20]))
+        numbers = list(range(begin, min(n, begin + size)))
+        steps.append(("batch", (numbers, own, nameless)))
+        begin += size
+    told = draw(st.permutations(range(n)))
+    told += draw(st.lists(st.integers(0, n + 5), max_size=10))  # again, and of nobody
+    while told:
+        size = draw(st.sampled_from([1, 4, 25]))
+        steps.insert(draw(st.integers(0, len(steps))), ("labels", told[:size]))
+        told = told[size:]
+    for _ in range(draw(st.integers(0, 2))):
+        word = draw(st.sampled_from(["boundary", "settle", "expire"]))
+        steps.insert(draw(st.integers(0, len(steps))), (word, None))
+    return steps
+
+
+def take(engine: Engine, state: EngineState, step: Step) -> tuple[EngineState, list[Event]]:
+    kind, what = step
+    if kind == "batch":
+        numbers, own, nameless = what
+        labels = [label_of(number) if number in own else None for number in numbers]
+        ids = [None if number in nameless else name(number) for number in numbers]
+        return engine.step(state, Batch.of(stamped(numbers), labels, ids))
+    if kind == "labels":
+        return engine.label(
+            state, [name(number) for number in what], [label_of(number) for number in what]
+        )
+    if kind == "boundary":
+        return engine.declare_boundary(state)
+    if kind == "expire":
+        return engine.expire(state, state.stream_samples)
+    return engine.settle(state)
+
+
+def name(number: int) -> int | str:
+    """Integers and text, where 7 and "7" are different samples."""
+    return number // 2 if number % 2 else str(number // 2)
+
+
+@settings(max_examples=25, deadline=None)
+@given(lives(), st.sampled_from(["none", "sequential"]), st.sampled_from([(4096, 10_000), (7, 25)]))
+def test_every_sample_is_learned_once_and_every_matched_label_counts_once(
+    life: list[Step], detector: str, limits: tuple[int, int]
+) -> None:
+    limit, wait = limits
+    engine, learner = watched(
+        detector=detector, awaiting_limit=limit, label_wait_samples=wait, warm_up=10
+    )
+    state, events = engine.start(), list[Event]()
+    for step in life:
+        state, happened = take(engine, state, step)
+        events += happened
+        waits = state.awaiting
+        assert waits.samples <= limit
+        assert sum(map(len, waits.behind)) <= limit
+        assert len(waits.early) <= limit
+        assert len(waits.done) <= limit
+        assert waits.raw_samples <= 2 * limit
+        numbers = [number for number, _ in learner.learned]
+        assert len(numbers) == len(set(numbers)) == state.samples_seen
+        waiting = waits.raw_samples + state.set_aside_samples
+        assert state.samples_seen + waiting == state.stream_samples
+    state, happened = engine.expire(state, state.stream_samples + 1)
+    events += happened
+    state, happened = engine.settle(state)
+    events += happened
+    assert sorted(number for number, _ in learner.learned) == list(range(60))
+
+    matched = sum(event.matched for event in of(LabelsMatched, events))
+    _, own, _ = next(what for kind, what in life if kind == "batch")
+    assert sum(state.class_counts) == matched + len(own)
+    for number, code in learner.learned:
+        assert code == -1 or state.classes[code] == label_of(number)
+    told = sum(len(what) for kind, what in life if kind == "labels")
+    told_events = of(LabelsMatched, events)
+    dealt_with = matched + sum(sum(event.unmatched.values()) for event in told_events)
+    assert dealt_with + len(state.awaiting.early) == told
+
+    by_event = sum(e.samples - e.awaiting for e in of(BatchLearned, events))
+    by_event += sum(e.samples_learned for e in of(LabelsMatched, events) + of(LabelsMissed, events))
+    by_event += sum(event.samples for event in of(SetAsideReleased, events))
+    by_event += sum(event.set_aside_samples for event in of(BoundaryDetected, events))
+    assert by_event == 60, "what is counted is what was learned"
+
+
+@settings(max_examples=10, deadline=None)
+@given(lives(), st.randoms(use_true_random=False))
+def test_within_the_limits_order_does_not_matter_for_what_is_counted(
+    life: list[Step], random: Any
+) -> None:
+    """All labels are told, so however they come, every named sample is learned with its own."""
+    life = [step for step in life if step[0] in ("batch", "labels")]
+    random.shuffle(life)
+    engine, learner = watched(detector="none")
+    state = engine.start()
+    for step in life:
+        state, _ = take(engine, state, step)
+    _, own, nameless = next(what for kind, what in life if kind == "batch")
+    expected = Counter(label_of(number) for number in range(60) if number not in nameless - own)
+    assert dict(zip(state.classes, state.class_counts, strict=True)) == expected
+    assert not state.awaiting.samples
+    assert {number for number, code in learner.learned if code == -1} == nameless - own
+
+
+@settings(max_examples=8, deadline=None)
+@given(lives(), st.integers(0, 30), st.sampled_from(["mfa", "flat", "paper"]))
+def test_a_restart_in_the_middle_changes_no_bit(life: list[Step], at: int, preset: str) -> None:
+    config = EngineConfig(preset=preset, n_components=9, awaiting_limit=12, warm_up=10)
+    engine = Engine(config)
+    state, restarted = engine.start(), engine.start()
+    for index, step in enumerate(life):
+        if index == min(at, len(life) - 1):
+            restarted, _, _ = load(dump(restarted, config, {}))
+        state, events = take(engine, state, step)
+        restarted, again = take(engine, restarted, step)
+        assert events == again
+    assert_identical(state, restarted)
+
+
+# What the events say ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine(EngineConfig(preset="flat", n_components=12))
+
+
+def taught(engine: Engine, state: EngineState | None = None, n: int = 15) -> EngineState:
+    """A model that knows classes 0 and 1."""
+    state = engine.start() if state is None else state
+    for batch in batches([0, 1], n):
+        state, _ = engine.step(state, batch)
+    return state
+
+
+def test_the_accuracy_is_that_of_the_class_named_when_the_sample_came(engine: Engine) -> None:
+    state = taught(engine)
+    x = torch.cat([blob(0, 6, 77), blob(1, 4, 77)])
+    state, events = engine.step(state, Batch(x, sample_ids=tuple(range(10))))
+    (report,) = of(BatchLearned, events)
+    assert (report.samples, report.awaiting, report.prequential_accuracy) == (10, 10, None)
+    for batch in batches([0, 1], 3, seed=5):
+        state, _ = engine.step(state, batch)
+    before = state.prequential.weight
+    # Half of them were something else than what the model named, and had every reason to.
+    state, events = engine.label(state, list(range(10)), [0] * 3 + [1] * 7)
+    (matched,) = of(LabelsMatched, events)
+    assert matched.matched == matched.samples_learned == 10
+    assert matched.prequential_accuracy == 0.7
+    assert matched.delay_samples_max == 310
+    assert matched.delay_samples_mean == 305.5
+    assert state.prequential.weight == before + 10
+
+
+def test_before_any_class_was_known_nothing_was_guessed(engine: Engine) -> None:
+    state, _ = engine.step(engine.start(), Batch(blob(0, 5, 1), sample_ids=tuple("abcde")))
+    assert state.version == 0
+    state, events = engine.label(state, list("abcde"), [0, 0, 1, 1, 1])
+    assert of(LabelsMatched, events)[0].prequential_accuracy is None
+    assert state.class_counts == (2, 3)
+
+
+def test_unmatched_labels_are_told_apart(engine: Engine) -> None:
+    state = taught(engine)
+    state, _ = engine.step(state, Batch(blob(0, 3, 7), sample_ids=(1, 2, 3)))
+    state, _ = engine.label(state, [1], [0])
+    state, _ = engine.expire(state, state.stream_samples)
+    state, events = engine.label(state, [1, 2, 9, 9], [0, 0, 0, 0])
+    (matched,) = of(LabelsMatched, events)
+    assert matched.unmatched == {"duplicate": 2, "late": 1, "unknown": 0}
+    assert (matched.matched, matched.kept) == (0, 1)
+    # The early one is given up when its sample has not come within the wait.
+    engine = Engine(EngineConfig(preset="flat", n_components=12, label_wait_samples=150))
+    state, events = engine.step(state, next(iter(batches([0, 1], 1))))
+    assert not of(LabelsMatched, events)
+    state, events = engine.step(state, next(iter(batches([0, 1], 1))))
+    assert of(LabelsMatched, events)[0].unmatched["unknown"] == 1
+    assert not state.awaiting.early
+
+
+def test_the_wait_ends_after_so_many_samples_of_the_stream() -> None:
+    engine = Engine(EngineConfig(preset="flat", n_components=12, label_wait_samples=250))
+    state = taught(engine)
+    state, _ = engine.step(state, Batch(blob(0, 10, 7), sample_ids=tuple(range(10))))
+    missed: list[Any] = []
+    for batch in batches([0, 1], 3, seed=5):
+        assert not missed
+        state, events = engine.step(state, batch)
+        missed = of(LabelsMissed, events)
+    assert [(event.samples, event.reason) for event in missed] == [(10, "samples")]
+    assert state.samples_seen == state.stream_samples
+
+
+def test_more_than_the_limit_do_not_wait() -> None:
+    engine = Engine(EngineConfig(preset="flat", n_components=12, awaiting_limit=4))
+    state = taught(engine)
+    state, events = engine.step(state, Batch(blob(0, 10, 7), sample_ids=tuple(range(10))))
+    assert [(e.samples, e.reason) for e in of(LabelsMissed, events)] == [(6, "limit")]
+    state, events = engine.label(state, list(range(10)), [0] * 10)
+    (matched,) = of(LabelsMatched, events)
+    # Of the six, as many are remembered as the limit allows; the other two may be yet to come.
+    assert (matched.matched, matched.unmatched["late"], matched.kept) == (4, 4, 2)
+
+
+def test_too_many_classes_by_late_labels_are_refused(engine: Engine) -> None:
+    engine = Engine(EngineConfig(preset="flat", n_components=12, max_classes=3))
+    state = taught(engine)
+    state, _ = engine.step(state, Batch(blob(0, 3, 7), sample_ids=(1, 2, 3)))
+    state, _ = engine.label(state, [77], ["early"])
+    with pytest.raises(InvalidLabels, match="to 4; at most 3"):
+        engine.label(state, [1], ["two"])
+    state, events = engine.label(state, [1], ["early"])
+    assert of(LabelsMatched, events)[0].matched == 1
+
+
+# Changes of the stream --------------------------------------------------------------------
+
+
+def test_at_a_boundary_old_samples_are_learned_and_their_labels_vote_later() -> None:
+    engine, learner = watched(detector="none", n_components=12)
+    state = taught(engine)
+    numbers = list(range(1, 61, 3))  # all of class 1 by their place, a class that is new
+    x = stamped(numbers)
+    state, _ = engine.step(state, Batch(x, sample_ids=tuple(numbers)))
+    state, events = engine.declare_boundary(state)
+    assert [(e.samples, e.reason) for e in of(LabelsMissed, events)] == [(20, "boundary")]
+    raw = {tuple(row) for row in x.tolist()}
+    kept = {
+        tuple(row)
+        for tensor in tensors_of(state)
+        if tensor.ndim == 2 and tensor.shape[1] == N_FEATURES
+        for row in tensor.tolist()
+    }
+    assert kept
+    assert not raw & kept, "no raw sample outlives its sub-task"
+    assert engine.snapshot(state).info.awaiting == 0
+
+    assert "new" not in engine.snapshot(state).classes
+    version = state.version
+    state, events = engine.label(state, numbers, ["new"] * 20)
+    (matched,) = of(LabelsMatched, events)
+    assert (matched.matched, matched.samples_learned) == (20, 0)
+    assert state.version == version + 1
+    snapshot = engine.snapshot(state)
+    assert state.class_counts[snapshot.classes.index("new")] == 20
+    named = snapshot.classify(blob(2, 50, 991)).codes
+    assert (named == snapshot.classes.index("new")).double().mean() > 0.9
+    numbers_learned = [number for number, code in learner.learned if code == -1]
+    assert sorted(numbers_learned) == numbers
+
+
+def test_a_model_without_components_of_its_own_for_them_misses_labels_after_a_boundary() -> None:
+    engine = Engine(EngineConfig(preset="paper", n_components=9, detector="none"))
+    state = taught(engine)
+    state, _ = engine.step(state, Batch(blob(0, 3, 7), sample_ids=(1, 2, 3)))
+    state, _ = engine.declare_boundary(state)
+    _, events = engine.label(state, [1, 2, 3], [0, 0, 0])
+    assert of(LabelsMatched, events)[0].unmatched["late"] == 3
+
+
+def test_samples_of_a_suspected_change_wait_with_it_and_begin_the_new_sub_task() -> None:
+    engine, learner = watched(n_components=12)
+    state = taught(engine, n=20)
+    state, _ = engine.step(state, Batch(blob(0, 26, 3), sample_ids=tuple(ascii_lowercase)))
+    n_learned, number, aside = len(learner.learned), 0, 0
+    boundary: list[Any] = []
+    while not boundary:
+        ids = tuple(range(number, number + 4))
+        state, events = engine.step(state, Batch(blob(2, 4, 50 + number), sample_ids=ids))
+        boundary = of(BoundaryDetected, events)
+        if of(BatchSetAside, events):
+            aside += 1
+            # The labels of both kinds come while the change is open: nothing may be learned.
+            state, told = engine.label(state, [ascii_lowercase[aside], ids[0]], [0, "new"])
+            assert of(LabelsMatched, told)[0].samples_learned == 0
+            n_learned = len(learner.learned)
+            assert state.awaiting.due
+        number += 4
+    assert aside
+    released = of(SetAsideReleased, events)
+    assert [event.samples for event in released] == [aside]
+    assert [event.sub_task for event in released] == [0]
+    assert of(LabelsMissed, events)[0].samples == 26 - aside
+    assert state.sub_task == 1
+    # What was labelled is learned; the rest of the new sub-task waits on.
+    assert state.class_counts[state.classes.index("new")] == aside
+    assert state.awaiting.samples == number - aside
+    assert len(learner.learned) == n_learned + 26 + aside
+    state, events = engine.label(state, list(range(number)), ["new"] * number)
+    assert state.class_counts[state.classes.index("new")] == number
+    assert state.samples_seen == state.stream_samples
+
+
+def test_a_suspicion_that_passes_releases_what_waited_for_it() -> None:
+    engine = Engine(EngineConfig(preset="flat", n_components=12))
+    state = taught(engine, n=20)
+    state, _ = engine.step(state, Batch(blob(0, 5, 3), sample_ids=tuple("abcde")))
+    number, events = 0, list[Event]()
+    while not of(BatchSetAside, events):
+        ids = tuple(range(number, number + 4))
+        state, events = engine.step(state, Batch(blob(2, 4, 50 + number), sample_ids=ids))
+        number += 4
+    state, _ = engine.label(state, ["a", ids[0]], [0, 0])
+    assert len(state.awaiting.due) == len(state.set_aside) == 1
+    state, events = engine.settle(state)
+    (released,) = of(SetAsideReleased, events)
+    assert (released.batches, released.samples) == (2, 2)
+    assert state.awaiting.due == state.set_aside == ()
+    assert engine.settle(state) == (state, [])
+
+
+def test_a_suspicion_whose_samples_all_wait_is_bounded_like_any_other() -> None:
+    engine = Engine(EngineConfig(preset="flat", n_components=12, set_aside_limit=6))
+    state = taught(engine, n=20)
+    for number in range(0, 80, 4):
+        ids = tuple(range(number, number + 4))
+        state, _ = engine.step(state, Batch(blob(2, 4, 50 + number), sample_ids=ids))
+        assert state.awaiting.suspects + state.set_aside_samples <= 6
+
+
+def test_a_rollback_forgets_what_waits(engine: Engine) -> None:
+    state = kept = taught(engine)
+    state, _ = engine.step(state, Batch(blob(0, 3, 7), sample_ids=(1, 2, 3)))
+    state, _ = engine.restore(state, kept, "rollback")
+    assert not state.awaiting.samples
+    _, events = engine.label(state, [1, 2, 3], [0, 0, 0])
+    assert of(LabelsMatched, events)[0].unmatched["late"] == 3
+
+
+def test_what_is_kept_for_long_holds_no_sample_that_waits(engine: Engine) -> None:
+    state, _ = engine.step(taught(engine), Batch(blob(0, 3, 7), sample_ids=(1, 2, 3)))
+    assert engine.snapshot(state).info.awaiting == 3
+    assert engine.without_raw(state).awaiting.raw_samples == 0
+
+
+def test_a_checkpoint_of_an_earlier_release_awaits_nothing(engine: Engine) -> None:
+    tensors, text = unpack(FORMAT, dump(taught(engine), engine.config, {}))
+    tree = json.loads(text["state"])
+    assert tree.pop("awaiting")
+    loaded, _, _ = load(pack(FORMAT, tensors, {**text, "state": json.dumps(tree)}))
+    assert_identical(loaded.awaiting, PendingSamples())
+
+
+def test_single_samples_are_held_in_few_tensors() -> None:
+    awaiting = PendingSamples()
+    for number in range(300):
+        awaiting = awaiting.joined(Rows((number,), (number,), (-1,), torch.zeros(1, 2)))
+    assert awaiting.samples == 300
+    assert len(awaiting.held) == 3
+
+
+def test_one_name_per_sample_is_expected(engine: Engine) -> None:
+    with pytest.raises(InvalidLabels, match="3 samples came with 2 sample ids"):
+        engine.step(engine.start(), Batch(blob(0, 3, 1), sample_ids=(1, 2)))
+
+
+def test_a_name_that_waits_already_is_no_name_for_another_sample(engine: Engine) -> None:
+    state = taught(engine)
+    state, _ = engine.step(state, Batch(blob(0, 3, 7), sample_ids=(1, 1, 2)))
+    assert state.awaiting.samples == 2
+    state, _ = engine.step(state, Batch(blob(0, 2, 8), sample_ids=(2, 3)))
+    assert state.awaiting.samples == 3
+    assert state.samples_seen + 3 == state.stream_samples

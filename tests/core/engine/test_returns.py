@@ -1,0 +1,165 @@
+"""Tests for returns in tables: what comes again is named, and what is new is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from core.batch import Batch
+from core.config import EngineConfig
+from core.engine.engine import Engine
+from core.engine.state import EngineState
+from core.events import BoundaryDetected, PriorShift
+from tests.core.states import play
+
+BATCHES = 9
+CONFIG = EngineConfig(warm_up=400)
+
+Change = Callable[[Tensor, torch.Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A sub-task: which clouds there are, whether labelled, and what is done to the samples."""
+
+    clouds: Sequence[int]
+    labelled: bool
+    change: Change | None = None
+
+    def batches(self, d: int, seed: int, n: int = BATCHES) -> Iterator[Batch]:
+        """Batches of 100 samples."""
+        centres = 2 * torch.randn(8, d, generator=torch.Generator().manual_seed(d))
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(n):
+            codes = torch.tensor(self.clouds)[
+                torch.randint(len(self.clouds), (100,), generator=generator)
+            ]
+            x = centres[codes] + torch.randn(100, d, generator=generator)
+            if self.change is not None:
+                x = self.change(x, generator)
+            yield Batch.of(x, codes if self.labelled else None)
+
+
+def passed(
+    d: int, parts: Sequence[Part], seed: int = 0, config: EngineConfig = CONFIG
+) -> tuple[EngineState, list[list[Any]]]:
+    """The state after all parts, and boundaries and shifts of shares in each."""
+    engine = Engine(config)
+    state, told = engine.start(), []
+    for place, part in enumerate(parts):
+        state, events = play(engine, state, list(part.batches(d, 100 * seed + place)))
+        told.append([one for one in events if isinstance(one, BoundaryDetected | PriorShift)])
+    return state, told
+
+
+def returns(told: list[list[Any]]) -> list[list[int | None]]:
+    return [[getattr(one, "recurrence_of", -1) for one in each] for each in told]
+
+
+@pytest.mark.parametrize("labelled", [True, False], ids=["labelled", "unlabelled"])
+@pytest.mark.parametrize("d", [8, 16, 40, 150])
+def test_a_sub_task_that_returns_is_named_whichever_it_was(d: int, labelled: bool) -> None:
+    parts = [Part(clouds, labelled) for clouds in ([0, 1], [2, 3], [4, 5], [2, 3], [0, 1])]
+    _, told = passed(d, parts, seed=1)
+    assert returns(told) == [[], [None], [None], [1], [0]]
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_a_return_after_an_unlabelled_sub_task_is_a_boundary(preset: str) -> None:
+    config = EngineConfig(preset=preset, warm_up=400)
+    parts = [Part([0, 1], True), Part([2, 3], False), Part([0, 1], True)]
+    state, told = passed(150, parts, config=config)
+    assert returns(told) == [[], [None], [0]]
+    assert (state.sub_task, state.recurrence) == (2, 0)
+    (boundary,) = told[2]
+    assert {row["label"]: row["before"] for row in boundary.explanation["classes"]} == {
+        0: None,
+        1: None,
+    }
+
+
+def off(x: Tensor, _: torch.Generator) -> Tensor:
+    """One sensor is off by a deviation of one cloud and a half."""
+    return x + 1.5 * torch.eye(x.shape[1])[3]
+
+
+def stuck(x: Tensor, _: torch.Generator) -> Tensor:
+    """One sensor sticks."""
+    return x * (1 - torch.eye(x.shape[1])[3])
+
+
+def shifted(x: Tensor, _: torch.Generator) -> Tensor:
+    """All features are off by half a deviation of one cloud."""
+    return x + 0.5
+
+
+def noisier(x: Tensor, generator: torch.Generator) -> Tensor:
+    """All features vary by half more."""
+    return x + 1.1 * torch.randn(x.shape, generator=generator)
+
+
+@pytest.mark.parametrize("labelled", [True, False], ids=["labelled", "unlabelled"])
+@pytest.mark.parametrize("d", [8, 40, 150])
+def test_what_is_new_is_never_called_a_return(d: int, labelled: bool) -> None:
+    engine = Engine(CONFIG)
+    parts = [Part([0, 1], labelled), Part([2, 3], labelled)]
+    before = engine.start()
+    for place, part in enumerate(parts):
+        before, _ = play(engine, before, list(part.batches(d, place)))
+    new = [Part([0, 1], labelled, change) for change in (off, stuck, shifted, noisier)]
+    new += [Part(clouds, labelled) for clouds in ([4, 5], [0, 4])]
+    for part in new:
+        _, events = play(engine, before, list(part.batches(d, 7, 4)))
+        found = [one for one in events if isinstance(one, BoundaryDetected)]
+        assert found, part
+        assert [one.recurrence_of for one in found] == [None] * len(found), part
+    _, events = play(engine, before, list(Part([0, 1], labelled).batches(d, 7, 4)))
+    assert [one.recurrence_of for one in events if isinstance(one, BoundaryDetected)] == [0]
+
+
+def test_a_faulty_sensor_is_new_and_its_repair_is_the_return_of_what_was_before() -> None:
+    """Both boundaries are by single features."""
+    parts = [Part([0, 1], False), Part([0, 1], False, off), Part([0, 1], False)]
+    _, told = passed(40, parts)
+    assert [[one.signal for one in each] for each in told] == [[], ["features"], ["features"]]
+    assert returns(told) == [[], [None], [0]]
+
+
+def test_unlabelled_samples_are_drawn_from_what_learned_them() -> None:
+    """Else those of a sub-task are those of all before it, and a return may name any of them."""
+    state, _ = passed(16, [Part([0, 1], False), Part([2, 3], False), Part([4, 5], False)])
+    centres = 2 * torch.randn(8, 16, generator=torch.Generator().manual_seed(16))
+    for one, own in zip(state.held.sets, ([0, 1], [2, 3]), strict=True):
+        nearest = torch.cdist(one.features.float(), centres).argmin(1)
+        assert float(torch.isin(nearest, torch.tensor(own)).double().mean()) > 0.97
+
+
+def test_drawn_samples_say_what_became_of_data() -> None:
+    """They are drawn when what was learned is at rest: real ones have lost as little since."""
+    engine = Engine(EngineConfig(detector="none"))
+    state = engine.start()
+    fresh = {
+        place: next(Part(clouds, True).batches(150, 50, 1)).features
+        for place, clouds in enumerate(PAIRS)
+    }
+    likelihoods: dict[int, float] = {}
+
+    def mean(place: int) -> float:
+        return float(engine.snapshot(state).outliers(fresh[place]).log_likelihoods.mean())
+
+    for place, clouds in enumerate(PAIRS):
+        state, _ = play(engine, state, [*Part(clouds, True).batches(150, place), "boundary"])
+        likelihoods[place] = mean(place)
+    for row in engine.held(state):
+        assert row.log_likelihood_now is not None
+        told = row.log_likelihood_now - row.log_likelihood_then
+        assert told == pytest.approx(mean(row.sub_task) - likelihoods[row.sub_task], abs=1.0)
+        assert told <= 0
+
+
+PAIRS = ([0, 1], [2, 3], [4, 5])

@@ -1,0 +1,58 @@
+"""Outliers in tables as they come: heavy tails, codes, constants, features of any scale."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from core.batch import Batch
+from core.config import EngineConfig
+from core.engine.engine import Engine
+from core.snapshot import Snapshot
+
+N = 6000
+
+
+def rows(kind: str, n: int, seed: int, *, strange: bool) -> Tensor:
+    """Six related features, with shape (n, 6); strange ones break the relation."""
+    generator = torch.Generator().manual_seed(seed)
+    mixing = torch.randn(2, 6, generator=torch.Generator().manual_seed(5))
+    latent = torch.randn(n, 2, generator=generator)
+    x = latent @ mixing + 0.2 * torch.randn(n, 6, generator=generator)
+    if strange:
+        x = 2.5 * torch.randn(n, 6, generator=generator)
+    if kind == "heavy tail":
+        x[:, 5] = torch.tan(torch.pi * (torch.rand(n, generator=generator) - 0.5))  # Cauchy
+    elif kind == "codes":
+        x[:, 4] = torch.randint(5, (n,), generator=generator).float()
+        x[:, 5] = (latent[:, 0] > 0).float() * 3
+    elif kind == "constant":
+        x[:, 5] = 7.0
+    elif kind == "scales":
+        x = x * torch.tensor([1e-6, 1e-3, 1.0, 1e2, 1e4, 1e6]) + torch.tensor(
+            [0.0, 5.0, -3.0, 1e3, 0.0, 1e6]
+        )
+    elif kind == "unit":
+        x = (0.5 + x / 12).clamp(0, 1)
+    return x
+
+
+def learned(kind: str) -> Snapshot:
+    engine = Engine(EngineConfig(detector="none"))
+    state = engine.start()
+    for batch in rows(kind, N, 0, strange=False).split(100):
+        state, _ = engine.step(state, Batch(batch))
+    return engine.snapshot(state)
+
+
+@pytest.mark.parametrize("kind", ["plain", "heavy tail", "codes", "constant", "scales", "unit"])
+def test_outliers_of_a_table_are_found_and_inliers_left_alone(kind: str) -> None:
+    snapshot = learned(kind)
+    usual = snapshot.outliers(rows(kind, 3000, 1, strange=False))
+    strange = snapshot.outliers(rows(kind, 500, 2, strange=True))
+    beaten = usual.typicality[:, None] > strange.typicality
+    assert float(beaten.double().mean()) > 0.9
+    for rate in (0.05, 0.2):
+        found = float((usual.p_values <= rate).double().mean())
+        assert 0.4 * rate < found < 1.6 * rate

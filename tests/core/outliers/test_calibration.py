@@ -1,0 +1,157 @@
+"""Tests for core.outliers.calibration: rows of held-out inliers, bounded, through an engine."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.batch import Batch
+from core.config import PRESETS, EngineConfig
+from core.engine.checkpoint import dump, load
+from core.engine.engine import FIRST_UNCALIBRATED_SAMPLES, Engine
+from core.engine.state import EngineState
+from core.outliers.calibration import (
+    FEWEST,
+    MOST_GROUPS,
+    PAST,
+    PER_BATCH,
+    RECENT,
+    Calibration,
+    chosen,
+)
+from core.outliers.conformal import FEWEST_ROWS
+from tests.core.states import assert_identical, play
+from tests.core.streams import batches, blob
+
+
+def numbered(*numbers: int) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.float32)[:, None]
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([1, 7, 50, "end"]), max_size=200))
+def test_rows_stay_bounded_and_samples_are_counted(life: list[int | str]) -> None:
+    calibration, samples = Calibration(), 0
+    for part in life:
+        if isinstance(part, str):
+            calibration = calibration.crossed(torch.zeros(3, 2))
+        else:
+            calibration = calibration.observed(torch.zeros(min(part, PER_BATCH), 2), part, 0)
+            samples += part
+    assert sum(len(group) for group in calibration.past) <= PAST
+    assert sum(len(group) for group in calibration.current) <= RECENT
+    assert len(calibration.past) <= MOST_GROUPS
+    assert sum(group.samples for group in (*calibration.past, *calibration.current)) == samples
+    assert float(calibration.typicality({}).weights.sum()) == pytest.approx(samples)
+
+
+def test_many_sub_tasks_stay_bounded() -> None:
+    calibration = Calibration()
+    for index in range(MOST_GROUPS + 10):
+        calibration = calibration.observed(torch.zeros(PER_BATCH, 2), 100, index)
+        calibration = calibration.crossed(torch.zeros(3, 2))
+    assert len(calibration.past) == MOST_GROUPS
+    assert sum(group.samples for group in calibration.past) == 100 * (MOST_GROUPS + 10)
+
+
+def test_the_last_rows_are_kept_and_early_ones_let_go() -> None:
+    calibration = Calibration()
+    for begin in range(0, 3000, 10):
+        calibration = calibration.observed(numbered(*range(begin, begin + 10)), 10, 0)
+    rows = calibration.current[0].rows[:, 0]
+    assert rows.tolist() == list(range(3000 - 750, 3000))
+    assert calibration.current[0].samples == 3000
+    few = Calibration().observed(numbered(*range(FEWEST)), FEWEST, 0)
+    assert len(few.current[0]) == FEWEST
+
+
+@given(st.integers(1, 5000))
+def test_rows_of_a_batch_are_spread_over_it(n: int) -> None:
+    places = chosen(n)
+    assert len(places) == min(n, PER_BATCH)
+    assert places[-1] == n - 1
+    assert int(places[0]) <= n // PER_BATCH
+    assert len(set(places.tolist())) == len(places)
+
+
+# Through an engine ------------------------------------------------------------------------
+
+
+def achieved(engine: Engine, state: EngineState, x: torch.Tensor, rate: float) -> float:
+    scores = engine.snapshot(state).outliers(x, false_positive_rate=rate)
+    assert scores.calibration > 0
+    return float((~scores.inliers).double().mean())
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_inliers_are_called_outliers_as_often_as_asked_on_both_sides_of_a_boundary(
+    preset: str,
+) -> None:
+    engine = Engine(EngineConfig(preset=preset, n_components=12, detector="none"))
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 60)))
+    old = torch.cat([blob(label, 1000, seed=91) for label in (0, 1)])
+    new = torch.cat([blob(label, 1000, seed=92) for label in (2, 3)])
+    for rate in (0.05, 0.2):
+        assert achieved(engine, state, old, rate) == pytest.approx(rate, abs=0.4 * rate)
+    assert achieved(engine, state, new, 0.05) > 0.95
+    state, _ = play(engine, state, ["boundary", *batches([2, 3], 60, seed=1)])
+    for rate in (0.05, 0.2):
+        both = [achieved(engine, state, x, rate) for x in (old, new)]
+        # A model that still improves finds its samples less strange than they were when scored.
+        assert 0.35 * rate < sum(both) / 2 < 1.4 * rate
+    # One threshold for all: no sub-task pays for the others.
+    assert all(0.2 * 0.2 < achieved(engine, state, x, 0.2) < 2.2 * 0.2 for x in (old, new))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_is_calibrated_and_goes_through_a_checkpoint(preset: str) -> None:
+    engine = Engine(EngineConfig(preset=preset, n_components=4, detector="none"))
+    script = list(batches([0, 1], 14))
+    state, _ = play(engine, engine.start(), script[:12])
+    again, _, _ = load(dump(state, engine.config, {}))
+    assert_identical(again.calibration, state.calibration)
+    one, _ = play(engine, state, script[12:])
+    other, _ = play(engine, again, script[12:])
+    assert_identical(one.calibration, other.calibration)
+    scores = engine.snapshot(one).outliers(blob(0, 20, seed=5))
+    assert scores.calibration >= FEWEST_ROWS
+    assert bool(((scores.p_values > 0) & (scores.p_values <= 1)).all())
+
+
+def test_the_learner_and_what_is_served_agree_on_traits() -> None:
+    for preset in PRESETS:
+        engine = Engine(EngineConfig(preset=preset, n_components=4, detector="none"))
+        state, _ = play(engine, engine.start(), [*batches([0, 1], 8), "boundary", *batches([2], 8)])
+        assert state.standardiser is not None
+        x = state.standardiser.apply(blob(0, 10, seed=3))
+        scores = engine.learner.score(state.learner, x)
+        model = engine.learner.model(state.learner)
+        assert scores is not None
+        assert model is not None
+        learned = engine.learner.traits(state.learner, scores)
+        served = model.density.traits(x, model.density.score(x))
+        torch.testing.assert_close(learned, served, rtol=1e-3, atol=1e-2)
+
+
+def test_nothing_is_calibrated_by_the_first_samples_nor_by_what_looks_like_a_change() -> None:
+    engine = Engine(EngineConfig(n_components=12))
+    state, _ = play(engine, engine.start(), list(batches([0], FIRST_UNCALIBRATED_SAMPLES // 100)))
+    assert not state.calibration.current
+    state, _ = play(engine, state, list(batches([0], 20, seed=1)))
+    before = state.calibration.current[0].samples
+    after, events = engine.step(state, Batch(blob(7, 100, seed=1)))
+    assert events[-1].kind != "batch_learned" or any(e.kind == "boundary" for e in events)
+    assert sum(g.samples for g in (*after.calibration.past, *after.calibration.current)) == before
+
+
+def test_checkpoints_of_before_have_no_scores_and_gain_them() -> None:
+    engine = Engine(EngineConfig(n_components=4))
+    state, _ = play(engine, engine.start(), list(batches([0], 10)))
+    old = dataclasses.replace(state, calibration=Calibration())
+    assert engine.snapshot(old).outliers(blob(0, 3, seed=1)).calibration == 0
+    later, _ = play(engine, old, list(batches([0], 4, seed=2)))
+    assert engine.snapshot(later).outliers(blob(0, 3, seed=1)).calibration > 0

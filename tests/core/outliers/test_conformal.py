@@ -1,0 +1,110 @@
+"""Tests for the core.outliers.conformal module: traits in, p-values out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from core.outliers.conformal import FEWEST_ROWS, Typicality
+
+
+def rows_of(n: int, seed: int, s: int = 3) -> Tensor:
+    """Traits that go together: every one is the first plus something of its own."""
+    generator = torch.Generator().manual_seed(seed)
+    own = torch.randn(n, s, generator=generator)
+    own[:, 1:] = own[:, :1] + 0.3 * own[:, 1:]
+    return own * torch.tensor([5.0, 100.0, 0.1])[:s] + torch.tensor([-20.0, 300.0, 4.0])[:s]
+
+
+def usual(n: int = 2000, seed: int = 0) -> Typicality:
+    return Typicality(rows_of(n, seed), torch.ones(n))
+
+
+def p_values(typicality: Typicality, traits: Tensor) -> Tensor:
+    return typicality.p_values(typicality.typicality(traits))
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.05, 0.2, 0.5])
+def test_a_share_of_inliers_as_asked_has_p_values_that_low(rate: float) -> None:
+    found = p_values(usual(4000), rows_of(20_000, seed=1))
+    assert float((found <= rate).double().mean()) == pytest.approx(rate, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("traits", "strange"),
+    [
+        ([-20.0, 300.0, 4.0], False),  # the middle of everything
+        ([-60.0, -500.0, 3.2], True),  # far away: all traits low together
+        ([-20.0, 300.0, 5.0], True),  # too large for its closeness
+        ([-12.0, -100.0, 4.0], True),  # unusually close, but unlikely
+    ],
+)
+def test_what_is_far_or_does_not_go_together_is_strange(traits: list[float], strange: bool) -> None:
+    found = float(p_values(usual(), torch.tensor([traits])))
+    assert (found < 0.01) == strange
+
+
+def test_no_p_value_is_below_what_so_many_rows_can_tell() -> None:
+    hopeless = torch.tensor([[-1e30, -1e30, 1e30]])
+    assert float(p_values(usual(500), hopeless)) == pytest.approx(1 / 501)
+
+
+def test_typicality_goes_on_falling_where_p_values_cannot() -> None:
+    away = torch.tensor([[-60.0, -500.0, 3.2], [-100.0, -1300.0, 2.4], [-180.0, -2900.0, 0.8]])
+    typicality = usual().typicality(away)
+    assert typicality.diff().lt(0).all()
+    assert len(set(usual().p_values(typicality).tolist())) == 1
+
+
+def test_rows_count_by_their_weights() -> None:
+    """Three quarters of all inliers are like the second half of the rows."""
+    n = 3000
+    both = torch.cat([rows_of(n, 0), rows_of(n, 1) + torch.tensor([40.0, 0.0, 0.0])])
+    weighted = Typicality(both, torch.cat([torch.full((n,), 1.0), torch.full((n,), 3.0)]))
+    low, high = rows_of(4000, 2), rows_of(4000, 3) + torch.tensor([40.0, 0.0, 0.0])
+    found = [(p_values(weighted, x) <= 0.1).double().mean() for x in (low, high)]
+    assert float(0.25 * found[0] + 0.75 * found[1]) == pytest.approx(0.1, abs=0.02)
+    assert weighted.n_effective == pytest.approx(0.8 * 2 * n)
+
+
+def test_a_freak_among_the_rows_changes_little() -> None:
+    rows = rows_of(2000, 0)
+    rows[7] = torch.tensor([-1e6, -1e9, 1e4])
+    x = torch.tensor([[-20.0, 300.0, 5.0], [-60.0, -500.0, 3.2]])
+    assert float(p_values(Typicality(rows, torch.ones(2000)), x).max()) < 0.01
+
+
+def test_traits_that_never_vary_or_are_each_other_do_no_harm() -> None:
+    rows = rows_of(1000, 0)[:, [0, 0, 1]]
+    rows[:, 1] = 7.0
+    rows = torch.cat([rows, rows[:, :1]], 1)
+    found = p_values(Typicality(rows, torch.ones(1000)), rows)
+    assert bool(found.isfinite().all())
+    assert float((found <= 0.1).double().mean()) == pytest.approx(0.1, abs=0.01)
+
+
+def test_too_few_rows_calibrate_nothing() -> None:
+    few = FEWEST_ROWS - 1
+    assert len(Typicality(rows_of(few, 0), torch.ones(few))) == 0
+    assert len(Typicality(rows_of(few + 1, 0), torch.ones(few + 1))) == FEWEST_ROWS
+    assert len(Typicality.none()) == 0
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(FEWEST_ROWS, 300),
+    st.integers(0, 100),
+    st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=3, max_size=3),
+    st.sampled_from([0.0, 1.0, 1e-6, 1e6]),
+)
+def test_p_values_are_shares_whatever_is_asked(
+    n: int, seed: int, asked: list[float], scale: float
+) -> None:
+    typicality = Typicality(rows_of(n, seed) * scale, torch.rand(n) + 0.01)
+    scores = typicality.typicality(torch.tensor([asked]))
+    assert bool(scores.isfinite().all())
+    found = float(typicality.p_values(scores))
+    assert 0 < found <= 1

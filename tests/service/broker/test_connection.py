@@ -1,0 +1,126 @@
+"""Tests for the service.broker.connection module: which addresses work, a cluster included."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import redis
+
+from core.errors import InvalidSettings
+from service.broker.connection import connect, connect_async, is_transient
+from service.broker.feed import Feed, Position
+from service.broker.lease import Lease
+from service.broker.stream import Stream
+from service.wire import RawBatch, read_entry
+from tests.service.conftest import BINARY, MakeSettings
+
+pytestmark = pytest.mark.anyio
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def cluster_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A cluster of one node that owns every slot."""
+    directory: Path = tmp_path_factory.mktemp("cluster")
+    # A node also listens on its port plus 10,000.
+    port = next(port for port in iter(free_port, 0) if port < 55_000)
+    options = ["--port", str(port), "--cluster-enabled", "yes", "--dir", str(directory)]
+    options += ["--bind", "127.0.0.1", "--save", "", "--logfile", str(directory / "log")]
+    with subprocess.Popen([str(BINARY.path), *options]) as process:
+        try:
+            with redis.Redis(port=port) as node:
+                deadline = time.monotonic() + 10
+                while True:
+                    try:
+                        node.ping()
+                        break
+                    except redis.ConnectionError:
+                        assert time.monotonic() < deadline
+                        time.sleep(0.02)
+                node.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
+                while node.cluster("info")["cluster_state"] != "ok":
+                    assert time.monotonic() < deadline
+                    time.sleep(0.02)
+            yield port
+        finally:
+            process.terminate()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.mark.parametrize(
+    "form", ["redis+cluster://127.0.0.1:{}", "redis://127.0.0.1:{}?cluster=true"]
+)
+async def test_everything_works_on_a_cluster(
+    cluster_port: int, settings: MakeSettings, form: str
+) -> None:
+    url, model = form.format(cluster_port), str(len(form))
+    batch = RawBatch.of(np.ones((2, 3), "f4"), ["a", "b"], "one")
+    async with Stream.open(settings(redis_url=url, model=model)) as stream:
+        appended = await stream.append(batch)
+        assert (await stream.append(batch)).duplicate
+
+        with connect(url) as client:
+            lease = Lease(client, stream.keys)
+            lease.acquire()
+            feed = Feed(client, model, lease, events_length=10, history_length=10)
+            feed.open(Position())
+            [entry] = feed.read(block_ms=1)
+            assert isinstance(read_entry(entry.fields), RawBatch)
+            feed.report(feed.keys.events, entry.id, 0, b'{"kind": "x"}')
+            feed.report(feed.keys.events, entry.id, 0, b'{"kind": "again"}')
+            feed.flush()
+            position = Position(entry.id, 1)
+            feed.publish(position, 3, "redis", b"bytes")
+            feed.release(position, [entry.id])
+            assert feed.requests() == []
+            assert lease.renew()
+            lease.release()
+
+        assert [record.data for record in await stream.events("0", block_ms=1)] == [{"kind": "x"}]
+        assert await stream.snapshot() == b"bytes"
+        notice = await stream.next_notice("0-0", block_ms=1)
+        assert notice is not None
+        assert (notice.version, notice.last_entry_id) == (3, appended.entry_id)
+        assert await stream.accepted() == 1
+        assert await stream.client.xlen(stream.keys.input) == 0
+
+
+@pytest.mark.parametrize("url", ["redis://host:port/0", "redis+cluster://h:x"])
+def test_an_address_that_is_none_is_refused_without_its_password(url: str) -> None:
+    url = url.replace("://", "://u:s3cret@")
+    for make in (connect, connect_async):
+        with pytest.raises(InvalidSettings, match="cannot be used") as caught:
+            make(url)
+        assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (redis.ConnectionError(), True),
+        (redis.BusyLoadingError(), True),
+        (redis.TimeoutError(), True),
+        (redis.ReadOnlyError(), True),
+        (ConnectionResetError(), True),
+        (redis.AuthenticationError(), False),
+        (redis.ResponseError("WRONGTYPE"), False),
+        (ValueError(), False),
+    ],
+)
+def test_only_failures_that_pass_are_waited_for(error: Exception, passes: bool) -> None:
+    assert is_transient(error) is passes

@@ -1,0 +1,385 @@
+"""Tests for the service.broker.feed module, over a real Redis."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import uuid
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+import redis
+from hypothesis import HealthCheck, given
+from hypothesis import settings as of_hypothesis
+from hypothesis import strategies as st
+
+from service.broker.connection import StreamUnavailable, connect
+from service.broker.feed import LAST_REPORT, Entry, Feed, LeaseLost, Position, Reader, report_id
+from service.broker.keys import GROUP, Keys
+from service.broker.lease import Lease
+from service.supervisor.embedded import EmbeddedRedis
+from service.wire import Control, RawBatch, read_entry
+
+
+def add(feed: Feed, n: int, size: int = 10) -> list[str]:
+    """Append n entries; their ids."""
+    fields = {"x": b"x" * size}
+    return [feed.client.xadd(feed.keys.input, fields).decode() for _ in range(n)]
+
+
+def read(feed: Feed) -> list[str]:
+    """Ids of all that is there to read."""
+    found: list[str] = []
+    while entries := feed.read(block_ms=0):
+        found += [entry.id for entry in entries]
+    return found
+
+
+def group(feed: Feed) -> dict[str, object]:
+    return feed.client.xinfo_groups(feed.keys.input)[0]
+
+
+def events(feed: Feed) -> list[bytes]:
+    return [fields[b"data"] for _, fields in feed.client.xrange(feed.keys.events)]
+
+
+# Reading ----------------------------------------------------------------------------
+
+
+def test_entries_come_once_and_in_order(feed: Feed) -> None:
+    feed.open(Position())
+    ids = add(feed, 150)
+    assert read(feed) == ids
+    assert feed.read(block_ms=1) == []
+
+
+def test_reading_goes_on_after_the_checkpoint(feed: Feed) -> None:
+    ids = add(feed, 10)
+    assert feed.open(Position(ids[3], 4)) == Position(ids[3], 4)
+    assert read(feed) == ids[4:]
+    # What the checkpoint holds is gone, and counted.
+    assert [entry_id.decode() for entry_id, _ in feed.client.xrange(feed.keys.input)] == ids[4:]
+    assert feed.client.get(feed.keys.applied) == b"4"
+
+
+def test_a_new_start_reads_again_what_was_read_and_not_kept(feed: Feed) -> None:
+    feed.open(Position())
+    ids = add(feed, 5)
+    assert read(feed) == ids
+    feed.open(Position(ids[1], 2))
+    assert read(feed) == ids[2:]
+
+
+def test_releasing_acknowledges_and_drops_only_what_is_kept(feed: Feed) -> None:
+    feed.open(Position())
+    ids = add(feed, 10)
+    read(feed)
+    assert group(feed)["pending"] == 10
+    feed.release(Position(ids[6], 7), ids[:7])
+    assert group(feed)["pending"] == 3
+    assert feed.client.xlen(feed.keys.input) == 3
+    assert feed.client.get(feed.keys.applied) == b"7"
+
+
+def test_thousands_of_entries_are_released_at_once(feed: Feed) -> None:
+    feed.open(Position())
+    pipeline = feed.client.pipeline(transaction=False)
+    for _ in range(2500):
+        pipeline.xadd(feed.keys.input, {"x": b""})
+    ids = [entry_id.decode() for entry_id in pipeline.execute()]
+    assert read(feed) == ids
+    feed.release(Position(ids[-1], 2500), ids)
+    assert group(feed)["pending"] == 0
+    assert feed.client.xlen(feed.keys.input) == 0
+
+
+def test_a_missing_checkpoint_is_noticed_by_the_count(feed: Feed) -> None:
+    ids = add(feed, 5)
+    feed.open(Position(ids[2], 3))
+    assert feed.open(Position()) == Position("0-0", 3)
+    assert read(feed) == ids[3:]
+
+
+def test_a_redis_that_lost_its_data_gives_out_no_id_twice(feed: Feed) -> None:
+    future = f"{int(time.time() * 1000) + 3_600_000}-5"
+    feed.open(Position(future, 9))
+    [new] = add(feed, 1)
+    assert int(new.split("-")[0]) >= int(future.split("-")[0])
+    assert read(feed) == [new]
+
+
+def test_a_stream_that_vanishes_is_made_anew(feed: Feed) -> None:
+    feed.open(Position())
+    ids = add(feed, 3)
+    assert read(feed) == ids
+    feed.client.delete(feed.keys.input)
+    assert feed.read(block_ms=1) == []
+    assert feed.redis_errors == 1
+    more = add(feed, 2)
+    assert read(feed) == more
+    assert feed.client.get(feed.keys.applied) == b"3"
+
+
+def test_an_answer_that_was_lost_is_asked_for_again(feed: Feed) -> None:
+    feed.open(Position())
+    ids = add(feed, 4)
+    # Redis has sent them, and nothing arrived here: the group has moved on.
+    feed.client.xreadgroup(GROUP, GROUP, {feed.keys.input: ">"})
+    feed.go_back(Position())
+    assert read(feed) == ids
+
+
+def test_large_entries_are_read_fewer_at_a_time(feed: Feed) -> None:
+    feed.open(Position())
+    ids = add(feed, 12, size=2 * 1024 * 1024)
+    first = feed.read(block_ms=0)
+    second = feed.read(block_ms=0)
+    assert [entry.id for entry in first + second] == ids[: len(first) + len(second)]
+    assert len(second) == 4
+    assert sum(entry.nbytes for entry in second) <= 8 * 1024 * 1024 + 100
+
+
+def test_a_control_entry_is_read_like_any_other(feed: Feed) -> None:
+    feed.open(Position())
+    feed.append(Control("settle"))
+    [entry] = feed.read(block_ms=0)
+    assert read_entry(entry.fields) == Control("settle")
+
+
+def test_an_entry_deleted_by_hand_does_not_stop_the_reading(feed: Feed) -> None:
+    feed.open(Position())
+    ids = add(feed, 3)
+    feed.client.xdel(feed.keys.input, ids[1])
+    assert read(feed) == [ids[0], ids[2]]
+
+
+def test_reading_ahead_loses_nothing_when_it_stops(feed: Feed) -> None:
+    feed.open(Position())
+    ids = add(feed, 200, size=100_000)
+    reader = Reader(feed, block_ms=20)
+    seen = [entry.id for entry in reader.next(5.0)]
+    reader.close()
+    feed.go_back(Position(seen[-1], len(seen)))
+    assert seen + read(feed) == ids
+
+
+def test_reading_goes_on_through_a_restart_of_redis(own_redis: EmbeddedRedis) -> None:
+    own_redis.start()
+    with connect(own_redis.url) as client:
+        lease = Lease(client, Keys("m"))
+        lease.acquire()
+        feed = Feed(client, "m", lease, events_length=10, history_length=10)
+        feed.open(Position())
+        ids = add(feed, 20)
+        seen = [entry.id for entry in feed.read(block_ms=0)]
+        assert own_redis.pid is not None
+        os.kill(own_redis.pid, signal.SIGKILL)
+        while own_redis.poll() is None:
+            time.sleep(0.01)
+        assert feed.read(block_ms=1) == []
+        own_redis.start()
+        assert seen + read(feed) == ids
+        assert feed.redis_errors >= 1
+
+
+# Reports ----------------------------------------------------------------------------
+
+
+def test_reports_made_again_after_a_crash_appear_once(feed: Feed) -> None:
+    feed.open(Position())
+    for _ in range(2):
+        for index in range(3):
+            feed.report(feed.keys.events, "5-1", index, b"%d" % index)
+        feed.flush()
+    assert events(feed) == [b"0", b"1", b"2"]
+
+
+def test_ids_of_reports_grow_with_the_entry_and_its_events() -> None:
+    ids = [
+        report_id("5-0", 0),
+        report_id("5-0", 1),
+        report_id("5-0", LAST_REPORT),
+        report_id("5-1", 0),
+        report_id("6-0", 0),
+    ]
+    assert ids == ["5-0", "5-1", "5-9999", "5-10000", "6-0"]
+    assert report_id("5-0", 10**9) == report_id("5-0", LAST_REPORT)
+
+
+def test_old_reports_make_room(feed: Feed) -> None:
+    feed.open(Position())
+    for i in range(1, 500):
+        feed.report(feed.keys.events, f"{i}-0", 0, b"x" * 500)
+    feed.flush()
+    assert 100 <= feed.client.xlen(feed.keys.events) < 300
+
+
+def letters(feed: Feed) -> list[dict[str, Any]]:
+    rows: Any = feed.client.xrange(feed.keys.dead_letters)
+    return [orjson.loads(fields[b"data"]) for _, fields in rows]
+
+
+def held(feed: Feed) -> int:
+    """Bytes of all payloads that are there."""
+    return sum(
+        len(value)
+        for key in feed.client.scan_iter(f"{feed.keys.dead_letter('')}*")
+        for value in feed.client.hvals(key)
+    )
+
+
+def test_a_rejected_entry_is_kept_whole_with_the_reason(feed: Feed) -> None:
+    feed.open(Position())
+    fields = {b"kind": b"batch", b"x": b"1" * 2_000_000}
+    entry = Entry("7-0", fields)
+    for _ in range(2):  # the second time after a crash
+        assert feed.bury(entry, "invalid_batch", {"reason": "invalid_batch"}) == (0, 0)
+    assert letters(feed) == [{"reason": "invalid_batch", "size": 2_000_005, "whole": True}]
+    assert feed.client.hgetall(feed.keys.dead_letter("7-0")) == fields
+    assert feed.client.get(feed.keys.dead_letters_bytes) == b"2000005"
+
+
+def test_a_letter_that_was_dropped_does_not_come_back_after_a_crash(feed: Feed) -> None:
+    feed.open(Position())
+    entry = Entry("7-0", {b"kind": b"batch"})
+    feed.bury(entry, "x", {})
+    feed.client.xdel(feed.keys.dead_letters, "7-0")
+    feed.bury(entry, "x", {})
+    assert letters(feed) == []
+
+
+def test_checkpoints_and_what_is_larger_than_the_store_are_kept_as_records(feed: Feed) -> None:
+    feed.open(Position())
+    feed._dead_letters_bytes = 100
+    feed.bury(Entry("1-0", {b"kind": b"batch", b"x": b"1" * 80}), "x", {})
+    feed.bury(Entry("2-0", {b"kind": b"batch", b"x": b"1" * 101}), "x", {})
+    feed.bury(Entry("3-0", {b"kind": b"restore", b"x": b"1"}), "x", {})
+    assert [one["whole"] for one in letters(feed)] == [True, False, False]
+    assert held(feed) == 85
+
+
+@given(
+    sizes=st.lists(st.integers(0, 60), min_size=1, max_size=12),
+    most=st.integers(1, 5),
+    most_bytes=st.integers(1, 100),
+)
+@of_hypothesis(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None
+)
+def test_the_oldest_letters_make_room_and_are_counted(
+    feed: Feed, sizes: list[int], most: int, most_bytes: int
+) -> None:
+    feed.keys = Keys(uuid.uuid4().hex)
+    feed.client.set(feed.keys.fence, feed._lease.token)
+    feed._dead_letters_length, feed._dead_letters_bytes = most, most_bytes
+    kept: list[tuple[int, int]] = []
+    for i, size in enumerate(sizes, 1):
+        entry = Entry(f"{i}-0", {b"x": b"1" * size} if size else {})
+        kept_size = entry.nbytes if 0 < entry.nbytes <= most_bytes else 0
+        out: list[tuple[int, int]] = []
+        while kept and (len(kept) >= most or sum(n for _, n in kept) + kept_size > most_bytes):
+            out.append(kept.pop(0))
+        kept.append((i, kept_size))
+        expected = (len(out), sum(n for _, n in out))
+        assert feed.bury(entry, "x", {"i": i}) == expected
+        assert feed.bury(entry, "x", {"i": i}) == expected  # as after a crash
+        assert [one["i"] for one in letters(feed)] == [i for i, _ in kept]
+        total = sum(n for _, n in kept)
+        assert held(feed) == int(feed.client.get(feed.keys.dead_letters_bytes) or 0) == total
+
+
+def test_requests_are_handed_out_once(feed: Feed) -> None:
+    feed.client.rpush(feed.keys.requests, "checkpoint a", "checkpoint b")
+    assert feed.requests() == ["checkpoint a", "checkpoint b"]
+    assert feed.requests() == []
+
+
+def test_a_published_snapshot_comes_with_its_notice(feed: Feed) -> None:
+    feed.open(Position())
+    feed.publish(Position("5-0", 2), 4, "redis", b"bytes")
+    [(_, notice)] = feed.client.xrange(feed.keys.published)
+    assert notice.pop(b"time")
+    assert notice == {
+        b"version": b"4",
+        b"entries_applied": b"2",
+        b"last_entry_id": b"5-0",
+        b"location": b"redis",
+    }
+    assert feed.client.get(feed.keys.snapshot) == b"bytes"
+
+
+def test_a_trainer_can_begin_and_work_on_a_full_redis(own_redis: EmbeddedRedis) -> None:
+    own_redis.start()
+    with connect(own_redis.url) as client:
+        ids: list[str] = []
+        for size in (1024 * 1024, 4096):
+            with contextlib.suppress(redis.exceptions.OutOfMemoryError):
+                while True:
+                    fields = {"x": b"x" * size}
+                    ids.append(client.xadd(Keys("m").input, fields).decode())
+        client.config_set("maxmemory", "1mb")  # whatever was freed meanwhile: it is full
+        with pytest.raises(redis.exceptions.OutOfMemoryError):
+            client.set("any", "thing")
+
+        lease = Lease(client, Keys("m"))
+        lease.acquire()
+        feed = Feed(client, "m", lease, events_length=1000, history_length=10)
+        feed.open(Position())
+        assert lease.renew()
+        feed.append(Control("settle"))
+        assert read(feed)[:-1] == ids
+        feed.report(feed.keys.events, "1-0", 0, b"reported")
+        feed.flush()
+        assert events(feed) == [b"reported"]
+        feed.publish(Position("1-0", 1), 1, "redis", b"bytes")
+        assert client.get(feed.keys.snapshot) == b"bytes"
+        feed.bury(Entry("1-0", {b"x": b"x" * 4096}), "invalid_batch", {})
+        assert held(feed) == 4096
+        feed.release(Position(ids[-1], len(ids)), ids)
+        assert client.xlen(feed.keys.input) == 1
+        assert client.get(feed.keys.applied) == str(len(ids)).encode()
+
+
+# The lease --------------------------------------------------------------------------
+
+
+def test_a_trainer_that_was_replaced_changes_nothing(feed: Feed) -> None:
+    feed.open(Position())
+    ids = add(feed, 3)
+    read(feed)
+    feed.client.set(feed.keys.lease, "someone else")
+    feed.client.set(feed.keys.fence, "someone else")
+    feed.report(feed.keys.events, ids[0], 0, b"late")
+    with pytest.raises(LeaseLost):
+        feed.flush()
+    with pytest.raises(LeaseLost):
+        feed.release(Position(ids[-1], 3), ids)
+    with pytest.raises(LeaseLost):
+        feed.publish(Position(ids[-1], 3), 1, "redis", b"bytes")
+    with pytest.raises(LeaseLost):
+        feed.open(Position(ids[-1], 3))
+    assert feed.client.xlen(feed.keys.input) == 3
+    assert not feed.client.exists(feed.keys.published, feed.keys.snapshot, feed.keys.events)
+
+
+def test_a_feed_that_may_give_up_does(own_redis: EmbeddedRedis) -> None:
+    with connect(own_redis.url) as client:
+        lease = Lease(client, Keys("m"))
+        feed = Feed(client, "m", lease, events_length=1, history_length=1, give_up=lambda: True)
+        with pytest.raises(StreamUnavailable):
+            feed.open(Position())
+
+
+def test_the_documented_entry_of_another_program_is_read(feed: Feed) -> None:
+    feed.open(Position())
+    x = np.array([[0, 255]], "u1")
+    fields = {"v": "1", "kind": "batch", "x": x.tobytes(), "dtype": "u1", "shape": "1,2"}
+    feed.client.xadd(feed.keys.input, fields)
+    [entry] = feed.read(block_ms=0)
+    batch = read_entry(entry.fields)
+    assert isinstance(batch, RawBatch)
+    assert batch.to_float32().tolist() == [[0.0, 1.0]]

@@ -1,0 +1,281 @@
+"""Tests for service.supervisor.run: the whole service in processes, killed in every part."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.snapshot import Snapshot
+from service.settings import Settings
+from service.supervisor.run import MOST_DEATHS, Deaths, _free_port
+from service.wire import MEDIA_TYPE, RawBatch
+from tests.service.conftest import BINARY
+from tests.service.running import learned_directly, snapshot_bytes, sub_tasks, wait_until
+
+ROOT = Path(__file__).parents[3]
+
+
+class Service:
+    """`python -m service.supervisor` with a data dir of its own."""
+
+    def __init__(self, data_dir: Path, **settings: object) -> None:
+        values = {
+            "data_dir": data_dir,
+            "port": 0,
+            "device": "cpu",
+            "n_components": 4,
+            "warm_up": 100,
+            "settle_after_s": 3600,
+            "publish_interval_s": 0.05,
+            "checkpoint_interval_s": 0.1,
+            **settings,
+        }
+        self.settings = Settings(**values)  # type: ignore[arg-type]
+        given = {f"GMR_{name.upper()}": str(value) for name, value in values.items()}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "service.supervisor"],
+            env={**os.environ, **given, "OMP_NUM_THREADS": "1"},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._new: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        self.url = ""
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line)
+            self._new.put(line)
+
+    def wait_for_line(self, pattern: str, timeout_s: float = 60.0) -> re.Match[str]:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                line = self._new.get(timeout=max(0.01, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"{pattern} not found in:\n{''.join(self.lines)}") from None
+            if match := re.search(pattern, line):
+                return match
+
+    def wait_until_it_answers(self) -> None:
+        self.url = self.wait_for_line(r"API: +(http://\S+)")[1]
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+            return json.load(answer)
+
+    def ingest(self, batch: RawBatch) -> None:
+        """Send until it is accepted, as a client would."""
+
+        def sent() -> bool:
+            request = urllib.request.Request(
+                self.url + "/ingest", batch.to_safetensors(), {"Content-Type": MEDIA_TYPE}
+            )
+            try:
+                with urllib.request.urlopen(request, timeout=10):
+                    return True
+            except (OSError, urllib.error.URLError):
+                return False
+
+        wait_until(sent)
+
+    def wait_for_backlog(self, entries: int) -> dict[str, Any]:
+        def learned() -> dict[str, Any] | None:
+            try:
+                model: dict[str, Any] = self.get("/model")
+            except (OSError, urllib.error.URLError):
+                return None
+            done = model["backlog"] == 0 and model["batches_seen"] + model["set_aside"] >= entries
+            return model if done else None
+
+        found: dict[str, Any] = wait_until(learned, 60)
+        return found
+
+    def children(self) -> dict[str, int]:
+        """Process numbers of what runs, by name."""
+        found = {}
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+                command = (path / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if parent != self.process.pid:
+                continue
+            if b"redis-server" in command[0]:  # which adds its socket to the name
+                found["redis-server"] = int(path.name)
+            elif command[1:2] == [b"-m"]:  # a process that has just died or begun has none
+                found[os.fsdecode(command[2])] = int(path.name)
+        return found
+
+    def stop(self, number: int = signal.SIGTERM, timeout_s: float = 30.0) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(timeout_s)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@contextmanager
+def service(data_dir: Path, **settings: object) -> Iterator[Service]:
+    one = Service(data_dir, **settings)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def gone(pids: Sequence[int]) -> bool:
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def published(settings: Settings) -> Snapshot:
+    files = (settings.data_dir / "snapshots").glob("*.safetensors")
+    newest = max(files, key=lambda path: int(path.stem.partition("-")[2]))
+    return Snapshot.from_bytes(newest.read_bytes())[0]
+
+
+@pytest.mark.slow
+def test_every_part_may_be_killed_and_nothing_is_lost_or_learned_twice(tmp_path: Path) -> None:
+    stream = sub_tasks(0, 1, 2)
+    with service(tmp_path) as running:
+        running.wait_until_it_answers()
+        children = running.children()
+        assert set(children) == {"redis-server", "service.api", "service.trainer"}
+
+        victims = {8: "service.trainer", 20: "redis-server", 32: "service.api"}
+        for i, batch in enumerate(stream):
+            running.ingest(batch)
+            if i in victims:
+                victim = wait_until(lambda name=victims[i]: running.children().get(name))
+                os.kill(victim, signal.SIGKILL)
+        model = running.wait_for_backlog(len(stream))
+        assert (model["batches_seen"], model["samples_seen"]) == (45, 900)
+        history = running.get("/drift/history")["history"]
+        assert [row["batch_index"] for row in history] == list(range(45))
+        expected = learned_directly(running.settings, stream)
+        wanted = snapshot_bytes(running.settings, expected)
+        assert published(running.settings).to_bytes({}) == wanted
+
+        # One service per data dir.
+        with service(tmp_path) as second:
+            assert second.process.wait(20) == 2
+            second.wait_for_line("in use by another service")
+
+        children = running.children()
+        assert running.stop() == 0
+        assert gone(list(children.values()))
+
+    # It goes on where it was; and when the supervisor is killed, everything ends.
+    with service(tmp_path) as running:
+        running.wait_until_it_answers()
+        assert running.wait_for_backlog(45)["model_version"] == model["model_version"]
+        children = running.children()
+        running.process.kill()
+        wait_until(lambda: gone(list(children.values())))
+
+    # Nothing of that keeps the next one from starting, and from going at once if told so.
+    with service(tmp_path) as running:
+        running.wait_until_it_answers()
+        children = running.children()
+        os.kill(children["service.trainer"], signal.SIGSTOP)  # it will not stop in order
+        running.process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        assert running.stop(signal.SIGINT, timeout_s=10) == 130
+        assert gone(list(children.values()))
+
+
+def test_a_port_that_is_taken_is_told_at_once(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with service(tmp_path, port=port) as running:
+            assert running.process.wait(20) == 2
+            running.wait_for_line(f"cannot listen on 127.0.0.1, port {port}: Address already")
+            assert running.children() == {}
+
+
+def test_a_misspelled_variable_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GMR_PROT", "1")
+    with service(tmp_path) as running:
+        assert running.process.wait(20) == 2
+        running.wait_for_line("Did you mean GMR_PORT")
+
+
+@pytest.mark.slow
+def test_settings_that_the_trainer_cannot_work_with_end_the_service(tmp_path: Path) -> None:
+    with service(tmp_path, device="cuda:7") as running:
+        assert running.process.wait(60) == 2
+        running.wait_for_line("The device is cuda:7")
+
+
+@pytest.mark.slow
+def test_a_redis_of_ones_own_is_used_and_its_password_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = _free_port("127.0.0.1", 0)
+    arguments = ["--port", str(port), "--bind", "127.0.0.1", "--requirepass", "s3cret"]
+    arguments += ["--save", "", "--dir", str(tmp_path), "--logfile", str(tmp_path / "log")]
+    with subprocess.Popen([str(BINARY.path), *arguments]) as redis_server:
+        try:
+            monkeypatch.setenv("GMR_REDIS_URL", f"redis://:s3cret@127.0.0.1:{port}/0")
+            with service(tmp_path / "data") as running:
+                running.wait_until_it_answers()
+                assert set(running.children()) == {"service.api", "service.trainer"}
+                for batch in sub_tasks(0):
+                    running.ingest(batch)
+                assert running.wait_for_backlog(15)["samples_seen"] == 300
+                assert running.stop() == 0
+                text = "".join(running.lines)
+                assert f"redis://:***@127.0.0.1:{port}/0" in text
+                assert "s3cret" not in text
+            assert not (tmp_path / "data" / "redis").exists()
+        finally:
+            redis_server.terminate()
+
+
+def test_pauses_grow_until_it_was_one_too_many() -> None:
+    deaths = Deaths()
+    pauses = [deaths.count() for _ in range(MOST_DEATHS)]
+    assert pauses == sorted(pauses, key=lambda pause: pause or 0)
+    assert pauses[0] is not None
+    assert pauses[0] < 1
+    assert deaths.count() is None
+
+
+def test_deaths_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    deaths = Deaths()
+    first = deaths.count()
+    for _ in range(3 * MOST_DEATHS):
+        now[0] += 120.0
+        assert deaths.count() == first

@@ -1,0 +1,469 @@
+"""Tests for the service.trainer.metrics module."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from core.events import (
+    BatchLearned,
+    BatchSetAside,
+    BoundaryDetected,
+    ChangeContinued,
+    ClassDiscovered,
+    ClassProposed,
+    EntryRejected,
+    Event,
+    LabelsMatched,
+    LabelsMissed,
+    ModelPublished,
+    ModelRestored,
+    OutlierBurst,
+    OutlierBurstContinued,
+    ProposalClosed,
+    Replayed,
+    SetAsideReleased,
+    UnknownsLearned,
+)
+from core.memory.retention import SubTaskRetention, summary
+from service.trainer.journal import Totals
+from service.trainer.metrics import ApiMetrics, TrainerMetrics
+from service.trainer.run_time import Interval
+
+CONTRACT = {
+    "gmr_samples_ingested": "counter",
+    "gmr_samples_learned": "counter",
+    "gmr_batches_rejected": "counter",
+    "gmr_backlog_entries": "gauge",
+    "gmr_inlier_rate": "gauge",
+    "gmr_inlier_rate_mean": "gauge",
+    "gmr_log_likelihood_mean": "gauge",
+    "gmr_drift_statistic": "gauge",
+    "gmr_drift_threshold": "gauge",
+    "gmr_boundaries": "counter",
+    "gmr_sub_task": "gauge",
+    "gmr_replay_samples": "counter",
+    "gmr_model_version": "gauge",
+    "gmr_classes": "gauge",
+    "gmr_components": "gauge",
+    "gmr_prequential_accuracy": "gauge",
+    "gmr_train_step_duration_seconds": "histogram",
+    "gmr_publish_duration_seconds": "histogram",
+    "gmr_checkpoint_age_seconds": "gauge",
+    "gmr_redis_errors": "counter",
+    "gmr_http_requests": "counter",
+    "gmr_http_request_duration_seconds": "histogram",
+}
+"""Names of the contract, as the parser gives them: counters without `_total`."""
+
+SCORED = {
+    "batch_index": 4,
+    "sample_index": 400,
+    "samples": 100,
+    "labelled": 100,
+    "sub_task": 2,
+    "inlier_rate": 0.8,
+    "inlier_rate_mean": 0.9,
+    "log_likelihood_mean": -12.5,
+    "statistic": 1.5,
+    "threshold": 20.0,
+    "statistics": {"inliers": 1.5, "occupancy": 0.5},
+    "thresholds": {"inliers": 20.0, "occupancy": 21.0},
+    "armed": True,
+    "prequential_accuracy": 0.7,
+    "prequential_accuracy_mean": 0.75,
+    "model_version": 9,
+    "probe_ert": 1000.0,
+    "probe_samples": 100,
+    "probe_alarms": 0,
+}
+LEARNED = BatchLearned(**SCORED, replayed=0, components=50, classes=6)
+SET_ASIDE = BatchSetAside(**SCORED, set_aside_batches=2, set_aside_samples=200)
+BOUNDARY = BoundaryDetected(
+    boundary=3,
+    sub_task=3,
+    batch_index=5,
+    sample_index=500,
+    estimated_start_batch=4,
+    estimated_start_sample=400,
+    detector="sequential",
+    signal="inliers",
+    evidence={},
+    set_aside_batches=2,
+    set_aside_samples=200,
+    version_before=9,
+    version_after=12,
+    recurrence_of=None,
+    mixed_samples=0,
+)
+BURST = OutlierBurst(
+    sub_task=2,
+    batch_index=6,
+    sample_index=600,
+    estimated_start_batch=4,
+    estimated_start_sample=450,
+    samples=30,
+    released=170,
+    set_aside_batches=2,
+    detector="sequential",
+    signal="inliers",
+    evidence={},
+    model_version=10,
+)
+
+
+CONTINUED_FIELDS = (
+    "sub_task",
+    "batch_index",
+    "sample_index",
+    "estimated_start_batch",
+    "estimated_start_sample",
+    "detector",
+    "signal",
+    "evidence",
+    "model_version",
+)
+
+
+def read(text: bytes) -> dict[str, float]:
+    """Series to value; fails where the text is not valid."""
+    values: dict[str, float] = {}
+    names = []
+    for family in text_string_to_metric_families(text.decode()):
+        names.append(family.name)
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            series = f"{sample.name}{{{labels}}}" if labels else sample.name
+            assert series not in values, f"{series} occurs twice"
+            values[series] = sample.value
+    assert len(names) == len(set(names)), "a metric is declared twice"
+    return values
+
+
+def observed(*events: Event) -> dict[str, float]:
+    metrics = TrainerMetrics()
+    for event in events:
+        metrics.observe(event)
+    return read(metrics.text())
+
+
+def test_every_metric_of_the_contract_is_exposed() -> None:
+    trainer, api = TrainerMetrics(), ApiMetrics()
+    trainer.observe(LEARNED)
+    trainer.checkpoint_timestamp.set(time.time())
+    api.redis_answered(backlog=3, heartbeat_age=1.0)
+    api.counted(0, 0, {})
+    text = api.text(trainer.text()).decode()
+    types = {family.name: family.type for family in text_string_to_metric_families(text)}
+    assert {name: types.get(name) for name in CONTRACT} == CONTRACT
+
+
+def test_a_learned_batch_is_counted_and_its_scores_shown() -> None:
+    values = observed(LEARNED)
+    expected = {
+        "gmr_samples_learned_total": 100,
+        "gmr_batches_learned_total": 1,
+        "gmr_inlier_rate": 0.8,
+        "gmr_inlier_rate_mean": 0.9,
+        "gmr_log_likelihood_mean": -12.5,
+        "gmr_drift_statistic{detector=inliers}": 1.5,
+        "gmr_drift_threshold{detector=occupancy}": 21.0,
+        "gmr_drift_armed": 1,
+        "gmr_prequential_accuracy": 0.75,
+        "gmr_sub_task": 2,
+        "gmr_model_version": 9,
+        "gmr_classes": 6,
+        "gmr_components": 50,
+    }
+    assert {name: values[name] for name in expected} == expected
+
+
+def test_a_batch_set_aside_counts_as_learned_only_later() -> None:
+    values = observed(SET_ASIDE)
+    assert values["gmr_samples_learned_total"] == 0
+    assert values["gmr_set_aside_batches"] == 2
+    for later in (SetAsideReleased(2, 200, 2, 11), BOUNDARY):
+        values = observed(SET_ASIDE, later)
+        assert values["gmr_samples_learned_total"] == 200
+        assert values["gmr_batches_learned_total"] == 2
+        assert values["gmr_set_aside_batches"] == 0
+
+
+def test_other_events_change_their_metrics() -> None:
+    values = observed(
+        ClassDiscovered(7, 0, 0),
+        BOUNDARY,
+        Replayed(3, "analytic", 5000, 90, 80, "boundary"),
+        ModelPublished(13, 3, 600, 81, 7, 0.004),
+        ModelRestored(5, 13, "rollback"),
+        EntryRejected("1-0", "shape_mismatch", "..."),
+        EntryRejected("2-0", "shape_mismatch", "..."),
+    )
+    expected = {
+        "gmr_boundaries_total": 1,
+        "gmr_sub_task": 3,
+        "gmr_replay_samples_total": 5000,
+        "gmr_components": 81,
+        "gmr_classes": 7,
+        "gmr_published_model_version": 13,
+        "gmr_publish_duration_seconds_count": 1,
+        "gmr_publish_duration_seconds_sum": 0.004,
+        "gmr_model_version": 5,
+        "gmr_batches_rejected_total{reason=shape_mismatch}": 2,
+    }
+    assert {name: values[name] for name in expected} == expected
+
+
+def test_outliers_of_a_burst_are_counted_and_not_as_learned() -> None:
+    values = observed(SET_ASIDE, BURST, replace(LEARNED, quarantined=10))
+    expected = {
+        "gmr_outlier_bursts_total": 1,
+        "gmr_outliers_quarantined_total": 30,
+        "gmr_samples_learned_total": 170 + 90,
+        "gmr_batches_learned_total": 3,
+        "gmr_set_aside_batches": 0,
+        "gmr_boundaries_total": 0,
+    }
+    assert {name: values[name] for name in expected} == expected
+
+
+def test_a_change_that_goes_on_is_no_boundary() -> None:
+    fields = {name: getattr(BURST, name) for name in CONTINUED_FIELDS}
+    event = ChangeContinued(**fields, boundary_sample=100)
+    values = observed(BOUNDARY, event)
+    assert (values["gmr_boundaries_total"], values["gmr_changes_continued_total"]) == (1, 1)
+    totals = Totals()
+    totals.count(event)
+    assert (totals.boundaries, totals.continued) == (0, 1)
+
+
+def test_a_burst_that_goes_on_counts_once_and_each_of_its_samples_once() -> None:
+    more = OutlierBurstContinued(**{**asdict(BURST), "samples": 5, "burst_samples": 35})
+    values = observed(SET_ASIDE, BURST, more)
+    assert values["gmr_outlier_bursts_total"] == 1
+    assert values["gmr_outliers_quarantined_total"] == 35
+    totals = Totals()
+    for event in (BURST, more):
+        totals.count(event)
+    assert (totals.bursts, totals.quarantined) == (1, 35)
+
+
+def test_a_sub_task_that_returns_is_counted_as_such() -> None:
+    values = observed(BOUNDARY, replace(BOUNDARY, recurrence_of=0))
+    assert (values["gmr_boundaries_total"], values["gmr_recurrences_total"]) == (2, 1)
+
+
+def test_the_run_time_that_is_kept_is_shown_beside_the_one_asked_for() -> None:
+    metrics = TrainerMetrics()
+    for achieved, low, high in ((8e6, 2e6, 3e7), (None, 2e6, None), (None, None, None)):
+        metrics.show_ert(1e7, achieved, Interval(low, high), 4)
+        values = read(metrics.text())
+        assert values["gmr_drift_ert_samples"] == 1e7
+        assert values["gmr_drift_probe_alarms"] == 4
+        for name, wanted in (("", achieved), ("_low", low), ("_high", high)):
+            shown = values[f"gmr_drift_ert_achieved{name}_samples"]
+            assert math.isnan(shown) if wanted is None else shown == wanted
+
+
+def test_samples_that_are_held_back_count_as_learned_when_they_are() -> None:
+    waiting = replace(LEARNED, awaiting=30, unknown=10, awaiting_samples=30)
+    values = observed(waiting)
+    assert values["gmr_samples_learned_total"] == 60
+    assert values["gmr_awaiting_samples"] == 30
+    unmatched = {"duplicate": 2, "late": 0, "unknown": 1}
+    values = observed(
+        waiting,
+        LabelsMatched(20, unmatched, 4, 20, 0.5, 0.625, 310.0, 400, 10, 2, 12),
+        LabelsMissed(10, "time", 10, 0, 2, 13),
+        ClassProposed(1, "unknown", 60, 3, 99, [0.5], [7], [1.0], 2, 13),
+        ProposalClosed(1, "x", "named", 60, 8, 2, 14),
+        UnknownsLearned(2, 2, "limit", 2, 15),
+    )
+    expected = {
+        "gmr_samples_learned_total": 100,
+        "gmr_awaiting_samples": 0,
+        "gmr_labels_matched_total": 20,
+        "gmr_labels_unmatched_total{reason=duplicate}": 2,
+        "gmr_labels_unmatched_total{reason=unknown}": 1,
+        "gmr_prequential_accuracy": 0.625,
+        "gmr_class_proposals_total": 1,
+        "gmr_model_version": 15,
+    }
+    assert {name: values[name] for name in expected} == expected
+
+
+def test_how_well_the_past_is_held_is_shown_until_there_is_none_any_more() -> None:
+    metrics = TrainerMetrics()
+    certain = (0.75, 0.5, 0.875, 0.625)  # accuracy and probability, each then and now
+    row = SubTaskRetention(0, 50, (), *certain, -3.0, -4.5, 9)
+    metrics.show_held(summary([row]))
+    values = read(metrics.text())
+    expected = {
+        "gmr_held_sub_tasks": 1,
+        "gmr_held_accuracy_mean": 0.5,
+        "gmr_held_accuracy_min": 0.5,
+        "gmr_held_probability_mean": 0.625,
+        "gmr_held_probability_loss_max": 0.25,
+        "gmr_held_log_likelihood_change_mean": -1.5,
+    }
+    assert {name: values[name] for name in expected} == expected
+    metrics.show_held(summary([]))
+    values = read(metrics.text())
+    assert values.pop("gmr_held_sub_tasks") == 0
+    assert all(math.isnan(values[name]) for name in expected.keys() & values.keys())
+
+
+def test_every_number_of_the_summary_has_a_metric() -> None:
+    row = SubTaskRetention(0, 50, (), 1.0, 1.0, 1.0, 1.0, -3.0, -4.5, 9)
+    assert TrainerMetrics().held.keys() == summary([row]).keys()
+
+
+def test_what_is_not_known_yet_is_no_zero() -> None:
+    values = observed()
+    assert math.isnan(values["gmr_held_accuracy_mean"])
+    assert math.isnan(values["gmr_inlier_rate"])
+    assert math.isnan(values["gmr_drift_ert_achieved_samples"])
+    assert math.isnan(values["gmr_drift_ert_achieved_low_samples"])
+    assert math.isnan(values["gmr_drift_ert_achieved_high_samples"])
+    assert math.isnan(values["gmr_prequential_accuracy"])
+
+
+def test_an_inlier_rate_that_is_known_no_more_does_not_stay() -> None:
+    # A new sub-task: what was known of the one before says nothing of it, and is no alarm.
+    unknown = replace(LEARNED, inlier_rate=None, inlier_rate_mean=None)
+    values = observed(LEARNED, unknown)
+    assert math.isnan(values["gmr_inlier_rate"])
+    assert math.isnan(values["gmr_inlier_rate_mean"])
+
+
+def test_counters_go_on_after_a_restart() -> None:
+    metrics = TrainerMetrics()
+    metrics.resume(samples=1000, batches=10, boundaries=2, replayed=70, rejected={"x": 3})
+    metrics.resume(
+        samples=0,
+        batches=0,
+        boundaries=0,
+        replayed=0,
+        rejected={},
+        labels_matched=5,
+        labels_unmatched={"late": 6},
+        proposals=7,
+        recurrences=8,
+        bursts=9,
+        quarantined=100,
+    )
+    metrics.observe(LEARNED)
+    metrics.observe(EntryRejected("1-0", "x", "..."))
+    metrics.observe(BURST)
+    values = read(metrics.text())
+    assert values["gmr_samples_learned_total"] == 1270
+    assert values["gmr_batches_learned_total"] == 13
+    assert values["gmr_recurrences_total"] == 8
+    assert values["gmr_outlier_bursts_total"] == 10
+    assert values["gmr_outliers_quarantined_total"] == 130
+    assert values["gmr_boundaries_total"] == 2
+    assert values["gmr_replay_samples_total"] == 70
+    assert values["gmr_batches_rejected_total{reason=x}"] == 4
+    assert values["gmr_labels_matched_total"] == 5
+    assert values["gmr_labels_unmatched_total{reason=late}"] == 6
+    assert values["gmr_class_proposals_total"] == 7
+
+
+def test_what_both_processes_count_is_added_up() -> None:
+    trainer, api = TrainerMetrics(), ApiMetrics(redis_errors=lambda: 5)
+    trainer.redis_errors.inc(2)
+    trainer.observe(EntryRejected("1-0", "shape_mismatch", "..."))
+    trainer.observe(EntryRejected("1-0", "internal_error", "..."))
+    api.counted(0, 0, {})
+    api.rejected("shape_mismatch")
+    api.rejected("invalid_labels")
+    values = read(api.text(trainer.text()))
+    assert values["gmr_redis_errors_total"] == 7
+    assert values["gmr_batches_rejected_total{reason=shape_mismatch}"] == 2
+    assert values["gmr_batches_rejected_total{reason=internal_error}"] == 1
+    assert values["gmr_batches_rejected_total{reason=invalid_labels}"] == 1
+
+
+def test_the_age_of_a_checkpoint_is_that_at_the_moment_of_asking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trainer, api = TrainerMetrics(), ApiMetrics()
+    trainer.checkpoint_timestamp.set(1000.0)
+    text = trainer.text()
+    for now in (1005.0, 1007.5):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        assert read(api.text(text))["gmr_checkpoint_age_seconds"] == now - 1000.0
+
+
+def test_without_a_checkpoint_there_is_no_age() -> None:
+    assert "gmr_checkpoint_age_seconds" not in read(ApiMetrics().text(TrainerMetrics().text()))
+
+
+def test_without_redis_the_process_still_speaks_for_itself() -> None:
+    api = ApiMetrics()
+    api.redis_answered(backlog=3, heartbeat_age=0.5)
+    assert read(api.text())["gmr_backlog_entries"] == 3
+    api.redis_away()
+    api.answered("/model", "GET", 503, 0.002)
+    values = read(api.text())
+    assert values["gmr_redis_up"] == 0
+    assert "gmr_backlog_entries" not in values
+    assert values["gmr_http_requests_total{method=GET,route=/model,status=503}"] == 1
+
+
+def test_requests_are_counted_and_timed_unless_they_are_endless() -> None:
+    api = ApiMetrics()
+    api.answered("/classify", "POST", 200, 0.003)
+    api.answered("/events", "GET", 200, None)
+    with api.listening():
+        assert read(api.text())["gmr_event_listeners"] == 1
+    values = read(api.text())
+    assert values["gmr_event_listeners"] == 0
+    assert values["gmr_http_request_duration_seconds_count{route=/classify}"] == 1
+    assert values["gmr_http_request_duration_seconds_bucket{le=0.005,route=/classify}"] == 1
+    assert "gmr_http_request_duration_seconds_count{route=/events}" not in values
+    assert values["gmr_http_requests_total{method=GET,route=/events,status=200}"] == 1
+
+
+def test_what_all_processes_count_is_told_once_it_is_known() -> None:
+    api = ApiMetrics()
+    api.rejected("x")
+    # A number that begins at 1 and goes on at 1001 would look like a thousand refusals.
+    assert not [name for name in read(api.text()) if "ingested" in name or "rejected" in name]
+    api.counted(150, 2, {"x": 1000})
+    values = read(api.text())
+    assert values["gmr_samples_ingested_total"] == 150
+    assert values["gmr_batches_ingested_total"] == 2
+    assert values["gmr_batches_rejected_total{reason=x}"] == 1001
+    api.redis_away()
+    assert read(api.text())["gmr_samples_ingested_total"] == 150
+
+
+@given(st.lists(st.sampled_from(["rejected", "send", "arrives", "fails"]), max_size=40))
+def test_no_refusal_is_lost_or_counted_twice_and_the_number_never_falls(steps: list[str]) -> None:
+    api, refused, everywhere, told = ApiMetrics(), 0, 0, 0
+    api.counted(0, 0, {})
+    sent: int | None = None
+    for step in steps:
+        match step:
+            case "rejected":
+                api.rejected("x")
+                refused += 1
+            case "send" if sent is None:
+                sent = api.send_rejected().get("x", 0)
+            case "arrives" if sent is not None:
+                everywhere, sent = everywhere + sent, None
+                api.counted(0, 0, {"x": everywhere})
+            case "fails" if sent is not None:
+                api.not_counted()
+                sent = None
+        now = read(api.text()).get("gmr_batches_rejected_total{reason=x}", 0)
+        assert now == refused >= told
+        assert api.has_news == (refused > everywhere + (sent or 0))
+        told = now

@@ -1,0 +1,196 @@
+"""Tests for the service.trainer.saver module, with a real engine."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.batch import Batch
+from core.config import EngineConfig
+from core.engine.engine import Engine
+from core.engine.state import EngineState
+from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
+from service.broker.feed import Position
+from service.checkpoints import BEFORE_BOUNDARY, Checkpoints
+from service.trainer.journal import Totals
+from service.trainer.saver import Progress, Saver
+
+CONFIG = EngineConfig(n_components=3, warm_up=10)
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Checkpoints:
+    return Checkpoints(tmp_path)
+
+
+def learned(n: int, config: EngineConfig = CONFIG, state: EngineState | None = None) -> EngineState:
+    """A state that has learned n batches (more)."""
+    engine = Engine(config)
+    state = state or engine.start()
+    generator = torch.Generator().manual_seed(state.stream_batches)
+    for _ in range(n):
+        features = torch.rand(20, 4, generator=generator)
+        state, _ = engine.step(state, Batch.of(features, [0, 1] * 10))
+    return state
+
+
+def progress(state: EngineState, entries: int) -> Progress:
+    return Progress(state, Position(f"{entries}-0", entries), Totals(samples_learned=entries))
+
+
+def same(a: EngineState, b: EngineState) -> bool:
+    engine = Engine(CONFIG)
+    return engine.snapshot(a).to_bytes({}) == engine.snapshot(b).to_bytes({})
+
+
+def test_the_newest_state_is_found_again_with_how_it_came_about(checkpoints: Checkpoints) -> None:
+    keeper = Saver(checkpoints, Engine(CONFIG))
+    for n in (1, 2, 3):
+        keeper.save(progress(learned(n), n))
+    keeper.wait()
+    assert [saved.position.entries_applied for saved in keeper.finished()] == [1, 2, 3]
+    assert keeper.finished() == []
+    assert not keeper.busy
+    keeper.close()
+
+    recovered = Saver(checkpoints, Engine(CONFIG)).recover()
+    assert recovered is not None
+    assert recovered.position == Position("3-0", 3)
+    assert recovered.totals == Totals(samples_learned=3)
+    assert same(recovered.state, learned(3))
+    assert same(learned(2, state=recovered.state), learned(2, state=learned(3)))
+
+
+def test_where_nothing_was_kept_nothing_is_found(checkpoints: Checkpoints) -> None:
+    assert Saver(checkpoints, Engine(CONFIG)).recover() is None
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "other"])
+def test_a_damaged_checkpoint_is_left_out_loudly(
+    checkpoints: Checkpoints, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    keeper = Saver(checkpoints, Engine(CONFIG))
+    for n in (1, 2):
+        keeper.save(progress(learned(n), n))
+    keeper.close()
+    newest = checkpoints.kept()[0].path
+    data = bytearray(newest.read_bytes())
+    match damage:
+        case "cut":
+            del data[len(data) // 2 :]
+        case "flip":
+            data[-5] ^= 1
+        case "empty":
+            data.clear()
+        case "other":
+            data[:] = Engine(CONFIG).snapshot(learned(2)).to_bytes({})
+    newest.write_bytes(data)
+
+    with caplog.at_level(logging.ERROR):
+        recovered = Saver(checkpoints, Engine(CONFIG)).recover()
+    assert recovered is not None
+    assert recovered.position.entries_applied == 1
+    assert newest.name in caplog.text
+
+
+def test_a_state_of_another_kind_of_model_is_refused(checkpoints: Checkpoints) -> None:
+    paper = replace(CONFIG, preset="paper", n_components=4)
+    keeper = Saver(checkpoints, Engine(CONFIG))
+    keeper.save(progress(learned(1), 1))
+    keeper.close()
+    other = Saver(checkpoints, Engine(paper))
+    with pytest.raises(InvalidSettings, match="preset 'mfa'"):
+        other.recover()
+    with pytest.raises(InvalidCheckpoint, match="preset 'mfa'"):
+        other.find(1)
+    with pytest.raises(InvalidCheckpoint, match="preset 'mfa'"):
+        other.parse(keeper.dump(progress(learned(1), 1)))
+
+
+def test_another_detector_starts_afresh_on_the_same_model(checkpoints: Checkpoints) -> None:
+    keeper = Saver(checkpoints, Engine(CONFIG))
+    keeper.save(progress(learned(3), 3))
+    keeper.close()
+    config = replace(CONFIG, detector="paper")
+    recovered = Saver(checkpoints, Engine(config)).recover()
+    assert recovered is not None
+    assert recovered.state.version == 3
+    learned(2, config, recovered.state)  # it goes on
+
+
+def test_a_kept_version_is_found_by_its_number(checkpoints: Checkpoints) -> None:
+    keeper = Saver(checkpoints, Engine(CONFIG))
+    keeper.save(progress(learned(1), 1))
+    keeper.save(progress(learned(2), 2))
+    assert same(keeper.find(1).state, learned(1))
+    with pytest.raises(UnknownVersion, match="Kept are 2, 1"):
+        keeper.find(7)
+    keeper.close()
+
+
+def test_versions_tell_their_lineage(checkpoints: Checkpoints) -> None:
+    keeper = Saver(checkpoints, Engine(CONFIG))
+    first, second = learned(1), learned(2)
+    keeper.save(progress(first, 1), before_boundary=1)
+    keeper.save(progress(second, 2))
+    keeper.save(progress(second, 3))  # only the position moved
+    keeper.restored(first.version, "rollback")
+    keeper.save(progress(first, 4))
+    third = replace(learned(1, state=first), version=9)
+    keeper.save(progress(third, 5))
+    keeper.close()
+    lineage = {
+        version["version"]: (version["parent"], version["origin"], version.get(BEFORE_BOUNDARY))
+        for version in keeper.versions()
+    }
+    assert lineage == {
+        9: (1, "learned", None),
+        1: (1, "rollback", None),
+        2: (1, "learned", None),
+    }
+
+
+def test_a_failed_write_is_reported_and_the_next_may_succeed(
+    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = Saver(checkpoints, Engine(CONFIG))
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, "write", lambda *_, **__: 1 / 0)
+        keeper.save(progress(learned(1), 1))
+        keeper.wait()
+    assert keeper.finished() == []
+    assert keeper.error is not None
+    keeper.save(progress(learned(1), 1))
+    keeper.wait()
+    assert len(keeper.finished()) == 1
+    assert keeper.error is None
+    keeper.close()
+
+
+def test_no_raw_sample_of_a_sub_task_that_is_over_stays_on_disk(checkpoints: Checkpoints) -> None:
+    engine = Engine(CONFIG)
+    keeper = Saver(checkpoints, engine)
+    before = learned(2)
+    assert engine.snapshot(before).info.window == 40
+    keeper.save(progress(before, 2), before_boundary=1)
+    keeper.wait()
+    # Until the state behind the boundary is durable, a restart needs everything.
+    assert engine.snapshot(keeper.find(before.version).state).info.window == 40
+
+    after, _ = engine.declare_boundary(before)
+    keeper.save(progress(after, 3))
+    keeper.wait()
+    kept = keeper.find(before.version).state
+    assert engine.snapshot(kept).info.window == 0
+    assert torch.equal(
+        engine.snapshot(kept).model.tensors[1], engine.snapshot(before).model.tensors[1]
+    )
+    assert learned(3, state=kept).samples_seen == 100
+    recovered = keeper.recover()
+    assert recovered is not None
+    assert same(recovered.state, after)
+    keeper.close()

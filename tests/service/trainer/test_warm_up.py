@@ -1,0 +1,58 @@
+"""Tests for the service.trainer.warm_up module: loops are compiled before they are needed."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from core.config import EngineConfig
+from service.settings import Settings
+from service.trainer import loop as trainer
+from service.trainer import warm_up as rehearsal
+
+
+@pytest.fixture
+def rehearsed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set by a rehearsal, which takes no time."""
+    done = threading.Event()
+    monkeypatch.setattr(rehearsal, "rehearse", done.set)
+    return done
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({}, True),
+        ({"detector": "paper"}, False),
+        ({"detector": "none"}, False),
+        ({"detector": "paper", "shadow_detectors": "sequential"}, True),
+    ],
+)
+def test_it_is_rehearsed_meanwhile_where_a_detector_has_loops(
+    settings: dict[str, Any], wanted: bool, rehearsed: threading.Event
+) -> None:
+    rehearsal.rehearse_meanwhile(EngineConfig(**settings))
+    for thread in threading.enumerate():
+        if thread.name == "rehearsal":
+            thread.join()
+    assert rehearsed.is_set() is wanted
+
+
+def test_a_trainer_that_starts_rehearses(
+    monkeypatch: pytest.MonkeyPatch, rehearsed: threading.Event
+) -> None:
+    class Idle:
+        def __init__(self, settings: Settings) -> None:
+            pass
+
+        def run(self) -> None:
+            assert rehearsed.wait(10)
+
+    monkeypatch.setattr(trainer, "Trainer", Idle)
+    # Switches of the whole process, which has other tests to run.
+    for switch in ("signal.signal", "torch.set_num_threads", "torch.set_flush_denormal"):
+        monkeypatch.setattr(switch, lambda *_: None)
+    monkeypatch.setattr(trainer, "configure_logs", lambda *_: None)
+    assert trainer.main(Settings.load({})) == 0
