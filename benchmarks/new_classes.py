@@ -236,7 +236,7 @@ class _Stream:
         scores = self.engine.learner.score(
             self.state.learner, self._standardised(self._features(self.mine[:1000]))
         )
-        unknown = self.engine.novelty.unknown(self.state, scores)
+        unknown = self.engine.discovery.unknown(self.state, scores)
         return float("nan") if unknown is None else float(unknown.double().mean())
 
     def _standardised(self, x: torch.Tensor) -> torch.Tensor:

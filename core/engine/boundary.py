@@ -41,18 +41,18 @@ class BoundaryCrossing:
         detector: The one that decides.
         learning: Teaches the model.
         inliers: What p-values rest on.
-        late: Samples that await a label.
-        novelty: Samples that the model does not know.
-        parting: Tells old from new.
+        delayed_labels: Samples that await a label.
+        discovery: Samples that the model does not know.
+        change_type: Tells old from new.
     """
 
     config: EngineConfig
     detector: Detector[Any]
     learning: Learning
     inliers: Inliers
-    late: DelayedLabels
-    novelty: ClassDiscovery
-    parting: ChangeType
+    delayed_labels: DelayedLabels
+    discovery: ClassDiscovery
+    change_type: ChangeType
 
     def cross(
         self,
@@ -74,16 +74,16 @@ class BoundaryCrossing:
         start_batch = state.batch_at(start_sample)
         since = state.awaiting.suspect_since
         first = min(start_sample, begun.sample if since is None else since)
-        state, left, events = self.late.leave(state, first)
+        state, left, events = self.delayed_labels.leave(state, first)
         beginning = held if batch is None else joined(held, batch)
         mixed: tuple[Batch, ...] = ()
         if verdict is not None:
-            mixed, beginning = self.parting.mixture(state, beginning, verdict)
+            mixed, beginning = self.change_type.mixture(state, beginning, verdict)
         for one in mixed:
             state, learned = self.learning.learn(state, one, None)
             events += learned
-        relabelled, shown = self.parting.relabelled(state, beginning, verdict), state.shown
-        state, fresh, of_proposals, unknown = self.novelty.leave(state, first)
+        relabelled, shown = self.change_type.relabelled(state, beginning, verdict), state.shown
+        state, fresh, of_proposals, unknown = self.discovery.leave(state, first)
         events += unknown
         model = self.learning.learner.model(state.learner)
         explanation = explain(model, state, beginning, verdict, self.config.outlier_c)
@@ -119,8 +119,8 @@ class BoundaryCrossing:
             boundaries=number,
             resumed=False,
         )
-        state = self.late.left_behind(state, left)
-        state, closed = self.novelty.left_behind(state, of_proposals)
+        state = self.delayed_labels.left_behind(state, left)
+        state, closed = self.discovery.left_behind(state, of_proposals)
         events += closed
         for one in (*fresh, *beginning):
             state, learned = self.learning.learn(state, one, None)

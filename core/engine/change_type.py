@@ -110,9 +110,21 @@ class ChangeType:
         mixed = verdict.cause is Cause.NOVELTY and MIXED[0] <= share < MIXED[1]
         return (old, new) if mixed else ((), batches)
 
+    def instead(
+        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict | None
+    ) -> PriorShift | ChangeContinued | None:
+        """What the detector's boundary is instead of one; None if it is one, or if there is none.
+
+        Arguments:
+            rest: Of the batch by which it spoke, what is to be learned.
+        """
+        shifts = self.prior_shift(state, rest, begun, verdict)
+        found = [*shifts, *(() if shifts else self.continuation(state, rest, begun, verdict))]
+        return found[0] if found else None
+
     def prior_shift(
         self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict | None
-    ) -> list[Event]:
+    ) -> list[PriorShift]:
         """The event, if what the detector calls a boundary is a matter of shares alone.
 
         That can be said where there are labels: all are of classes that the sub-task has
@@ -154,7 +166,7 @@ class ChangeType:
 
     def continuation(
         self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict | None
-    ) -> list[Event]:
+    ) -> list[ChangeContinued]:
         """The event, if what the detector calls a boundary is more of the change at the last one.
 
         No label may say that a class is new, or of another sub-task; and the stream must have

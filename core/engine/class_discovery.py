@@ -70,12 +70,12 @@ class ClassDiscovery:
     Arguments:
         config: Says how many samples make a proposal; 0: none is ever made.
         discovery: Finds clusters among components.
-        late: Learns samples that were held back.
+        delayed_labels: Learns samples that were held back.
     """
 
     config: EngineConfig
     discovery: Candidates
-    late: DelayedLabels
+    delayed_labels: DelayedLabels
 
     def unknown(self, state: EngineState, scores: Scores | None) -> Tensor | None:
         """Which samples of a batch are unknown, (N,) bool; None where that cannot be said.
@@ -247,7 +247,9 @@ class ClassDiscovery:
             state, proposals=replace(proposals, unknown=Unknowns.none(), open=gone, unseen=0)
         )
         for part in [*parts, unknown.select(old)] if old else parts:
-            state, _, learned = self.late.learn_late(state, Batch(part.features), part.arrived)
+            state, _, learned = self.delayed_labels.learn_late(
+                state, Batch(part.features), part.arrived
+            )
             events += learned
         fresh = [Batch(unknown.select(new).features)] if new else []
         n = proposals.raw_samples
@@ -482,8 +484,8 @@ class ClassDiscovery:
         learned = 0
         if len(unknowns):
             batch = Batch.of(unknowns.features, [label] * len(unknowns))
-            state = self.late.heard(state, batch)
-            state, learned, events = self.late.learn_late(
+            state = self.delayed_labels.heard(state, batch)
+            state, learned, events = self.delayed_labels.learn_late(
                 state, batch, unknowns.arrived, strange=True
             )
         if label is None:
@@ -491,7 +493,7 @@ class ClassDiscovery:
         elif len(proposal.surrogates):
             state = self._named(state, proposal)
             named = Batch.of(proposal.surrogates, [label] * len(proposal.surrogates))
-            state, voted = self.late.vote(state, named, proposal.weights)
+            state, voted = self.delayed_labels.vote(state, named, proposal.weights)
             events += voted
         return state, [*events, self._closed(state, proposal, label, reason, learned)]
 
@@ -541,7 +543,9 @@ class ClassDiscovery:
         n = max(len(unknown) - MOST_UNKNOWN, MOST_UNKNOWN // 8)
         old, rest = unknown.select(range(n)), unknown.select(range(n, len(unknown)))
         state = replace(state, proposals=replace(state.proposals, unknown=rest))
-        state, learned, events = self.late.learn_late(state, Batch(old.features), old.arrived)
+        state, learned, events = self.delayed_labels.learn_late(
+            state, Batch(old.features), old.arrived
+        )
         event = UnknownsLearned(n, learned, "limit", state.sub_task, state.version)
         return state, [*events, event]
 
@@ -594,7 +598,7 @@ class ClassDiscovery:
 
         By samples that the model draws, because no others are kept; the same ones for a state.
         """
-        model = self.late.learning.learner.model(state.learner)
+        model = self.delayed_labels.learning.learner.model(state.learner)
         if model is None:
             return 0.0
         n = min(len(state.classes), MOST_DRAWN_CLASSES)
@@ -609,7 +613,7 @@ class ClassDiscovery:
         self, state: EngineState, x: Tensor
     ) -> tuple[tuple[Label, ...], tuple[float, ...]]:
         """The classes that a sample (1, D), standardised, looks like most, and how much."""
-        learner = self.late.learning.learner
+        learner = self.delayed_labels.learning.learner
         scores = learner.score(state.learner, x)
         if scores is None or not state.classes:
             return (), ()

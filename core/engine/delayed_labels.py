@@ -31,12 +31,12 @@ class DelayedLabels:
     Arguments:
         config: Holds the limits.
         learning: Teaches the model.
-        advising: Asks experts beside the model what samples are called, and tells them.
+        naming: Asks experts beside the model what samples are called, and tells them.
     """
 
     config: EngineConfig
     learning: Learning
-    advising: Naming
+    naming: Naming
 
     def match(
         self, state: EngineState, ids: Sequence[SampleId], labels: Sequence[Label]
@@ -105,7 +105,7 @@ class DelayedLabels:
             return state, replace(batch, sample_ids=None), everything
         guesses = [UNLABELLED] * len(batch)
         if scores is not None and state.classes:
-            probabilities, _ = self.advising.probabilities(state, batch.features, scores)
+            probabilities, _ = self.naming.probabilities(state, batch.features, scores)
             # A class that the model has yet to learn has no code that would stay.
             guesses = probabilities[:, : len(state.classes)].argmax(-1).tolist()
         begin = state.stream_samples - len(batch)
@@ -166,12 +166,9 @@ class DelayedLabels:
         learner = self.learning.learner.vote(
             state.learner, x, codes.to(self.learning.device), weights.to(self.learning.device)
         )
-        voted = replace(
-            state,
+        voted = state.changed(
             learner=learner,
             class_counts=state.counted(codes.repeat_interleave(weights.cpu().long())),
-            version=state.last_version + 1,
-            last_version=state.last_version + 1,
         )
         return voted, events
 
@@ -208,9 +205,9 @@ class DelayedLabels:
         assert state.standardiser is not None
         x, advice = batch.features, None
         scores = self.learning.learner.score(state.learner, state.standardiser.apply(x))
-        if scores is not None and self.advising.labels(state):
-            _, advice = self.advising.probabilities(state, x, scores)
-        return self.advising.heard(state, batch, advice)
+        if scores is not None and self.naming.labels(state):
+            _, advice = self.naming.probabilities(state, x, scores)
+        return self.naming.heard(state, batch, advice)
 
     def _matched(self, state: EngineState, **report: Any) -> LabelsMatched:
         """The event, as far as `report` does not say otherwise about nothing at all."""

@@ -23,10 +23,12 @@ import torch
 from core.batch import Batch, Label, SampleId, distinct
 from core.config import EngineConfig
 from core.drift.detector import Detector, Level
+from core.engine.arrival import Arrival
 from core.engine.boundary import BoundaryCrossing
 from core.engine.candidates import Candidates
 from core.engine.change_type import ChangeType
 from core.engine.class_discovery import ClassDiscovery
+from core.engine.decision import Decision, decide
 from core.engine.delayed_labels import DelayedLabels
 from core.engine.detectors import make_detector, make_shadows
 from core.engine.inliers import Inliers
@@ -43,6 +45,7 @@ from core.events import (
     ChangeContinued,
     Event,
     ModelRestored,
+    PriorShift,
     Replayed,
     WindowsSettled,
 )
@@ -90,19 +93,19 @@ class Engine:
         self.shadows = make_shadows(config)
         self.learning = Learning(self.learner, self.device)
         self.inliers = Inliers(self.learner, self.device)
-        self.advising = Naming(config, self.learner)
-        self.judge = Judge(self.learner, self.detector, self.shadows, self.advising)
-        self.late = DelayedLabels(config, self.learning, self.advising)
-        self.novelty = ClassDiscovery(config, Candidates(self.learner), self.late)
-        self.parting = ChangeType(self.detector, self.learning)
-        self.crossing = BoundaryCrossing(
+        self.naming = Naming(config, self.learner)
+        self.judge = Judge(self.learner, self.detector, self.shadows, self.naming)
+        self.delayed_labels = DelayedLabels(config, self.learning, self.naming)
+        self.discovery = ClassDiscovery(config, Candidates(self.learner), self.delayed_labels)
+        self.change_type = ChangeType(self.detector, self.learning)
+        self.boundary = BoundaryCrossing(
             config,
             self.detector,
             self.learning,
             self.inliers,
-            self.late,
-            self.novelty,
-            self.parting,
+            self.delayed_labels,
+            self.discovery,
+            self.change_type,
         )
 
     # The stream ---------------------------------------------------------------------------
@@ -133,7 +136,7 @@ class Engine:
         )
 
     def step(self, state: EngineState, batch: Batch) -> tuple[EngineState, list[Event]]:
-        """Score the batch, look for a boundary, then learn from it or set it aside.
+        """Score the batch, decide what it is, then learn it or set it aside.
 
         Arguments:
             batch: In the sender's units; on any device. The first one fixes whether samples are
@@ -145,89 +148,26 @@ class Engine:
         Raises:
             InvalidBatch: The batch cannot be used; the state given in is unchanged.
         """
-        # Checked as the model will see it: 1e300 is finite until it becomes a float32.
-        batch = batch.to_float32(self.device)
-        batch.check(state.n_features or self.config.n_features)
-        state, batch, claimed = self.late.claim(state, batch)
-        self._check_classes(state, state.new_labels(batch))
-        if state.standardiser is None:
-            state = self._first(state, batch)
-
-        state = replace(state, quarantined=())
+        state, batch, claimed = self._admitted(state, batch)
         judgement = self.judge.judge(state, batch)
-        unheard = state.panel
-        state = self.advising.heard(state, batch, judgement.advice)
-        begun = Position(state.stream_batches, state.stream_samples)
-        unknown = self.novelty.unknown(state, judgement.scores)
-        gains = self.novelty.gains(state, judgement.scores)
-        state = self._advance(state, len(batch), judgement)
-        state, rest, rows = self.late.hold_back(state, batch, judgement.scores)
-        judged, awaiting = state.version, len(batch) - len(rest)
-        n_unknown = n_outliers = 0
-        events: list[Event]
-        if judgement.level is Level.WARNING:
-            state = replace(state, awaiting=state.awaiting.suspecting(begun.sample))
-            suspects = state.set_aside_samples + state.awaiting.suspects + len(rest)
-            if suspects <= self.config.set_aside_limit:
-                state = replace(state, set_aside=joined(state.set_aside, rest))
-                state, overdue = self.late.overdue(state)
-                if state.panel is not unheard:
-                    state = replace(
-                        state, version=state.last_version + 1, last_version=state.last_version + 1
-                    )
-                aside = BatchSetAside(
-                    **judgement.report(state, batch, begun, self.armed_in(state)),
-                    awaiting=awaiting,
-                    set_aside_batches=state.set_aside_batches,
-                    set_aside_samples=state.set_aside_samples,
+        state, arrival = self._arrived(state, batch, judgement)
+        state, decision, instead = self._decided(state, arrival, judgement)
+        match decision:
+            case Decision.SET_ASIDE:
+                return self._set_aside(state, arrival, judgement, claimed)
+            case Decision.BOUNDARY:
+                state, events = self.boundary.cross(
+                    state, arrival.rest, arrival.begun, judgement.verdict
                 )
-                return state, [*claimed, *judgement.alarms(begun), *overdue, aside]
-            # A suspicion must not hold up learning for ever: give it up, look again.
-            state = replace(state, detector=self.detector.dismiss(state.detector))
-        shift = self.parting.prior_shift(state, rest, begun, judgement.verdict)
-        shift = shift or self.parting.continuation(state, rest, begun, judgement.verdict)
-        if judgement.level is Level.BOUNDARY and not shift:
-            state, events = self.crossing.cross(state, rest, begun, judgement.verdict)
-        else:
-            if judgement.verdict and judgement.verdict.burst:
-                state, typical, events = self.parting.burst(state, rest, begun, judgement.verdict)
-                n_outliers = len(rest) - int(typical.sum())
-                rest, rows = rest.select(typical.nonzero()[:, 0]), rows[typical]
-            else:
-                state = replace(state, course=self._course(state, batch))
-                if any(isinstance(event, ChangeContinued) for event in shift):
-                    # It may go on: only what comes from now on shows whether it does.
-                    state = replace(state, detector=self.detector.start(), course=Course())
-                elif shift:
-                    state = replace(state, detector=self.detector.accept(state.detector))
-                state, events = self.learning.release(state)
-                events += shift
-            if unknown is not None:
-                places = begun.sample + rows
-                state, stay = self.novelty.hold_back(state, rest, places, unknown[rows])
-                n_unknown = len(rest) - len(stay)
-                rest, rows = rest.select(stay), rows[stay]
-            places = begun.sample + rows
-            chosen = None if gains is None else gains[rows]
-            state = self.novelty.remembered(state, rest, places, chosen)
-            known = state.version == judged and len(rest) == len(batch)
-            state, learned = self.learning.learn(state, rest, judgement.scores if known else None)
-            events += learned
-            state, proposed = self.novelty.look(state)
-            events += proposed
-        state, overdue = self.late.overdue(state)
-        events = [*claimed, *events, *overdue]
-        replays = [event for event in events if isinstance(event, Replayed)]
-        learned_event = BatchLearned(
-            **judgement.report(state, batch, begun, self.armed_in(state)),
-            awaiting=awaiting,
-            unknown=n_unknown,
-            replayed=sum(event.samples for event in replays if event.reason == "batch"),
-            quarantined=n_outliers,
-            components=self.learner.n_components(state.learner),
-            classes=len(state.classes),
-        )
-        return state, [*judgement.alarms(begun), *events, learned_event]
+            case Decision.BURST:
+                state, arrival, events = self._parted(state, arrival, judgement)
+                state, arrival, learned = self._learned(state, arrival, judgement)
+                events += learned
+            case _:
+                state, events = self._resumed(state, arrival, decision)
+                state, arrival, learned = self._learned(state, arrival, judgement)
+                events += [*instead, *learned]
+        return self._told(state, arrival, judgement, [*claimed, *events])
 
     def armed_in(self, state: EngineState) -> int | None:
         """Samples until the detector may speak, as far as can be expected; 0 where it may.
@@ -253,11 +193,8 @@ class Engine:
         # Drawn from, but not moved on: what is learned later must not depend on pauses.
         generator = torch.Generator()
         generator.set_state(state.random)
-        state = replace(
-            state,
+        state = state.changed(
             learner=self.learner.settle(state.learner, generator),
-            version=state.last_version + 1,
-            last_version=state.last_version + 1,
         )
         return state, [*events, WindowsSettled(n_waiting, state.sub_task, state.version)]
 
@@ -278,7 +215,7 @@ class Engine:
             InvalidLabels: They would bring too many classes; the state given in is unchanged.
         """
         self._check_classes(state, labels)
-        return self.late.match(state, ids, labels)
+        return self.delayed_labels.match(state, ids, labels)
 
     def name(
         self, state: EngineState, proposal: int, label: Label | None
@@ -290,11 +227,11 @@ class Engine:
             InvalidLabels: There would be too many classes. The state given in is unchanged.
         """
         self._check_classes(state, () if label is None else (label,))
-        return self.novelty.name(state, proposal, label)
+        return self.discovery.name(state, proposal, label)
 
     def expire(self, state: EngineState, before: int) -> tuple[EngineState, list[Event]]:
         """The wait of all samples that arrived before a place in the stream has been too long."""
-        return self.late.expire(state, before)
+        return self.delayed_labels.expire(state, before)
 
     def declare_boundary(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """A person says that a sub-task ends here. Nothing happens if none has begun.
@@ -303,7 +240,7 @@ class Engine:
         """
         if not state.begun:
             return state, []
-        return self.crossing.cross(
+        return self.boundary.cross(
             state, None, Position(state.stream_batches, state.stream_samples), None
         )
 
@@ -444,11 +381,137 @@ class Engine:
             state.standardiser,
             self.inliers.usual(state),
             self.config.outlier_false_positive_rate,
-            None if state.panel is None else self.advising.panel(state).rules,
-            self.advising.labels(state)[len(state.classes) :],
+            None if state.panel is None else self.naming.panel(state).rules,
+            self.naming.labels(state)[len(state.classes) :],
         )
 
     # Parts of a step ----------------------------------------------------------------------
+
+    def _admitted(self, state: EngineState, batch: Batch) -> tuple[EngineState, Batch, list[Event]]:
+        """The batch as the model takes it, with labels that came before it, and a state to take it.
+
+        Raises:
+            InvalidBatch: It cannot be used.
+        """
+        # Checked as the model will see it: 1e300 is finite until it becomes a float32.
+        batch = batch.to_float32(self.device)
+        batch.check(state.n_features or self.config.n_features)
+        state, batch, claimed = self.delayed_labels.claim(state, batch)
+        self._check_classes(state, state.new_labels(batch))
+        if state.standardiser is None:
+            state = self._first(state, batch)
+        return replace(state, quarantined=()), batch, claimed
+
+    def _arrived(
+        self, state: EngineState, batch: Batch, judgement: Judgement
+    ) -> tuple[EngineState, Arrival]:
+        """The batch as part of the stream: experts hear its labels, what awaits one waits."""
+        experts = state.panel
+        state = self.naming.heard(state, batch, judgement.advice)
+        heard = state.panel is not experts
+        begun = Position(state.stream_batches, state.stream_samples)
+        unknown = self.discovery.unknown(state, judgement.scores)
+        gains = self.discovery.gains(state, judgement.scores)
+        state = self._advance(state, len(batch), judgement)
+        state, rest, rows = self.delayed_labels.hold_back(state, batch, judgement.scores)
+        awaiting = len(batch) - len(rest)
+        version = state.version
+        return state, Arrival(batch, begun, rest, rows, awaiting, unknown, gains, heard, version)
+
+    def _decided(
+        self, state: EngineState, arrival: Arrival, judgement: Judgement
+    ) -> tuple[EngineState, Decision, list[PriorShift | ChangeContinued]]:
+        """What is done, and what a boundary is instead of one, if it is none."""
+        full = False
+        if judgement.level is Level.WARNING:
+            suspected = state.awaiting.suspecting(arrival.begun.sample)
+            state = replace(state, awaiting=suspected)
+            suspects = state.set_aside_samples + suspected.suspects + len(arrival.rest)
+            full = suspects > self.config.set_aside_limit
+        instead = self.change_type.instead(state, arrival.rest, arrival.begun, judgement.verdict)
+        burst = judgement.verdict is not None and judgement.verdict.burst
+        decision = decide(judgement.level, burst=burst, full=full, instead=instead)
+        return state, decision, [] if instead is None else [instead]
+
+    def _set_aside(
+        self, state: EngineState, arrival: Arrival, judgement: Judgement, claimed: list[Event]
+    ) -> tuple[EngineState, list[Event]]:
+        """Keep the batch until it is clear whether something has changed."""
+        state = replace(state, set_aside=joined(state.set_aside, arrival.rest))
+        state, overdue = self.delayed_labels.overdue(state)
+        if arrival.heard:
+            state = state.changed()
+        aside = BatchSetAside(
+            **judgement.report(state, arrival.batch, arrival.begun, self.armed_in(state)),
+            awaiting=arrival.awaiting,
+            set_aside_batches=state.set_aside_batches,
+            set_aside_samples=state.set_aside_samples,
+        )
+        return state, [*claimed, *judgement.alarms(arrival.begun), *overdue, aside]
+
+    def _parted(
+        self, state: EngineState, arrival: Arrival, judgement: Judgement
+    ) -> tuple[EngineState, Arrival, list[Event]]:
+        """Keep a burst's outliers apart; what is left of the batch is to be learned."""
+        assert judgement.verdict is not None
+        state, typical, events = self.change_type.burst(
+            state, arrival.rest, arrival.begun, judgement.verdict
+        )
+        outliers = len(arrival.rest) - int(typical.sum())
+        return state, replace(arrival.only(typical.nonzero()[:, 0]), outliers=outliers), events
+
+    def _resumed(
+        self, state: EngineState, arrival: Arrival, decision: Decision
+    ) -> tuple[EngineState, list[Event]]:
+        """Learn what was set aside: the sub-task goes on."""
+        match decision:
+            case Decision.GIVE_UP:
+                # A suspicion must not hold up learning for ever.
+                state = replace(state, detector=self.detector.dismiss(state.detector))
+            case Decision.PRIOR_SHIFT:
+                state = replace(state, detector=self.detector.accept(state.detector))
+        state = replace(state, course=self._course(state, arrival.batch))
+        if decision is Decision.CONTINUED:
+            # It may go on: only what comes from now on shows whether it does.
+            state = replace(state, detector=self.detector.start(), course=Course())
+        return self.learning.release(state)
+
+    def _learned(
+        self, state: EngineState, arrival: Arrival, judgement: Judgement
+    ) -> tuple[EngineState, Arrival, list[Event]]:
+        """Learn what is left of the batch, without samples that are unknown."""
+        if arrival.unknown is not None:
+            state, stay = self.discovery.hold_back(
+                state, arrival.rest, arrival.places, arrival.unknown[arrival.rows]
+            )
+            held_back = len(arrival.rest) - len(stay)
+            arrival = replace(arrival.only(stay), unknowns=held_back)
+        gains = None if arrival.gains is None else arrival.gains[arrival.rows]
+        state = self.discovery.remembered(state, arrival.rest, arrival.places, gains)
+        # Scores hold for the model that gave them, and for the whole batch.
+        hold = state.version == arrival.version and len(arrival.rest) == len(arrival.batch)
+        scores = judgement.scores if hold else None
+        state, learned = self.learning.learn(state, arrival.rest, scores)
+        state, proposed = self.discovery.look(state)
+        return state, arrival, [*learned, *proposed]
+
+    def _told(
+        self, state: EngineState, arrival: Arrival, judgement: Judgement, events: list[Event]
+    ) -> tuple[EngineState, list[Event]]:
+        """Close the batch: what has waited for too long, p-values, and the report."""
+        state, overdue = self.delayed_labels.overdue(state)
+        events = [*events, *overdue]
+        replays = [event for event in events if isinstance(event, Replayed)]
+        learned = BatchLearned(
+            **judgement.report(state, arrival.batch, arrival.begun, self.armed_in(state)),
+            awaiting=arrival.awaiting,
+            unknown=arrival.unknowns,
+            replayed=sum(event.samples for event in replays if event.reason == "batch"),
+            quarantined=arrival.outliers,
+            components=self.learner.n_components(state.learner),
+            classes=len(state.classes),
+        )
+        return state, [*judgement.alarms(arrival.begun), *events, learned]
 
     def _course(self, state: EngineState, batch: Batch) -> Course:
         """The sub-task's course with a batch, and with those set aside that are of it after all."""
@@ -481,7 +544,7 @@ class Engine:
         return replace(
             state,
             standardiser=Standardiser.of(batch.features, images=images),
-            panel=self.advising.first(n_features, images),
+            panel=self.naming.first(n_features, images),
             learner=self.learner.start(n_features, self.device),
         )
 

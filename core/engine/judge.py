@@ -24,13 +24,13 @@ class Judge:
         learner: The model's way of learning.
         detector: The one that decides.
         shadows: Those that run beside it.
-        advising: Asks experts beside the model what samples are called.
+        naming: Asks experts beside the model what samples are called.
     """
 
     learner: Learner[Any]
     detector: Detector[Any]
     shadows: Shadows
-    advising: Naming
+    naming: Naming
 
     def judge(self, state: EngineState, batch: Batch) -> Judgement:
         """What the model of before the batch, and then the detector, say of it."""
@@ -62,13 +62,13 @@ class Judge:
         self, state: EngineState, batch: Batch, scores: Scores
     ) -> tuple[float | None, int, Advice | None]:
         """Share of the labelled samples whose class is named, 0 to 1, how many, and by whom."""
-        labels = self.advising.labels(state)
+        labels = self.naming.labels(state)
         if batch.codes is None or not labels:
             return None, 0, None
         labelled = batch.codes.cpu() != UNLABELLED
         if not bool(labelled.any()):
             return None, 0, None
-        probabilities, advice = self.advising.probabilities(state, batch.features, scores)
+        probabilities, advice = self.naming.probabilities(state, batch.features, scores)
         guesses = probabilities.argmax(-1).cpu()
         hits = guesses == codes_among(batch, labels)
         return float(hits[labelled].double().mean()), int(labelled.sum()), advice

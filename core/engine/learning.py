@@ -74,14 +74,11 @@ class Learning:
             generator,
             least,
         )
-        state = replace(
-            state,
+        state = state.changed(
             learner=learner,
             class_counts=state.counted(codes),
             batches_seen=state.batches_seen + 1,
             samples_seen=state.samples_seen + len(batch),
-            version=state.last_version + 1,
-            last_version=state.last_version + 1,
             random=generator.get_state(),
         )
         if state.past_likelihood.weight == 0 and state.likelihood.weight <= STAND_IN_WEIGHT:
@@ -124,14 +121,11 @@ class Learning:
         generator = torch.Generator()
         generator.set_state(state.random)
         learner, replays = self.learner.begin_sub_task(state.learner, generator)
-        state = replace(
-            state,
+        state = state.changed(
             learner=learner,
             random=generator.get_state(),
             standardiser=state.standardiser.eased(),
             panel=None if state.panel is None else state.panel.without_raw(),
-            version=state.last_version + 1,
-            last_version=state.last_version + 1,
         )
         told = replace(state, sub_task=state.sub_task + 1)
         return state, [replayed(told, replay) for replay in replays]
@@ -148,14 +142,11 @@ class Learning:
         x = torch.cat([one.features for one in batches])[named.to(self.device)]
         x = state.standardiser.apply(x)
         panel = None if state.panel is None else state.panel.deferring()
-        return replace(
-            state,
+        return state.changed(
             panel=panel,
             learner=self.learner.renamed(
                 state.learner, x, codes[named].to(self.device), shown.to(self.device)
             ),
-            version=state.last_version + 1,
-            last_version=state.last_version + 1,
         )
 
     def _follow_scale(self, state: EngineState, x: Tensor) -> tuple[EngineState, bool]:

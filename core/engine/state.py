@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -101,6 +101,15 @@ class EngineState:
     panel: Panel | None = None  # likewise
     boundaries: int = 0  # likewise
     resumed: bool = False
+
+    def changed(self, **parts: Any) -> EngineState:
+        """With another model, whose version was never used before.
+
+        Arguments:
+            parts: Fields that change with it.
+        """
+        version = self.last_version + 1
+        return replace(self, **parts, version=version, last_version=version)
 
     @property
     def n_features(self) -> int | None:

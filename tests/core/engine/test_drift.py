@@ -241,7 +241,7 @@ def test_old_and_new_are_parted_where_fewer_samples_fit(cause: Cause, parted: bo
     (batch,) = mixed_batches(0.5, 1, seed=3)
     verdict = engine.judge.judge(state, batch).verdict
     assert verdict is not None
-    old, new = engine.parting.mixture(state, (batch,), verdict._replace(cause=cause))
+    old, new = engine.change_type.mixture(state, (batch,), verdict._replace(cause=cause))
     assert sum(map(len, (*old, *new))) == len(batch)
     assert (len(old) > 0) is parted
 
@@ -357,7 +357,7 @@ def test_versions_of_a_model_share_one_forward_pass_and_say_the_same_without(
     for batch in stream:
         if state.standardiser is not None:
             asked.clear()
-            engine.judge.judge(state, engine.late.claim(state, batch)[1])
+            engine.judge.judge(state, engine.delayed_labels.claim(state, batch)[1])
             assert len(asked) == len(set(asked))
             most = max(most, len({part for part, *_ in asked}))
         state, _ = engine.step(state, batch)
@@ -484,11 +484,11 @@ def test_only_a_detector_that_names_a_cause_can_tell_a_change_of_shares(
     engine = Engine(CONFIG)
     state, _ = play(engine, engine.start(), list(batches([0, 1], 25, seed=1)))
     (batch,) = batches([0], 1, seed=2)
-    batch = engine.late.claim(state, batch)[1]
+    batch = engine.delayed_labels.claim(state, batch)[1]
     verdict = engine.judge.judge(state, batch).verdict
     assert verdict is not None
     said = verdict._replace(level=Level.BOUNDARY, cause=cause)
-    assert len(engine.parting.prior_shift(state, batch, Position(25, 2500), said)) == shifts
+    assert len(engine.change_type.prior_shift(state, batch, Position(25, 2500), said)) == shifts
 
 
 @pytest.mark.parametrize(("strange", "shifts"), [(10, 1), (11, 0)])
@@ -500,12 +500,12 @@ def test_it_is_a_change_of_shares_where_nine_tenths_look_as_before(
     known = blob(0, 200, seed=2)
     known = known[engine.detector.typical(state.detector, known)][: 100 - strange]
     batch = Batch.of(torch.cat([known, blob(7, strange, seed=3)]), [0] * 100)
-    batch = engine.late.claim(state, batch)[1]
+    batch = engine.delayed_labels.claim(state, batch)[1]
     verdict = engine.judge.judge(state, batch).verdict
     assert verdict is not None
     said = verdict._replace(level=Level.BOUNDARY, cause=Cause.NOVELTY)
-    assert len(engine.parting.prior_shift(state, batch, Position(25, 2500), said)) == shifts
-    old, _ = engine.parting.mixture(state, (batch,), said)
+    assert len(engine.change_type.prior_shift(state, batch, Position(25, 2500), said)) == shifts
+    old, _ = engine.change_type.mixture(state, (batch,), said)
     assert bool(old) is not bool(shifts)
 
 

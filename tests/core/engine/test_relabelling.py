@@ -125,11 +125,11 @@ def test_outliers_that_come_with_the_change_have_no_say_in_names() -> None:
     (usual,) = called(TURNED, 1, 2)
     strange = replace(usual, features=2 * usual.features + 3)
     verdict = Verdict(Level.BOUNDARY, (), (), 1.0, True, 0.5, 0.9, 200, cause=Cause.LABELS)
-    heard = one.parting.relabelled(state, (strange, usual), verdict)
+    heard = one.change_type.relabelled(state, (strange, usual), verdict)
     assert sum(map(len, heard)) == pytest.approx(len(usual), abs=5)
     assert torch.isin(heard[-1].features, usual.features).all()
     for other in (verdict._replace(cause=Cause.NOVELTY), None):
-        assert one.parting.relabelled(state, (strange, usual), other) == ()
+        assert one.change_type.relabelled(state, (strange, usual), other) == ()
 
 
 def test_what_was_set_aside_before_the_change_is_learned_by_its_old_names() -> None:

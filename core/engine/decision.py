@@ -1,0 +1,66 @@
+"""What is done with a batch, decided as a value before anything is done.
+
+The detector says how sure it is of a change; labels may say that it is none of the kind that
+begins a sub-task. The rest is a table:
+
+| level | besides | decision |
+|---|---|---|
+| normal | | `LEARN` |
+| normal | an alarm has just gone away | `BURST` |
+| warning | | `SET_ASIDE` |
+| warning | too many samples are set aside already | `GIVE_UP` |
+| boundary | | `BOUNDARY` |
+| boundary | only the shares of classes have changed | `PRIOR_SHIFT` |
+| boundary | the change at the last boundary goes on | `CONTINUED` |
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from core.drift.detector import Level
+from core.events import ChangeContinued, PriorShift
+
+
+class Decision(StrEnum):
+    """What is done with a batch."""
+
+    LEARN = "learn"  # as part of the current sub-task, with what was set aside before it
+    SET_ASIDE = "set_aside"  # until it is clear whether something has changed
+    GIVE_UP = "give_up"  # the suspicion, so that learning goes on
+    BURST = "burst"  # of outliers: keep them apart, learn the rest
+    PRIOR_SHIFT = "prior_shift"  # no new sub-task: learn, and find the new shares usual
+    CONTINUED = "continued"  # no new sub-task: learn, and watch anew from here
+    BOUNDARY = "boundary"  # begin a sub-task
+
+
+def decide(
+    level: Level,
+    *,
+    burst: bool = False,
+    full: bool = False,
+    instead: PriorShift | ChangeContinued | None = None,
+) -> Decision:
+    """The decision on a batch.
+
+    Arguments:
+        level: How sure the detector is of a change.
+        burst: Whether an alarm has just gone away.
+        full: Whether no more samples may be set aside.
+        instead: What a boundary turns out to be by labels, if it is none.
+
+    Example:
+        >>> decide(Level.WARNING, full=True)
+        <Decision.GIVE_UP: 'give_up'>
+    """
+    match level:
+        case Level.BOUNDARY if isinstance(instead, PriorShift):
+            return Decision.PRIOR_SHIFT
+        case Level.BOUNDARY if isinstance(instead, ChangeContinued):
+            return Decision.CONTINUED
+        case Level.BOUNDARY:
+            return Decision.BOUNDARY
+        case Level.WARNING:
+            return Decision.GIVE_UP if full else Decision.SET_ASIDE
+        case Level.NORMAL:
+            return Decision.BURST if burst else Decision.LEARN
