@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from core import events
+from core.engine.decision import PHASE_AFTER
 from service.api.app import create_app
 from service.api.problems import FRAMEWORK, PROBLEMS
 from service.settings import CONFIG_VARIABLE, SECRET_FILES, Settings
@@ -279,3 +280,54 @@ def test_the_numbers_of_the_readme_are_those_of_the_benchmarks() -> None:
         assert round(int(run.replace(",", "")), -2) == int(told[size].replace(",", "")), size
     (slower,) = re.findall(r"makes the default model (\d+) % slower", readme)
     assert re.search(rf"`mfa` [^;]*?, so {slower} % more", measured)
+
+
+PHASES = {
+    "learning": "the detector has no reference yet",
+    "armed": "the detector may speak",
+    "warning": "a change is suspected",
+}
+
+
+def phases() -> str:
+    """The table of decisions as a diagram."""
+    lines = ["stateDiagram-v2", "    [*] --> learning"]
+    lines += [f"    {phase}: {phase}, {meaning}" for phase, meaning in PHASES.items()]
+    lines.append("    learning --> armed: enough samples")
+    for decision, after in PHASE_AFTER.items():
+        if after == "warning":
+            lines += [f"    {one} --> warning: {decision}" for one in ("armed", "warning")]
+        elif after is None:
+            lines += [f"    {one} --> {one}: {decision}" for one in ("learning", "armed")]
+            lines.append(f"    warning --> armed: {decision}")
+        else:
+            lines += [f"    {one} --> {after}: {decision}" for one in ("armed", "warning")]
+    return "\n".join(lines)
+
+
+def test_the_phases_are_drawn_from_the_table_of_decisions() -> None:
+    assert f"```mermaid\n{phases()}\n```" in (ROOT / "docs/concepts.md").read_text("utf-8")
+
+
+def test_words_are_in_order_and_each_is_explained_once() -> None:
+    text = (ROOT / "docs/concepts.md").read_text("utf-8").split("## Words")[1]
+    words = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", text, re.MULTILINE)[1:]
+    assert len(words) >= 30
+    assert words == sorted(words, key=str.lower)
+    assert len(words) == len(set(words))
+
+
+def test_every_page_leads_to_the_words() -> None:
+    pages = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+    pages += [page for page in (ROOT / "docs").glob("*.md") if page.name != "concepts.md"]
+    lacking = [page.name for page in pages if "concepts.md" not in page.read_text("utf-8")]
+    assert not lacking
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/concepts.md"])
+def test_every_file_that_is_named_is_there(name: str) -> None:
+    folders = ("core", "service", "clients", "benchmarks", "tests", "examples")
+    files = [str(path) for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    named = re.findall(r"`([\w/]+\.py)`", (ROOT / name).read_text("utf-8"))
+    lacking = [one for one in named if not any(path.endswith("/" + one) for path in files)]
+    assert not [one for one in lacking if one != "utils.py"]

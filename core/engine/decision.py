@@ -34,6 +34,20 @@ class Decision(StrEnum):
     BOUNDARY = "boundary"  # begin a sub-task
 
 
+PHASE_AFTER = {
+    Decision.LEARN: None,
+    Decision.SET_ASIDE: "warning",
+    Decision.GIVE_UP: "armed",
+    Decision.BURST: "armed",
+    Decision.PRIOR_SHIFT: "armed",
+    Decision.CONTINUED: "learning",
+    Decision.BOUNDARY: "learning",
+}
+"""The phase of the sub-task that follows (`EngineState.phase`). It is "learning" while the detector
+has no reference, "armed" once it has, and "warning" while a change is suspected. None: it stays, or
+"warning" ends. The diagram in docs/concepts.md is drawn from this."""
+
+
 def decide(
     level: Level,
     *,

@@ -6,9 +6,13 @@ from itertools import product
 
 import pytest
 
+from core.batch import Batch
+from core.config import EngineConfig
 from core.drift.detector import Level
-from core.engine.decision import Decision, decide
+from core.engine.decision import PHASE_AFTER, Decision, decide
+from core.engine.engine import Engine
 from core.events import ChangeContinued, PriorShift
+from tests.core.streams import batches, blob
 
 WHERE = {
     "sub_task": 0,
@@ -48,6 +52,34 @@ def test_every_finding_has_a_decision_and_only_boundaries_begin_a_sub_task(level
     for burst, full in product([False, True], repeat=2):
         decision = decide(level, burst=burst, full=full)
         assert (decision is Decision.BOUNDARY) is (level is Level.BOUNDARY)
+
+
+TOLD = {
+    "batch_set_aside": Decision.SET_ASIDE,
+    "boundary": Decision.BOUNDARY,
+    "outlier_burst": Decision.BURST,
+    "prior_shift": Decision.PRIOR_SHIFT,
+}
+
+
+def test_phases_follow_from_decisions_as_the_table_says() -> None:
+    engine = Engine(EngineConfig(preset="flat", n_components=12))
+    state = engine.start()
+    freaks = [Batch(blob(9, 6, seed=5)), *batches([0, 1], 4, seed=6)]
+    stream = [*batches([0, 1], 25, seed=1), *freaks, *batches([0], 8, seed=2)]
+    stream += [*batches([2, 3], 25, seed=3), *batches([4], 3, seed=4)]
+    seen = set()
+    for batch in stream:
+        before = state.phase
+        state, events = engine.step(state, batch)
+        taken = {TOLD[event.kind] for event in events if event.kind in TOLD}
+        assert len(taken) <= 1
+        for decision in taken:
+            assert state.phase == PHASE_AFTER[decision]
+        if not taken and before != "warning":
+            assert state.phase == before or (before, state.phase) == ("learning", "armed")
+        seen |= taken
+    assert seen == set(TOLD.values())
 
 
 def test_every_decision_can_be_taken() -> None:
