@@ -25,6 +25,7 @@ ENV PATH=/opt/gmr/bin:$PATH
 RUN pip install --index-url "${TORCH_INDEX}" --extra-index-url https://pypi.org/simple torch==2.13.0
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
+COPY gmr gmr
 COPY core core
 COPY service service
 COPY clients clients

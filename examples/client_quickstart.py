@@ -13,7 +13,7 @@ from pathlib import Path
 
 from clients.data.datasets import load_dataset
 from clients.data.tasks import SLT, stream
-from clients.http.client import GMRClient
+from gmr import GMRClient
 
 
 def main(url: str | None = None, folder: Path = Path()) -> float:

@@ -12,11 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from core.batch import Batch
-from core.config import EngineConfig
-from core.engine.engine import Engine
 from core.events import BoundaryDetected, Replayed
-from core.snapshot import Snapshot
+from gmr import Batch, Engine, EngineConfig, Snapshot
 
 CENTRES = {"left": (-3.0, 0.0), "right": (3.0, 0.0), "top": (0.0, 4.0)}
 SUB_TASKS = (("left", "right"), ("top",))

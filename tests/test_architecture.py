@@ -98,7 +98,7 @@ CORE_ROOMS: dict[str, set[str]] = {
         "core.density.diagonal",
         "core.density.factors",
     },
-    "core.outliers": {"core.density", "core.density.factors", "core.model"},
+    "core.outliers": {"core.density", "core.model"},
     "core.snapshot": {
         "core.density",
         "core.density.deep",
