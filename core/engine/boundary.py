@@ -68,29 +68,32 @@ class BoundaryCrossing:
             begun: Where that batch begins in the stream.
             verdict: Of the detector; None when a person declared it.
         """
+        # 1. Place it: since when the stream has changed.
         before, held, n_held = state.version, state.set_aside, state.set_aside_samples
         change = verdict.change_samples if verdict else n_held + state.awaiting.suspects
         start_sample = max(state.boundary_sample, state.stream_samples - change)
         start_batch = state.batch_at(start_sample)
         since = state.awaiting.suspect_since
         first = min(start_sample, begun.sample if since is None else since)
+        # 2. Learn what is still of the old sub-task: what waited for a label, what came mixed.
         state, left, events = self.delayed_labels.leave(state, first)
         beginning = held if batch is None else joined(held, batch)
         mixed: tuple[Batch, ...] = ()
         if verdict is not None:
             mixed, beginning = self.change_type.mixture(state, beginning, verdict)
-        for one in mixed:
-            state, learned = self.learning.learn(state, one, None)
-            events += learned
+        state, learned = self._learned(state, mixed)
+        events += learned
         relabelled, shown = self.change_type.relabelled(state, beginning, verdict), state.shown
         state, fresh, of_proposals, unknown = self.discovery.leave(state, first)
         events += unknown
+        # 3. Explain it by the model of before, and ask whether the new has come before.
         model = self.learning.learner.model(state.learner)
         explanation = explain(model, state, beginning, verdict, self.config.outlier_c)
         codes, recurrence = codes_of(state, beginning), None
         # Where labels mean something else, samples are as those of many an earlier sub-task.
         if verdict is not None and not relabelled:
             recurrence = self._recurring(state, beginning, codes, len(codes) if mixed else change)
+        # 4. Put the old away: the model becomes the generator, and is remembered by its samples.
         ended = state
         # Labels lead samples back to the components of their class. Without them they would be
         # learned by those of the sub-task that has ended, which must be put away first.
@@ -98,8 +101,10 @@ class BoundaryCrossing:
             state, replays = self.learning.consolidated(state)
             events += replays
         state = self._remembered(state, ended)
+        # 5. Call components by what labels mean from now on.
         if relabelled:
             state = self.learning.renamed(state, relabelled, shown)
+        # 6. Begin the new sub-task, with nothing known of it.
         # A state of an earlier release has not counted.
         number = max(state.boundaries, state.sub_task) + 1
         state = replace(
@@ -119,12 +124,13 @@ class BoundaryCrossing:
             boundaries=number,
             resumed=False,
         )
+        # 7. What waits on is a mean of the model's own, no sample.
         state = self.delayed_labels.left_behind(state, left)
         state, closed = self.discovery.left_behind(state, of_proposals)
         events += closed
-        for one in (*fresh, *beginning):
-            state, learned = self.learning.learn(state, one, None)
-            events += learned
+        # 8. Learn the new.
+        state, learned = self._learned(state, (*fresh, *beginning))
+        events += learned
         boundary = BoundaryDetected(
             boundary=number,
             sub_task=state.sub_task,
@@ -144,6 +150,16 @@ class BoundaryCrossing:
             explanation=explanation,
         )
         return state, [boundary, *events]
+
+    def _learned(
+        self, state: EngineState, batches: Sequence[Batch]
+    ) -> tuple[EngineState, list[Event]]:
+        """With batches learned, one after the other."""
+        events: list[Event] = []
+        for batch in batches:
+            state, learned = self.learning.learn(state, batch, None)
+            events += learned
+        return state, events
 
     def _remembered(self, state: EngineState, ended: EngineState) -> EngineState:
         """What is remembered of a sub-task that has ended, unless that is there.
