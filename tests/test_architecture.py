@@ -41,7 +41,7 @@ CORE_COMPILED = {
         "tally",
         "watch",
     )
-}
+} | {"core.experts.forest", "core.experts.growing"}
 """What is done sample by sample: numpy, compiled by numba."""
 
 CORE_OPTIONAL = {"core.drift.river": {"river"}}
@@ -85,7 +85,7 @@ CORE_ROOMS = {
         "core.readout",
         "core.standardiser",
     },
-    "core.experts": {"core.batch", "core.standardiser"},
+    "core.experts": {"core.batch", "core.drift.compiled", "core.standardiser"},
     "core.readout": {"core.density"},
     "core.model": {"core.density", "core.readout"},
 }

@@ -12,12 +12,14 @@ import numba
 import torch
 
 import core.drift
+import core.experts
 from core.batch import Batch
 from core.checkpoint import dump, load
 from core.config import EngineConfig
 from core.engine import Engine
 from core.events import BoundaryDetected, PriorShift
 from core.rehearsal import rehearse
+from core.snapshot import Snapshot
 from tests.core.states import play
 from tests.core.streams import batches, blob
 
@@ -27,10 +29,11 @@ ROOT = Path(__file__).parents[2]
 def signatures() -> dict[str, list[object]]:
     """Of every compiled loop, for which types of arguments it has been."""
     found = {}
-    for info in pkgutil.iter_modules(core.drift.__path__, "core.drift."):
-        for name, value in vars(importlib.import_module(info.name)).items():
-            if isinstance(value, numba.core.dispatcher.Dispatcher):
-                found[f"{value.__module__}.{name}"] = list(value.signatures)
+    for package in (core.drift, core.experts):
+        for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            for name, value in vars(importlib.import_module(info.name)).items():
+                if isinstance(value, numba.core.dispatcher.Dispatcher):
+                    found[f"{value.__module__}.{name}"] = list(value.signatures)
     return found
 
 
@@ -53,6 +56,9 @@ def rehearse_and_live() -> None:
         _, events = play(engine, state, [*outliers, *shift, *new, *unlabelled, *huge])
         kinds = {type(event) for event in events}
         assert {PriorShift, BoundaryDetected} <= kinds
+        # Nor does naming by what was published, of which other processes are told.
+        snapshot, _ = Snapshot.from_bytes(engine.snapshot(state).to_bytes({}))
+        snapshot.classify(blob(0, 3, seed=7))
     wide = Engine(EngineConfig(n_components=4, n_factors=3))
     generator = torch.Generator().manual_seed(0)
     play(wide, wide.start(), [Batch(torch.rand(100, 200, generator=generator)) for _ in range(14)])
