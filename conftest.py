@@ -26,6 +26,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Loops that the first labels need are compiled once, before tests wait for what is learned."""
+    if not hasattr(config, "workerinput"):
+        forests = importlib.import_module("core.experts.forest").Forests.start().grown(1)
+        x = torch.zeros(1, 1, dtype=torch.float64)
+        forests.learned(x, torch.zeros(1, dtype=torch.int64)).rules.probabilities(x)
+
+
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> torch.device:
     """The device asked for on the command line."""

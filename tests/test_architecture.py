@@ -18,7 +18,12 @@ ROOT = Path(__file__).parents[1]
 OURS = ("core", "service", "clients", "benchmarks")
 
 CORE_LIBRARIES = {"torch", "safetensors", "cattrs"}
-CORE_COMPILED = {"core.compiled", "core.drift.sequential"}
+CORE_COMPILED = {
+    "core.compiled",
+    "core.drift.sequential",
+    "core.experts.forest",
+    "core.experts.growing",
+}
 """What is done sample by sample: numpy, compiled by numba."""
 
 CORE_OPTIONAL = {"core.drift.baselines.river": {"river"}}
@@ -74,7 +79,7 @@ CORE_ROOMS: dict[str, set[str]] = {
         "core.outliers",
         "core.snapshot",
     },
-    "core.experts": set(),
+    "core.experts": {"core.compiled"},
     "core.learners": {"core.density", "core.model"},
     "core.learners.per_class": {
         "core.density",

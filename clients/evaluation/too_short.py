@@ -28,7 +28,7 @@ class TooShort:
         """In a sentence, with what to do.
 
         Example:
-            >>> print(Unwatched(0, 120, 80).told(1))
+            >>> print(TooShort(0, 120, 80).told(1))
             Sub-task 0 has 120 samples, 80 fewer than the detector needs before it is armed: its \
 end may not be found. Pass --epochs 2 or more, take a larger set, or lower GMR_WARM_UP \
 (--set warm_up=...).

@@ -1,7 +1,8 @@
 """A small life of an engine, so that whatever is compiled at its first use has been.
 
-The detector's loops (`core.compiled.loops`) are compiled when they first run, about a thousand
-samples into a stream, which takes some seconds where they are not kept from an earlier start.
+Loops (`core.compiled.loops`) are compiled when they first run, those of experts with the first
+labels and the detector's about a thousand samples into a stream, which takes some seconds where
+they are not kept from an earlier start.
 """
 
 from __future__ import annotations

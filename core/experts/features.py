@@ -1,8 +1,8 @@
 """Random cosine features: a linear function of them is nearly any smooth function of a sample.
 
 Rahimi and Recht, Random Features for Large-Scale Kernel Machines, 2007. A cosine along a random
-direction stands for an isotropic kernel. In tables few features often decide, and each by itself:
-so some cosines are of one feature, some of two, some of all.
+direction stands for an isotropic kernel. In tables few features often decide: so some cosines are
+of two features, some of all.
 
 Throughout: N samples, D features, P cosines and what goes with them.
 """
@@ -18,15 +18,6 @@ from torch import Tensor
 
 AMPLITUDE = 3.0
 """Deviations of all cosines together, against a ridge of one."""
-
-ADDITIVE_COSINES = 120
-"""Of single features, evenly over all of these."""
-
-MOST_ADDITIVE = 60
-"""Features up to which single ones have cosines of their own: one wave each at least."""
-
-ADDITIVE_RANGE = (0.6, 5.0)
-"""Frequencies of single features: waves of ten to 1.3 deviations."""
 
 PAIRS = 70
 PAIR_SCALES = (0.7, 1.5, 3.0, 6.0)
@@ -64,20 +55,6 @@ class Cosines:
         scale = AMPLITUDE * math.sqrt(2 / max(1, len(self.phases)))
         waves = torch.addmm(self.phases, x, self.directions).cos_().mul_(scale)
         return torch.cat([waves, x.clamp(-REACH, REACH), x.new_ones(len(x), 1)], 1)
-
-
-@lru_cache(maxsize=8)
-def additive(n_features: int) -> Cosines:
-    """Cosines and sines of single features; their frequencies are a geometric row."""
-    waves = max(1, ADDITIVE_COSINES // (2 * n_features))
-    low, high = map(math.log, ADDITIVE_RANGE)
-    row = torch.linspace(low, high, waves, dtype=torch.float64).exp()
-    if waves == 1:
-        row = row.new_tensor([math.exp((low + high) / 2)])
-    eye = torch.eye(n_features, dtype=torch.float64)
-    directions = torch.kron(eye, row.repeat_interleave(2))
-    phases = row.new_tensor([0.0, math.pi / 2]).repeat(n_features * waves)
-    return Cosines(directions, phases)
 
 
 @lru_cache(maxsize=8)

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Label, distinct
-from core.experts import gaussians, share
-from core.experts.features import MOST_ADDITIVE, additive, joint
+from core.experts import forest, gaussians, share
+from core.experts.features import joint
+from core.experts.forest import ForestRules, Forests
 from core.experts.gaussians import GaussianRules, Gaussians
 from core.experts.least_squares import LeastSquares, LinearRules
 from core.standardiser import CLIP, TAME, Standardiser
@@ -23,12 +24,14 @@ from core.standardiser import CLIP, TAME, Standardiser
 MOST_FEATURES = 256
 """Features up to which there are experts: beyond, sums of products are too dear."""
 
-ADDITIVE_HORIZONS = (700.0, float("inf"))
-JOINT_HORIZONS = (100.0, 700.0, float("inf"))
-"""Samples, for least squares on single features and on several together."""
+JOINT_HORIZONS = (100.0, float("inf"))
+"""Samples, for least squares."""
+
+HORIZONS = (*gaussians.HORIZONS, *JOINT_HORIZONS, *forest.REACHES)
+"""Of all experts but the mixture, in their order."""
 
 FEWEST_ROWS = 32
-"""Samples that are added up at a time: solving for each one would be dear."""
+"""Samples that are added up at a time: solving for each one, or copying trees, would be dear."""
 
 DEFERENCE = 0.8
 """Weight of the mixture right after it was told that labels mean something else."""
@@ -71,16 +74,16 @@ class Rules:
         scale: By what they are divided then, with shape (D,), of the sign of `Panel.orientation`.
         weights: Of all experts, with shape (E,).
         gaussians: See `GaussianRules`.
-        additive: Least squares on single features; None in more than `MOST_ADDITIVE`.
-        joint: Least squares on several features together.
+        joint: Least squares.
+        forests: See `ForestRules`.
     """
 
     shift: Tensor
     scale: Tensor
     weights: Tensor
     gaussians: GaussianRules
-    additive: LinearRules | None
     joint: LinearRules
+    forests: ForestRules
 
     def advice(self, x: Tensor, mixture: Tensor, n_classes: int | None = None) -> Advice:
         """What every expert says of samples.
@@ -100,10 +103,11 @@ class Rules:
         x, base = x.cpu().double(), _padded(mixture.cpu().double(), n_classes)
         x = ((x - self.shift) / self.scale).clamp_(-CLIP, CLIP)
         d = x.shape[1]
-        parts = [(self.gaussians.probabilities(x), self.gaussians.known)]
-        if self.additive is not None:
-            parts.append((self.additive.probabilities(additive(d).of(x)), self.additive.known))
-        parts.append((self.joint.probabilities(joint(d).of(x)), self.joint.known))
+        parts = (
+            (self.gaussians.probabilities(x), self.gaussians.known),
+            (self.joint.probabilities(joint(d).of(x)), self.joint.known),
+            (self.forests.probabilities(x), self.forests.known),
+        )
         # Of the newest classes, some have not heard yet.
         said = torch.cat([_padded(part, n_classes) for part, _ in parts])
         knows = torch.cat([_padded(heard, n_classes) for _, heard in parts])
@@ -122,15 +126,11 @@ class Rules:
     @property
     def lasting(self) -> Tensor:
         """Of which experts nothing fades, with shape (E,), bool."""
-        horizons = [math.inf, *gaussians.HORIZONS]
-        if self.additive is not None:
-            horizons += ADDITIVE_HORIZONS
-        horizons += JOINT_HORIZONS
-        return torch.tensor(horizons) == math.inf
+        return torch.tensor([math.inf, *HORIZONS]) == math.inf
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor, by name."""
-        found = {
+        return {
             "shift": self.shift,
             "scale": self.scale,
             "weights": self.weights,
@@ -140,10 +140,12 @@ class Rules:
             "known": self.gaussians.known,
             "joint": self.joint.solution,
             "joint_known": self.joint.known,
+            "features": self.forests.features,
+            "thresholds": self.forests.thresholds,
+            "children": self.forests.children,
+            "values": self.forests.values,
+            "forests_known": self.forests.known,
         }
-        if self.additive is not None:
-            found |= {"additive": self.additive.solution, "additive_known": self.additive.known}
-        return found
 
     @classmethod
     def read(cls, tensors: Mapping[str, Tensor]) -> Rules:
@@ -153,16 +155,14 @@ class Rules:
             KeyError: One is missing.
         """
         names = ("means", "whiteners", "heights", "known")
-        found = None
-        if "additive" in tensors:
-            found = LinearRules(tensors["additive"], tensors["additive_known"])
+        trees = ("features", "thresholds", "children", "values", "forests_known")
         return cls(
             tensors["shift"],
             tensors["scale"],
             tensors["weights"],
             GaussianRules(*(tensors[name] for name in names)),
-            found,
             LinearRules(tensors["joint"], tensors["joint_known"]),
+            ForestRules(*(tensors[name] for name in trees)),
         )
 
 
@@ -176,8 +176,8 @@ class Panel:
             differed. By the first one that does, so that a feature may as well come negative.
         weights: Of all experts, the mixture first, with shape (E,), float64.
         gaussians: See there.
-        additive: Least squares on single features; None in more than `MOST_ADDITIVE`.
-        joint: Least squares on several features together.
+        joint: Least squares.
+        forests: Decision trees.
         rows: Labelled samples that wait to be added up, standardised, with shape (M, D), float64.
         codes: Their classes, with shape (M,), int64.
         told: How many of these the Gaussians have learned already: the first ones.
@@ -190,8 +190,8 @@ class Panel:
     orientation: Tensor
     weights: Tensor
     gaussians: Gaussians
-    additive: LeastSquares | None
     joint: LeastSquares
+    forests: Forests
     rows: Tensor
     codes: Tensor
     told: int = 0
@@ -205,19 +205,14 @@ class Panel:
         unseen = Standardiser(False, 0, 0, zeros, zeros, zeros, zeros + 1)
         if n_features > MOST_FEATURES:
             return None
-        first = None
-        if n_features <= MOST_ADDITIVE:
-            first = LeastSquares.start(len(ADDITIVE_HORIZONS), additive(n_features).size)
-        second = LeastSquares.start(len(JOINT_HORIZONS), joint(n_features).size)
-        n_experts = 1 + len(gaussians.HORIZONS) + len(JOINT_HORIZONS)
-        n_experts += len(ADDITIVE_HORIZONS) if first is not None else 0
+        n_experts = 1 + len(HORIZONS)
         return cls(
             unseen,
             zeros,
             torch.full((n_experts,), 1 / n_experts, dtype=torch.float64),
             Gaussians.start(n_features),
-            first,
-            second,
+            LeastSquares.start(len(JOINT_HORIZONS), joint(n_features).size),
+            Forests.start(),
             torch.zeros(0, n_features, dtype=torch.float64),
             torch.zeros(0, dtype=torch.int64),
         )
@@ -230,8 +225,8 @@ class Panel:
             self.standardiser.scale * _signs(self.orientation),
             self.weights,
             self.gaussians.rules,
-            None if self.additive is None else self.additive.rules(ADDITIVE_HORIZONS),
             self.joint.rules(JOINT_HORIZONS),
+            self.forests.rules,
         )
 
     def of_classes(self, labels: tuple[Label, ...]) -> Panel:
@@ -253,8 +248,8 @@ class Panel:
             self,
             labels=labels,
             gaussians=self.gaussians.of_classes(columns),
-            additive=None if self.additive is None else self.additive.of_classes(columns),
             joint=self.joint.of_classes(columns),
+            forests=self.forests.of_classes(columns),
             rows=self.rows[stay],
             codes=codes[stay],
             told=int(stay[: self.told].sum()),
@@ -314,8 +309,8 @@ class Panel:
     def _scaled(self, x: Tensor) -> Panel:
         """With a scale that suits samples (N, D) as well, and what was learned moved to it.
 
-        Exactly so for what waits and for Gaussians. Waves do not stretch: what least squares have
-        learned stays as it is, and fades.
+        Exactly so for what waits, for Gaussians and for trees. Waves do not stretch: what least
+        squares have learned stays as it is, and fades.
         """
         old = self.standardiser
         new = old.observed(x)
@@ -338,22 +333,19 @@ class Panel:
             scaled_at=fitted.samples,
             orientation=orientation,
             gaussians=self.gaussians.rescaled(factor, offset),
+            forests=self.forests.rescaled(factor, offset),
             rows=self.rows * factor + offset,
         )
 
     def _added_up(self, n_classes: int) -> Panel:
-        """With what waits learned by least squares."""
-        d, first = self.rows.shape[1], self.additive
-        if first is not None:
-            first = first.grown(n_classes).learned(
-                additive(d), ADDITIVE_HORIZONS, self.rows, self.codes
-            )
-        second = self.joint.grown(n_classes).learned(
-            joint(d), JOINT_HORIZONS, self.rows, self.codes
+        """With what waits learned by least squares and by trees."""
+        lines = self.joint.grown(n_classes).learned(
+            joint(self.rows.shape[1]), JOINT_HORIZONS, self.rows, self.codes
         )
+        trees = self.forests.grown(n_classes).learned(self.rows, self.codes)
         told = self._told(n_classes)
         none = self.rows[:0].clone(), self.codes[:0].clone()
-        return replace(told, additive=first, joint=second, rows=none[0], codes=none[1], told=0)
+        return replace(told, joint=lines, forests=trees, rows=none[0], codes=none[1], told=0)
 
     def without_raw(self) -> Panel:
         """With the samples that wait added up, and without sums of hardly more than a sample."""
@@ -364,8 +356,8 @@ class Panel:
         return replace(
             panel,
             gaussians=panel.gaussians.without_few(),
-            additive=None if panel.additive is None else panel.additive.without_few(),
             joint=panel.joint.without_few(),
+            forests=panel.forests.without_few(),
         )
 
 

@@ -42,7 +42,7 @@ class RunTimeTarget:
             moment: Now.
 
         Example:
-            >>> aim = Aim(3600, samples=0, moment=0)
+            >>> aim = RunTimeTarget(3600, samples=0, moment=0)
             >>> aim.due(None, samples=100, moment=10), aim.due(None, samples=6000, moment=60)
             (None, 360000)
             >>> aim.due(360000, samples=12500, moment=120)

@@ -1,4 +1,4 @@
-"""When the detector's loops are compiled: at installation if asked for, else while it starts."""
+"""When loops are compiled: at installation if asked for, else while a trainer starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def rehearse_now() -> None:
 
 
 def rehearse_meanwhile(config: EngineConfig) -> None:
-    """Compile or load them while samples are on their way, if a detector needs them."""
-    if "sequential" in (config.detector, *config.shadows):
+    """Compile or load them while samples are on their way, if anybody needs them."""
+    if config.advised or "sequential" in (config.detector, *config.shadows):
         # A daemon: whoever stops the process does not wait for it.
         threading.Thread(target=rehearse, name="rehearsal", daemon=True).start()

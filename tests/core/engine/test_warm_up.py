@@ -18,6 +18,7 @@ from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
 from core.engine.warm_up import rehearse
 from core.events import BoundaryDetected, PriorShift
+from core.snapshot import Snapshot
 from tests.core.states import play
 from tests.core.streams import batches, blob
 
@@ -53,6 +54,9 @@ def rehearse_and_live() -> None:
         _, events = play(engine, state, [*outliers, *shift, *new, *unlabelled, *huge])
         kinds = {type(event) for event in events}
         assert {PriorShift, BoundaryDetected} <= kinds
+        # Nor does naming by what was published, of which other processes are told.
+        snapshot, _ = Snapshot.from_bytes(engine.snapshot(state).to_bytes({}))
+        snapshot.classify(blob(0, 3, seed=7))
     wide = Engine(EngineConfig(n_components=4, n_factors=3))
     generator = torch.Generator().manual_seed(0)
     play(wide, wide.start(), [Batch(torch.rand(100, 200, generator=generator)) for _ in range(14)])

@@ -21,7 +21,7 @@ from core.engine.state import EngineState
 from core.events import BatchLearned, BatchScored, Event
 from core.experts import gaussians as module
 from core.experts.fading import ageing, known
-from core.experts.features import additive, joint
+from core.experts.features import joint
 from core.experts.gaussians import HORIZONS, Gaussians
 from core.experts.least_squares import LeastSquares
 from core.experts.panel import FEWEST_ROWS, MOST_FEATURES, Advice, Panel
@@ -72,21 +72,16 @@ def test_a_class_that_has_not_come_for_long_is_not_known() -> None:
 # Features ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [additive, joint])
 @pytest.mark.parametrize("d", [1, 2, 7, 60])
-def test_cosines_are_the_same_each_time_and_stay_bounded(make: object, d: int) -> None:
-    make_ = make.__wrapped__  # type: ignore[attr-defined]  # without the cache
-    cosines = make_(d)
-    assert torch.equal(make_(d).directions, cosines.directions)
+def test_cosines_are_the_same_each_time_and_stay_bounded(d: int) -> None:
+    afresh = joint.__wrapped__  # without the cache
+    cosines = afresh(d)
+    assert torch.equal(afresh(d).directions, cosines.directions)
     x = 1e3 * torch.randn(50, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     features = cosines.of(x)
     assert features.shape == (50, cosines.size)
     assert float(features.abs().max()) <= 6
     assert (features[:, -1] == 1).all()
-
-
-def test_additive_cosines_are_of_one_feature_each() -> None:
-    assert ((additive(9).directions != 0).sum(0) == 1).all()
 
 
 # Gaussians --------------------------------------------------------------------------------
@@ -168,7 +163,7 @@ def test_least_squares_are_those_of_the_faded_sums() -> None:
 
 
 def test_what_never_fades_is_solved_for_less_and_less_often() -> None:
-    cosines, found, solved = additive(2), None, 0
+    cosines, found, solved = joint(2), None, 0
     found = LeastSquares.start(1, cosines.size).grown(3)
     for index in range(40):
         found = found.learned(cosines, (math.inf,), *samples(50, 2, index))
@@ -319,7 +314,7 @@ def test_classes_in_another_order_are_the_same_classes(order: list[int], many: b
         other = panel.of_classes(labels).learned(x, places.argsort()[codes], 4)
     assert moved.labels == other.labels == labels
     assert torch.equal(moved.codes, other.codes)
-    for name in ("gaussians", "joint", "additive"):
+    for name in ("gaussians", "joint"):
         for mine, theirs in zip(
             vars(getattr(moved, name)).values(), vars(getattr(other, name)).values(), strict=True
         ):
@@ -348,7 +343,7 @@ def test_the_mixture_leaves_room_for_classes_that_it_has_yet_to_learn() -> None:
         panel = panel.learned(x[part] + 40, codes[part] + 3, 6)
     mixture = even(300, 3)
     advice = panel.rules.advice(torch.cat([x, x + 40]), torch.cat([mixture, mixture]), 6)
-    torch.testing.assert_close(advice.opinions.sum(2), torch.ones(9, 600).double())
+    torch.testing.assert_close(advice.opinions.sum(2), torch.ones(len(panel.weights), 600).double())
     assert float((advice.opinions[0, 300:, 3:].sum(1) > 0.9).double().mean()) > 0.9
     assert float((advice.opinions[0, :300, :3].sum(1) > 0.9).double().mean()) > 0.9
 
@@ -588,9 +583,9 @@ def test_at_a_boundary_no_sample_waits_on_and_no_sum_is_of_a_sample_or_two() -> 
     assert state.panel is not None
     assert one.snapshot(state).info.heard == 0
     code = state.classes.index("rare")
-    for part in (state.panel.gaussians, state.panel.joint, state.panel.additive):
-        assert part is not None
+    for part in (state.panel.gaussians, state.panel.joint, state.panel.forests):
         assert not bool(part.mass[:, code].any())
+    for part in (state.panel.gaussians, state.panel.joint):
         assert float(part.mass[-1].sum()) == pytest.approx(200)
     assert not bool(state.panel.gaussians.sums[:, code].any())
     assert not bool(state.panel.joint.cross[..., code].any())

@@ -25,12 +25,14 @@ def rehearsed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     ("settings", "wanted"),
     [
         ({}, True),
-        ({"detector": "paper"}, False),
-        ({"detector": "none"}, False),
-        ({"detector": "paper", "shadow_detectors": "sequential"}, True),
+        ({"experts": False}, True),
+        ({"detector": "none"}, True),
+        ({"detector": "paper", "experts": False}, False),
+        ({"detector": "none", "experts": False}, False),
+        ({"detector": "paper", "shadow_detectors": "sequential", "experts": False}, True),
     ],
 )
-def test_it_is_rehearsed_meanwhile_where_a_detector_has_loops(
+def test_it_is_rehearsed_meanwhile_where_a_detector_or_experts_have_loops(
     settings: dict[str, Any], wanted: bool, rehearsed: threading.Event
 ) -> None:
     rehearsal.rehearse_meanwhile(EngineConfig(**settings))
