@@ -14,11 +14,11 @@ import numpy as np
 
 from clients.data.tasks import SLT
 from clients.evaluation.results import Certainty, Milestone, StillHeld
-from clients.http.answers import SubTaskRetention
+from clients.http.answers import SubTaskHeld
 
 
 def still_held(
-    held: Sequence[SubTaskRetention], milestones: Sequence[Milestone], slt: SLT
+    held: Sequence[SubTaskHeld], milestones: Sequence[Milestone], slt: SLT
 ) -> tuple[StillHeld, ...]:
     """What the service says of past sub-tasks, beside the test data of the same classes.
 

@@ -152,7 +152,7 @@ class ClassCount:
 
 
 @dataclass(frozen=True)
-class ClassRetention:
+class ClassHeld:
     """How well one class of a past sub-task is still held."""
 
     label: Label
@@ -166,12 +166,12 @@ class ClassRetention:
 
 
 @dataclass(frozen=True)
-class SubTaskRetention:
+class SubTaskHeld:
     """How well a past sub-task is still held, by samples that the model drew when it ended."""
 
     sub_task: int  # as the service counts, 0 for the first
     samples: int
-    classes: tuple[ClassRetention, ...]  # that it showed; empty where nothing was labelled
+    classes: tuple[ClassHeld, ...]  # that it showed; empty where nothing was labelled
     accuracy_then: float | None  # 0 to 1; None where nothing was labelled
     accuracy_now: float | None
     probability_then: float | None  # mean that the model gives the right class, likewise
@@ -205,7 +205,7 @@ class ModelInfo:
     preset: str = ""
     detector: str = ""
     device: str | None = None
-    held: tuple[SubTaskRetention, ...] = ()  # live forgetting, oldest sub-task first
+    held: tuple[SubTaskHeld, ...] = ()  # live forgetting, oldest sub-task first
     restored_entry_id: str | None = None  # the newest rollback or upload on the way to it
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 

@@ -244,11 +244,9 @@ def model_info(document: Any) -> answers.ModelInfo:
     )
 
 
-def _sub_task_held(document: Any) -> answers.SubTaskRetention:
-    classes = tuple(
-        answers.build(answers.ClassRetention, row) for row in rows_of(document, "classes")
-    )
-    return answers.build(answers.SubTaskRetention, document, classes=classes)
+def _sub_task_held(document: Any) -> answers.SubTaskHeld:
+    classes = tuple(answers.build(answers.ClassHeld, row) for row in rows_of(document, "classes"))
+    return answers.build(answers.SubTaskHeld, document, classes=classes)
 
 
 def boundary(document: Any) -> answers.Boundary:

@@ -31,7 +31,7 @@ class ClassCount(BaseModel):
     count: int = Field(description="Labelled samples learned.")
 
 
-class ClassRetention(BaseModel):
+class ClassHeld(BaseModel):
     """How well one class of a past sub-task is still held."""
 
     label: int | str
@@ -46,12 +46,12 @@ class ClassRetention(BaseModel):
     )
 
 
-class SubTaskRetention(BaseModel):
+class SubTaskHeld(BaseModel):
     """How well a past sub-task is still held, by samples that the model drew when it ended."""
 
     sub_task: int = Field(description="0 for the first.")
     samples: int = Field(description="Generated samples that the model is asked.")
-    classes: list[ClassRetention] = Field(description="That it showed; empty without labels.")
+    classes: list[ClassHeld] = Field(description="That it showed; empty without labels.")
     accuracy_then: float | None = Field(
         description="When the sub-task ended, 0 to 1; null without labels."
     )
@@ -108,7 +108,7 @@ class ModelState(BaseModel):
         description="Raw labelled samples that the experts on what a sample is called have yet to "
         "add up, fewer than 32.",
     )
-    held: list[SubTaskRetention] = Field(
+    held: list[SubTaskHeld] = Field(
         description="Live forgetting: how well past sub-tasks are still held, oldest first, by "
         "samples that the model drew when each ended."
     )

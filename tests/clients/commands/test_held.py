@@ -10,7 +10,7 @@ import pytest
 from clients.data.tasks import SLT
 from clients.evaluation.results import Certainty, Milestone
 from clients.evaluation.retention import still_held
-from clients.http.answers import ClassRetention, SubTaskRetention
+from clients.http.answers import ClassHeld, SubTaskHeld
 
 
 def milestone(sub_task: int, *per_class: tuple[float, float, float]) -> Milestone:
@@ -18,11 +18,11 @@ def milestone(sub_task: int, *per_class: tuple[float, float, float]) -> Mileston
     return Milestone(sub_task, (), 0, 0, 0.0, 0.0, (), values)
 
 
-def held_row(sub_task: int, *labels: int | str) -> SubTaskRetention:
+def held_row(sub_task: int, *labels: int | str) -> SubTaskHeld:
     numbers = (1.0, 0.75, 1.0, 0.5, -1.0, -4.0)
-    classes = tuple(ClassRetention(label, 10, *numbers) for label in labels)
+    classes = tuple(ClassHeld(label, 10, *numbers) for label in labels)
     known = numbers if labels else (None, None, None, None, -1.0, -4.0)
-    return SubTaskRetention(sub_task, 10 * len(labels), classes, *known, 9)
+    return SubTaskHeld(sub_task, 10 * len(labels), classes, *known, 9)
 
 
 def test_what_is_still_held_stands_beside_the_test_data_of_the_same_classes():

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from clients.http import calls, errors
-from clients.http.answers import ClassRetention, ServiceEvent, SubTaskRetention
+from clients.http.answers import ClassHeld, ServiceEvent, SubTaskHeld
 from clients.http.client import AsyncGMRClient, GMRClient, RetryPolicy
 from clients.http.errors import (
     InputError,
@@ -326,8 +326,8 @@ def test_how_well_the_past_is_held_is_read_whole() -> None:
     unlabelled = {**row, "sub_task": 1, "classes": [], **nothing}
     with replying(200, json=model(held=[row, unlabelled])) as client:
         first, second = client.model().held
-    assert first == SubTaskRetention(
-        0, 40, (ClassRetention("cat", 40, *CERTAIN.values()),), *CERTAIN.values(), 7
+    assert first == SubTaskHeld(
+        0, 40, (ClassHeld("cat", 40, *CERTAIN.values()),), *CERTAIN.values(), 7
     )
     assert (second.classes, second.accuracy_now, second.probability_now) == ((), None, None)
 
