@@ -116,7 +116,8 @@ class PendingSamples:
 
     Example:
         >>> rows = Rows((7,), (0,), (-1,), torch.zeros(1, 2))
-        >>> awaiting, match = PendingSamples().joined(rows).matched([(7, "a"), (8, "b")], 1, limit=9)
+        >>> pending = PendingSamples().joined(rows)
+        >>> awaiting, match = pending.matched([(7, "a"), (8, "b")], 1, limit=9)
         >>> match.rows.ids, match.labels, match.kept, awaiting.early[0].id
         ((7,), ('a',), 1, 8)
     """

@@ -108,7 +108,9 @@ def summary(rows: Sequence[SubTaskRetention]) -> dict[str, float]:
     Example:
         >>> summary([])
         {'sub_tasks': 0}
-        >>> kept, lost = (SubTaskRetention(0, 9, (), 1, 1, 0.9, now, -2, -2, 7) for now in (0.9, 0.5))
+        >>> kept, lost = (
+        ...     SubTaskRetention(0, 9, (), 1, 1, 0.9, now, -2, -2, 7) for now in (0.9, 0.5)
+        ... )
         >>> summary([kept, lost])["probability_loss_max"]
         0.4
     """
