@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, fields
 
+from core import extensions
 from core.errors import InvalidSettings
+from core.extensions import offered
 
 PRESETS = ("mfa", "flat", "paper", "dcgmm")
 DETECTORS = ("sequential", "paper", "adwin", "page_hinkley", "kswin", "none")
+"""Detectors of this project; an installation may offer more: `core.extensions`."""
+
 PACES = ("stream", "published")
 REPLAYS = ("auto", "analytic", "constant", "proportional")
 ADVISED = ("mfa", "flat")
@@ -41,7 +45,8 @@ class EngineConfig:
         n_features: D, or None: the first batch fixes it.
         variance_floor: Smallest variance used to score (standardised units), above 0.
         detector: Which rule looks for boundaries: "sequential", "paper", River's "adwin",
-            "page_hinkley" or "kswin", which need that library, or "none".
+            "page_hinkley" or "kswin", which need that library, "none", or one that the
+            installation offers (`core.extensions`).
         shadow_detectors: Names of rules, separated by commas, that run beside it on the same
             signals and decide nothing.
         ert: Expected run time between false alarms, in samples, above 1.
@@ -104,7 +109,7 @@ class EngineConfig:
     def __post_init__(self) -> None:
         for name, allowed in (
             ("preset", PRESETS),
-            ("detector", DETECTORS),
+            ("detector", (*DETECTORS, *offered(extensions.DETECTORS))),
             ("pace", PACES),
             ("replay", REPLAYS),
         ):
@@ -114,10 +119,11 @@ class EngineConfig:
                     f"Choose one of {', '.join(allowed)}."
                 )
         for name in self.shadows:
-            if name not in DETECTORS or name in ("none", self.detector):
+            known = (*DETECTORS[:-1], *offered(extensions.DETECTORS))
+            if name not in known or name == self.detector:
                 raise InvalidSettings(
                     f"shadow_detectors names {name!r}, which does not exist or decides already. "
-                    f"Choose among {', '.join(DETECTORS[:-1])}, without {self.detector}."
+                    f"Choose among {', '.join(known)}, without {self.detector}."
                 )
         if self.replay not in ("auto", *self._replays_of_preset()):
             raise InvalidSettings(

@@ -166,8 +166,10 @@ class Settings(BaseSettings):
     variance_floor: float = Field(
         0.05, gt=0, le=1000, description="Smallest variance that scores, in standardised units."
     )
-    detector: Literal["sequential", "paper", "adwin", "page_hinkley", "kswin", "none"] = Field(
-        "sequential", description="What finds boundaries; none leaves them to POST /drift/boundary."
+    detector: str = Field(
+        "sequential",
+        description="What finds boundaries: sequential, paper, adwin, page_hinkley, kswin, or one "
+        "that the installation offers; none leaves them to POST /drift/boundary.",
     )
     shadow_detectors: str = Field(
         "",

@@ -29,8 +29,8 @@ CORE_COMPILED = {
 CORE_OPTIONAL = {"core.drift.baselines.river": {"river"}}
 """Imported when a detector of that library is chosen, and at no other time."""
 
-CORE_KEPT = {"core.compiled.kept": {"hashlib", "pathlib"}}
-"""What numba keeps is files."""
+CORE_KEPT = {"core.compiled.kept": {"hashlib", "pathlib"}, "core.extensions": {"importlib"}}
+"""What numba keeps is files, and so is what an installation offers."""
 
 CORE_STANDARD_LIBRARY = {
     "__future__",
@@ -49,7 +49,16 @@ CORE_STANDARD_LIBRARY = {
 
 VOCABULARY = {
     f"core.{name}"
-    for name in ("batch", "config", "errors", "events", "running", "standardiser", "tensors")
+    for name in (
+        "batch",
+        "config",
+        "errors",
+        "events",
+        "extensions",
+        "running",
+        "standardiser",
+        "tensors",
+    )
 }
 """Imports nothing of core but each other."""
 

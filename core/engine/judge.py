@@ -39,15 +39,7 @@ class Judge:
         if scores is None:
             beside = Said(state.shadows, {})
             return Judgement(None, None, state.detector, None, 0, None, Running(), beside)
-        seen = Observation(
-            scores.log_likelihood - state.standardiser.log_volume,
-            batch.features,
-            lambda samples: self._version(state, samples),
-            state.ert,
-            None if batch.codes is None else state.codes_of(batch),
-            None if scores.parts is None else ForwardPass(state.standardiser, scores.parts),
-            state.stream_samples - state.boundary_sample,
-        )
+        seen = self.observation(state, batch, scores)
         settled = self.learner.settled(state.learner)
         detector, verdict = self.detector.observe(state.detector, seen, settled)
         beside = self.shadows.observe(state.shadows, seen, settled)
@@ -57,6 +49,23 @@ class Judge:
         mean = float(likelihoods.mean())
         accuracy, guessed, advice = self._accuracy(state, batch, scores)
         return Judgement(scores, verdict, detector, accuracy, guessed, mean, tame, beside, advice)
+
+    def observation(self, state: EngineState, batch: Batch, scores: Scores) -> Observation:
+        """What a detector is shown of a batch.
+
+        Arguments:
+            scores: What the model of before the batch says of it.
+        """
+        assert state.standardiser is not None
+        return Observation(
+            scores.log_likelihood - state.standardiser.log_volume,
+            batch.features,
+            lambda samples: self._version(state, samples),
+            state.ert,
+            None if batch.codes is None else state.codes_of(batch),
+            None if scores.parts is None else ForwardPass(state.standardiser, scores.parts),
+            state.stream_samples - state.boundary_sample,
+        )
 
     def _accuracy(
         self, state: EngineState, batch: Batch, scores: Scores
