@@ -331,3 +331,24 @@ def test_every_file_that_is_named_is_there(name: str) -> None:
     named = re.findall(r"`([\w/]+\.py)`", (ROOT / name).read_text("utf-8"))
     lacking = [one for one in named if not any(path.endswith("/" + one) for path in files)]
     assert not [one for one in lacking if one != "utils.py"]
+
+
+def test_the_streams_of_the_readme_are_those_of_the_benchmarks() -> None:
+    readme, measured = (
+        (ROOT / path).read_text("utf-8") for path in ("README.md", "docs/benchmarks.md")
+    )
+    found = {
+        name.strip("*"): (accuracy.strip("*"), behind)
+        for name, accuracy, behind in re.findall(
+            r"(?m)^\| (\S[^|]*?) \| ([\d.*]+) \| (-[\d.]+) \| -[\d.]+ \| ", measured
+        )
+    }
+    ours = f"**{found['mfa'][0]}; {found['flat'][0]} %** | {found['mfa'][1]}; {found['flat'][1]} |"
+    assert f"| **gmr-stream** (`mfa`; `flat`) | {ours}" in readme
+    for told, name in (
+        ("SAM-kNN", "SAM-kNN"),
+        ("adaptive random forest (River)", "adaptive random forest"),
+        ("kNN", "kNN"),
+        ("naive Bayes", "naive Bayes"),
+    ):
+        assert f"| {told} | {found[name][0]} % | {found[name][1]} |" in readme
