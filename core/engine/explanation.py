@@ -81,7 +81,7 @@ def explain(
         `samples` (all that are new) and `examined`; the size of the change; `features`,
         `components` and `classes`, at most ten of each; and for D up to `MOST_FEATURES`
         `prototypes` and the `contributions` of all D features; where labels mean something
-        else, `labels`. docs/method.md has the meaning of each.
+        else, `labels`. docs/detector.md has the meaning of each.
     """
     standardiser = state.standardiser
     if model is None or standardiser is None or not batches:

@@ -4,7 +4,7 @@ Section "Task Boundary Detection": a sample is an inlier when its log-likelihood
 least mean - c * deviation, both running; a boundary is assumed each time the share of
 inliers in a minibatch "drops by more than 20 %". The paper leaves open what it drops
 from and how the statistics run; here it drops by 20 points from the batch before, and
-the statistics are exponential averages with a rate of 0.01 per batch (docs/method.md).
+the statistics are exponential averages with a rate of 0.01 per batch (docs/detector.md).
 """
 
 from __future__ import annotations
