@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         forests = importlib.import_module("core.experts.forest").Forests.start().grown(1)
         x = torch.zeros(1, 1, dtype=torch.float64)
-        forests.learned(x, torch.zeros(1, dtype=torch.int64)).rules.probabilities(x)
+        forests.learned(x, torch.zeros(1, dtype=torch.int64)).rules().probabilities(x)
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ class Naming:
             pending = (*state.set_aside, *state.awaiting.due)
             wait = {distinct(label) for batch in pending for label in state.new_labels(batch)}
             labels += tuple(label for label in state.panel.labels if distinct(label) in wait)
-        return state.panel.of_classes(labels)
+        return state.panel.of_classes(labels, len(labels) - len(state.classes))
 
     def probabilities(
         self, state: EngineState, x: Tensor, scores: Scores
@@ -80,6 +80,7 @@ class Naming:
         panel = self.panel(state)
         if advice is not None:
             panel = panel.judged(advice, codes_among(batch, panel.labels))
-        panel = panel.of_classes((*panel.labels, *new_labels(batch, panel.labels)))
+        new = new_labels(batch, panel.labels)
+        panel = panel.of_classes((*panel.labels, *new), panel.ahead + len(new))
         codes = codes_among(batch, panel.labels)
         return replace(state, panel=panel.learned(batch.features, codes, len(panel.labels)))

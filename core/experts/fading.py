@@ -11,6 +11,9 @@ from torch import Tensor
 FEWEST = 3.0
 """Samples of a class whose sums are kept beyond its sub-task: fewer are no more than a sample."""
 
+ALL = 2**31
+"""Classes, more than there can be."""
+
 AT_HOME = 0.25
 """Part of an even share of what an expert remembers that makes a class one it knows."""
 
@@ -28,16 +31,21 @@ def ageing(horizons: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return (-n / horizons).exp(), (-ages / horizons[:, None]).exp()
 
 
-def known(mass: Tensor, horizons: Tensor) -> Tensor:
-    """Which classes have come within each horizon, (H, C), bool; rare ones only if nothing fades.
+def known(mass: Tensor, horizons: Tensor, n_learned: int = ALL) -> Tensor:
+    """Which classes have come often enough within each horizon to be told, (H, C), bool.
+
+    Rare ones are left to the mixture, but for those that it has yet to learn: of these whoever
+    forgets nothing knows all.
 
     Arguments:
         mass: Faded samples of each class, with shape (H, C).
         horizons: With shape (H,), float64.
+        n_learned: How many classes the mixture has learned, the first ones.
     """
     shown = mass > 0
     at_home = mass * shown.sum(-1, keepdim=True) >= AT_HOME * mass.sum(-1, keepdim=True)
-    return shown & (at_home | horizons.isinf()[:, None])
+    new = torch.arange(mass.shape[-1]) >= n_learned
+    return shown & (at_home | (horizons.isinf()[:, None] & new))
 
 
 def few(mass: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from core.experts.fading import ageing, columns_of, few, known
+from core.experts.fading import ALL, ageing, columns_of, few, known
 
 HORIZONS = (30.0, 500.0, float("inf"))
 """Samples."""
@@ -121,9 +121,14 @@ class Gaussians:
         sums = self.sums.masked_fill(gone[..., None], 0.0)
         return Gaussians(self.mass.masked_fill(gone, 0.0), sums, squares)
 
+    def rules(self, n_learned: int = ALL) -> GaussianRules:
+        """What they say of any sample; see `fading.known`."""
+        within = torch.tensor(HORIZONS, dtype=torch.float64)
+        return GaussianRules(*self._fitted, known(self.mass, within, n_learned))
+
     @cached_property
-    def rules(self) -> GaussianRules:
-        """What they say of any sample."""
+    def _fitted(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Means, whiteners and heights; see `GaussianRules`."""
         c, d = self.sums.shape[1:]
         mass = self.mass.clamp_min(1e-9)
         means = self.sums / mass[..., None]
@@ -150,7 +155,7 @@ class Gaussians:
         priors = (self.mass + 0.01) / (self.mass.sum(1, keepdim=True) + 0.01 * max(1, c))
         heights = priors.log() - factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         whiteners = torch.linalg.solve_triangular(factors, eye, upper=False)
-        return GaussianRules(means, whiteners, heights, known(self.mass, torch.tensor(HORIZONS)))
+        return means, whiteners, heights
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from core.batch import UNLABELLED, Label, distinct
 from core.experts import forest, gaussians, share
+from core.experts.fading import ALL
 from core.experts.features import joint
 from core.experts.forest import ForestRules, Forests
 from core.experts.gaussians import GaussianRules, Gaussians
@@ -88,8 +89,9 @@ class Rules:
     def advice(self, x: Tensor, mixture: Tensor, n_classes: int | None = None) -> Advice:
         """What every expert says of samples.
 
-        Each shares out among the classes that it knows what others give these together, and says
-        of the other classes what these say: the mixture, of whom nothing fades; and of whom
+        Where others find a class likeliest that it does not know, each says what they say.
+        Elsewhere it shares out among the classes that it knows what others give these together, and
+        says of the other classes what these say: the mixture, of whom nothing fades; and of whom
         something does, all of whom nothing does, as they are weighed. Of classes that the mixture
         has yet to learn, those say how likely they are of whom nothing fades.
 
@@ -184,6 +186,7 @@ class Panel:
         scaled_at: Samples after which the scale was last asked for.
         labels: The classes, in the order of their columns: those of the model first, then those
             that it has yet to learn.
+        ahead: How many these are.
     """
 
     standardiser: Standardiser
@@ -197,6 +200,7 @@ class Panel:
     told: int = 0
     scaled_at: int = 0
     labels: tuple[Label, ...] = ()
+    ahead: int = 0
 
     @classmethod
     def start(cls, n_features: int) -> Panel | None:
@@ -220,23 +224,25 @@ class Panel:
     @cached_property
     def rules(self) -> Rules:
         """The same at rest."""
+        n_learned = len(self.labels) - self.ahead if self.ahead else ALL
         return Rules(
             self.standardiser.shift,
             self.standardiser.scale * _signs(self.orientation),
             self.weights,
-            self.gaussians.rules,
-            self.joint.rules(JOINT_HORIZONS),
-            self.forests.rules,
+            self.gaussians.rules(n_learned),
+            self.joint.rules(JOINT_HORIZONS, n_learned),
+            self.forests.rules(n_learned),
         )
 
-    def of_classes(self, labels: tuple[Label, ...]) -> Panel:
+    def of_classes(self, labels: tuple[Label, ...], ahead: int = 0) -> Panel:
         """With other classes, or in another order; what was heard of those left out is forgotten.
 
         Arguments:
             labels: All different, C of them; of the new ones nothing was heard so far.
+            ahead: How many of the last ones the model has yet to learn.
         """
         if [*map(distinct, labels)] == [*map(distinct, self.labels)]:
-            return self
+            return self if ahead == self.ahead else replace(self, ahead=ahead)
         places = {distinct(label): code for code, label in enumerate(self.labels)}
         columns = torch.tensor([places.get(distinct(label), UNLABELLED) for label in labels])
         kept = (columns >= 0).nonzero()[:, 0]
@@ -247,6 +253,7 @@ class Panel:
         return replace(
             self,
             labels=labels,
+            ahead=ahead,
             gaussians=self.gaussians.of_classes(columns),
             joint=self.joint.of_classes(columns),
             forests=self.forests.of_classes(columns),
@@ -390,7 +397,10 @@ def _completed(said: Tensor, knows: Tensor, base: Tensor) -> Tensor:
     """
     mine = knows[:, None].double()
     given = (base * mine).sum(-1, keepdim=True)
-    return torch.where(knows.any(1)[:, None, None], said * given + base * (1 - mine), base)
+    # Where others find a class likeliest that an expert does not know, it has nothing to say:
+    # shared out, what they give to many classes together could outdo it.
+    able = knows[:, base.argmax(-1), None]
+    return torch.where(able, said * given + base * (1 - mine), base)
 
 
 def _padded(part: Tensor, n_classes: int) -> Tensor:

@@ -55,7 +55,7 @@ def grown(x: Tensor, codes: Tensor, classes: int, parts: Sequence[int] = (100,))
 
 def right(forests: Forests, x: Tensor, codes: Tensor) -> list[float]:
     """Accuracy of each forest."""
-    said = forests.rules.probabilities(x).argmax(-1)
+    said = forests.rules().probabilities(x).argmax(-1)
     hits: list[float] = (said == codes).double().mean(1).tolist()
     return hits
 
@@ -167,7 +167,7 @@ def test_weights_of_samples_do_not_grow_for_ever() -> None:
 @settings(max_examples=25, deadline=None)
 def test_opinions_sum_to_one_over_classes_that_are_known(d: int, n: int, seed: int) -> None:
     x, codes = noise(n, d, 2, seed)
-    rules = grown(x, codes, 4).rules
+    rules = grown(x, codes, 4).rules()
     said = rules.probabilities(torch.randn(7, d, dtype=torch.float64))
     torch.testing.assert_close(said.sum(-1), torch.ones(N_FORESTS, 7).double())
     assert float(said.min()) >= 0
@@ -176,12 +176,12 @@ def test_opinions_sum_to_one_over_classes_that_are_known(d: int, n: int, seed: i
 
 
 def test_who_has_heard_nothing_finds_all_classes_alike() -> None:
-    said = Forests.start().grown(4).rules.probabilities(torch.zeros(3, 2, dtype=torch.float64))
+    said = Forests.start().grown(4).rules().probabilities(torch.zeros(3, 2, dtype=torch.float64))
     torch.testing.assert_close(said, torch.full((N_FORESTS, 3, 4), 0.25).double())
 
 
 def test_before_any_class_there_is_nothing_to_say() -> None:
-    rules = Forests.start().rules
+    rules = Forests.start().rules()
     assert rules.known.shape == (N_FORESTS, 0)
     assert rules.probabilities(torch.zeros(3, 2, dtype=torch.float64)).shape == (N_FORESTS, 3, 0)
 
@@ -241,7 +241,7 @@ def test_whatever_happens_trees_stay_trees(steps: list[str], seed: int) -> None:
         else:
             forests = forests.without_few()
         assert_trees(forests.trees)
-        said = forests.rules.probabilities(torch.zeros(1, 3, dtype=torch.float64))
+        said = forests.rules().probabilities(torch.zeros(1, 3, dtype=torch.float64))
         torch.testing.assert_close(said.sum(-1), torch.ones(N_FORESTS, 1).double())
 
 
@@ -259,13 +259,13 @@ def test_trees_follow_another_scale_exactly(factors: list[float]) -> None:
     assert_trees(moved.trees)
     asked, later = noise(200, 3, 3, 2)
     one, two = (
-        forests.rules.probabilities(asked),
-        moved.rules.probabilities(asked * factor + offset),
+        forests.rules().probabilities(asked),
+        moved.rules().probabilities(asked * factor + offset),
     )
     assert torch.equal(one, two)
     # And grow on as they would have.
-    on = forests.learned(asked, later).rules.probabilities(x)
-    there = moved.learned(asked * factor + offset, later).rules.probabilities(x * factor + offset)
+    on = forests.learned(asked, later).rules().probabilities(x)
+    there = moved.learned(asked * factor + offset, later).rules().probabilities(x * factor + offset)
     torch.testing.assert_close(on, there)
 
 
@@ -275,7 +275,7 @@ def test_classes_in_another_order_are_named_alike() -> None:
     order = torch.tensor([2, 0, 1])
     moved = forests.of_classes(order)
     torch.testing.assert_close(
-        moved.rules.probabilities(x), forests.rules.probabilities(x)[:, :, order]
+        moved.rules().probabilities(x), forests.rules().probabilities(x)[:, :, order]
     )
     assert torch.equal(moved.mass, forests.mass[:, order])
 

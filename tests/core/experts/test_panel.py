@@ -66,7 +66,11 @@ def test_a_class_that_has_not_come_for_long_is_not_known() -> None:
     mass = torch.tensor([[10.0, 10.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
     horizons = torch.tensor([100.0, 100.0])
     assert known(mass, horizons).tolist() == [[True, True, False, False], [False] * 4]
-    assert known(mass, horizons * math.inf).tolist() == [[True, True, True, False], [False] * 4]
+    assert torch.equal(known(mass, horizons * math.inf), known(mass, horizons))
+    # But of classes that the mixture has yet to learn whoever forgets nothing knows all.
+    assert torch.equal(known(mass, horizons, 2), known(mass, horizons))
+    assert known(mass, horizons * math.inf, 2).tolist() == [[True, True, True, False], [False] * 4]
+    assert torch.equal(known(mass, horizons * math.inf, 3), known(mass, horizons))
 
 
 # Features ---------------------------------------------------------------------------------
@@ -101,7 +105,7 @@ def test_gaussians_do_not_depend_on_how_a_stream_is_cut(parts: list[int], seed: 
 
 def test_gaussians_are_the_moments_of_each_class() -> None:
     x, codes = samples(5000, 3, 0)
-    rules = Gaussians.start(3).grown(3).learned(x, codes).rules
+    rules = Gaussians.start(3).grown(3).learned(x, codes).rules()
     forever = HORIZONS.index(math.inf)
     for code in range(3):
         mine = x[codes == code]
@@ -141,7 +145,7 @@ def test_many_classes_share_a_covariance_of_all(monkeypatch: pytest.MonkeyPatch)
     many = few.grown(4)
     assert many.squares.shape[1] == 1
     assert many.learned(*samples(10, 3, 1)).squares.shape[1] == 1
-    found = many.rules.probabilities(x)[:, :, :3].argmax(-1)
+    found = many.rules().probabilities(x)[:, :, :3].argmax(-1)
     assert float((found[-1] == codes).double().mean()) > 0.9
 
 
@@ -227,6 +231,16 @@ def test_what_the_mixture_gives_to_classes_that_no_expert_knows_stays_theirs() -
     torch.testing.assert_close(
         advice.probabilities[:, 3:], mixture[:, 3:].double(), rtol=1e-6, atol=1e-9
     )
+
+
+def test_where_others_find_a_class_likeliest_that_no_expert_knows_none_outdoes_it() -> None:
+    x, _ = samples(100, 4, 7)
+    mixture = torch.tensor([0.2, 0.2, 0.2, 0.4]).expand(100, 4)
+    advice = taught().rules.advice(x, mixture)
+    assert (advice.probabilities.argmax(-1) == 3).all()
+    # Experts are sure of one of the three others, and would give it all that these have together.
+    sure = taught().rules.advice(x, torch.tensor([0.4, 0.3, 0.3, 0.0]).expand(100, 4))
+    assert float((sure.probabilities.amax(-1) > 0.6).double().mean()) > 0.9
 
 
 @given(st.lists(sizes, min_size=1, max_size=5))
