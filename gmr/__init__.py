@@ -2,6 +2,7 @@
 
     from gmr import GMRClient                      # speaks to a running service
     from gmr import Batch, Engine, EngineConfig    # the method itself, as a library
+    from gmr import GMRClassifier                  # the method as an estimator of scikit-learn
 
 Names are imported when they are first used, so that whoever wants the client alone needs no
 torch. Where a name needs more than is installed, `MissingExtra` says what to install.
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         UnknownVersion,
     )
     from core.snapshot import Snapshot
+    from gmr.estimator import GMRClassifier
 
 _MODULES = {"checkpoint": "core.engine.checkpoint", "events": "core.events"}
 
@@ -72,6 +74,7 @@ _FROM = {
     "Engine": "core.engine.engine",
     "EngineConfig": "core.config",
     "EngineState": "core.engine.state",
+    "GMRClassifier": "gmr.estimator",
     "GMRClient": "clients.http.client",
     "GMRError": "core.errors",
     "InputError": "clients.http.errors",
@@ -110,6 +113,7 @@ __all__ = [
     "Engine",
     "EngineConfig",
     "EngineState",
+    "GMRClassifier",
     "GMRClient",
     "GMRError",
     "InputError",
