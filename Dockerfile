@@ -30,7 +30,7 @@ COPY core core
 COPY service service
 COPY clients clients
 # pip compiles what it installs: the file system of a container is read-only, so nothing can later.
-RUN pip install .
+RUN pip install '.[serve]'
 # Compiled loops are found again only for the processor that they were made for, by name.
 ARG CPU_NAME
 ARG CPU_FEATURES

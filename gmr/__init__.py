@@ -1,10 +1,12 @@
 """A model that learns from a stream while it serves, and notices when the world changes.
 
-    from gmr import GMRClient                  # speaks to a running service; needs no torch
+    from gmr import GMRClient                      # speaks to a running service
     from gmr import Batch, Engine, EngineConfig    # the method itself, as a library
+    from gmr import GMRClassifier                  # the method as an estimator of scikit-learn
 
-Names are imported when they are first used, so that whoever wants the client alone does not wait
-for torch.
+Names are imported when they are first used, so that whoever wants the client alone needs no
+torch. Where a name needs more than is installed, `MissingExtra` says what to install.
+`events` and `checkpoint` are the engine's modules of that name.
 
 Example:
     >>> import gmr
@@ -15,54 +17,149 @@ Example:
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from clients.extras import naming_the_extra
 
 if TYPE_CHECKING:
-    from clients.http.client import AsyncGMRClient as AsyncGMRClient
-    from clients.http.client import GMRClient as GMRClient
-    from clients.http.errors import ClientError as ClientError
-    from clients.http.retry import RetryPolicy as RetryPolicy
-    from core.batch import Batch as Batch
-    from core.config import EngineConfig as EngineConfig
-    from core.engine.engine import Engine as Engine
-    from core.engine.state import EngineState as EngineState
-    from core.errors import GMRError as GMRError
-    from core.snapshot import Snapshot as Snapshot
+    from clients.extras import MissingExtra
+    from clients.http.client import AsyncGMRClient, GMRClient
+    from clients.http.errors import (
+        ClientError,
+        InputError,
+        NotAuthorised,
+        NotLearnedYet,
+        RequestConflict,
+        RequestRefused,
+        ServiceBusy,
+        ServiceError,
+        ServiceFailed,
+        ServiceUnavailable,
+        ServiceUnreachable,
+        UnexpectedAnswer,
+        WaitTimeout,
+    )
+    from clients.http.retry import RetryPolicy
+    from core import events
+    from core.batch import Batch
+    from core.config import EngineConfig
+    from core.engine import checkpoint
+    from core.engine.engine import Engine
+    from core.engine.state import EngineState
+    from core.errors import (
+        EmptySubTask,
+        GMRError,
+        InvalidBatch,
+        InvalidCheckpoint,
+        InvalidLabels,
+        InvalidRequest,
+        InvalidSettings,
+        ModelNotReady,
+        NonFiniteFeature,
+        ShapeMismatch,
+        UnknownClass,
+        UnknownProposal,
+        UnknownVersion,
+    )
+    from core.snapshot import Snapshot
+    from gmr.estimator import GMRClassifier
+
+_MODULES = {"checkpoint": "core.engine.checkpoint", "events": "core.events"}
 
 _FROM = {
     "AsyncGMRClient": "clients.http.client",
     "Batch": "core.batch",
     "ClientError": "clients.http.errors",
+    "EmptySubTask": "core.errors",
     "Engine": "core.engine.engine",
     "EngineConfig": "core.config",
     "EngineState": "core.engine.state",
+    "GMRClassifier": "gmr.estimator",
     "GMRClient": "clients.http.client",
     "GMRError": "core.errors",
+    "InputError": "clients.http.errors",
+    "InvalidBatch": "core.errors",
+    "InvalidCheckpoint": "core.errors",
+    "InvalidLabels": "core.errors",
+    "InvalidRequest": "core.errors",
+    "InvalidSettings": "core.errors",
+    "MissingExtra": "clients.extras",
+    "ModelNotReady": "core.errors",
+    "NonFiniteFeature": "core.errors",
+    "NotAuthorised": "clients.http.errors",
+    "NotLearnedYet": "clients.http.errors",
+    "RequestConflict": "clients.http.errors",
+    "RequestRefused": "clients.http.errors",
     "RetryPolicy": "clients.http.retry",
+    "ServiceBusy": "clients.http.errors",
+    "ServiceError": "clients.http.errors",
+    "ServiceFailed": "clients.http.errors",
+    "ServiceUnavailable": "clients.http.errors",
+    "ServiceUnreachable": "clients.http.errors",
+    "ShapeMismatch": "core.errors",
     "Snapshot": "core.snapshot",
+    "UnexpectedAnswer": "clients.http.errors",
+    "UnknownClass": "core.errors",
+    "UnknownProposal": "core.errors",
+    "UnknownVersion": "core.errors",
+    "WaitTimeout": "clients.http.errors",
 }
 
 __all__ = [
     "AsyncGMRClient",
     "Batch",
     "ClientError",
+    "EmptySubTask",
     "Engine",
     "EngineConfig",
     "EngineState",
+    "GMRClassifier",
     "GMRClient",
     "GMRError",
+    "InputError",
+    "InvalidBatch",
+    "InvalidCheckpoint",
+    "InvalidLabels",
+    "InvalidRequest",
+    "InvalidSettings",
+    "MissingExtra",
+    "ModelNotReady",
+    "NonFiniteFeature",
+    "NotAuthorised",
+    "NotLearnedYet",
+    "RequestConflict",
+    "RequestRefused",
     "RetryPolicy",
+    "ServiceBusy",
+    "ServiceError",
+    "ServiceFailed",
+    "ServiceUnavailable",
+    "ServiceUnreachable",
+    "ShapeMismatch",
     "Snapshot",
+    "UnexpectedAnswer",
+    "UnknownClass",
+    "UnknownProposal",
+    "UnknownVersion",
+    "WaitTimeout",
+    "checkpoint",
+    "events",
 ]
 
+# Hidden from type checkers: to them, a module with such a function has every name.
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> Any:
-    """A public name, at its first use (PEP 562)."""
-    if name not in _FROM:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_FROM[name]), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        """A public name, at its first use (PEP 562)."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        with naming_the_extra(f"gmr.{name}", "engine"):
+            if name in _MODULES:
+                value = import_module(_MODULES[name])
+            else:
+                value = getattr(import_module(_FROM[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-OURS = ("core", "service", "clients", "benchmarks")
+OURS = ("gmr", "core", "service", "clients", "benchmarks")
 
 CORE_LIBRARIES = {"torch", "safetensors", "cattrs"}
 CORE_COMPILED = {
@@ -282,6 +282,17 @@ def test_the_engine_knows_no_detector_and_no_learner_by_name(path: Path) -> None
 @pytest.mark.parametrize("path", sources("service"), ids=names)
 def test_the_service_does_not_know_its_clients(path: Path) -> None:
     assert not {name for name in imports(path) if within(name, {"clients", "benchmarks", "tests"})}
+
+
+@pytest.mark.parametrize("path", sources("gmr"), ids=names)
+def test_the_face_knows_core_and_clients_and_not_the_service(path: Path) -> None:
+    ours = {one for one in imports(path) if one.split(".")[0] in OURS}
+    assert all(within(one, {"gmr", "core", "clients"}) for one in ours), ours
+
+
+@pytest.mark.parametrize("path", sources("core", "service", "clients"), ids=names)
+def test_nothing_of_ours_looks_at_its_own_face(path: Path) -> None:
+    assert not {name for name in imports(path) if within(name, {"gmr"})}
 
 
 @pytest.mark.parametrize("path", sources("clients"), ids=names)

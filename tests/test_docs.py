@@ -41,6 +41,7 @@ from tests.service.api.stack import (
 ROOT = Path(__file__).parents[1]
 HTTP = (ROOT / "docs" / "http.md").read_text("utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
+LIBRARY = (ROOT / "docs" / "library.md").read_text("utf-8")
 REDIS = (ROOT / "docs" / "redis.md").read_text("utf-8")
 
 
@@ -161,7 +162,7 @@ def test_every_kind_of_event_is_documented() -> None:
     assert rows == kinds | {"missed"}
 
 
-@pytest.mark.parametrize("name", ["http.md", "operations.md", "redis.md"])
+@pytest.mark.parametrize("name", ["http.md", "operations.md", "redis.md", "library.md"])
 def test_links_lead_somewhere(name: str) -> None:
     text = (ROOT / "docs" / name).read_text("utf-8")
     for target in re.findall(r"\]\(([^)]+)\)", text):
@@ -352,3 +353,11 @@ def test_the_streams_of_the_readme_are_those_of_the_benchmarks() -> None:
         ("naive Bayes", "naive Bayes"),
     ):
         assert f"| {told} | {found[name][0]} % | {found[name][1]} |" in readme
+
+
+def test_the_library_does_what_its_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    programs = re.findall(r"(?ms)^```python\n(.*?)^```", LIBRARY)
+    assert programs
+    for program in programs:
+        exec(compile(program, "library.md", "exec"), {})  # as a reader would
+    assert re.match(r"\['(left|right)', ", capsys.readouterr().out)

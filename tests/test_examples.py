@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
@@ -21,3 +22,13 @@ def test_two_blobs_finds_its_boundary_and_forgets_nothing(
     assert set(snapshot.classes) == {"left", "right", "top"}
     mean = snapshot.sample(500, ["left"]).features.mean(0)
     assert mean.tolist() == pytest.approx([-3.0, 0.0], abs=0.2)
+
+
+def test_the_estimator_learns_both_halves_of_the_digits(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = runpy.run_path(str(EXAMPLES / "estimator.py"))["main"]()
+    accuracies = re.findall(r"accuracy (\S+)", capsys.readouterr().out)
+    assert len(accuracies) == 2
+    assert min(map(float, accuracies)) > 0.95
+    assert len(model.boundaries_) == 1

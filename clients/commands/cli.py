@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from clients.extras import require
 from core.errors import GMRError, InvalidBatch, InvalidSettings
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -62,11 +63,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Compile the detector's loops now, and keep them beside the package.",
     ),
     "version": (
-        "clients.commands.serving:version_command",
+        "clients.commands.version:version_command",
         "Print the versions of what is installed.",
     ),
 }
 """Name -> where its function is, and its line in `gmr --help`."""
+
+NEEDS_SERVE = ("demo", "serve", "trainer", "api", "evaluate", "bench", "compile")
+"""Commands that need more than HTTP: the extra `serve`."""
 
 _SERVING = "clients.commands.serving"
 SETTINGS_AS_FLAGS = ("serve", "trainer", "api")
@@ -111,6 +115,8 @@ def exit_status(error: GMRError) -> int:
 
 def load(name: str) -> Any:
     """The command of that name, as typer makes it of its function."""
+    if name in NEEDS_SERVE:
+        require(f"gmr {name}", "serve")
     module, _, attribute = COMMANDS[name][0].partition(":")
     function = getattr(import_module(module), attribute)
     # Help is as wide as the terminal, not as the source: only empty lines break it.

@@ -107,17 +107,6 @@ def compile_command() -> None:
     rehearse_now()
 
 
-def version_command() -> None:
-    """Print the versions of what is installed.
-
-    Example: gmr version
-    """
-    from clients.evaluation.environment import versions
-
-    for name, version in versions().items():
-        typer.echo(f"{name} {version}")
-
-
 def no_such_flag(command: str, flag: str) -> InvalidSettings:
     """The error for a flag that `command` does not have.
 

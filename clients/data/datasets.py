@@ -29,6 +29,7 @@ from clients.data.files import read_file
 from clients.data.formats.arrays import load_npz
 from clients.data.formats.rows import as_features, check_count
 from clients.data.tasks import SLT
+from clients.extras import naming_the_extra
 from clients.http.errors import InputError
 
 TEST_SHARE = 0.2
@@ -218,7 +219,8 @@ def stratified(labels: NDArray[Any], n: int, seed: int) -> NDArray[np.int64]:
 
 def _digits() -> Dataset:
     # Imported here: it takes a second, and only this data set needs it.
-    from sklearn.datasets import load_digits
+    with naming_the_extra("The data set digits", "engine"):
+        from sklearn.datasets import load_digits
 
     digits = load_digits()
     # Grey levels run from 0 to 16; as uint8 a sample is 64 bytes on the wire.

@@ -1,32 +1,24 @@
-"""Tests for the package gmr: what a stranger imports, here and from the wheel."""
+"""Tests for the package gmr: what a stranger imports."""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import subprocess
 import sys
-import sysconfig
-import venv
-import zipfile
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import gmr
+from clients.data.datasets import load_dataset
+from clients.extras import LIBRARIES, naming_the_extra
 
 ROOT = Path(__file__).parents[2]
-
-TEN_LINES = """
-import numpy as np
-
-from gmr import GMRClient, EngineConfig
-
-with GMRClient("http://127.0.0.1:8000") as client:
-    client.ingest(np.zeros((2, 3)), ["a", "b"])
-    client.wait_until_learned()
-    reveal_type(client)
-    reveal_type(client.classify(np.zeros((2, 3))).probabilities)
-reveal_type(EngineConfig().preset)
-"""
 
 
 def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -35,13 +27,88 @@ def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("name", gmr.__all__)
 def test_every_public_name_is_there(name: str) -> None:
-    assert getattr(gmr, name).__name__ == name
+    assert getattr(gmr, name).__name__.split(".")[-1] == name
     assert name in dir(gmr)
 
 
 def test_what_is_not_there_is_missed_by_name() -> None:
     with pytest.raises(AttributeError, match="module 'gmr' has no attribute 'Engin'"):
         _ = gmr.Engin
+
+
+def test_type_checkers_read_the_same_names_from_the_same_places() -> None:
+    """They read the imports, Python the table."""
+    (block,) = (
+        node
+        for node in ast.parse(Path(gmr.__file__).read_text("utf-8")).body
+        if isinstance(node, ast.If) and any(isinstance(one, ast.ImportFrom) for one in node.body)
+    )
+    read = {
+        alias.name: (one.module, getattr(gmr, alias.name))
+        for one in block.body
+        if isinstance(one, ast.ImportFrom)
+        for alias in one.names
+    }
+    assert sorted(read) == sorted(gmr.__all__)
+    for name, (module, value) in read.items():
+        assert module is not None
+        assert getattr(importlib.import_module(module), name) is value
+
+
+def test_a_name_whose_library_is_missing_says_what_to_install() -> None:
+    script = (
+        "import sys; sys.modules['torch'] = None\n"
+        "try:\n    from gmr import Engine\n"
+        "except ImportError as error:\n    print(type(error).__name__, error)\n"
+    )
+    ran = run(sys.executable, "-c", script, cwd=ROOT)
+    assert ran.stdout.strip() == (
+        "MissingExtra gmr.Engine needs the extra 'engine', of which torch is not installed: "
+        "pip install 'gmr-stream[engine]'"
+    )
+
+
+def test_a_data_set_whose_library_is_missing_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(gmr.InputError, match=r"digits needs .* pip install 'gmr-stream\[engine\]'"):
+        load_dataset("digits")
+
+
+def test_other_failures_of_an_import_are_not_taken_for_a_missing_extra() -> None:
+    with pytest.raises(ModuleNotFoundError, match="of_nobody") as caught:  # noqa: SIM117
+        with naming_the_extra("gmr.Engine", "engine"):
+            importlib.import_module("of_nobody")
+    assert not isinstance(caught.value, gmr.MissingExtra)
+
+
+def test_an_extra_is_required_without_an_import() -> None:
+    script = (
+        "import sys, clients.extras\n"
+        "clients.extras.require('this', 'serve')\n"
+        "print('torch' in sys.modules)"
+    )
+    assert run(sys.executable, "-c", script, cwd=ROOT).stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("extra", sorted(LIBRARIES))
+def test_what_is_looked_for_is_what_an_extra_declares(extra: str) -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+    def distributions(requirements: list[str]) -> set[str]:
+        found = set()
+        for one in map(Requirement, requirements):
+            if canonicalize_name(one.name) == "gmr-stream":
+                for named in one.extras:
+                    found |= distributions(declared["optional-dependencies"][named])
+            elif one.marker is None:  # what some machines lack is looked for where it is used
+                found.add(canonicalize_name(one.name))
+        return found
+
+    homes = metadata.packages_distributions()
+    looked_for = {canonicalize_name(homes[name][0]) for name in LIBRARIES[extra]}
+    assert looked_for == distributions(declared["optional-dependencies"][extra])
 
 
 def test_the_client_comes_without_the_model() -> None:
@@ -52,60 +119,3 @@ def test_the_client_comes_without_the_model() -> None:
     )
     ran = run(sys.executable, "-c", script, cwd=ROOT)
     assert ran.returncode == 0, ran.stderr
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site-packages of a fresh environment, with the wheel and what it depends on."""
-    folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"
-    source.mkdir()
-    # What is built there stays there.
-    copied = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT)
-    for name in copied.stdout.split():
-        kept = name.split("/")[0] in ("gmr", "core", "service", "clients", "benchmarks")
-        if kept or name in ("pyproject.toml", "README.md", "LICENSE"):
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
-    build = ("-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder))
-    built = run(sys.executable, *build, str(source), cwd=folder)
-    assert built.returncode == 0, built.stderr
-    (wheel,) = folder.glob("*.whl")
-    venv.create(folder / "venv", with_pip=False, symlinks=True)
-    (found,) = (folder / "venv" / "lib").glob("python3*/site-packages")
-    with zipfile.ZipFile(wheel) as packed:
-        packed.extractall(found)
-    (found / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return found
-
-
-def test_the_wheel_has_the_face_its_types_and_what_it_needs(site: Path) -> None:
-    for name in ("gmr", "core", "service", "clients"):
-        assert (site / name / "py.typed").is_file()
-    assert (site / "clients/evaluation/templates/report.html").is_file()
-    python = site.parents[2] / "bin" / "python"
-    script = "import gmr, clients; print(gmr.__file__); print(gmr.Engine(gmr.EngineConfig()))"
-    ran = run(str(python), "-I", "-c", script, cwd=site)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith(str(site))
-
-
-def test_ten_lines_of_a_user_are_checked_against_the_wheel(site: Path, tmp_path: Path) -> None:
-    (tmp_path / "user.py").write_text(TEN_LINES)
-    (tmp_path / "mypy.ini").write_text(
-        "[mypy]\nstrict = True\n[mypy-torch.*,numba.*,scipy.*]\nfollow_imports = skip\n"
-    )
-    python = site.parents[2] / "bin" / "python"
-    checked = run(
-        sys.executable, "-m", "mypy", "--python-executable", str(python), "user.py", cwd=tmp_path
-    )
-    assert "Success" in checked.stdout, checked.stdout
-    for told in ("GMRClient", "ndarray", "str"):
-        assert 'Revealed type is "' in checked.stdout
-        assert told in checked.stdout
-    wrong = TEN_LINES.replace("EngineConfig().preset", "EngineConfig().presets")
-    (tmp_path / "user.py").write_text(wrong)
-    checked = run(
-        sys.executable, "-m", "mypy", "--python-executable", str(python), "user.py", cwd=tmp_path
-    )
-    assert "attr-defined" in checked.stdout

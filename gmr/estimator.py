@@ -1,0 +1,273 @@
+"""A scikit-learn classifier that is an engine: it learns on, and says what it has not seen.
+
+Example:
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> model = GMRClassifier().fit(x, y)
+    >>> bool(model.score(x, y) > 0.9)
+    True
+    >>> drawn, names = model.sample(3, classes=[2])
+    >>> drawn.shape, names.tolist()
+    ((3, 4), [2, 2, 2])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from core.batch import Batch, Label
+from core.config import EngineConfig
+from core.errors import InvalidSettings, UnknownClass
+from core.events import BoundaryDetected
+from core.snapshot import Snapshot
+from gmr.online import OnlineModel
+
+SEEDS = 2**31 - 1
+"""Seeds of the engine are drawn below this."""
+
+
+class GMRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # of no types
+    """Gaussian Mixture Replay as scikit-learn's classifiers are: one pass, batch by batch.
+
+    `fit` takes all samples as one sub-task, in an order drawn at random; `partial_fit` takes
+    them as a stream, in which it looks for boundaries and forgets nothing that it has learned.
+    Samples have D features; they are standardised by what has come, and computed with as float32.
+
+    Arguments:
+        preset: Family of the model: "mfa", "flat", "paper" or "dcgmm".
+        n_components: K, the budget of components; None: what suits the preset.
+        detector: Which rule looks for boundaries; "none" for no looking.
+        ert: Expected run time between false alarms, in samples, above 1.
+        experts: Whether experts with a finite memory say beside the mixture what a sample is
+            called, as suits tables whose classes keep moving.
+        images: Whether samples are images with features in [0, 1], which keep their scale.
+        batch_size: Samples learned at a time, at least 1.
+        shuffle: Whether `fit` draws the order of samples.
+        random_state: Of every random choice: an integer, a `RandomState`, or None for NumPy's own.
+        device: Where it computes, as torch calls it.
+
+    Attributes:
+        classes_: Labels, sorted, with shape (C,).
+        n_features_in_: D.
+        boundaries_: Places in the stream at which sub-tasks are thought to have begun, with shape
+            (B,): samples since `fit`, or since the first `partial_fit`.
+    """
+
+    def __init__(
+        self,
+        preset: str = "mfa",
+        n_components: int | None = None,
+        *,
+        detector: str = "sequential",
+        ert: float = 1e7,
+        experts: bool = True,
+        images: bool = False,
+        batch_size: int = 100,
+        shuffle: bool = True,
+        random_state: int | np.random.RandomState | None = 0,
+        device: str = "cpu",
+    ) -> None:
+        self.preset = preset
+        self.n_components = n_components
+        self.detector = detector
+        self.ert = ert
+        self.experts = experts
+        self.images = images
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.device = device
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Forget everything, then learn all samples in one pass.
+
+        Arguments:
+            X: Samples, with shape (N, D), finite.
+            y: The label of each, with shape (N,): integers, strings, or whatever can be sorted.
+
+        Raises:
+            ValueError: Samples or labels cannot be used.
+            InvalidSettings: An argument of the estimator cannot.
+        """
+        x, names = validate_data(self, X, y, dtype=np.float32)
+        check_classification_targets(names)
+        random = self._start(unique_labels(names), fixed=False)
+        order = random.permutation(len(x)) if self.shuffle else np.arange(len(x))
+        return self._learn(x[order], names[order])
+
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, classes: ArrayLike | None = None
+    ) -> Self:
+        """Learn the next samples of a stream, in the order given.
+
+        Arguments:
+            X: Samples, with shape (N, D), finite.
+            y: The label of each, with shape (N,); None: they have none, and only the density
+                learns from them.
+            classes: All labels that will come, where they are known; may be left out at the first
+                call, too: labels that are new later become new classes. It counts at the first
+                call only.
+
+        Raises:
+            ValueError: Samples or labels cannot be used, or are not among `classes`.
+            InvalidSettings: An argument of the estimator cannot.
+        """
+        first = not hasattr(self, "_model")
+        if y is None:
+            x, names = validate_data(self, X, dtype=np.float32, reset=first), None
+        else:
+            x, names = validate_data(self, X, y, dtype=np.float32, reset=first)
+            check_classification_targets(names)
+        if first:
+            known = None if classes is None else unique_labels(classes)
+            self._start(known, fixed=known is not None)
+        if names is not None:
+            self._meet(unique_labels(names))
+        return self._learn(x, names)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each sample, with shape (N,).
+
+        Raises:
+            NotFittedError: No label has come.
+        """
+        best = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Probabilities of `classes_`, with shape (N, C); rows sum to one.
+
+        Raises:
+            NotFittedError: No label has come.
+        """
+        snapshot, x = self._asked(X)
+        if not snapshot.answers:
+            raise NotFittedError(
+                "GMRClassifier has learned samples but no label, so it knows no class to name. "
+                "Call partial_fit with labels first; score_samples works already."
+            )
+        found = snapshot.classify(x).probabilities.cpu().numpy()
+        probabilities = np.zeros((len(found), len(self.classes_)), dtype=np.float32)
+        probabilities[:, np.searchsorted(self.classes_, self._names(snapshot.answers))] = found
+        return probabilities
+
+    def score_samples(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Log-likelihood of each sample, in nats, in the units of X, with shape (N,).
+
+        Raises:
+            NotFittedError: Nothing has been learned.
+        """
+        snapshot, x = self._asked(X)
+        return np.asarray(snapshot.outliers(x).log_likelihoods.cpu().numpy())
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        classes: Sequence[Any] | None = None,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> tuple[NDArray[np.float32], NDArray[Any] | None]:
+        """Draw samples from the model.
+
+        Arguments:
+            n_samples: n, at least 1.
+            classes: Only of these, each as often as any other, or once more; None: of any.
+            random_state: Of the draw; the same integer draws the same samples.
+
+        Returns:
+            Samples (n, D) in the units of X, and the class of each (n,); None for these while no
+            class is known.
+
+        Raises:
+            NotFittedError: Nothing has been learned.
+            UnknownClass: A class has not been learned.
+            InvalidRequest: n is below 1.
+        """
+        check_is_fitted(self)
+        snapshot = self._model.snapshot
+        learned = self._names(snapshot.classes)
+        wanted = None
+        if classes is not None:
+            codes = dict(zip(learned.tolist(), snapshot.classes, strict=True))
+            asked = np.asarray(classes).tolist()
+            unknown = [name for name in asked if name not in codes]
+            if unknown:
+                raise UnknownClass.among(unknown, list(codes))
+            wanted = [codes[name] for name in asked]
+        drawn = snapshot.sample(n_samples, wanted, seed=_seed(check_random_state(random_state)))
+        features = np.asarray(drawn.features.cpu().numpy())
+        return features, learned[drawn.codes.cpu().numpy()] if len(learned) else None
+
+    # The engine behind it -----------------------------------------------------------------
+
+    def _start(self, labels: NDArray[Any] | None, fixed: bool) -> np.random.RandomState:
+        """A new engine, for labels that are known by now; where `fixed`, no others may come."""
+        if self.batch_size < 1:
+            raise InvalidSettings(f"batch_size is {self.batch_size}; it must be at least 1.")
+        random: np.random.RandomState = check_random_state(self.random_state)
+        config = EngineConfig(
+            preset=self.preset,
+            n_components=self.n_components,
+            detector=self.detector,
+            ert=self.ert,
+            experts=self.experts,
+            seed=_seed(random),
+        )
+        self._model = OnlineModel(config, self.device)
+        self._fixed = fixed
+        self._labels: NDArray[Any] = np.empty(0) if labels is None else labels
+        self.classes_ = self._labels
+        self.boundaries_ = np.empty(0, dtype=np.int64)
+        return random
+
+    def _meet(self, labels: NDArray[Any]) -> None:
+        """Take new labels among the classes; codes of the engine stay what they are."""
+        new = np.setdiff1d(labels, self._labels)
+        if len(new) and self._fixed:
+            raise ValueError(
+                f"y has the labels {new.tolist()}, which are not among the classes given at the "
+                f"first call of partial_fit: {self._labels.tolist()}. Name all classes there, or "
+                f"none."
+            )
+        if len(new):
+            self._labels = np.concatenate([self._labels, new]) if len(self._labels) else new
+            self.classes_ = np.sort(self._labels)
+
+    def _learn(self, x: NDArray[np.float32], names: NDArray[Any] | None) -> Self:
+        codes = None
+        if names is not None:
+            order = np.argsort(self._labels, kind="stable")
+            codes = order[np.searchsorted(self._labels, names, sorter=order)]
+        starts = self.boundaries_.tolist()
+        for start in range(0, len(x), self.batch_size):
+            rows = slice(start, start + self.batch_size)
+            labels = None if codes is None else codes[rows].tolist()
+            batch = Batch.of(torch.from_numpy(x[rows]), labels, images=self.images)
+            for event in self._model.learn(batch):
+                if isinstance(event, BoundaryDetected):
+                    starts.append(event.estimated_start_sample)
+        self.boundaries_ = np.asarray(starts, dtype=np.int64)
+        return self
+
+    def _asked(self, x: ArrayLike) -> tuple[Snapshot, torch.Tensor]:
+        """The model that answers, and samples as it takes them."""
+        check_is_fitted(self)
+        features = validate_data(self, x, dtype=np.float32, reset=False)
+        return self._model.snapshot, torch.from_numpy(np.ascontiguousarray(features))
+
+    def _names(self, codes: Sequence[Label]) -> NDArray[Any]:
+        """The labels that codes of the engine stand for."""
+        return np.asarray(self._labels[np.asarray(codes, dtype=np.int64)])
+
+
+def _seed(random: np.random.RandomState) -> int:
+    return int(random.randint(SEEDS))
