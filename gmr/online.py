@@ -2,9 +2,9 @@
 
 Rules of this module:
 
-1. Answers are those of a quiet stream: what waits in windows, or is set aside because it looks
-   like a change, is learned for the answer. The state that learning goes on from is not touched,
-   so that asking changes nothing.
+1. Asking changes nothing of what is learned next. Where answers are to be those of a quiet stream,
+   what waits in windows, or is set aside because it looks like a change, is learned for the answer
+   alone.
 2. What is copied or pickled holds plain values and the bytes of a checkpoint, which are numbers
    and text with a checksum: reading them runs no code.
 """
@@ -27,9 +27,15 @@ class OnlineModel:
     Arguments:
         config: Settings of the engine.
         device: Where it computes.
+        quiet: Whether the stream is taken to pause when it is asked. Answers then know of every
+            sample, and take longer where questions and batches alternate. Otherwise they are
+            those of the model as it stands, once there is one.
     """
 
-    def __init__(self, config: EngineConfig, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, config: EngineConfig, device: torch.device | str = "cpu", *, quiet: bool
+    ) -> None:
+        self.quiet = quiet
         self.engine = Engine(config, device)
         self.state = self.engine.start()
         self._snapshot: Snapshot | None = None
@@ -52,18 +58,27 @@ class OnlineModel:
             ModelNotReady: Nothing has been learned.
         """
         if self._snapshot is None:
-            settled, _ = self.engine.settle(self.state)
-            self._snapshot = self.engine.snapshot(settled)
+            state = self.state
+            if self.quiet or not self._has_model:
+                state, _ = self.engine.settle(state)
+            self._snapshot = self.engine.snapshot(state)
         return self._snapshot
+
+    @property
+    def _has_model(self) -> bool:
+        learner = self.state.learner
+        return learner is not None and self.engine.learner.model(learner) is not None
 
     def __getstate__(self) -> dict[str, object]:
         data = checkpoint.dump(self.state, self.engine.config, {})
-        return {"device": str(self.engine.device), "checkpoint": data}
+        return {"device": str(self.engine.device), "quiet": self.quiet, "checkpoint": data}
 
     def __setstate__(self, kept: dict[str, object]) -> None:
-        device, data = kept["device"], kept["checkpoint"]
+        device, quiet, data = kept["device"], kept["quiet"], kept["checkpoint"]
         assert isinstance(device, str)
+        assert isinstance(quiet, bool)
         assert isinstance(data, bytes)
+        self.quiet = quiet
         self.state, config, _ = checkpoint.load(data, device)
         self.engine = Engine(config, device)
         self._snapshot = None

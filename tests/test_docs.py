@@ -327,7 +327,7 @@ def test_every_page_leads_to_the_words() -> None:
 
 @pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/concepts.md"])
 def test_every_file_that_is_named_is_there(name: str) -> None:
-    folders = ("core", "service", "clients", "benchmarks", "tests", "examples")
+    folders = ("gmr", "core", "service", "clients", "benchmarks", "tests", "examples")
     files = [str(path) for folder in folders for path in (ROOT / folder).rglob("*.py")]
     named = re.findall(r"`([\w/]+\.py)`", (ROOT / name).read_text("utf-8"))
     lacking = [one for one in named if not any(path.endswith("/" + one) for path in files)]

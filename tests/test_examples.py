@@ -32,3 +32,12 @@ def test_the_estimator_learns_both_halves_of_the_digits(
     assert len(accuracies) == 2
     assert min(map(float, accuracies)) > 0.95
     assert len(model.boundaries_) == 1
+
+
+def test_the_models_of_river_find_the_boundary_and_forget_nothing() -> None:
+    example = runpy.run_path(str(EXAMPLES / "river_stream.py"))
+    model, detector, accuracy = example["main"]()
+    for boundaries in (model.boundaries, detector.boundaries):
+        assert len(boundaries) == 1
+        assert boundaries[0] == pytest.approx(example["SAMPLES_PER_SUB_TASK"], abs=100)
+    assert accuracy > 0.97

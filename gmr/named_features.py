@@ -1,0 +1,94 @@
+"""Samples as River has them, features by name, and as the engine has them, rows of a matrix.
+
+A model has a fixed number of features: those of the first samples that it learns. Later ones
+are left out; those that a sample lacks are the mean of what came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.errors import NonFiniteFeature
+
+LARGEST = float(np.finfo(np.float32).max)
+"""What the model computes with holds no larger number."""
+
+
+class NamedFeatures:
+    """Which feature is which column, and the mean of each.
+
+    Example:
+        >>> features = NamedFeatures()
+        >>> features.observe([{"a": 1.0, "b": 2.0}, {"a": 3.0}])
+        >>> features.rows([{"b": 5.0}, {"b": 1.0, "a": 0.0, "new": 9.0}]).tolist()
+        [[2.0, 5.0], [0.0, 1.0]]
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[Hashable, int] = {}
+        self._sums: NDArray[np.float64] = np.empty(0)
+        self._counts: NDArray[np.float64] = np.empty(0)
+
+    @property
+    def names(self) -> tuple[Hashable, ...]:
+        """One per column; none before the first samples."""
+        return tuple(self._columns)
+
+    def observe(self, samples: Iterable[Mapping[Any, Any]]) -> None:
+        """Take samples into the means; the first ones that have features choose the columns."""
+        samples = list(samples)
+        if not self._columns:
+            # In an order of their own: that in which a sample names them must not matter.
+            names = sorted({name for sample in samples for name in sample}, key=_order)
+            self._columns = {name: column for column, name in enumerate(names)}
+            self._sums, self._counts = np.zeros((2, len(names)))
+        for sample in samples:
+            for name, value in sample.items():
+                column = self._columns.get(name)
+                number = np.nan if column is None else as_number(name, value)
+                if column is not None and not np.isnan(number):
+                    self._sums[column] += number
+                    self._counts[column] += 1
+
+    def rows(self, samples: Iterable[Mapping[Any, Any]]) -> NDArray[np.float32]:
+        """The samples, with shape (N, D).
+
+        Raises:
+            NonFiniteFeature: A value is infinite, or no float32 holds it.
+            ValueError, TypeError: A value is no number.
+        """
+        means = self._sums / np.maximum(self._counts, 1)
+        found = []
+        for sample in samples:
+            row = means.copy()
+            for name, value in sample.items():
+                column = self._columns.get(name)
+                number = np.nan if column is None else as_number(name, value)
+                if column is not None and not np.isnan(number):
+                    row[column] = number
+            found.append(row)
+        return np.asarray(found, dtype=np.float32).reshape(len(found), len(means))
+
+
+def as_number(name: Hashable, value: Any) -> float:
+    """A feature's value; NaN and None stand for one that is missing.
+
+    Raises:
+        NonFiniteFeature: It is infinite, or no float32 holds it.
+        ValueError, TypeError: It is no number.
+    """
+    number = np.nan if value is None else float(value)
+    if abs(number) > LARGEST:
+        raise NonFiniteFeature(
+            f"The feature {name!r} is {number}, which is not finite or more than a float32 holds. "
+            f"Leave it out of the sample where it is unknown."
+        )
+    return number
+
+
+def _order(name: Hashable) -> tuple[str, str]:
+    return type(name).__name__, repr(name)
