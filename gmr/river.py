@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.extras import naming_the_extra
-from core.errors import InvalidSettings
+from core.errors import InvalidLabels, InvalidSettings
 
 with naming_the_extra("gmr.river", "river"):
     import torch
@@ -248,6 +248,8 @@ class GMRClassifier(_Learner, base.MiniBatchClassifier):
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
         """Learn the samples as one batch, after those that wait."""
+        if len(X) != len(y):
+            raise InvalidLabels(f"{len(X)} samples came with {len(y)} labels; expected one each.")
         samples = [_numbers(sample) for sample in X.to_dict(orient="records")]
         self._flush()
         codes = [self._code(label) for label in y.tolist()]

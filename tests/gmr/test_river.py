@@ -18,7 +18,7 @@ import pytest
 from river import anomaly, checks, datasets, drift, evaluate, metrics, naive_bayes, stream
 from sklearn.metrics import roc_auc_score
 
-from gmr import InvalidSettings, NonFiniteFeature
+from gmr import InvalidLabels, InvalidSettings, NonFiniteFeature
 from gmr.river import GMRAnomalyDetector, GMRClassifier, GMRDetector
 
 ROOT = Path(__file__).parents[2]
@@ -153,6 +153,18 @@ def test_a_sample_that_cannot_be_used_is_refused_at_once_and_changes_nothing() -
             model.learn_one({"x": value, "y": 0.0}, "unheard of")
     with pytest.raises(ValueError, match="could not convert"):
         model.learn_one({"x": "far", "y": 0.0}, "unheard of")
+    for one in (model, other):
+        taught(one, blobs(25, CENTRES, 1))
+    assert answers(model) == answers(other)
+
+
+def test_a_frame_that_cannot_be_used_is_refused_and_changes_nothing() -> None:
+    model, other = (taught(GMRClassifier(), blobs(25, CENTRES, 0)) for _ in range(2))
+    frame = pd.DataFrame({"x": [0.0, 1.0], "y": [4.0, 4.0]})
+    with pytest.raises(InvalidLabels, match="2 samples came with 1 labels"):
+        model.learn_many(frame, pd.Series(["unheard of"]))
+    with pytest.raises(NonFiniteFeature, match="'y'"):
+        model.learn_many(frame.replace(4.0, math.inf), pd.Series(["top", "unheard of"]))
     for one in (model, other):
         taught(one, blobs(25, CENTRES, 1))
     assert answers(model) == answers(other)
