@@ -39,6 +39,8 @@ class Batch:
             sample with a name and no label waits for its label before it is learned.
         images: Whether the sender declares the samples as images, with features in [0, 1]; so
             does who sends uint8, or the shape of images.
+        strange: Whether all are like nothing that was learned, so that their labels name none
+            of it. The engine says so of samples that it has held back, not the sender.
 
     Example:
         >>> batch = Batch.of(torch.zeros(3, 2), ["cat", None, "dog"])
@@ -51,6 +53,7 @@ class Batch:
     vocabulary: tuple[Label, ...] = ()
     sample_ids: tuple[SampleId | None, ...] | None = None
     images: bool = False
+    strange: bool = False
 
     def __len__(self) -> int:
         return self.features.shape[0]
@@ -91,7 +94,7 @@ class Batch:
         """Some of the samples, by index (M,); without their names."""
         features = self.features[rows.to(self.features.device)]
         codes = None if self.codes is None else self.codes[rows.to(self.codes.device)]
-        return Batch(features, codes, self.vocabulary, images=self.images)
+        return Batch(features, codes, self.vocabulary, images=self.images, strange=self.strange)
 
     def check(self, n_features: int | None) -> None:
         """Raise the `InvalidBatch` that applies, if any.

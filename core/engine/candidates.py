@@ -2,10 +2,11 @@
 
 Components of unlabelled samples say what these are like. Here they are told apart:
 
-1. *New* are components whose samples were explained much better by components of the sub-task's
+1. A component *gains* where its samples were explained better by components of the sub-task's
    unlabelled samples than by all that was known, when they came and nothing had learned them yet.
    Samples of a known class gain nothing from a second description of it.
-2. New components that overlap are one *cluster* (`core.engine.clusters`).
+2. Components that gain and overlap are one *cluster* (`core.engine.clusters`). It is *new* where
+   their means gain, too, on average.
 3. A cluster is of the open proposal whose components its own come from, or is explained by; of
    several where they have grown together, and then each component keeps to its own. Where a
    proposal's components are two clusters by now, one of these is another.
@@ -31,20 +32,21 @@ from core.memory.proposals import Proposal
 from core.model.readout import margin_temperature
 
 GAIN = 0.6
-"""Mean log-likelihood ratio from which on a component is new, over the temperature of margins
-(docs/method.md says how it was chosen), ..."""
+"""Log-likelihood ratio that counts as a gain of 1, over the temperature of margins (docs/method.md
+says how it was chosen), ..."""
 
 LEAST_NATS = 3.0
 """... and at least so many nats: where features are few, the number of samples alone moves it."""
 
-MOST_GAIN = 3.0
-"""What a single sample's gain counts as at most, in units of what makes a component new."""
+MOST_GAIN = 1.5
+"""What a single sample's gain counts as at most: a few samples of a new class must not make a
+component of a known one gain."""
+
+LEAST_GAIN = 0.75
+"""Mean gain of the samples of a component from which on it may be of a new cluster."""
 
 LEAST_MEAN = 0.5
-"""Likewise of the mean of a component that is new, which gains more than its samples do."""
-
-ALIKE = 0.5
-"""Part of that gain from which on a component joins the cluster that explains its samples best."""
+"""Gain of the means of components, by samples, from which on their cluster is new."""
 
 APART = 0.25
 """Share of a cluster's samples from which on a proposal stays one of its own when it turns out to
@@ -127,18 +129,15 @@ class Candidates:
         on = fallen >= 0
         counts = torch.bincount(fallen[on], minlength=m)
         gain = torch.bincount(fallen[on], recent.gains[on].double(), m) / counts.clamp_min(1)
-        new = (gain >= 1) & (counts > 0) & self._apart(state, unnamed)
         # Means fall where samples do: many a component stands for few that never come again.
         homes = self._homes(state, unnamed, (counts > 0) | ~current, proposals)
         groups = torch.full((m,), -1)
-        rows = on & new[fallen]
-        groups[new] = clusters(
-            joint[rows][:, index[new]], recent.samples.features.shape[1], LEAST_PROPOSAL
+        gaining = (gain >= LEAST_GAIN) & (counts > 0)
+        rows = on & gaining[fallen]
+        groups[gaining] = clusters(
+            joint[rows][:, index[gaining]], recent.samples.features.shape[1], LEAST_PROPOSAL
         )
-        maybe = (gain >= ALIKE) & (counts > 0) & ~new
-        known = torch.ones(joint.shape[1], dtype=torch.bool)
-        known[index[current]] = False
-        groups = _attached(joint[:, index], joint[:, known], fallen, groups, maybe)
+        groups = _new(groups, counts, self._mean_gains(state, unnamed))
         claims, fresh, joins = _claimed(groups, counts, homes, n_open)
         explained = self._explained(joint, index, current, fallen, homes)
         claims = torch.where((counts > 0) & (groups < 0) & current, explained, claims)
@@ -217,16 +216,16 @@ class Candidates:
         scores = self.learner.score(state.learner, state.standardiser.apply(features))
         return None if scores is None else scores.joint.cpu()
 
-    def _apart(self, state: EngineState, unnamed: Unnamed) -> Tensor:
-        """Which components lie where known ones do not, by their means, with shape (M,), bool.
+    def _mean_gains(self, state: EngineState, unnamed: Unnamed) -> Tensor:
+        """What the means of components gain, with shape (M,), float64.
 
-        A component of a known class that has taken in some samples of a new one lies among the
-        known ones, though its latest samples gain.
+        Components of a known class that have taken in some samples of a new one lie among the
+        known ones, though their latest samples gain.
         """
-        scores = self.learner.score(state.learner, unnamed.means)
-        gains = self.gains(state, scores)
-        everyone = torch.ones(len(unnamed.index), dtype=torch.bool)
-        return everyone if gains is None else gains >= LEAST_MEAN
+        gains = self.gains(state, self.learner.score(state.learner, unnamed.means))
+        # Where nothing else is known all is new.
+        blank = torch.full((len(unnamed.index),), MOST_GAIN, dtype=torch.float64)
+        return blank if gains is None else gains.double()
 
     def _nearest(
         self, state: EngineState, unnamed: Unnamed, asked: Tensor, means: Tensor
@@ -256,12 +255,16 @@ class Candidates:
         if not bool(asked.any()):
             return homes
         for place, one in enumerate(proposals):
+            # What was first found in this sub-task has none that were there before it.
+            mine = asked if one.first < state.boundary_sample else asked & unnamed.current.cpu()
+            if not bool(mine.any()):
+                continue
             if len(one.surrogates):
-                fallen = self._nearest(state, unnamed, asked, one.surrogates)
+                fallen = self._nearest(state, unnamed, mine, one.surrogates)
                 homes[:, place].index_add_(0, fallen, one.weights.cpu().double())
             joint = self._joint(state, one.unknowns.features) if len(one.unknowns) else None
             if joint is not None:
-                joint = joint[:, unnamed.index.cpu()].masked_fill(~asked, -math.inf)
+                joint = joint[:, unnamed.index.cpu()].masked_fill(~mine, -math.inf)
                 ones = torch.ones(len(joint), dtype=torch.float64)
                 homes[:, place].index_add_(0, joint.argmax(1), ones)
         return homes
@@ -288,32 +291,22 @@ class Candidates:
         return torch.where((most < n_homes) & (said.sum(1) > 0), most, none)
 
 
-def _attached(
-    joint: Tensor, known: Tensor, fallen: Tensor, groups: Tensor, maybe: Tensor
-) -> Tensor:
-    """Clusters with components that may be of one, each of the likeliest.
-
-    Of none where all that was known before finds a component's samples likelier than the cluster.
+def _new(groups: Tensor, counts: Tensor, gains: Tensor) -> Tensor:
+    """Clusters that lie where known classes do not, numbered from 0, with shape (M,); -1: of none.
 
     Arguments:
-        joint: Log-joint values, with shape (N, M).
-        known: Those of what was known, with shape (N, K - M) or less.
-        fallen: The component on which each sample falls, with shape (N,), or -1.
         groups: Cluster of each component, with shape (M,), or -1.
-        maybe: Which may be of one, with shape (M,), bool.
+        counts: Samples on each, with shape (M,).
+        gains: Of the mean of each, with shape (M,), float64.
     """
-    n = int(groups.max()) + 1 if len(groups) else 0
-    if not n or not bool(maybe.any()):
-        return groups
-    likelihood = torch.stack([joint[:, groups == one].logsumexp(1) for one in range(n)], 1)
-    groups = groups.clone()
-    before = known.logsumexp(1)
-    for one in maybe.nonzero()[:, 0].tolist():
-        mine = fallen == one
-        best = likelihood[mine].mean(0).max(0)
-        if float(best.values) > float(before[mine].mean()):
-            groups[one] = int(best.indices)
-    return groups
+    found, n = torch.full_like(groups, -1), 0
+    for one in range(int(groups.max()) + 1 if len(groups) else 0):
+        mine = groups == one
+        shares = counts.double() * mine
+        if float(shares @ gains) >= LEAST_MEAN * max(1.0, float(shares.sum())):
+            found[mine] = n
+            n += 1
+    return found
 
 
 def _claimed(

@@ -89,7 +89,12 @@ class ClassDiscovery:
         if not self.config.proposal_samples or not ready or scores is None:
             return None
         assert state.standardiser is not None
-        return is_unknown(scores.log_likelihood - state.standardiser.log_volume, known).cpu()
+        values = scores.log_likelihood - state.standardiser.log_volume
+        unknown = is_unknown(values, known)
+        if state.likelihood.weight >= READY_SAMPLES:
+            # What is usual in a sub-task may be unlikely beside those before.
+            unknown &= is_unknown(values, state.likelihood)
+        return unknown.cpu()
 
     def gains(self, state: EngineState, scores: Scores | None) -> Tensor | None:
         """What a batch's samples gain by components without a name, (N,); None: nothing to say.
@@ -216,7 +221,9 @@ class ClassDiscovery:
         assert proposal is not None
         reason = "dismissed" if label is None else "named"
         state, closed = self._close(state, proposal, label, reason)
-        return state, [*events, *closed]
+        # There is room for another proposal, and what was named no longer hides it.
+        state, made = self._looked(state)
+        return state, [*events, *closed, *made]
 
     # At a boundary ------------------------------------------------------------------------
 
@@ -318,8 +325,9 @@ class ClassDiscovery:
         """Let open proposals follow the components, and propose clusters that are of none."""
         least, proposals = self.config.proposal_samples, state.proposals
         recent = proposals.recent
-        # Of known classes few samples gain, so that most looks are spared.
-        if not least or int((recent.gains >= 1).sum()) < least:
+        # Of known classes few samples gain, so that most looks for new ones are spared. Nor do
+        # those gain of a proposal that comes back, which must be followed before it is named.
+        if not least or (propose and int((recent.gains >= 1).sum()) < least):
             return state, []
         asked = (*proposals.open, *proposals.dismissed)
         found = self.discovery.found(state, asked, len(proposals.open))
@@ -377,7 +385,7 @@ class ClassDiscovery:
     def _older(self, state: EngineState, one: Proposal, unnamed: Unnamed) -> Tensor:
         """Components of earlier sub-tasks that a proposal has, with shape (M,), bool."""
         told = None
-        if len(one.surrogates):
+        if len(one.surrogates) and one.first < state.boundary_sample:
             told = self.discovery.assigned(state, Evidence.of_one(one.surrogates))
         older = ~unnamed.current.cpu()
         return torch.zeros_like(older) if told is None else older & (told[1][:, 0] > 0)
@@ -484,10 +492,9 @@ class ClassDiscovery:
         learned = 0
         if len(unknowns):
             batch = Batch.of(unknowns.features, [label] * len(unknowns))
+            batch = replace(batch, strange=True)
             state = self.delayed_labels.heard(state, batch)
-            state, learned, events = self.delayed_labels.learn_late(
-                state, batch, unknowns.arrived, strange=True
-            )
+            state, learned, events = self.delayed_labels.learn_late(state, batch, unknowns.arrived)
         if label is None:
             state = self._dismissed(state, proposal)
         elif len(proposal.surrogates):

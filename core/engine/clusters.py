@@ -1,10 +1,12 @@
 """Clusters among components: which of them are one group of samples, by what samples say.
 
 Components are merged while they overlap (Hennig 2010, "Methods for merging Gaussian mixture
-components": directly estimated misclassification probabilities). Overlap is asked of samples, of
-two groups at a time, so that it does not shrink where many components share a cluster. It is asked
-at a temperature: components that were fitted to few samples describe just these, and a sample of
-one is next to never torn between it and another by Bayes' rule, however close these are.
+components": directly estimated misclassification probabilities). Overlap is asked of two components
+at a time, so that it does not shrink where many share a cluster, and of two groups it is the mean
+over their pairs (average linkage, Sokal & Michener 1958), so that it does not grow with what a
+group has taken in. It is asked at a temperature: components that were fitted to few samples
+describe just these, and a sample of one is next to never torn between it and another by Bayes'
+rule, however close these are.
 
 Throughout: N samples, M components, D features.
 """
@@ -16,12 +18,12 @@ import math
 import torch
 from torch import Tensor
 
-DEGREES = 1.75
+DEGREES = 2.5
 """The temperature of overlaps is this times the root of D, as the deviation of a log-likelihood of
 D features is half the root of 2 D nats (docs/method.md: how it was chosen)."""
 
-LEAST_OVERLAP = 0.1
-"""Overlap from which on two groups of components are one."""
+LEAST_OVERLAP = 0.05
+"""Mean overlap from which on two groups of components are one."""
 
 LEAST_SHARE = 0.05
 """Share of the samples below which a group is part of its likeliest neighbour."""
@@ -31,9 +33,10 @@ def clusters(joint: Tensor, n_features: int, least: int) -> Tensor:
     """Which cluster each component is of, with shape (M,), int64, from 0; -1: of none.
 
     The two groups that overlap most are merged until none overlap by `LEAST_OVERLAP`. The overlap
-    of two groups is the mean probability of the one for the samples of the other, where there is
-    no third, and the larger of both. Groups of too few samples then join the group that finds
-    their samples likeliest. Components without a sample are of no cluster.
+    of two components is the mean probability of the other one for the samples of both, where there
+    is no third; that of two groups the mean over pairs, by samples. Groups of too few samples then
+    join the group that finds their samples likeliest. Components without a sample are of no
+    cluster.
 
     Arguments:
         joint: Log-joint values of samples that belong to these components, with shape (N, M).
@@ -75,31 +78,20 @@ def _merged(joint: Tensor, temperature: float) -> Tensor:
     """
     m = joint.shape[1]
     group, own = torch.arange(m), joint.argmax(1)
-    likely = (joint / temperature).log_softmax(1)
-    alive = torch.ones(m, dtype=torch.bool)
-    # Row: whose samples; column: of which group their mean probability is.
-    mean = torch.stack([_confused(likely[own == one], one) for one in range(m)])
+    likely = joint / temperature
+    others = torch.sigmoid(likely - likely.gather(1, own[:, None]))
+    sums = likely.new_zeros(m, m).index_add_(0, own, others)
+    counts = torch.bincount(own, minlength=m).double()
+    overlap = (sums + sums.T) / (counts[:, None] + counts).clamp_min(1)
+    alive = counts > 0
     while int(alive.sum()) > 1:
-        overlap = torch.maximum(mean, mean.T).fill_diagonal_(-1)
-        overlap.masked_fill_(~(alive[:, None] & alive), -1)
-        keep, gone = divmod(int(overlap.argmax()), m)
+        apart = ~(alive[:, None] & alive) | torch.eye(m, dtype=torch.bool)
+        keep, gone = divmod(int(overlap.masked_fill(apart, -1).argmax()), m)
         if float(overlap[keep, gone]) < LEAST_OVERLAP:
             break
-        likely[:, keep] = torch.logaddexp(likely[:, keep], likely[:, gone])
-        alive[gone] = False
+        both = counts[keep] + counts[gone]
+        mean = (counts[keep] * overlap[keep] + counts[gone] * overlap[gone]) / both
+        overlap[keep], overlap[:, keep] = mean, mean
+        counts[keep], alive[gone] = both, False
         group[group == gone] = keep
-        own[own == gone] = keep
-        mean[keep] = _confused(likely[own == keep], keep)
-        mine = likely.gather(1, own[:, None])[:, 0]
-        sums = torch.zeros(m, dtype=likely.dtype).index_add_(
-            0, own, torch.sigmoid(likely[:, keep] - mine)
-        )
-        mean[:, keep] = sums / torch.bincount(own, minlength=m).clamp_min(1)
     return group
-
-
-def _confused(likely: Tensor, one: int) -> Tensor:
-    """Mean probability of each group for samples of one, of these two, with shape (M,)."""
-    if not len(likely):
-        return likely.new_zeros(likely.shape[1])
-    return torch.sigmoid(likely - likely[:, one : one + 1]).mean(0)

@@ -123,15 +123,13 @@ class DelayedLabels:
         return state, batch.select(left), left
 
     def learn_late(
-        self, state: EngineState, batch: Batch, arrived: Sequence[int], *, strange: bool = False
+        self, state: EngineState, batch: Batch, arrived: Sequence[int]
     ) -> tuple[EngineState, int, list[Event]]:
         """Learn samples that were held back, once nothing is suspected.
 
         Arguments:
             batch: Of the current sub-task, N samples.
             arrived: Samples of the stream before each.
-            strange: Whether all were unknown when they came, and nothing has learned them since;
-                forgotten where learning is put off.
 
         Returns:
             The state, how many samples were learned at once, and what happened.
@@ -140,7 +138,7 @@ class DelayedLabels:
             return state, 0, []
         since = state.awaiting.suspect_since
         if since is None:
-            state, events = self.learning.learn(state, batch, None, strange=strange)
+            state, events = self.learning.learn(state, batch, None)
             return state, len(batch), events
         # Nothing that the next batches are compared with may move meanwhile.
         suspect = torch.tensor(arrived) >= since

@@ -38,13 +38,11 @@ class Learning:
     device: torch.device
 
     def learn(
-        self, state: EngineState, batch: Batch, scores: Scores | None, *, strange: bool = False
+        self, state: EngineState, batch: Batch, scores: Scores | None
     ) -> tuple[EngineState, list[Event]]:
         """Learn one batch as part of the current sub-task; the version grows by one.
 
-        Arguments:
-            strange: Whether all are like nothing that was learned, so that their labels name none
-                of it. Otherwise those are that are unknown by their likelihood.
+        Labels of samples that are unknown by their likelihood, or strange, name nothing known.
         """
         if not len(batch):
             return state, []
@@ -62,7 +60,7 @@ class Learning:
         generator = torch.Generator()
         generator.set_state(state.random)
         least = math.inf
-        if not strange:
+        if not batch.strange:
             # What is usual in a sub-task may be unlikely beside those before.
             all_ = state.past_likelihood.pooled(state.likelihood)
             least = min(least_known(all_), least_known(state.likelihood)) + standardiser.log_volume

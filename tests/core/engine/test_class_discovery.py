@@ -3,6 +3,8 @@ yet."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from core.batch import Batch
 from core.config import EngineConfig
 from core.engine.checkpoint import dump, load
-from core.engine.clusters import clusters
+from core.engine.clusters import DEGREES, clusters
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.errors import InvalidLabels, InvalidRequest
@@ -158,6 +160,59 @@ def test_a_name_is_not_given_to_known_classes_that_came_without_labels(
     assert answers(engine, state, 0, 0) > 95
     assert answers(engine, state, 1, 1) > 95
     assert answers(engine, state, NEW, "new") >= 90
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_name_that_is_put_off_by_a_suspicion_is_not_given_to_known_classes(
+    preset: str, before: bool
+) -> None:
+    engine = engine_of(preset=preset)
+    state, _ = traffic(engine, taught(engine), NEW, share=5)
+    for index in range(40):
+        parts = [blob(0, 60, 900 + index), blob(1, 35, 900 + index), blob(NEW, 5, 900 + index)]
+        state, _ = engine.step(state, Batch(torch.cat(parts)))
+    # They came before the suspected change, or are part of it.
+    since = state.stream_samples if before else 0
+    state = replace(state, awaiting=replace(state.awaiting, suspect_since=since))
+    nameless = engine.learner.unnamed(state.learner)
+    assert nameless is not None
+    # So that nothing but the flag, and not their likelihood, says that they are unknown.
+    unlikely = Running(1000.0, mean=-1e6, variance=1.0)
+    state = replace(state, likelihood=unlikely, past_likelihood=unlikely)
+    state, _ = engine.name(state, 1, "new")
+    held = (*state.awaiting.due, *state.set_aside)
+    assert [batch.strange for batch in held] == [True]
+    state, _, _ = load(dump(state, engine.config, {}))
+    state, events = engine.settle(state)
+    assert of(SetAsideReleased, events)
+    after = engine.learner.unnamed(state.learner)
+    assert after is not None
+    assert float(after.mass.sum()) > 0.95 * float(nameless.mass.sum())
+    assert answers(engine, state, 0, 0) > 95
+    assert answers(engine, state, 1, 1) > 95
+
+
+def test_what_is_usual_in_its_sub_task_is_not_unknown() -> None:
+    engine = engine_of()
+    state = engine.start()
+    for batch in batches([0, 1], 80):
+        state, _ = engine.step(state, batch)
+    state, _ = engine.declare_boundary(state)
+    for index in range(15):
+        x = blob(NEW, 100, 900 + index, spread=0.25)
+        state, _ = engine.step(state, Batch.of(x, ["new"] * 100))
+    assert state.standardiser is not None
+    usual = state.standardiser.apply(blob(NEW, 200, 77, spread=0.25))
+    scores = engine.learner.score(state.learner, usual)
+    pooled = state.past_likelihood.pooled(state.likelihood)
+    log_volume = state.standardiser.log_volume
+    assert scores is not None
+    below = is_unknown(scores.log_likelihood - log_volume, pooled).double().mean()
+    assert below > 0.1, "of all that was learned it is the unlikelier part"
+    unknown = engine.discovery.unknown(state, scores)
+    assert unknown is not None
+    assert unknown.double().mean() < 0.1
 
 
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
@@ -396,6 +451,39 @@ def test_recent_samples_are_bounded_and_no_part_of_a_kept_version() -> None:
 def test_components_that_share_samples_are_one_cluster_however_many_they_are(m: int) -> None:
     joint = torch.randn(400, m, generator=torch.Generator().manual_seed(m)) / 2
     assert set(clusters(joint, 16, least=10).tolist()) == {0}
+
+
+@pytest.mark.parametrize("m", [1, 10, 30])
+def test_a_group_takes_in_no_more_of_others_by_being_large(m: int) -> None:
+    # Pair by pair too little overlap, whatever the sizes of the two groups.
+    far = 3.2 * DEGREES * math.sqrt(16)
+    joint = torch.full((10 * (m + 2), m + 2), -far)
+    joint[: 10 * m, :m] = joint[10 * m :, m:] = 0.0
+    joint += torch.randn(joint.shape, generator=torch.Generator().manual_seed(m)) / 10
+    found = clusters(joint, 16, least=5)
+    assert len(set(found[:m].tolist())) == len(set(found[m:].tolist())) == 1
+    assert found[0] != found[m]
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_what_had_no_room_is_proposed_once_another_is_named(
+    preset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.engine.class_discovery.MOST_OPEN", 1)
+    engine = engine_of(preset=preset, n_components=60, proposal_samples=50)
+    state, _ = engine.declare_boundary(taught(engine))
+    state, (first,) = unlabelled(engine, state, [4, 5], 14)
+    state, events = engine.name(state, first.proposal, "first")
+    (second,) = of(ClassProposed, events)
+    assert [one.number for one in state.proposals.open] == [second.proposal]
+    state, events = engine.name(state, second.proposal, "second")
+    assert not of(ClassProposed, events)
+    named = [
+        answers(engine, state, label, name) for label in (4, 5) for name in ("first", "second")
+    ]
+    assert sorted(named)[2:] >= [90, 90]
+    assert answers(engine, state, 0, 0) > 95
+    assert answers(engine, state, 1, 1) > 95
 
 
 def table(labels: list[int], n: int, d: int, seed: int) -> torch.Tensor:
