@@ -44,9 +44,10 @@ def clusters(joint: Tensor, n_features: int, least: int) -> Tensor:
         least: Fewest samples that are a cluster, at least 1.
 
     Example:
-        >>> near, far = torch.tensor([[0.0, -1.0, -50.0]]), torch.tensor([[-50.0, -50.0, 0.0]])
-        >>> clusters(torch.cat([near.repeat(9, 1), far.repeat(9, 1)]), 8, least=5).tolist()
-        [0, 0, 1]
+        >>> one, other = [0.0, -1.0, -50.0, -50.0], [-1.0, 0.0, -50.0, -50.0]
+        >>> joint = torch.tensor([one, other, [-50.0, -50.0, 0.0, -9.0]]).repeat(9, 1)
+        >>> clusters(joint, 8, least=5).tolist()
+        [0, 0, 1, -1]
     """
     n, m = joint.shape
     none = torch.full((m,), -1, dtype=torch.int64)
