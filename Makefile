@@ -12,7 +12,7 @@ TORCH_ARGS := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check format bench clean system
+.PHONY: help demo serve test check format bench clean system browser pictures
 
 help:  ## Say what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -23,7 +23,7 @@ demo: $(VENV)/installed  ## Install, then watch handwritten digits arrive as fiv
 serve: $(VENV)/installed  ## Install, then run the service
 	$(BIN)/gmr serve $(ARGS)
 
-test: $(VENV)/installed-dev  ## Install, then run every test, doctests included
+test: $(VENV)/installed-dev browser  ## Install, then run every test, doctests included
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal $(ARGS)
 
 check: $(VENV)/installed-dev  ## Format, lint and types, in seconds
@@ -37,6 +37,9 @@ format: $(VENV)/installed-dev  ## Put the code into the house's format
 
 bench: $(VENV)/installed  ## Every benchmark at its quick size
 	$(BIN)/gmr bench all --quick $(ARGS)
+
+pictures: $(VENV)/installed-dev browser  ## The pictures of the dashboard in the documentation, taken anew
+	$(BIN)/python -m pytest tests/service/dashboard/test_story.py --pictures docs/images
 
 clean:  ## Remove the virtual environment and what the demo left
 	rm -rf $(VENV) .gmr
@@ -58,5 +61,12 @@ $(VENV)/installed-dev: $(VENV)/installed
 	$(PIP) install --quiet --editable '.[dev]'
 	@touch $@
 
-system:  ## Optional system parts that some tests use (Debian, as root): Prometheus, another Redis
-	apt-get update -q && apt-get install -y -q --no-install-recommends prometheus redis-server
+# What the dashboard is tested in. Where it cannot be installed these tests skip, and say so.
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	    apt-get update -q && apt-get install -y -q --no-install-recommends chromium; } || \
+	  echo "No Chromium, and no root on Debian to install it: tests of the dashboard will skip."
+
+system:  ## Optional system parts that some tests use (Debian, as root): Prometheus, another Redis, Chromium
+	apt-get update -q && apt-get install -y -q --no-install-recommends prometheus redis-server chromium

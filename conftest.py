@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 # One thread per process: two OpenMP threads on contended cores are slower than one.
@@ -23,6 +25,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--device",
         default="cpu",
         help="where core's tests run: cpu, cuda, or sim, a simulated device",
+    )
+    parser.addoption(
+        "--pictures",
+        help="folder in which pictures of the dashboard are kept; without it a temporary one",
     )
 
 
@@ -52,6 +58,19 @@ def generator() -> torch.Generator:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _switches_as_before() -> Iterator[None]:
+    """Whoever leaves a switch of the process turned fails, not a test that happens to run later."""
+    interrupted, tiny = signal.getsignal(signal.SIGINT), sys.float_info.min / 2
+    yield
+    left = [] if tiny > 0 else ["tiny numbers are taken for zero (torch.set_flush_denormal)"]
+    if signal.getsignal(signal.SIGINT) is not interrupted:
+        left.append("Ctrl-C has another handler (signal.signal)")
+    torch.set_flush_denormal(False)
+    signal.signal(signal.SIGINT, interrupted)
+    assert not left, f"The test leaves switches of the process turned: {left}"
 
 
 @pytest.fixture(autouse=True)

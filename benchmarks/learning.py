@@ -151,7 +151,7 @@ def _accuracy(engine: Engine, state: EngineState, data: Any, rows: np.ndarray[An
 
 def _nearest(state: EngineState, data: Any, rows: np.ndarray[Any, Any]) -> float:
     """Smallest Euclidean distance between a component's mean and a training sample."""
-    means = state.learner.components.means
+    means = state.model.learner.components.means
     return min(
         float(torch.cdist(means, _pixels(data, rows[first : first + 5000])).min())
         for first in range(0, len(rows), 5000)

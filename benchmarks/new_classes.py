@@ -143,8 +143,8 @@ def name_proposals(data: Dataset, preset: str, seed: int) -> Named:
     seen = np.isin(data.train_y, KNOWN + NEW).nonzero()[0][:20_000]
     images, truth = features(data.train_x[seen]), data.train_y[seen]
     named = 0
-    while state.proposals.open:
-        proposal = state.proposals.open[0]
+    while state.pending.proposals.open:
+        proposal = state.pending.proposals.open[0]
         away = (images - proposal.prototype).square().sum(1)
         label = int(np.bincount(truth[away.argsort()[:NEAREST].numpy()]).argmax())
         name = label if label in KNOWN else f"new {label}"
@@ -192,7 +192,7 @@ class _Stream:
         ]
         purity, samples, other = None, None, 0
         state, seen = self.state, np.concatenate(rows)
-        begin = state.stream_samples
+        begin = state.stream.samples
         for index, chosen in enumerate(rows):
             state, events = self.engine.step(state, Batch(self._features(chosen)))
             for event in events:
@@ -220,7 +220,7 @@ class _Stream:
         self, state: EngineState, event: ClassProposed, seen: NDArray[np.int64], begin: int
     ) -> float:
         """Share of the new class in a proposal that was just made."""
-        proposal = state.proposals.find(event.proposal)
+        proposal = state.pending.proposals.find(event.proposal)
         assert proposal is not None
         if len(proposal.unknowns):
             places = np.array(proposal.unknowns.arrived) - begin
@@ -233,13 +233,12 @@ class _Stream:
 
     def _unknown(self) -> float:
         scores = self.engine.learner.score(
-            self.state.learner, self._standardised(self._features(self.mine[:1000]))
+            self.state.model.learner, self._standardised(self._features(self.mine[:1000]))
         )
         unknown = self.engine.discovery.unknown(self.state, scores)
         return float("nan") if unknown is None else float(unknown.double().mean())
 
     def _standardised(self, x: torch.Tensor) -> torch.Tensor:
-        assert self.state.standardiser is not None
         return self.state.standardiser.apply(x)
 
     def _known(self, index: int) -> NDArray[np.int64]:

@@ -106,12 +106,12 @@ def entrants(
 
 def whole(folder: Path = FOLDER) -> Plan:
     """Every stream and everybody, samples as they are, in batches of 100."""
-    return Plan(entrants=entrants(PRESETS[:2], DETECTORS[:1], COMPARED), folder=folder)
+    return Plan(entrants=entrants(tuple(PRESETS)[:2], DETECTORS[:1], COMPARED), folder=folder)
 
 
 def quick_plan(folder: Path) -> Plan:
     """Small streams that need no River, and who is fast."""
-    own = entrants(PRESETS[:2], DETECTORS[:1], QUICK_OPPONENTS)
+    own = entrants(tuple(PRESETS)[:2], DETECTORS[:1], QUICK_OPPONENTS)
     return Plan(QUICK_STREAMS, own, samples=QUICK_SAMPLES, folder=folder)
 
 
@@ -319,7 +319,7 @@ def plan_of(arguments: Sequence[str]) -> Plan:
     streams = _streams(names(chosen.streams)) or plan.streams
     if chosen.half != "both":
         streams = tuple(name for name in streams if SOURCES[name].half == chosen.half)
-    presets = _known("preset", names(chosen.presets), PRESETS) or PRESETS[:2]
+    presets = _known("preset", names(chosen.presets), tuple(PRESETS)) or tuple(PRESETS)[:2]
     detectors = _known("detector", names(chosen.detector), DETECTORS) or DETECTORS[:1]
     asked = _known("opponent", names(chosen.opponents), ("none", *OPPONENTS))
     opponents = tuple(name for name in asked if name != "none")

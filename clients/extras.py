@@ -39,7 +39,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class MissingExtra(InputError, ImportError):
-    """What was asked for needs libraries that are not installed."""
+    """A library that is needed is not installed."""
 
     @classmethod
     def of(cls, asked: str, extra: str, library: str) -> MissingExtra:

@@ -1,0 +1,1 @@
+"""The method: an engine that learns from a stream, and the values it works with."""

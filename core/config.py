@@ -1,26 +1,54 @@
-"""What may be chosen about an engine: plain values, so that a checkpoint can name them."""
+"""The settings of an engine: plain values, so that a checkpoint can name them."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 from core import extensions
 from core.errors import InvalidSettings
 from core.extensions import offered
 
-PRESETS = ("mfa", "flat", "paper", "dcgmm")
+DRAWN = ("constant", "proportional")
+"""Ways of replay that draw samples."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What the settings of an engine need to know of a preset.
+
+    Arguments:
+        budget: K where nothing else is asked for.
+        replays: Ways of replay that it has, its own first.
+        experts: Whether experts beside the mixture answer classes: `EngineConfig.experts`.
+        shifts: Whether it learns samples under shifts: `EngineConfig.shift`.
+        images: Whether its samples are always images.
+        factors: Whether its components stretch in directions: `EngineConfig.n_factors`.
+        grid: Whether its components lie on a grid of K for ever.
+    """
+
+    budget: int = 100
+    replays: tuple[str, ...] = ("analytic",)
+    experts: bool = False
+    shifts: bool = False
+    images: bool = False
+    factors: bool = False
+    grid: bool = False
+
+
+PRESETS = {
+    "mfa": Preset(500, experts=True, shifts=True, factors=True),
+    "flat": Preset(100, experts=True, shifts=True),
+    "paper": Preset(100, DRAWN, grid=True),
+    "dcgmm": Preset(81, DRAWN, images=True, grid=True),
+}
+"""Presets of this project; an installation may offer more: `core.extensions`."""
+
 DETECTORS = ("sequential", "paper", "adwin", "page_hinkley", "kswin", "none")
 """Detectors of this project; an installation may offer more: `core.extensions`."""
 
 PACES = ("stream", "published")
-REPLAYS = ("auto", "analytic", "constant", "proportional")
-ADVISED = ("mfa", "flat")
-"""Presets whose classes are answered by experts beside the mixture: `EngineConfig.experts`."""
-
-SHIFTED = ("mfa", "flat")
-"""Presets that `EngineConfig.shift` is for."""
-
+REPLAYS = ("auto", "analytic", *DRAWN)
 MOST_SHIFT = 4
 """Pixels."""
 
@@ -28,8 +56,10 @@ MOST_SHIFT = 4
 LEAST_PROPOSAL = 10
 """Samples that a proposed class has at least: its prototype is their mean."""
 
-BUDGETS = {"mfa": 500, "flat": 100, "paper": 100, "dcgmm": 81}
-"""Preset -> K where nothing else is asked for."""
+
+def presets() -> tuple[str, ...]:
+    """Names of all presets, those that the installation offers included."""
+    return (*PRESETS, *offered(extensions.LEARNERS))
 
 
 @dataclass(frozen=True)
@@ -37,9 +67,10 @@ class EngineConfig:
     """Settings of one engine. The service fills it from its own settings.
 
     Arguments:
-        preset: Family and way of learning: "mfa", "flat", "paper" or "dcgmm".
+        preset: Family and way of learning: "mfa", "flat", "paper", "dcgmm", or one that the
+            installation offers (`core.extensions`).
         n_components: K, the budget of components, at least 1; constant for an endless stream.
-            None: what suits the preset, `BUDGETS`.
+            None: what suits the preset.
         n_factors: L, of preset "mfa": directions in which a component stretches, 0 or more;
             at most half of the features are used.
         n_features: D, or None: the first batch fixes it.
@@ -63,10 +94,9 @@ class EngineConfig:
         sharpening: Steps of sharpening of every image that preset "dcgmm" draws for a reader.
         pace: Of presets "paper" and "dcgmm": "stream" anneals within one pass over a few
             thousand samples, "published" is the paper's own schedule, made for tens of epochs.
-        replay: "analytic" (mfa, flat), "constant" or "proportional"; "auto" takes the preset's
-            own, the first it can do.
-        replay_factor: kappa, generated samples per new sample of constant replay; for mfa and
-            flat thousands of samples per owner whose components are merged.
+        replay: "analytic" (mfa, flat), "constant" or "proportional" (paper, dcgmm); "auto" takes
+            the first that the preset has.
+        replay_factor: kappa, generated samples per new sample of constant replay.
         window: Most raw samples of the current sub-task held at a time.
         set_aside_limit: Most samples held while a change is suspected.
         label_wait_samples: Samples of the stream that may pass before a sample that awaits its
@@ -108,7 +138,7 @@ class EngineConfig:
 
     def __post_init__(self) -> None:
         for name, allowed in (
-            ("preset", PRESETS),
+            ("preset", presets()),
             ("detector", (*DETECTORS, *offered(extensions.DETECTORS))),
             ("pace", PACES),
             ("replay", REPLAYS),
@@ -125,10 +155,14 @@ class EngineConfig:
                     f"shadow_detectors names {name!r}, which does not exist or decides already. "
                     f"Choose among {', '.join(known)}, without {self.detector}."
                 )
-        if self.replay not in ("auto", *self._replays_of_preset()):
+        replays = self.facts.replays
+        if self.replay not in ("auto", *replays):
+            reason = "It merges components in closed form and draws no sample."
+            if replays != ("analytic",):
+                reason = "It learns from samples, so that it has to draw them."
             raise InvalidSettings(
-                f"Preset {self.preset!r} has no {self.replay!r} replay. "
-                f"Choose one of auto, {', '.join(self._replays_of_preset())}."
+                f"Preset {self.preset!r} has no {self.replay!r} replay. {reason} "
+                f"Choose one of auto, {', '.join(replays)}."
             )
         for name in (
             "n_components",
@@ -168,17 +202,24 @@ class EngineConfig:
             raise InvalidSettings(
                 f"shift is {self.shift}; it must be from 0, for none, to {MOST_SHIFT} pixels."
             )
-        if self.shift and self.preset not in SHIFTED:
+        if self.shift and not self.facts.shifts:
+            able = (name for name, preset in PRESETS.items() if preset.shifts)
             raise InvalidSettings(
                 f"shift is {self.shift}, which preset {self.preset!r} cannot do. Set it to 0, or "
-                f"choose one of the presets {', '.join(SHIFTED)}."
+                f"choose one of the presets {', '.join(able)}."
             )
         if self.image is not None:
             _shape(self.image)
 
-    def _replays_of_preset(self) -> tuple[str, ...]:
-        drawn = ("constant", "proportional")
-        return drawn if self.preset in ("paper", "dcgmm") else ("analytic", *drawn)
+    @property
+    def facts(self) -> Preset:
+        """Of the preset."""
+        if self.preset in PRESETS:
+            return PRESETS[self.preset]
+        found: Preset = getattr(
+            extensions.load(extensions.LEARNERS, self.preset), "preset", Preset()
+        )
+        return found
 
     @property
     def shadows(self) -> tuple[str, ...]:
@@ -194,22 +235,22 @@ class EngineConfig:
     @property
     def images(self) -> bool:
         """Whether the settings declare samples as images, however they are sent."""
-        return self.image is not None or self.shift > 0 or self.preset == "dcgmm"
+        return self.image is not None or self.shift > 0 or self.facts.images
 
     @property
     def advised(self) -> bool:
         """Whether tables have experts."""
-        return self.experts and self.preset in ADVISED
+        return self.experts and self.facts.experts
 
     @property
     def budget(self) -> int:
         """K in force."""
-        return BUDGETS[self.preset] if self.n_components is None else self.n_components
+        return self.facts.budget if self.n_components is None else self.n_components
 
     @property
     def replay_mode(self) -> str:
         """The replay in force: "auto" resolved."""
-        return self._replays_of_preset()[0] if self.replay == "auto" else self.replay
+        return self.facts.replays[0] if self.replay == "auto" else self.replay
 
     def to_dict(self) -> dict[str, object]:
         """Every field, JSON-ready."""
@@ -219,7 +260,12 @@ class EngineConfig:
     def from_dict(cls, values: dict[str, object]) -> EngineConfig:
         """The inverse of `to_dict`; fields of later releases are ignored."""
         known = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})  # type: ignore[arg-type]
+        values = {name: value for name, value in values.items() if name in known}
+        made = cls(**{**values, "replay": "auto"})  # type: ignore[arg-type]
+        replay = values.get("replay", "auto")
+        # Presets of earlier releases had ways of replay that they do not have today.
+        gone = replay in DRAWN and replay not in made.facts.replays
+        return made if gone else replace(made, replay=str(replay))
 
 
 def _shape(image: str) -> tuple[int, int, int]:

@@ -102,6 +102,14 @@ class UnknownVersion(InvalidRequest):
 class ModelNotReady(GMRError):
     """Nothing has been learned yet; try again later."""
 
+    @classmethod
+    def nothing_learned(cls) -> ModelNotReady:
+        """The error of every question to a model that is not there."""
+        return cls(
+            "Nothing has been learned yet, so there is no model to ask. Expected samples first. "
+            "Send some to POST /ingest."
+        )
+
 
 class UnknownProposal(InvalidRequest):
     """A proposed class was named that is not open."""

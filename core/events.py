@@ -1,4 +1,4 @@
-"""What the engine reports: plain values, frozen, made of numbers and text only.
+"""Events, by which the engine reports: plain frozen values of numbers and text only.
 
 Rules of this module:
 
@@ -30,7 +30,7 @@ class Event:
 
 @dataclass(frozen=True)
 class BatchScored(Event):
-    """What the frozen model and the detector said of one batch before it was learned.
+    """The scores and the verdict on one batch before it was learned.
 
     Common part of `BatchLearned` and `BatchSetAside`; one of the two is reported
     for every batch of the stream.
@@ -63,6 +63,8 @@ class BatchScored(Event):
     awaiting_samples: int = field(default=0, kw_only=True)  # that await one in all
     # Samples after the batch until the detector may speak, as expected; None: not known, or never.
     armed_in: int | None = field(default=None, kw_only=True)
+    # Of the batch's labelled samples, by class: `label`, `samples`, `accuracy`; the most frequent.
+    class_accuracies: list[dict[str, int | str | float]] = field(default_factory=list, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ class ShadowAlarm(Event):
 class ChangeContinued(Event):
     """The change of the last boundary has gone on ever since and was found again: no boundary.
 
-    The detector starts anew, so that what the stream has come to becomes what is usual.
+    The detector starts anew: the samples that follow become its reference.
     """
 
     kind: ClassVar[str] = "change_continued"
@@ -202,7 +204,8 @@ class ChangeContinued(Event):
 class PriorShift(Event):
     """The shares of the sub-task's classes changed, and nothing else: no boundary.
 
-    The detector starts anew, so that the new shares become what is usual.
+    The detector stays armed and learns the new shares; a detector that watches the likelihood alone
+    never reports this.
     """
 
     kind: ClassVar[str] = "prior_shift"
@@ -220,7 +223,7 @@ class PriorShift(Event):
 
 @dataclass(frozen=True)
 class Replayed(Event):
-    """What is known was replayed from the generator, the model frozen at a boundary."""
+    """Earlier sub-tasks were replayed from the generator, the model frozen at a boundary."""
 
     kind: ClassVar[str] = "replay"
 
@@ -260,6 +263,8 @@ class LabelsMatched(Event):
     awaiting: int  # samples that still wait
     sub_task: int
     model_version: int
+    # As of a batch, of the classes named when the samples came.
+    class_accuracies: list[dict[str, int | str | float]] = field(default_factory=list, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -367,6 +372,17 @@ class DeadLettersDropped(Event):
 
     letters: int
     bytes: int  # of their payloads
+
+
+@dataclass(frozen=True)
+class EntriesLost(Event):
+    """Entries were learned and let go, and no checkpoint holds them. Reported by the service."""
+
+    kind: ClassVar[str] = "entries_lost"
+
+    entries: int
+    first_entry_id: str  # the least id that one of them may have
+    last_entry_id: str  # the greatest
 
 
 KINDS: tuple[str, ...] = tuple(

@@ -1,10 +1,19 @@
-"""What an installation adds to the project: detectors of other packages, by their entry points.
+"""Extensions of an installation: parts of other packages, by their entry points.
 
-A package offers a detector by an entry point in the group `gmr.detectors`, whose name is the
-detector's and whose object makes it from the settings of an engine:
+A package offers a detector or a learner by an entry point whose name is the part's, and whose
+object makes it from the settings of an engine; a family of densities by its class:
 
     [project.entry-points."gmr.detectors"]
     ddm = "my_package:make_ddm"          # EngineConfig -> core.drift.detector.Detector
+
+    [project.entry-points."gmr.learners"]
+    spherical = "my_package:Learner"     # EngineConfig -> core.learners.learner.Learner
+
+    [project.entry-points."gmr.densities"]
+    spherical = "my_package:Spheres"     # core.density.density.Density, whose `kind` is the name
+
+A learner's name is what the setting `preset` asks for. Its object may have an attribute `preset`,
+a `core.config.Preset`, which says how the settings are to be read.
 """
 
 from __future__ import annotations
@@ -15,6 +24,12 @@ from typing import Any
 
 DETECTORS = "gmr.detectors"
 """Group of entry points that offer detectors."""
+
+LEARNERS = "gmr.learners"
+"""Group of those that offer learners."""
+
+DENSITIES = "gmr.densities"
+"""Group of those that offer families of densities."""
 
 
 @cache

@@ -45,7 +45,7 @@ class Running:
         return self.mean - FREAK * max(self.deviation, 1.0)
 
     def updated(self, n: float, mean: float, variance: float = 0.0) -> Running:
-        """With n more samples of this mean and variance."""
+        """Add n more samples of this mean and variance."""
         rate = max(n / (self.weight + n), 1 - (1 - FORGETTING) ** (n / UNIT))
         shift = mean - self.mean
         spread = (1 - rate) * (self.variance + rate * shift**2) + rate * variance

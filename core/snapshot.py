@@ -1,4 +1,4 @@
-"""What answers requests: a model at rest, in the sender's units, read-only.
+"""The snapshot that answers requests: a model at rest, in the sender's units, read-only.
 
 A snapshot is a value. Taking a newer one is one assignment; whoever holds the older
 one can finish its request with it.
@@ -21,9 +21,9 @@ from core.density.deep.shifts import Shifts
 from core.density.density import Scored
 from core.errors import InvalidCheckpoint, InvalidRequest, ModelNotReady, UnknownClass
 from core.experts.panel import Rules
-from core.model.families import DENSITIES
+from core.model.families import density_of
 from core.model.model import Model
-from core.model.readout import LinearReadout, PosteriorReadout
+from core.model.readout import readout_type
 from core.model.sampling import MAX_DRAWS, draw, noise_of_a_class
 from core.outliers.conformal import Typicality
 from core.outliers.scales import of_inliers, scales_of
@@ -79,10 +79,12 @@ class OutlierScores(NamedTuple):
     scales: Tensor | None  # (N,) float64, share of the mixture from which each is strangest
     score: str  # LOG_LIKELIHOOD or P_VALUE
     calibration: int  # scores behind the p-values; 0: too few, and there are none
+    components: Tensor | None = None  # (N,) int64, the most responsible one; if asked for
+    responsibilities: Tensor | None = None  # (N,) float32, its probability given the sample
 
 
 class Strangeness(NamedTuple):
-    """What p-values say of N samples."""
+    """The p-values of N samples, and what they rest on."""
 
     typicality: Tensor  # (N,) float64, log of a tail probability
     p_values: Tensor  # (N,) float64
@@ -101,7 +103,7 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What there is to say about a model without asking it anything."""
+    """Facts about a model that need no request."""
 
     model_version: int
     preset: str
@@ -201,7 +203,7 @@ class Snapshot:
         return advice.probabilities.to(mixture)
 
     def _strangeness(self, x: Tensor, scored: Scored) -> Strangeness | None:
-        """Of standardised samples (N, D); None while too few scores are known to tell."""
+        """Strangeness of standardised samples (N, D); None while too few scores are known."""
         if not len(self.usual):
             return None
         table = self.usual.n_scales > 0
@@ -269,7 +271,12 @@ class Snapshot:
         )
 
     def outliers(
-        self, x: Tensor, c: float | None = None, false_positive_rate: float | None = None
+        self,
+        x: Tensor,
+        c: float | None = None,
+        false_positive_rate: float | None = None,
+        *,
+        components: bool = False,
     ) -> OutlierScores:
         """Say how typical each sample is of all that was learned.
 
@@ -280,6 +287,7 @@ class Snapshot:
             false_positive_rate: Share of inliers, above 0 and below 1, that may be called
                 outliers, by their p-values. With neither: as configured. While too few scores
                 are known for p-values, the log-likelihood decides, and `score` says so.
+            components: Whether to say which component is most responsible for each sample.
 
         Raises:
             ShapeMismatch, NonFiniteFeature: The samples cannot be used.
@@ -306,6 +314,9 @@ class Snapshot:
         p_values, typicality, scales = None, None, None
         if found is not None:
             typicality, p_values, scales = found
+        responsible, shares = None, None
+        if components:
+            shares, responsible = scored.joint.softmax(-1).max(-1)
         return OutlierScores(
             scored.log_likelihood,
             inliers,
@@ -315,6 +326,8 @@ class Snapshot:
             scales,
             score,
             len(self.usual),
+            responsible,
+            shares,
         )
 
     def sample(
@@ -405,27 +418,21 @@ class Snapshot:
 
     def to_bytes(self, metadata: Mapping[str, str]) -> bytes:
         """This snapshot as safetensors, with text of the caller's beside it."""
-        readout = self.model.readout
-        density = self.model.density
-        tensors = density.tensors()
+        readout, density = self.model.readout, self.model.density
+        tensors = density.tensors() | readout.tensors()
         facts: dict[str, Any] = {
             "info": asdict(self.info),
             "identity": self.standardiser.identity,
             "density": {"kind": density.kind, **density.facts()},
             "false_positive_rate": self.false_positive_rate,
             "shifts": asdict(self.model.shifts),
+            **readout.facts(),
         }
         facts["n_scales"] = self.usual.n_scales
         if self.experts is not None:
             facts["ahead"] = self.ahead
             tensors |= {f"experts_{name}": part for name, part in self.experts.tensors().items()}
         tensors["usual_rows"], tensors["usual_weights"] = self.usual.rows, self.usual.weights
-        if isinstance(readout, PosteriorReadout):
-            tensors["component_classes"] = readout.component_classes
-            facts["temperature"] = readout.temperature
-        else:
-            tensors["readout_weight"], tensors["readout_bias"] = readout.weight, readout.bias
-            facts["top"] = readout.top
         tensors["shift"], tensors["scale"] = self.standardiser.shift, self.standardiser.scale
         return pack(FORMAT, tensors, {**metadata, "snapshot": json.dumps(facts)})
 
@@ -446,14 +453,8 @@ class Snapshot:
             values["class_counts"] = tuple(values["class_counts"])
             values["device"] = str(device)
             family = facts["density"]
-            density = DENSITIES[family.pop("kind")].of(tensors, family)
-            readout: PosteriorReadout | LinearReadout
-            if "temperature" in facts:
-                readout = PosteriorReadout(tensors["component_classes"], facts["temperature"])
-            else:
-                readout = LinearReadout(
-                    tensors["readout_weight"], tensors["readout_bias"], facts["top"]
-                )
+            density = density_of(family.pop("kind"), tensors, family)
+            readout = readout_type(facts).of(tensors, facts)
             shift, scale = tensors["shift"], tensors["scale"]
             zeros = torch.zeros(len(shift), dtype=torch.float64, device=shift.device)
             standardiser = Standardiser(facts["identity"], 0, 0, zeros, zeros, shift, scale)

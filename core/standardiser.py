@@ -111,7 +111,7 @@ class Standardiser:
         return self.fresh < SETTLING_SAMPLES
 
     def observed(self, x: Tensor) -> Standardiser:
-        """With N more samples in the running moments; the scale in force stays."""
+        """Add N samples to the running moments; the scale in force stays."""
         n = x.shape[0]
         total = self.samples + n
         values = x.double()
@@ -143,7 +143,7 @@ class Standardiser:
         return self if _inside(x) else replace(self, identity=False)
 
     def refitted(self) -> Standardiser:
-        """With the scale that the running moments call for."""
+        """Take the scale that the running moments call for."""
         if self.identity or self.samples == 0:
             return self
         deviation = (self.squares / self.samples).sqrt()

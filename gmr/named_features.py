@@ -19,7 +19,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 class NamedFeatures:
-    """Which feature is which column, and the mean of each.
+    """The column of each named feature, and its mean.
 
     Example:
         >>> features = NamedFeatures()

@@ -5,7 +5,7 @@ Rules of this module:
 1. Asking changes nothing of what is learned next. Where answers are to be those of a quiet stream,
    what waits in windows, or is set aside because it looks like a change, is learned for the answer
    alone.
-2. What is copied or pickled holds plain values and the bytes of a checkpoint, which are numbers
+2. A copy holds plain values and the bytes of a checkpoint, which are numbers
    and text with a checksum: reading them runs no code.
 """
 
@@ -66,7 +66,7 @@ class OnlineModel:
 
     @property
     def _has_model(self) -> bool:
-        learner = self.state.learner
+        learner = self.state.model.learner
         return learner is not None and self.engine.learner.model(learner) is not None
 
     def __getstate__(self) -> dict[str, object]:

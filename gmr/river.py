@@ -8,7 +8,7 @@ Rules of this module:
    are those of the model of before, as they are of a service whose stream flows.
 2. The same samples and the same seed give the same model, bit for bit, on a CPU. Asking changes
    nothing.
-3. A copy or a pickle holds plain values and the bytes of a checkpoint (`gmr.online`).
+3. A copy holds plain values and the bytes of a checkpoint (`gmr.online`).
 
 For River's own detectors inside an engine there is `EngineConfig.detector`.
 """
@@ -133,7 +133,7 @@ class GMRDetector(base.DriftAndWarningDetector):
 
 
 class _Learner(base.Estimator):
-    """What classifier and anomaly detector share: samples wait for their batch."""
+    """The common part of classifier and anomaly detector: samples wait for their batch."""
 
     def __init__(self, config: EngineConfig, batch_size: int) -> None:
         _check(batch_size)
@@ -158,7 +158,7 @@ class _Learner(base.Estimator):
 
     @property
     def _started(self) -> bool:
-        return self._model.state.stream_samples > 0
+        return self._model.state.stream.samples > 0
 
 
 class GMRClassifier(_Learner, base.MiniBatchClassifier):

@@ -1,0 +1,1 @@
+"""The service: everything that touches the network, Redis, files and clocks."""

@@ -11,12 +11,16 @@ Rules of this module:
 
 1. `entries applied` orders checkpoints in time. Versions do not: after a rollback an
    older version is served again.
-2. Kept are the newest few, from which a start tries in turn, and the last one before
-   each of the latest boundaries, to go back to.
+2. Kept are the newest few, from which a start tries in turn, the last one before
+   each of the latest boundaries, to go back to, and what a rollback went back to, for as long
+   as its entry may be read again.
+3. A write is read back. What differs from what was written is no checkpoint.
+4. A *twin* is a second file of the newest checkpoint: what no single file can lose.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -24,6 +28,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 logger = logging.getLogger(__name__)
@@ -35,6 +40,10 @@ BEFORE_BOUNDARY: Final = "before_boundary"
 """Key of a note that holds the number of the boundary that came right after."""
 
 
+TWIN: Final = "-twin"
+DAMAGED: Final = ".damaged"
+
+
 @dataclass(frozen=True)
 class Kept:
     """One checkpoint on disk.
@@ -44,12 +53,14 @@ class Kept:
         version: Of the model in it.
         entries_applied: Entries of the input stream that it contains.
         note: Where it came from, JSON-ready; empty where that is lost.
+        twin: Whether it is the second file of that checkpoint.
     """
 
     path: Path
     version: int
     entries_applied: int
     note: dict[str, Any]
+    twin: bool = False
 
 
 class Checkpoints:
@@ -70,26 +81,54 @@ class Checkpoints:
             leftover.unlink(missing_ok=True)
 
     def write(
-        self, data: bytes, *, version: int, entries_applied: int, note: Mapping[str, object]
+        self,
+        data: bytes,
+        *,
+        version: int,
+        entries_applied: int,
+        note: Mapping[str, object],
+        twin: bool = False,
     ) -> None:
-        """Put a checkpoint on disk; it is durable when this returns.
+        """Put a checkpoint on disk; it is durable, and was read back, when this returns.
 
         Raises:
-            OSError: The disk is full or fails; the checkpoints of before are whole.
+            OSError: The disk is full or fails, or gives back other bytes; the checkpoints of
+                before are whole.
         """
-        path = self.directory / f"{version}-{entries_applied}.safetensors"
+        path = self.directory / f"{version}-{entries_applied}{TWIN * twin}.safetensors"
         write_atomically(_note_of(path), json.dumps(note).encode(), durable=False)
         write_atomically(path, data, durable=True)
+        if _read_from_disk(path) != data:
+            self.leave_out(path)
+            raise OSError(f"{path} was written, and the disk gives back other bytes")
+
+    def leave_out(self, path: Path) -> None:
+        """Let a damaged checkpoint be none any more; the newest such file stays for people."""
+        for older in self.directory.glob(f"*{DAMAGED}"):
+            older.unlink(missing_ok=True)
+        path.rename(path.with_suffix(DAMAGED))
 
     def kept(self) -> list[Kept]:
         """What is on disk, newest first."""
-        return sorted(self._find(), key=lambda kept: -kept.entries_applied)
+        return sorted(self._find(), key=lambda kept: (-kept.entries_applied, not kept.twin))
 
-    def prune(self) -> None:
-        """Delete what need not be kept."""
+    def prune(self, gone_back_to: Mapping[int, int] = MappingProxyType({})) -> None:
+        """Delete what need not be kept.
+
+        Arguments:
+            gone_back_to: Versions that rollbacks went back to, each with the entries applied by
+                then; kept until the newest two checkpoints hold the rollback.
+        """
         found = self.kept()
+        newest = found[:NEWEST_KEPT]
         before_boundaries = [kept for kept in found if BEFORE_BOUNDARY in kept.note]
-        keep = found[:NEWEST_KEPT] + before_boundaries[:BOUNDARIES_KEPT]
+        held = found[1].entries_applied if len(found) > 1 else 0
+        needed = {version for version, applied in gone_back_to.items() if applied > held}
+        keep = [
+            *newest,
+            *before_boundaries[:BOUNDARIES_KEPT],
+            *(kept for kept in found if kept.version in needed),
+        ]
         names = {kept.path.stem for kept in keep}
         for path in self.directory.iterdir():
             if path.suffix in (".safetensors", ".json") and path.stem not in names:
@@ -97,9 +136,10 @@ class Checkpoints:
 
     def _find(self) -> Iterator[Kept]:
         for path in self.directory.iterdir():
-            match = re.fullmatch(r"(\d+)-(\d+)\.safetensors", path.name)
+            match = re.fullmatch(rf"(\d+)-(\d+)({TWIN})?\.safetensors", path.name)
             if match:
-                yield Kept(path, int(match[1]), int(match[2]), _read_note(path))
+                note, twin = _read_note(path), match[3] is not None
+                yield Kept(path, int(match[1]), int(match[2]), note, twin)
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool) -> None:
@@ -124,6 +164,14 @@ def write_atomically(path: Path, data: bytes, *, durable: bool) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _read_from_disk(path: Path) -> bytes:
+    """The bytes of a file as the disk has them, where the system forgets what it holds itself."""
+    with path.open("rb") as file:
+        with contextlib.suppress(OSError, AttributeError):  # no such call, or no such file system
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return file.read()
 
 
 def _note_of(path: Path) -> Path:

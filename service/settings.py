@@ -15,6 +15,7 @@ Rules of this module:
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
 import re
 import tomllib
@@ -50,12 +51,14 @@ SECRET_FILES: Final[Mapping[str, str]] = {
     SECRET_FILE_VARIABLE: "redis_url",
     "GMR_WEBHOOK_URL_FILE": "webhook_url",
     "GMR_WEBHOOK_SECRET_FILE": "webhook_secret",
+    "GMR_ADMIN_KEY_FILE": "admin_key",
 }
 """Variables that name a file with the value of a setting, and which one it is."""
 
 CLIENT_VARIABLES: Final[Mapping[str, str]] = {
     "GMR_DATASETS": "Folder in which the clients look for data sets.",
     "GMR_URL": "Where the clients reach the service.",
+    "GMR_API_KEY": "The key that the clients bring.",
 }
 """Variables that are legal but belong to the clients, not to the service."""
 
@@ -65,7 +68,10 @@ MIB: Final = 1024 * 1024
 
 ERT_UNITS: Final[Mapping[str, float]] = {"min": 60.0, "s": 1.0, "h": 3600.0, "d": 86400.0}
 
-ERT_PATTERN: Final = r"^([2-9]|[1-9]\d{1,17}|[1-9]\d?e(1[0-6]|\d)|\d{1,9}(\.\d{1,3})?(s|min|h|d))$"
+ERT_PATTERN: Final = (
+    "^([2-9]|[1-9][0-9]{1,17}|[1-9][0-9]?e(1[0-6]|[0-9])|"
+    r"[0-9]{1,9}(\.[0-9]{1,3})?(s|min|h|d))$"
+)
 
 
 EXPECTED: Final[Mapping[str, str]] = {
@@ -88,7 +94,7 @@ class Row(NamedTuple):
 
 
 class Settings(BaseSettings):
-    """What the service runs with. Frozen: a change of settings is a restart.
+    """The settings of the service. Frozen: a change of settings is a restart.
 
     `Settings(...)` reads the environment and takes keyword arguments, which is
     handy in tests. A program starts with `Settings.load`, which also reads a
@@ -110,6 +116,20 @@ class Settings(BaseSettings):
     )
     port: int = Field(
         8000, ge=0, le=65535, description="Port that the API listens on; 0 picks a free one."
+    )
+    admin_key: SecretStr | None = Field(
+        None,
+        description="Key that may do anything, 24 characters or more; makes every request need a "
+        "key. Required for an address other than loopback, unless insecure.",
+    )
+    insecure: bool = Field(
+        False,
+        description="Whether an address other than loopback is served to anybody, without keys.",
+    )
+    allowed_hosts: str = Field(
+        "",
+        description="Names by which the service may be asked, separated by commas; by those of "
+        "loopback it always may. Empty: on loopback by no other, elsewhere by any.",
     )
     data_dir: Path = Field(
         Path(".gmr"), description="Folder for checkpoints, snapshots and the embedded Redis."
@@ -142,13 +162,13 @@ class Settings(BaseSettings):
     # The model.
     device: str = Field(
         "auto",
-        pattern=r"^(auto|cpu|cuda(:\d+)?)$",
+        pattern="^(auto|cpu|cuda(:[0-9]+)?)$",
         description="Where the model lives: cpu, cuda, cuda:N, or auto (CUDA where there is one).",
     )
-    preset: Literal["mfa", "flat", "paper", "dcgmm"] = Field(
+    preset: str = Field(
         "mfa",
         description="Learner: mfa (factor analysers), flat (diagonal components), paper (SGD, as "
-        "published) or dcgmm (deep convolutional, for images).",
+        "published), dcgmm (deep convolutional, for images), or one that the installation offers.",
     )
     n_components: int | None = Field(
         None,
@@ -198,7 +218,7 @@ class Settings(BaseSettings):
     )
     image: str | None = Field(
         None,
-        pattern=r"^\s*\d+\s*(,\s*\d+\s*){1,2}$",
+        pattern=r"^\s*[0-9]+\s*(,\s*[0-9]+\s*){1,2}$",
         description="Declares samples as images in [0, 1], which keep their scale: HEIGHT,WIDTH "
         "or HEIGHT,WIDTH,CHANNELS. Unset: uint8 or the shape of what is sent declares them; "
         "dcgmm and shift take a square with one channel.",
@@ -317,6 +337,13 @@ class Settings(BaseSettings):
         64, ge=1, le=65_536, description="What these hold of batches, in MiB; the oldest go first."
     )
 
+    accept_loss: int | None = Field(
+        None,
+        ge=1,
+        description="Entries that a trainer may go on without, where no checkpoint holds them: "
+        "exactly the number that it has named when it refused to start.",
+    )
+
     # The webhook.
     webhook_url: SecretStr | None = Field(
         None,
@@ -390,6 +417,15 @@ class Settings(BaseSettings):
             raise ValueError(f"expected an address that begins with one of {_schemes()}")
         return value
 
+    @field_validator("preset")
+    @classmethod
+    def _known_preset(cls, value: str) -> str:
+        from core.config import presets
+
+        if value not in presets():
+            raise ValueError(f"expected one of {', '.join(presets())}")
+        return value
+
     @field_validator("ert")
     @classmethod
     def _some_time(cls, value: str) -> str:
@@ -402,6 +438,16 @@ class Settings(BaseSettings):
     def _web_address(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and not re.match(r"https?://[^/?#\s]+", value.get_secret_value()):
             raise ValueError("expected an address that begins with http:// or https://")
+        return value
+
+    @field_validator("admin_key")
+    @classmethod
+    def _long_key(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not re.fullmatch(r"[!-~]{24,256}", value.get_secret_value()):
+            raise ValueError(
+                "expected 24 to 256 printable characters without spaces, such as those that "
+                "`openssl rand -hex 32` prints"
+            )
         return value
 
     @field_validator("webhook_secret")
@@ -476,6 +522,34 @@ class Settings(BaseSettings):
         settings.engine_config()  # core refuses what does not go together, now and not later
         settings._sources.update(sources)
         return settings
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether the API listens where only this machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host.lower() == "localhost"
+
+    @property
+    def requires_keys(self) -> bool:
+        """Whether a request needs a key."""
+        return self.admin_key is not None or not (self.on_loopback or self.insecure)
+
+    def check_exposure(self) -> None:
+        """Refuse to listen to others without keys, unless that is asked for by name.
+
+        Raises:
+            InvalidSettings: There would be no key by which anybody could ask.
+        """
+        if self.requires_keys and self.admin_key is None:
+            raise InvalidSettings(
+                f"The API would listen on {self.host}, where others reach it, and there is no "
+                f"key. Set GMR_ADMIN_KEY to what `openssl rand -hex 32` prints and make further "
+                f"keys with `gmr keys`; or set GMR_HOST=127.0.0.1; or, where something in front "
+                f"asks who they are, say --insecure.",
+                setting="admin_key",
+            )
 
     def describe(self) -> list[Row]:
         """Name, value and source of every setting, secrets masked, in the order declared."""
@@ -581,7 +655,7 @@ def _masked(name: str, text: str) -> str:
             scheme, _, rest = text.partition("://")
             host = "" if "@" in rest else re.split(r"[/?#]", rest)[0] + "/"
             return f"{scheme}://{host}***"
-        case "webhook_secret":
+        case "webhook_secret" | "admin_key":
             return "***"
     return text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ from core import events
 from core.engine.decision import PHASE_AFTER
 from service.api.app import create_app
 from service.api.problems import FRAMEWORK, PROBLEMS
-from service.settings import CONFIG_VARIABLE, SECRET_FILES, Settings
+from service.settings import CLIENT_VARIABLES, CONFIG_VARIABLE, SECRET_FILES, Settings
 from service.wire import (
     CONTROL_KINDS,
     REQUEUED_FROM,
@@ -120,7 +121,7 @@ def test_every_alert_is_documented_with_its_severity() -> None:
     assert rows == severities
 
 
-PAGES = ("/", "/docs", "/openapi.json", "/problems", "/problems/{name}")
+PAGES = ("/", "/static/{path}", "/docs", "/openapi.json", "/problems", "/problems/{name}")
 
 
 def test_every_route_is_documented() -> None:
@@ -136,10 +137,7 @@ def test_no_route_is_documented_that_is_not_there() -> None:
     app = create_app(Settings(redis_url="redis://127.0.0.1:1"))  # type: ignore[arg-type]
     known = {
         *(f"{m.upper()} {path}" for path, ms in app.openapi()["paths"].items() for m in ms),
-        *(
-            f"GET {path}"
-            for path in ("/", "/docs", "/openapi.json", "/problems", "/problems/{name}")
-        ),
+        *(f"GET {path}" for path in PAGES),
     }
     named = set(re.findall(r"`((?:GET|POST|PUT|DELETE) /[^`?\s]*)`", HTTP + OPERATIONS))
     assert named - known == set()
@@ -162,14 +160,20 @@ def test_every_kind_of_event_is_documented() -> None:
     assert rows == kinds | {"missed"}
 
 
-@pytest.mark.parametrize("name", ["http.md", "operations.md", "redis.md", "library.md"])
+PAGES_OF_PROSE = sorted(
+    str(page.relative_to(ROOT))
+    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"))
+)
+
+
+@pytest.mark.parametrize("name", PAGES_OF_PROSE)
 def test_links_lead_somewhere(name: str) -> None:
-    text = (ROOT / "docs" / name).read_text("utf-8")
-    for target in re.findall(r"\]\(([^)]+)\)", text):
+    page = ROOT / name
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8")):
         if target.startswith("http"):
             continue
         path, _, anchor = target.partition("#")
-        file = ROOT / "docs" / (path or name)
+        file = page.parent / path if path else page
         assert file.exists(), target
         if anchor:
             headings = re.findall(r"(?m)^#+ (.+)$", file.read_text("utf-8"))
@@ -325,13 +329,29 @@ def test_every_page_leads_to_the_words() -> None:
     assert not lacking
 
 
-@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/concepts.md"])
-def test_every_file_that_is_named_is_there(name: str) -> None:
-    folders = ("gmr", "core", "service", "clients", "benchmarks", "tests", "examples")
-    files = [str(path) for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    named = re.findall(r"`([\w/]+\.py)`", (ROOT / name).read_text("utf-8"))
-    lacking = [one for one in named if not any(path.endswith("/" + one) for path in files)]
-    assert not [one for one in lacking if one != "utils.py"]
+COMPOSE_VARIABLES = ("GMR_IMAGE_TAG", "GMR_PUBLISHED_PORT")
+"""Variables that docker-compose.yml reads."""
+
+
+@pytest.mark.parametrize("name", PAGES_OF_PROSE)
+def test_what_a_page_names_is_there(name: str) -> None:
+    text = (ROOT / name).read_text("utf-8")
+    folders = ("gmr", "core", "service", "clients", "benchmarks", "tests", "examples", "deploy")
+    files = [str(path) for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    for path in re.findall(r"`([\w./-]+\.(?:py|yml))`", text):
+        assert path == "utils.py" or any(one.endswith("/" + path) for one in files), path
+    for path in re.findall(rf"`((?:{'|'.join(folders)})/[\w./-]*)`", text):
+        assert (ROOT / path).exists(), path
+    for bench in re.findall(r"gmr bench ([a-z_]+)", text):
+        assert (ROOT / "benchmarks" / f"{bench}.py").exists(), bench
+    for module in re.findall(r"python -m (benchmarks\.\w+)", text):
+        assert (ROOT / (module.replace(".", "/") + ".py")).exists(), module
+    if name == "CHANGELOG.md":  # which names what has gone
+        return
+    known = {f"GMR_{field.upper()}" for field in Settings.model_fields}
+    known |= {CONFIG_VARIABLE, *SECRET_FILES, *CLIENT_VARIABLES, *COMPOSE_VARIABLES}
+    named = set(re.findall(r"`(GMR_[A-Z_]+[A-Z])\b", text))
+    assert named - known == set()
 
 
 def test_the_streams_of_the_readme_are_those_of_the_benchmarks() -> None:
@@ -361,3 +381,71 @@ def test_the_library_does_what_its_page_says(capsys: pytest.CaptureFixture[str])
     for program in programs:
         exec(compile(program, "library.md", "exec"), {})  # as a reader would
     assert re.match(r"\['(left|right)', ", capsys.readouterr().out)
+
+
+def test_every_measured_row_names_its_commit() -> None:
+    text = (ROOT / "docs/benchmarks.md").read_text("utf-8")
+    tables = re.findall(r"(?m)(?:^\|.*\n)+", text)
+    heads = [rows.splitlines()[0] for rows in tables]
+    measured = [rows for rows, head in zip(tables, heads, strict=True) if "what change" not in head]
+    assert len(measured) >= 25
+    for rows in measured:
+        head, _, *body = rows.splitlines()
+        assert head.endswith("| commit |"), head
+        assert not re.search(r"\bbefore\b", head.lower()), head
+        for row in body:
+            assert re.search(r"\| (?:[0-9a-f]{7}|the paper) \|$", row), row
+
+
+CODE = [
+    path
+    for folder in ("core", "service", "clients", "gmr")
+    for path in (ROOT / folder).rglob("*.py")
+]
+
+
+ROOTS = {"NamedTuple", "Protocol", "StrEnum", "Enum"}
+"""Bases that have no fields of their own."""
+
+
+def documented(tree: ast.Module) -> Iterator[tuple[str, set[str], set[str]]]:
+    """Every class and function with a docstring: its name, the arguments it explains and has."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.ClassDef) and {ast.unparse(base) for base in node.bases} - ROOTS:
+            continue  # which may explain what it has from its base
+        _, _, rest = (ast.get_docstring(node) or "").partition("Arguments:\n")
+        told = set(re.findall(r"(?m)^    \*{0,2}(\w+):", rest.split("\n\n")[0]))
+        inside = node.body if isinstance(node, ast.ClassDef) else [node]
+        has = {
+            field.target.id
+            for field in inside
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        }
+        for part in inside:
+            if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) and (
+                part is node or part.name == "__init__"
+            ):
+                has |= {one.arg for one in ast.walk(part.args) if isinstance(one, ast.arg)}
+        yield node.name, told, has
+
+
+def test_every_argument_that_is_explained_is_there() -> None:
+    found = [
+        (path.name, name, told - has)
+        for path in CODE
+        for name, told, has in documented(ast.parse(path.read_text("utf-8")))
+    ]
+    assert sum(1 for _ in found) > 1000
+    assert [row for row in found if row[2]] == []
+
+
+def test_every_package_says_what_it_is_for_and_names_files_that_are_there() -> None:
+    for page in CODE:
+        if page.name != "__init__.py":
+            continue
+        text = ast.get_docstring(ast.parse(page.read_text("utf-8")))
+        assert text, page
+        for name in re.findall(r"(?m)^    (\w+\.py) ", text):
+            assert (page.parent / name).exists(), (page, name)

@@ -103,7 +103,7 @@ class Mixture(Counted):
         """What a boundary now would leave in the learner's state, raw samples let go."""
         settled, _ = self._engine.settle(self._state)
         crossed, _ = self._engine.declare_boundary(settled)
-        return tensors_of(self._engine.without_raw(crossed).learner)
+        return tensors_of(self._engine.without_raw(crossed).model.learner)
 
 
 def tensors_of(value: Any) -> Iterator[Tensor]:

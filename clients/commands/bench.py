@@ -68,7 +68,7 @@ class Floor:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a benchmark found."""
+    """The result of a benchmark."""
 
     tables: tuple[Table, ...]
     values: dict[str, Any]  # every number of the tables, JSON-ready, and those behind them

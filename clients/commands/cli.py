@@ -38,6 +38,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.serving:api_command",
         "Run an API process alone; start as many as you like. Needs --redis-url.",
     ),
+    "status": (
+        "clients.commands.status:status_command",
+        "Print how a service is: model, phase, backlog, accuracy, last boundaries, trainer.",
+    ),
+    "top": (
+        "clients.commands.top:top_command",
+        "Watch a service live: throughput, inlier rate, evidence of a change, newest events.",
+    ),
+    "events": (
+        "clients.commands.events:events_command",
+        "Print what has happened, and with --follow what happens.",
+    ),
     "ingest": (
         "clients.commands.ingest:ingest_command",
         "Stream a file into a running service, in order, batch by batch.",
@@ -46,9 +58,37 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.labels:labels_command",
         "Send labels for samples that were sent with ids and without labels.",
     ),
+    "classify": (
+        "clients.commands.classify:classify_command",
+        "Name the class of every sample of a file, as CSV.",
+    ),
+    "outliers": (
+        "clients.commands.outliers:outliers_command",
+        "Say of every sample of a file how usual it is, as CSV.",
+    ),
+    "sample": (
+        "clients.commands.sample:sample_command",
+        "Draw samples from the model, as CSV, .npz or picture.",
+    ),
+    "versions": (
+        "clients.commands.versions:versions_command",
+        "List the versions of the model that are kept.",
+    ),
+    "rollback": (
+        "clients.commands.versions:rollback_command",
+        "Serve a version of the model again that is kept.",
+    ),
+    "boundary": (
+        "clients.commands.boundary:boundary_command",
+        "Declare that a sub-task ends here.",
+    ),
     "deadletters": (
         "clients.commands.deadletters:deadletters_command",
         "List, show, save, send again or drop batches that were accepted and could not be used.",
+    ),
+    "keys": (
+        "clients.commands.keys:keys_command",
+        "List, make or revoke the keys by which others may ask.",
     ),
     "evaluate": (
         "clients.commands.evaluate:evaluate_command",

@@ -14,6 +14,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from clients.commands.options import Url
 from clients.http.answers import DeadLetter
 from clients.http.client import GMRClient
 from clients.http.errors import ClientError, InputError, ServiceError
@@ -22,7 +23,7 @@ _PAGE = 1000
 
 
 class Action(StrEnum):
-    """What to do with dead letters."""
+    """An action on dead letters."""
 
     LIST = "list"
     SHOW = "show"
@@ -36,10 +37,7 @@ def deadletters_command(
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="[ID]...", help="Of letters, from the list.")
     ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(help="Where the service listens.", envvar="GMR_URL", show_default=False),
-    ] = None,
+    url: Url = None,
     every: Annotated[
         bool, typer.Option("--all", help="Of requeue and drop: all of them, instead of ids.")
     ] = False,

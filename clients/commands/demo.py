@@ -162,6 +162,9 @@ class _Show:
     def stream(self, service: LocalService, client: GMRClient) -> None:
         """Send all sub-tasks, and test after each."""
         console = self._console
+        console.print(
+            f"Watch it in a browser, too: {service.url}/\n", highlight=False, soft_wrap=True
+        )
         self._story = Story(
             title=f"{len(self._slt.sub_tasks)} sub-tasks of {self._dataset.name}, unannounced",
             sub_tasks=self._slt.sub_tasks,
@@ -277,11 +280,11 @@ class _Show:
         rows = [
             ("picture", str(picture)),
             ("samples", str(self._plan.out / "samples.png")),
-            ("pages", f"{url}/  and there /docs, /metrics, /drift"),
+            ("dashboard", f"{url}/  and there /docs, /metrics, /drift"),
             ("log", str(service.log)),
         ]
         for name, value in rows:
-            console.print(Text.assemble((f"{name:9}", DIM), value), soft_wrap=True)
+            console.print(Text.assemble((f"{name:11}", DIM), value), soft_wrap=True)
         if not self._plan.exit_when_done:
             console.print()
             console.print("Try it, in another terminal:", style="bold")

@@ -10,6 +10,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from clients.commands.options import DroppedColumns, FeatureColumns, Url
+from clients.data.formats.rows import column_names
+from clients.data.standard_input import STANDARD_INPUT, named_file
 from clients.http.client import GMRClient
 from clients.http.connection import open_sender
 from clients.http.rejected import rejected
@@ -24,11 +27,13 @@ _LEARNING_S = 24 * 3600.0
 
 
 def ingest_command(
-    file: Annotated[Path, typer.Argument(help="An .npz, .npy, .csv, .tsv, .parquet or IDX file.")],
-    url: Annotated[
-        str | None,
-        typer.Option(help="Where the service listens.", envvar="GMR_URL", show_default=False),
-    ] = None,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="An .npz, .npy, .csv, .tsv, .parquet or IDX file; - is standard input."
+        ),
+    ],
+    url: Url = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per batch.")] = 100,
     label_column: Annotated[
         str | None,
@@ -46,6 +51,14 @@ def ingest_command(
     ] = None,
     text_ids: Annotated[
         bool, typer.Option("--text-ids", help="Ids are text, also those that look like numbers.")
+    ] = False,
+    columns: FeatureColumns = None,
+    drop: DroppedColumns = None,
+    skip_bad_rows: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad-rows", help="Of a .csv: leave out rows with a cell that cannot be used."
+        ),
     ] = False,
     rate: Annotated[
         float | None, typer.Option(min=0.001, help="Samples per second, at most.")
@@ -66,56 +79,70 @@ def ingest_command(
 
     Example: gmr ingest train.csv --label-column class --batch-size 100
 
+    Example: gmr ingest log.csv --drop date,place
+
+    Example: zcat log.csv.gz | gmr ingest - --columns temperature,pressure
+
     With --id-column every sample goes with an id; one without a label waits for `gmr labels` to
     bring it. --no-labels keeps back the labels that a file has.
     """
     console = Console(stderr=True)
-    job = Job.of(
-        file,
-        batch_size=batch_size,
-        epochs=epochs,
-        label_column=label_column,
-        labels=labels,
-        with_labels=not no_labels,
-        id_column=id_column,
-        text_ids=text_ids,
-    )
-    with GMRClient(url) as client, SendingBar(console, file.name, job.n_samples) as display:
-        check_reachable(client)
-        resume = ResumeFile(
-            state_folder() / f"{job.name}-{fingerprint([], client.url)}.json",
-            {"file": str(file.resolve()), "url": client.url},
+    name = "standard input" if file == STANDARD_INPUT else str(file)
+    with named_file(file) as path, GMRClient(url) as client:
+        job = Job.of(
+            path,
+            batch_size=batch_size,
+            epochs=epochs,
+            label_column=label_column,
+            labels=labels,
+            with_labels=not no_labels,
+            id_column=id_column,
+            text_ids=text_ids,
+            columns=column_names(columns),
+            drop=column_names(drop) or (),
+            skip_bad_rows=skip_bad_rows,
         )
-        progress = starting_point(client, resume, again=again)
-        if progress.finished and progress.epoch + 1 >= epochs:
-            console.print(
-                f"{file} was sent completely before: {progress.samples} samples on "
-                f"{time.strftime('%d %B %Y at %H:%M', time.localtime(progress.time))}. "
-                f"Use --again to send it once more."
+        with SendingBar(console, Path(name).name, job.n_samples) as display:
+            check_reachable(client)
+            resume = ResumeFile(
+                state_folder() / f"{job.name}-{fingerprint([], client.url)}.json",
+                {
+                    "file": name if file == STANDARD_INPUT else str(file.resolve()),
+                    "url": client.url,
+                },
             )
-            rejected(client, f"{job.name}-{progress.run}-").check("samples")
-            return
-        display.begin(progress.samples)
-        policy = RetryPolicy(total_s=_PATIENCE_S, notify=display.waiting)
-        try:
-            with closing(open_sender(url, policy)) as sender:
-                totals = send(sender, job, resume, progress, rate=rate, watcher=display)
-            waited = None
-            if wait:
-                display.note("sent; waiting until all is learned")
-                began = time.monotonic()
-                client.wait_until_learned(_LEARNING_S)
-                waited = time.monotonic() - began
-        except KeyboardInterrupt:
+            progress = starting_point(client, resume, again=again)
+            if progress.finished and progress.epoch + 1 >= epochs:
+                console.print(
+                    f"{name} was sent completely before: {progress.samples} samples on "
+                    f"{time.strftime('%d %B %Y at %H:%M', time.localtime(progress.time))}. "
+                    f"Use --again to send it once more."
+                )
+                rejected(client, f"{job.name}-{progress.run}-").check("samples")
+                return
+            display.begin(progress.samples)
+            policy = RetryPolicy(total_s=_PATIENCE_S, notify=display.waiting)
+            try:
+                with closing(open_sender(url, policy)) as sender:
+                    totals = send(sender, job, resume, progress, rate=rate, watcher=display)
+                waited = None
+                if wait:
+                    display.note("sent; waiting until all is learned")
+                    began = time.monotonic()
+                    client.wait_until_learned(_LEARNING_S)
+                    waited = time.monotonic() - began
+            except KeyboardInterrupt:
+                display.end()
+                console.print(
+                    "Interrupted. Run the same command again to go on from here; nothing will be "
+                    "learned twice."
+                )
+                raise typer.Exit(130) from None
             display.end()
-            console.print(
-                "Interrupted. Run the same command again to go on from here; nothing will be "
-                "learned twice."
-            )
-            raise typer.Exit(130) from None
-        display.end()
-        typer.echo(_summary(totals, waited))
-        rejected(client, f"{job.name}-{progress.run}-").check("samples")
+            typer.echo(_summary(totals, waited))
+            if totals.skipped:
+                console.print(f"{totals.skipped} rows could not be used and were left out.")
+            rejected(client, f"{job.name}-{progress.run}-").check("samples")
 
 
 def _summary(totals: Totals, learned_after: float | None) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from clients.commands.options import Url
 from clients.http.client import GMRClient
 from clients.http.connection import open_sender
 from clients.http.errors import ClientError
@@ -26,10 +27,7 @@ _PATIENCE_S = 600.0
 
 def labels_command(
     file: Annotated[Path, typer.Argument(help="A .csv, .tsv, .parquet or .npz file.")],
-    url: Annotated[
-        str | None,
-        typer.Option(help="Where the service listens.", envvar="GMR_URL", show_default=False),
-    ] = None,
+    url: Url = None,
     id_column: Annotated[
         str | None,
         typer.Option(

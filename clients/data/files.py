@@ -6,6 +6,7 @@ the rules that all of them keep (`formats/rows.py`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ def open_source(
     label_column: str | None = None,
     labels: str | Path | None = None,
     id_column: str | None = None,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    skip_bad_rows: bool = False,
 ) -> Source:
     """Open a file of samples.
 
@@ -41,6 +45,10 @@ def open_source(
         labels: A file of its own that holds the labels (npy, npz, IDX).
         id_column: Where the ids of samples are: a column's name or index (csv, parquet), or
             the name of an array (npz).
+        columns: The columns of a table (csv, parquet) that are features, by name or index, in
+            the file's order; None: all but those of labels and ids.
+        drop: Columns of a table that are none.
+        skip_bad_rows: Leave out the rows of a csv file that cannot be used, in place of an error.
 
     Raises:
         InputError: there is no such file, it is of no known format, or it does not have
@@ -55,6 +63,16 @@ def open_source(
     kind = kind_of(path)
     if id_column is not None:
         check_has_ids(path, kind)
+    if (columns is not None or drop) and kind not in ("csv", "parquet"):
+        raise InputError(
+            f"Columns of {path} were chosen, but it is an array ({kind}) and no table. Expected a "
+            f".csv, .tsv or .parquet file. Choose the features before the array is saved."
+        )
+    if skip_bad_rows and kind != "csv":
+        raise InputError(
+            f"Rows of {path} that cannot be used were to be left out, but it is {kind} and "
+            f"no text. Expected a .csv or .tsv file. Leave out --skip-bad-rows."
+        )
     if labels is not None and (kind in ("csv", "parquet") or label_column is not None):
         raise InputError(
             f"Labels were asked for both in {labels} and in a column of {path}, or {path} is a "
@@ -66,9 +84,9 @@ def open_source(
     if kind == "npy":
         return open_npy(path, label_column, labels)
     if kind == "csv":
-        return CsvSource(path, label_column, id_column)
+        return CsvSource(path, label_column, id_column, columns, drop, skip_bad_rows)
     if kind == "parquet":
-        return ParquetSource(path, label_column, id_column)
+        return ParquetSource(path, label_column, id_column, columns, drop)
     if label_column is not None:
         raise InputError(
             f"{path} is an IDX file, which has no columns. Name the file of its labels with "

@@ -1,4 +1,4 @@
-"""What a measurement ran on: hardware and versions, as plain values.
+"""The environment of a measurement: hardware and versions, as plain values.
 
 A number without its machine is worth little, so every report and benchmark
 carries these. Rules: nothing here fails (what cannot be found out is left out

@@ -1,4 +1,4 @@
-"""Who is told how an evaluation goes on."""
+"""Listeners to the progress of an evaluation."""
 
 from __future__ import annotations
 

@@ -230,11 +230,25 @@ def free_port(preferred: int = 0) -> int:
                 candidate.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            _keep_from_others(candidate)
             return int(candidate.getsockname()[1])
     raise ServiceStopped(
         "The system has no free port on 127.0.0.1 for a private service. Close programs that "
         "listen on many ports, or give the address of a running service with --url."
     )
+
+
+def _keep_from_others(bound: socket.socket) -> None:
+    """Let the system give the port to nobody else who asks for any, before it is bound again.
+
+    A connection that its server ended keeps the port of the server for a minute (TIME-WAIT,
+    RFC 9293, 3.6.1); whoever names the port and sets SO_REUSEADDR, as uvicorn does, gets it.
+    """
+    bound.listen(1)
+    with socket.create_connection(bound.getsockname()) as caller:
+        answering, _ = bound.accept()
+        answering.close()
+        caller.recv(1)
 
 
 def _end_with_parent() -> None:

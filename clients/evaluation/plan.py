@@ -1,4 +1,4 @@
-"""What `gmr evaluate` is asked to measure."""
+"""The plan of `gmr evaluate`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clients.http.errors import InputError
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked for."""
+    """The requested evaluation."""
 
     source: str
     slt: str = "D2-2-2-2-2a"

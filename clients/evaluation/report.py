@@ -152,7 +152,7 @@ def score_rows(summary: Mapping[str, Spread]) -> list[tuple[str, str, str, str, 
 
 
 def unwatched_lines(evaluation: Evaluation) -> list[str]:
-    """Of the first run: which sub-tasks were too short for the detector, and what to do."""
+    """Lines on the first run's sub-tasks that were too short for the detector, and what to do."""
     epochs = evaluation.protocol.epochs
     return [one.told(epochs) for one in evaluation.runs[0].unwatched]
 

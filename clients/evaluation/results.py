@@ -1,4 +1,4 @@
-"""What an evaluation measured, as plain values: the content of report.json.
+"""The results of an evaluation, as plain values: the content of report.json.
 
 Rules: values only (no I/O, no drawing); every number that a table or figure of
 the report shows is derived from what stands here, so that report.json is
@@ -65,7 +65,7 @@ class Certainty:
 
 @dataclass(frozen=True)
 class Milestone:
-    """What the model knew once a sub-task had been learned."""
+    """The model's scores once a sub-task had been learned."""
 
     sub_task: int
     classes: tuple[int | str, ...]  # of this sub-task
@@ -98,7 +98,7 @@ class StillHeld:
 
 @dataclass(frozen=True)
 class OutlierTest:
-    """How the service scored a set of samples unlike anything it was sent."""
+    """The service's scores of samples unlike anything it was sent."""
 
     name: str
     samples: int
@@ -170,7 +170,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Data:
-    """What was streamed."""
+    """The data that were streamed."""
 
     source: str
     name: str
@@ -183,7 +183,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How it was streamed: everything needed to repeat the evaluation, seeds included."""
+    """The protocol: everything needed to repeat the evaluation, seeds included."""
 
     slt: str
     sub_tasks: tuple[tuple[int | str, ...], ...]

@@ -364,7 +364,7 @@ def auroc(typical: ArrayLike, strange: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Latency:
-    """What a kind of request took, in seconds."""
+    """The latency of a kind of request, in seconds."""
 
     requests: int
     mean: float

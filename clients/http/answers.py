@@ -1,4 +1,4 @@
-"""What the service answers, as frozen values with numpy arrays.
+"""The answers of the service, as frozen values with numpy arrays.
 
 Rules of this module:
 
@@ -76,6 +76,23 @@ class DeadLetter:
 
 
 @dataclass(frozen=True)
+class ApiKey:
+    """A key by which somebody may ask, without its secret."""
+
+    id: str  # by which it is revoked
+    name: str  # whose it is
+    roles: tuple[str, ...]  # of ingest, read, admin
+    made: float  # Unix seconds
+
+
+@dataclass(frozen=True)
+class NewApiKey(ApiKey):
+    """A key just made; the service shows it this once."""
+
+    key: str = field(repr=False)
+
+
+@dataclass(frozen=True)
 class DeadLetters:
     """Some dead letters, oldest first."""
 
@@ -117,7 +134,7 @@ class Classification:
 
 @dataclass(frozen=True, eq=False)
 class OutlierScores:
-    """How typical each sample is of what has been learned."""
+    """The typicality of each sample."""
 
     model_version: int
     log_likelihoods: Floats  # (N,)
@@ -153,7 +170,7 @@ class ClassCount:
 
 @dataclass(frozen=True)
 class ClassHeld:
-    """How well one class of a past sub-task is still held."""
+    """The retention of one class of a past sub-task."""
 
     label: Label
     samples: int  # generated ones that the model is asked about
@@ -167,7 +184,7 @@ class ClassHeld:
 
 @dataclass(frozen=True)
 class SubTaskHeld:
-    """How well a past sub-task is still held, by samples that the model drew when it ended."""
+    """The retention of a past sub-task, by samples that the model drew when it ended."""
 
     sub_task: int  # as the service counts, 0 for the first
     samples: int
@@ -233,7 +250,7 @@ class ModelVersion:
 
 @dataclass(frozen=True)
 class Restored:
-    """What became of a request to replace the model."""
+    """The outcome of a request to replace the model."""
 
     entry_id: str  # of the stream's entry that carries the request
     applied: bool  # False: in the stream, and the trainer has yet to do it
@@ -317,7 +334,7 @@ class Prototype:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What changed at a boundary. What could not be told is None, or empty."""
+    """The explanation of a boundary. Fields that could not be told are None, or empty."""
 
     samples: int = 0  # that were new
     examined: int = 0  # of these
@@ -394,7 +411,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class HistoryPoint:
-    """What was said of one batch before it was learned."""
+    """The verdict on one batch before it was learned."""
 
     id: str
     entry_id: str

@@ -218,6 +218,37 @@ def drop_dead_letters(id: str | None) -> Call[int]:
     )
 
 
+# Keys -------------------------------------------------------------------------
+
+
+def api_keys() -> Call[tuple[answers.ApiKey, ...]]:
+    """GET /keys."""
+    return _get("/keys", replies.api_keys)
+
+
+def make_api_key(name: str, roles: Sequence[str]) -> Call[answers.NewApiKey]:
+    """POST /keys. Not repeatable: there would be two, and nobody would have one of them."""
+    return Call(
+        "POST",
+        "/keys",
+        lambda reply: replies.new_api_key(replies.json(reply)),
+        headers={"accept": JSON, "content-type": JSON},
+        body=orjson.dumps({"name": name, "roles": list(roles)}),
+        repeatable=False,
+    )
+
+
+def revoke_api_key(id: str) -> Call[None]:
+    """DELETE /keys/{id}. Not repeatable: the second time there is none."""
+    return Call(
+        "DELETE",
+        f"/keys/{quote(id, safe='')}",
+        lambda reply: None,
+        headers={"accept": JSON},
+        repeatable=False,
+    )
+
+
 # Drift ------------------------------------------------------------------------
 
 
@@ -373,7 +404,7 @@ def _labels(request: RawLabels | RawName) -> Call[answers.Labelled]:
 
 
 def _numbers(**given: float | None) -> tuple[tuple[str, str], ...]:
-    """Those parameters that are there, as text that loses nothing."""
+    """The parameters that are set, as text that loses nothing."""
     return tuple((name, repr(float(value))) for name, value in given.items() if value is not None)
 
 

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clients.http import calls, waiting
 from clients.http.answers import (
+    ApiKey,
     Boundary,
     Classification,
     DeadLetter,
@@ -38,6 +39,7 @@ from clients.http.answers import (
     Labelled,
     ModelInfo,
     ModelVersion,
+    NewApiKey,
     Outlier,
     OutlierScores,
     Proposal,
@@ -51,7 +53,7 @@ from clients.http.calls import Call
 from clients.http.errors import ClientError, InputError, ServiceError, ServiceUnreachable
 from clients.http.replies import Reply
 from clients.http.retry import NotSent, RetryPolicy
-from clients.http.subscription import Feed
+from clients.http.subscription import Feed, position
 from clients.http.waiting import Steps
 
 __all__ = ["DEFAULT_URL", "AsyncGMRClient", "GMRClient", "RetryPolicy"]
@@ -76,6 +78,7 @@ class GMRClient:
         url: Where the service listens; by default `GMR_URL`, or http://127.0.0.1:8000.
         timeout: Seconds that one answer may take.
         retry: How patient to be; see `clients/http/retry.py`.
+        api_key: Says who asks, where the service wants to know; by default `GMR_API_KEY`.
         headers: Sent with every request.
         transport: Sends the requests in place of the network, for tests.
 
@@ -89,6 +92,7 @@ class GMRClient:
         *,
         timeout: float = 60.0,
         retry: RetryPolicy | None = None,
+        api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
@@ -97,7 +101,7 @@ class GMRClient:
         self._http = httpx2.Client(
             base_url=self.url,
             timeout=httpx2.Timeout(timeout, connect=_CONNECT_S),
-            headers=_headers(headers),
+            headers=_headers(headers, api_key),
             transport=transport,
         )
 
@@ -296,6 +300,29 @@ class GMRClient:
         """Forget all that there are; returns how many."""
         return self.send(calls.drop_dead_letters(None))
 
+    # Keys
+
+    def api_keys(self) -> tuple[ApiKey, ...]:
+        """The keys by which others may ask, oldest first, without their secrets."""
+        return self.send(calls.api_keys())
+
+    def make_api_key(self, name: str, roles: Sequence[str]) -> NewApiKey:
+        """Make a key; its `key` is told this once.
+
+        Arguments:
+            name: Whose it is, for people.
+            roles: What it may do: some of "ingest", "read" and "admin".
+        """
+        return self.send(calls.make_api_key(name, roles))
+
+    def revoke_api_key(self, id: str) -> None:
+        """Let a key count no more.
+
+        Raises:
+            RequestRefused: No key has this id.
+        """
+        self.send(calls.revoke_api_key(id))
+
     # Drift
 
     def drift(self) -> DriftState:
@@ -366,13 +393,7 @@ class GMRClient:
         feed = Feed(self._retry, last_event_id, kinds)
         while True:
             try:
-                with self._http.stream(
-                    "GET",
-                    "/events",
-                    params=feed.query,
-                    headers=feed.headers(),
-                    timeout=_feed_timeout(),
-                ) as response:
+                with self._http.stream("GET", "/events", **_as_asked(feed)) as response:
                     if response.status_code >= 400:
                         response.read()
                     feed.opened(_reply(response))
@@ -386,6 +407,44 @@ class GMRClient:
                 failure = error
             pause = feed.interrupted(failure, time.monotonic())
             time.sleep(pause)
+
+    def kept_events(
+        self, last_event_id: str = "0", *, kinds: Sequence[str] | None = None
+    ) -> Iterator[ServiceEvent]:
+        """Events that the service keeps, oldest first; ends with the newest there is at the start.
+
+        Arguments:
+            last_event_id: Begin after this event; "0" begins with the oldest.
+            kinds: As for `events`.
+        """
+        until = self._newest_event(kinds)
+        if position(last_event_id) >= position(until):
+            return
+        # The newest may be of another kind, so that only all of them tell where to end.
+        for event in self.events(last_event_id):
+            if kinds is None or event.kind in (*kinds, "missed"):
+                yield event
+            if event.id and position(event.id) >= position(until):
+                return
+
+    def _newest_event(self, kinds: Sequence[str] | None) -> str:
+        feed = Feed(self._retry, None, kinds)
+        while True:
+            try:
+                with self._http.stream("GET", "/events", **_as_asked(feed)) as response:
+                    if response.status_code >= 400:
+                        response.read()
+                    feed.opened(_reply(response))
+                    for record in httpx2.EventSource(response):
+                        # A feed begins with the id that it starts after.
+                        if record.id:
+                            return record.id
+                failure: ClientError | None = None
+            except httpx2.TransportError as error:
+                failure = _unreachable(error, self.url)
+            except ServiceError as error:
+                failure = error
+            time.sleep(feed.interrupted(failure, time.monotonic()))
 
     # The model
 
@@ -484,6 +543,7 @@ class AsyncGMRClient:
         *,
         timeout: float = 60.0,
         retry: RetryPolicy | None = None,
+        api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
@@ -492,7 +552,7 @@ class AsyncGMRClient:
         self._http = httpx2.AsyncClient(
             base_url=self.url,
             timeout=httpx2.Timeout(timeout, connect=_CONNECT_S),
-            headers=_headers(headers),
+            headers=_headers(headers, api_key),
             transport=transport,
         )
 
@@ -605,6 +665,18 @@ class AsyncGMRClient:
         """See `GMRClient.drop_dead_letters`."""
         return await self.send(calls.drop_dead_letters(None))
 
+    async def api_keys(self) -> tuple[ApiKey, ...]:
+        """See `GMRClient.api_keys`."""
+        return await self.send(calls.api_keys())
+
+    async def make_api_key(self, name: str, roles: Sequence[str]) -> NewApiKey:
+        """See `GMRClient.make_api_key`."""
+        return await self.send(calls.make_api_key(name, roles))
+
+    async def revoke_api_key(self, id: str) -> None:
+        """See `GMRClient.revoke_api_key`."""
+        await self.send(calls.revoke_api_key(id))
+
     async def drift(self) -> DriftState:
         """See `GMRClient.drift`."""
         return await self.send(calls.drift())
@@ -644,13 +716,7 @@ class AsyncGMRClient:
         feed = Feed(self._retry, last_event_id, kinds)
         while True:
             try:
-                async with self._http.stream(
-                    "GET",
-                    "/events",
-                    params=feed.query,
-                    headers=feed.headers(),
-                    timeout=_feed_timeout(),
-                ) as response:
+                async with self._http.stream("GET", "/events", **_as_asked(feed)) as response:
                     if response.status_code >= 400:
                         await response.aread()
                     feed.opened(_reply(response))
@@ -664,6 +730,37 @@ class AsyncGMRClient:
                 failure = error
             pause = feed.interrupted(failure, time.monotonic())
             await asyncio.sleep(pause)
+
+    async def kept_events(
+        self, last_event_id: str = "0", *, kinds: Sequence[str] | None = None
+    ) -> AsyncIterator[ServiceEvent]:
+        """See `GMRClient.kept_events`."""
+        until = await self._newest_event(kinds)
+        if position(last_event_id) >= position(until):
+            return
+        async for event in self.events(last_event_id):
+            if kinds is None or event.kind in (*kinds, "missed"):
+                yield event
+            if event.id and position(event.id) >= position(until):
+                return
+
+    async def _newest_event(self, kinds: Sequence[str] | None) -> str:
+        feed = Feed(self._retry, None, kinds)
+        while True:
+            try:
+                async with self._http.stream("GET", "/events", **_as_asked(feed)) as response:
+                    if response.status_code >= 400:
+                        await response.aread()
+                    feed.opened(_reply(response))
+                    async for record in httpx2.EventSource(response):
+                        if record.id:
+                            return record.id
+                failure: ClientError | None = None
+            except httpx2.TransportError as error:
+                failure = _unreachable(error, self.url)
+            except ServiceError as error:
+                failure = error
+            await asyncio.sleep(feed.interrupted(failure, time.monotonic()))
 
     async def model(self) -> ModelInfo:
         """See `GMRClient.model`."""
@@ -760,8 +857,15 @@ def user_agent() -> str:
         return "gmr-stream"
 
 
-def _headers(headers: Mapping[str, str] | None) -> dict[str, str]:
-    return {"user-agent": user_agent(), **(headers or {})}
+def _headers(headers: Mapping[str, str] | None, api_key: str | None) -> dict[str, str]:
+    key = api_key or os.environ.get("GMR_API_KEY")
+    bearer = {"authorization": f"Bearer {key}"} if key else {}
+    return {"user-agent": user_agent(), **bearer, **(headers or {})}
+
+
+def _as_asked(feed: Feed) -> dict[str, Any]:
+    """How events are asked for: from where, which, and how long nothing may come."""
+    return {"params": feed.query, "headers": feed.headers(), "timeout": _feed_timeout()}
 
 
 def _reply(response: httpx2.Response) -> Reply:

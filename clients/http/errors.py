@@ -43,7 +43,7 @@ class UnexpectedAnswer(ClientError):
 
 
 class WaitTimeout(ClientError):
-    """What was waited for did not happen in time."""
+    """An awaited event did not happen in time."""
 
 
 class ServiceError(ClientError):

@@ -1,4 +1,4 @@
-"""Which batches of a sender ended among the dead letters."""
+"""Batches of a sender that ended among the dead letters."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back: status, header (names in lower case) and the whole body."""
+    """A reply: status, header (names in lower case) and the whole body."""
 
     status: int
     headers: Mapping[str, str]
@@ -284,6 +284,20 @@ def dead_letters(document: Any) -> answers.DeadLetters:
     """The answer of GET /deadletters."""
     rows = rows_of(document, "deadletters")
     return answers.build(answers.DeadLetters, document, letters=tuple(map(dead_letter, rows)))
+
+
+def api_keys(document: Any) -> tuple[answers.ApiKey, ...]:
+    """The answer of GET /keys."""
+    return tuple(
+        answers.build(answers.ApiKey, row, roles=tuple(field_of(row, "roles")))
+        for row in rows_of(document, "keys")
+    )
+
+
+def new_api_key(document: Any) -> answers.NewApiKey:
+    """The answer of POST /keys."""
+    roles = tuple(field_of(document, "roles"))
+    return answers.build(answers.NewApiKey, document, roles=roles)
 
 
 def proposal(document: Any) -> answers.Proposal:

@@ -41,7 +41,7 @@ class NotSent(ServiceUnreachable):
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How patient a client is.
+    """The patience of a client.
 
     Attributes:
         total_s: Seconds from the first try after which none is begun; 0 for one try.

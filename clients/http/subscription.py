@@ -11,7 +11,7 @@ from typing import Protocol
 import orjson
 
 from clients.http.answers import ServiceEvent
-from clients.http.errors import ClientError, UnexpectedAnswer
+from clients.http.errors import ClientError, InputError, UnexpectedAnswer
 from clients.http.replies import Reply, service_error
 from clients.http.retry import RetryPolicy, may_retry
 
@@ -46,7 +46,7 @@ class Feed:
         self._away_since: float | None = None
 
     def headers(self) -> dict[str, str]:
-        """Of the next connection."""
+        """The headers of the next connection."""
         headers = {"accept": "text/event-stream", "cache-control": "no-store"}
         if self.last_event_id:
             headers["last-event-id"] = self.last_event_id
@@ -105,3 +105,23 @@ class Feed:
         ):
             raise error
         return pause
+
+
+def position(event_id: str) -> tuple[int, int]:
+    """The place of an event among all, to be compared.
+
+    Raises:
+        InputError: it is no id of an event.
+
+    Example:
+        >>> position("1700000000000-20003") > position("0")
+        True
+    """
+    first, _, second = event_id.partition("-")
+    try:
+        return int(first), int(second or 0)
+    except ValueError:
+        raise InputError(
+            f"{event_id!r} is no id of an event. Expected one like 1700000000000-20003, or 0 for "
+            f"all that are kept. Give back what an event had as id."
+        ) from None

@@ -1,4 +1,4 @@
-"""What became of labels, as the events of the service tell it."""
+"""The outcome of labels, as the events of the service tell it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a file was sent, remembered across interruptions.
+"""The progress of a file, remembered across interruptions.
 
 One small JSON file per job, a job being one file sent one way to one service. It
 only saves time: batch ids are the same in every run, so a batch that is sent again

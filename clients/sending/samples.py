@@ -16,7 +16,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,13 +68,24 @@ class Job:
         with_labels: bool = True,
         id_column: str | None = None,
         text_ids: bool = False,
+        columns: Sequence[str] | None = None,
+        drop: Sequence[str] = (),
+        skip_bad_rows: bool = False,
     ) -> Job:
         """The job of sending a file.
 
         Raises:
             InputError: the file cannot be read, or its ids cannot be used.
         """
-        source = open_source(path, label_column=label_column, labels=labels, id_column=id_column)
+        source = open_source(
+            path,
+            label_column=label_column,
+            labels=labels,
+            id_column=id_column,
+            columns=columns,
+            drop=drop,
+            skip_bad_rows=skip_bad_rows,
+        )
         options: list[object] = [batch_size, label_column, with_labels]
         if text_ids and id_column is None:
             raise InputError(
@@ -89,6 +100,10 @@ class Job:
                 )
             check_unique(source.read_ids, path=path)
             options += [id_column, text_ids]
+        if columns is not None or drop:
+            options += ["columns", *(columns or ()), "drop", *drop]
+        if skip_bad_rows:
+            options.append("skip_bad_rows")
         files = [path] if labels is None else [path, labels]
         name = fingerprint(files, *options)
         return cls(source, name, batch_size, epochs, with_labels, text_ids)
@@ -114,7 +129,7 @@ class Job:
                         f"{self.source.path}, samples {rows.start} to "
                         f"{rows.start + len(rows) - 1}: {error}"
                     ) from error
-                yield Prepared(call, epoch, rows.start, len(rows))
+                yield Prepared(call, epoch, rows.start, len(rows), rows.skipped)
 
 
 @dataclass(frozen=True)
@@ -125,6 +140,7 @@ class Prepared:
     epoch: int
     row: int
     samples: int
+    skipped: int = 0  # rows of the file among them that were left out
 
 
 @dataclass(frozen=True)
@@ -135,6 +151,7 @@ class Totals:
     batches: int = 0
     duplicate_samples: int = 0  # of these, samples that the service had before
     backlog: int = 0  # after the last batch
+    skipped: int = 0  # rows of the file that were left out
     seconds: float = 0.0
 
     @property
@@ -190,12 +207,13 @@ def send(
                     batches=totals.batches + 1,
                     duplicate_samples=totals.duplicate_samples + batch.samples * answer.duplicate,
                     backlog=answer.backlog,
+                    skipped=totals.skipped + batch.skipped,
                     seconds=time.monotonic() - began,
                 )
                 progress = replace(
                     progress,
                     epoch=batch.epoch,
-                    row=batch.row + batch.samples,
+                    row=batch.row + batch.samples + batch.skipped,
                     samples=progress.samples + batch.samples,
                     last_entry_id=answer.entry_id,
                 )

@@ -1,4 +1,4 @@
-"""What was compiled before, beside its source.
+"""Compiled loops, kept beside their source.
 
 numba keeps what it compiles only where it may write. What an image was built with lies there all
 the same in a container, whose file system is read-only, and is read back by this.
@@ -32,7 +32,7 @@ class _BesideOnly(CompileResultCacheImpl):
 
 
 class Kept(FunctionCache):
-    """Of one function. Where nothing can be written, what is not there is compiled for this run.
+    """The kept loops of one function. Without a place to write, loops are compiled for this run.
 
     Raises:
         RuntimeError: The function is of no file.
@@ -51,7 +51,7 @@ class Kept(FunctionCache):
 
 @cache
 def _digest(folder: Path) -> str:
-    """Of all Python files in a folder."""
+    """A digest of all Python files in a folder."""
     digest = sha256()
     for path in sorted(folder.glob("*.py")):
         digest.update(path.read_bytes())

@@ -1,0 +1,1 @@
+"""Mixture densities: kernels, the protocol of a model family, and the families."""

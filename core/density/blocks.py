@@ -1,4 +1,4 @@
-"""How many samples are scored at a time."""
+"""The number of samples that are scored at a time."""
 
 ROWS = 512
 """Rows: the factors of all components take K * L numbers a row. What is said of a block does not

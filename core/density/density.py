@@ -1,4 +1,4 @@
-"""What is asked of a density at rest, whatever the family: score samples and draw them.
+"""The protocol of a density at rest, whatever the family: it scores samples and draws them.
 
 A model (`core.model.model`) is a density with a read-out. A family that is served has one class
 here that satisfies `Density`; how it is learned is the business of `core.learners`.
@@ -40,7 +40,7 @@ class Density(Protocol):
 
     @property
     def log_weights(self) -> Tensor:
-        """With shape (K,); their exponentials sum to one."""
+        """Logs of the components' weights, with shape (K,); their exponentials sum to one."""
         ...
 
     @property

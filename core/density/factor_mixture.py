@@ -92,7 +92,7 @@ class FactorMoments(NamedTuple):
         return FactorMoments(*(part * factor for part in self))
 
     def select(self, rows: Tensor) -> FactorMoments:
-        """Those of the named components, by index or mask."""
+        """The statistics of some components, by index or mask."""
         return FactorMoments(*(part[rows] for part in self))
 
     @property

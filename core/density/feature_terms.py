@@ -1,4 +1,4 @@
-"""Which features make a sample unlikely: a log-likelihood as a sum over features.
+"""A log-likelihood as a sum over features: it shows which features make a sample unlikely.
 
 A component whose noise is diagonal gives every feature a term of its own. What a component
 expects of these terms, of samples of its own, is known in closed form, so that a term can be

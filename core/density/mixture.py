@@ -147,7 +147,7 @@ def sample(
     """Draw one sample from each of the named components.
 
     The paper prints x = Sigma z + mu; a sample of N(mu, Sigma) is x = A z + mu with
-    A A^T = Sigma, for a diagonal Sigma the standard deviation (docs/method.md, defect 2).
+    A A^T = Sigma, for a diagonal Sigma the standard deviation (docs/method-paper.md, defect 2).
 
     Arguments:
         means: With shape (K, D).

@@ -1,4 +1,4 @@
-"""How far a sample is from the nearest share of a mixture: its distance to a measure.
+"""The distance of a sample to the nearest share of a mixture: a distance to a measure.
 
 Outliers that come in groups get components of their own and look dense. But such a group is a
 small share of all that was learned: whoever must be near a fifth of it has to look beyond the
@@ -26,8 +26,8 @@ SHARES = (0.05, 0.1, 0.2)
 """m of each of the numbers that are made here ..."""
 
 AVERAGED = (False, True, False)
-"""... and whether it is an average up to m, or the value at m (docs/method.md says how these were
-chosen)."""
+"""... and whether it is an average up to m, or the value at m (docs/notebook.md says how these
+were chosen)."""
 
 FARTHEST = 1e30
 """Largest log density in absolute value that is told from others."""

@@ -1,4 +1,4 @@
-"""In which ways a sample fits a mixture: a few numbers, from the forward pass that scored it.
+"""Traits: a few numbers on how a sample fits a mixture, from the forward pass that scored it.
 
 A density alone is a poor judge of what is strange. In many dimensions simple inputs have high
 density (Nalisnick et al. 2019), and a dense cluster of outliers that was learned has a higher
@@ -31,7 +31,7 @@ from core.density.factor_mixture import WhitenedForm
 from core.density.mixture import LOG_2PI, NaturalForm, log_sum_exp
 
 SOFTNESS = 4.0
-"""t: chosen on held-out training data of MNIST and on made-up tables (docs/method.md)."""
+"""t: chosen on held-out training data of MNIST and on made-up tables (docs/notebook.md)."""
 
 
 MOST_GATHERED = 1 << 20
@@ -98,7 +98,7 @@ def factor_traits(
     *,
     closeness: bool = True,
 ) -> Tensor:
-    """Those of `diagonal_traits`, then two of the likeliest component, with shape (N, 5).
+    """The traits of `diagonal_traits`, and two of the likeliest component, with shape (N, 5).
 
     They are the squared length of E[z | x], how far the factors must stretch for the sample,
     and the log of the squared length of what they leave unexplained.

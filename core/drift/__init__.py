@@ -1,0 +1,1 @@
+"""Detectors: rules that say after each batch whether something has changed."""

@@ -1,4 +1,4 @@
-"""What the engine asks of a boundary detector.
+"""The protocol of a boundary detector.
 
 A detector sees each batch as the model of *before* the batch saw it, and answers
 with a verdict; it never changes the model. Its settings are its own fields, its
@@ -32,7 +32,7 @@ class ForwardPass(NamedTuple):
     parts: Parts  # what parts of mixtures said of them
 
     def of(self, rows: slice) -> ForwardPass:
-        """Of some of the samples."""
+        """The pass of some of the samples."""
         return ForwardPass(
             self.standardiser, {part: said[rows] for part, said in self.parts.items()}
         )
@@ -54,7 +54,7 @@ class ModelVersion:
 
 
 class Cause(StrEnum):
-    """What a change is about, as far as a detector can tell; what may follow depends on it."""
+    """The cause of a change, as far as a detector can tell; it decides what may follow."""
 
     UNKNOWN = "unknown"  # the detector watches the likelihood alone
     NOVELTY = "novelty"  # samples are of none of the known: old ones may come between them
@@ -76,7 +76,7 @@ class Observation(NamedTuple):
 
 
 class Level(StrEnum):
-    """How sure a detector is."""
+    """The level of a detector's alarm."""
 
     NORMAL = "normal"
     WARNING = "warning"  # suspicious: set the batch aside, decide later
@@ -95,7 +95,7 @@ class Probe(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a detector says of one batch.
+    """A detector's verdict on one batch.
 
     Arguments:
         level: What follows from it.
@@ -144,7 +144,7 @@ class Verdict(NamedTuple):
 
     @property
     def statistics(self) -> dict[str, float]:
-        """By name."""
+        """The statistics of all signals, by name."""
         return dict(zip(self.names, self.values, strict=True))
 
     @property

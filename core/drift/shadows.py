@@ -15,14 +15,14 @@ from core.drift.detector import Detector, Level, Observation, Verdict
 
 @dataclass(frozen=True, eq=False)
 class Shadow:
-    """What one shadow remembers."""
+    """The state of one shadow."""
 
     detector: str
     state: Any
 
 
 class Said(NamedTuple):
-    """What the shadows say of one batch."""
+    """The shadows' verdicts on one batch."""
 
     shadows: tuple[Shadow, ...]
     verdicts: dict[str, Verdict]
@@ -59,7 +59,7 @@ class Shadows:
 
     @classmethod
     def of(cls, names: tuple[str, ...], make: Callable[[str], Detector[Any]]) -> Shadows:
-        """Those of some names."""
+        """Make the shadows of some names."""
         return cls({name: make(name) for name in names})
 
     def start(self) -> tuple[Shadow, ...]:

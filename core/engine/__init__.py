@@ -1,1 +1,1 @@
-"""Who acts on the state: judges a batch, decides, learns it or crosses a boundary."""
+"""The engine acts on its state: it judges a batch, decides, learns it or crosses a boundary."""

@@ -50,5 +50,5 @@ class Arrival:
         return self.begun.sample + self.rows
 
     def only(self, left: Tensor) -> Arrival:
-        """With some of what is still to be learned, by their places among these, int64."""
+        """Keep some of the samples that are still to be learned, by their places, int64."""
         return replace(self, rest=self.rest.select(left), rows=self.rows[left])

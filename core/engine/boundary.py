@@ -24,12 +24,9 @@ from core.engine.inliers import Inliers
 from core.engine.judgement import Position, evidence_of
 from core.engine.learning import Learning
 from core.engine.recurrence import mostly_labelled, recurring
-from core.engine.state import EngineState, joined
+from core.engine.state import EngineState, SubTask, joined
 from core.events import BoundaryDetected, Event
-from core.memory.course import Course
-from core.memory.marginals import Marginals
 from core.model.model import Model
-from core.running import Running
 
 
 @dataclass(frozen=True)
@@ -69,11 +66,15 @@ class BoundaryCrossing:
             verdict: Of the detector; None when a person declared it.
         """
         # 1. Place it: since when the stream has changed.
-        before, held, n_held = state.version, state.set_aside, state.set_aside_samples
-        change = verdict.change_samples if verdict else n_held + state.awaiting.suspects
-        start_sample = max(state.boundary_sample, state.stream_samples - change)
-        start_batch = state.batch_at(start_sample)
-        since = state.awaiting.suspect_since
+        before, held, n_held = (
+            state.model.version,
+            state.pending.set_aside,
+            state.pending.set_aside_samples,
+        )
+        change = verdict.change_samples if verdict else n_held + state.pending.awaiting.suspects
+        start_sample = max(state.sub_task.first_sample, state.stream.samples - change)
+        start_batch = state.stream.batch_at(start_sample)
+        since = state.pending.awaiting.suspect_since
         first = min(start_sample, begun.sample if since is None else since)
         # 2. Learn what is still of the old sub-task: what waited for a label, what came mixed.
         state, left, events = self.delayed_labels.leave(state, first)
@@ -87,12 +88,14 @@ class BoundaryCrossing:
         state, fresh, of_proposals, unknown = self.discovery.leave(state, first)
         events += unknown
         # 3. Explain it by the model of before, and ask whether the new has come before.
-        model = self.learning.learner.model(state.learner)
-        explanation = explain(model, state, beginning, verdict, self.config.outlier_c)
-        codes, recurrence = codes_of(state, beginning), None
+        model = self.learning.learner.model(state.model.learner)
+        # Where every sample waits for its label, there are no others to look at.
+        shown_new = beginning or state.pending.awaiting.since(first)
+        explanation = explain(model, state, shown_new, verdict, self.config.outlier_c)
+        codes, recurrence = codes_of(state, shown_new), None
         # Where labels mean something else, samples are as those of many an earlier sub-task.
         if verdict is not None and not relabelled:
-            recurrence = self._recurring(state, beginning, codes, len(codes) if mixed else change)
+            recurrence = self._recurring(state, shown_new, codes, len(codes) if mixed else change)
         # 4. Put the old away: the model becomes the generator, and is remembered by its samples.
         ended = state
         # Labels lead samples back to the components of their class. Without them they would be
@@ -106,23 +109,14 @@ class BoundaryCrossing:
             state = self.learning.renamed(state, relabelled, shown)
         # 6. Begin the new sub-task, with nothing known of it.
         # A state of an earlier release has not counted.
-        number = max(state.boundaries, state.sub_task) + 1
-        state = replace(
-            state,
-            detector=self.detector.start(),
-            shadows=(),
-            past_likelihood=state.past_likelihood.pooled(state.likelihood),
-            likelihood=Running(),
-            marginals=Marginals(),
-            set_aside=(),
-            sub_task=state.sub_task + 1,
-            recurrence=recurrence,
-            course=Course(),
-            armed=False,
-            boundary_batch=start_batch,
-            boundary_sample=start_sample,
-            boundaries=number,
-            resumed=False,
+        number = max(state.past.boundaries, state.sub_task.number) + 1
+        state = EngineState(
+            model=state.model,
+            watch=replace(state.watch, detector=self.detector.start(), shadows=(), armed=False),
+            stream=state.stream,
+            sub_task=SubTask(state.sub_task.number + 1, start_batch, start_sample, recurrence),
+            past=replace(state.past, likelihood=state.likelihood, boundaries=number),
+            pending=replace(state.pending, set_aside=()),
         )
         # 7. What waits on is a mean of the model's own, no sample.
         state = self.delayed_labels.left_behind(state, left)
@@ -133,7 +127,7 @@ class BoundaryCrossing:
         events += learned
         boundary = BoundaryDetected(
             boundary=number,
-            sub_task=state.sub_task,
+            sub_task=state.sub_task.number,
             batch_index=begun.batch,
             sample_index=begun.sample,
             estimated_start_batch=start_batch,
@@ -144,7 +138,7 @@ class BoundaryCrossing:
             set_aside_batches=len(held),
             set_aside_samples=n_held,
             version_before=before,
-            version_after=state.version,
+            version_after=state.model.version,
             recurrence_of=recurrence,
             mixed_samples=sum(map(len, mixed)),
             explanation=explanation,
@@ -154,7 +148,7 @@ class BoundaryCrossing:
     def _learned(
         self, state: EngineState, batches: Sequence[Batch]
     ) -> tuple[EngineState, list[Event]]:
-        """With batches learned, one after the other."""
+        """Learn batches, one after the other."""
         events: list[Event] = []
         for batch in batches:
             state, learned = self.learning.learn(state, batch, None)
@@ -168,24 +162,25 @@ class BoundaryCrossing:
             state: At rest, wherever what was learned has been put away.
             ended: Before that.
         """
-        if state.recurrence is not None:
-            return replace(state, calibration=state.calibration.crossed(torch.zeros(0, 1)))
-        assert state.standardiser is not None
+        if state.sub_task.recurrence is not None:
+            return state.with_model(calibration=state.model.calibration.crossed(torch.zeros(0, 1)))
         learner = self.learning.learner
-        model = learner.model(state.learner)
-        past = state.held.crossed(
+        model = learner.model(state.model.learner)
+        past = state.past.retention.crossed(
             model,
             state.standardiser,
-            sub_task=state.sub_task,
-            class_counts=state.class_counts,
-            samples_seen=state.samples_seen,
-            version=state.version,
+            sub_task=state.sub_task.number,
+            class_counts=state.model.class_counts,
+            samples_seen=state.model.samples_seen,
+            version=state.model.version,
             seed=self.config.seed,
-            level=state.likelihood,
-            marginals=state.marginals,
+            level=state.sub_task.likelihood,
+            marginals=state.sub_task.marginals,
             latest=None if model is None else self._latest(model, ended),
         )
-        return replace(state, held=past, calibration=self.inliers.ended(state, past))
+        return state.with_model(calibration=self.inliers.ended(state, past)).with_past(
+            retention=past
+        )
 
     def _latest(self, model: Model, ended: EngineState) -> Tensor | None:
         """Which components hold the sub-task that has ended, with shape (K,), bool.
@@ -195,8 +190,10 @@ class BoundaryCrossing:
         learner, law = self.learning.learner, model.density.feature_law
         if law is None:
             return None
-        scores = learner.score(ended.learner, law[0])
-        return None if scores is None else learner.latest(ended.learner)[scores.joint.argmax(-1)]
+        scores = learner.score(ended.model.learner, law[0])
+        return (
+            None if scores is None else learner.latest(ended.model.learner)[scores.joint.argmax(-1)]
+        )
 
     def _recurring(
         self, state: EngineState, batches: Sequence[Batch], codes: Tensor, newest: int
@@ -206,10 +203,10 @@ class BoundaryCrossing:
         Arguments:
             newest: How many of the last samples came since the change.
         """
-        model = self.learning.learner.model(state.learner)
-        if model is None or state.standardiser is None or not batches:
+        model = self.learning.learner.model(state.model.learner)
+        if model is None or not batches:
             return None
         x = torch.cat([one.features for one in batches])
-        past = {state.sub_task, state.recurrence}
-        sets = tuple(one for one in state.held.sets if one.sub_task not in past)
+        past = {state.sub_task.number, state.sub_task.recurrence}
+        sets = tuple(one for one in state.past.retention.sets if one.sub_task not in past)
         return recurring(sets, model, state.standardiser, x, codes, newest)

@@ -32,8 +32,8 @@ from core.memory.proposals import Proposal
 from core.model.readout import margin_temperature
 
 GAIN = 0.6
-"""Log-likelihood ratio that counts as a gain of 1, over the temperature of margins (docs/method.md
-says how it was chosen), ..."""
+"""Log-likelihood ratio that counts as a gain of 1, over the temperature of margins
+(docs/notebook.md says how it was chosen), ..."""
 
 LEAST_NATS = 3.0
 """... and at least so many nats: where features are few, the number of samples alone moves it."""
@@ -54,7 +54,7 @@ be part of that cluster: what is found early is found in pieces."""
 
 
 class Found(NamedTuple):
-    """What components are by now.
+    """The clusters and proposals to which components belong.
 
     `claims` has for each component without a name the place of its proposal, or -1, with shape
     (M,); `fresh` for each the number of its new cluster, or -1, with shape (M,).
@@ -75,7 +75,7 @@ class Evidence(NamedTuple):
 
     @classmethod
     def of_one(cls, features: Tensor) -> Evidence:
-        """Of a single proposal, all alike."""
+        """The claims of a single proposal, all alike."""
         return cls(features, torch.ones(len(features), 1))
 
 
@@ -95,7 +95,7 @@ class Candidates:
         The log of the ratio of what their components and all others say; 1 is what makes a
         component new. None where there are not both.
         """
-        unnamed = None if scores is None else self.learner.unnamed(state.learner)
+        unnamed = None if scores is None else self.learner.unnamed(state.model.learner)
         if unnamed is None or scores is None or not bool(unnamed.current.any()):
             return None
         joint = scores.joint
@@ -115,8 +115,8 @@ class Candidates:
             proposals: That may claim some, P of them.
             n_open: Of these are open, the first ones; the others have been dismissed.
         """
-        recent = state.proposals.recent
-        unnamed = self.learner.unnamed(state.learner)
+        recent = state.pending.proposals.recent
+        unnamed = self.learner.unnamed(state.model.learner)
         joint = self._joint(state, recent.samples.features) if len(recent) else None
         if joint is None or unnamed is None or not bool(unnamed.current.any()):
             return None
@@ -155,7 +155,7 @@ class Candidates:
         Returns:
             The components, and weights with shape (M, P); None where there are none.
         """
-        unnamed = self.learner.unnamed(state.learner)
+        unnamed = self.learner.unnamed(state.model.learner)
         if unnamed is None:
             return None
         weights = torch.zeros(len(unnamed.index), means.weights.shape[1], dtype=torch.float64)
@@ -177,7 +177,7 @@ class Candidates:
         Arguments:
             features: In the sender's units, with shape (N, D), N at least 1.
         """
-        unnamed = self.learner.unnamed(state.learner)
+        unnamed = self.learner.unnamed(state.model.learner)
         if unnamed is None or not proposals:
             return None
         homes = torch.zeros(len(unnamed.index), len(proposals))
@@ -212,8 +212,7 @@ class Candidates:
 
     def _joint(self, state: EngineState, features: Tensor) -> Tensor | None:
         """Log-joint values of samples in the sender's units, with shape (N, K), on the CPU."""
-        assert state.standardiser is not None
-        scores = self.learner.score(state.learner, state.standardiser.apply(features))
+        scores = self.learner.score(state.model.learner, state.standardiser.apply(features))
         return None if scores is None else scores.joint.cpu()
 
     def _mean_gains(self, state: EngineState, unnamed: Unnamed) -> Tensor:
@@ -222,7 +221,7 @@ class Candidates:
         Components of a known class that have taken in some samples of a new one lie among the
         known ones, though their latest samples gain.
         """
-        gains = self.gains(state, self.learner.score(state.learner, unnamed.means))
+        gains = self.gains(state, self.learner.score(state.model.learner, unnamed.means))
         # Where nothing else is known all is new.
         blank = torch.full((len(unnamed.index),), MOST_GAIN, dtype=torch.float64)
         return blank if gains is None else gains.double()
@@ -238,7 +237,6 @@ class Candidates:
             asked: Which components, with shape (M,), bool, at least one.
             means: In the sender's units, with shape (N, D).
         """
-        assert state.standardiser is not None
         x = state.standardiser.apply(means).cpu().double()
         away = torch.cdist(x, unnamed.means.cpu().double())
         return away.masked_fill(~asked, math.inf).argmin(1)
@@ -256,7 +254,9 @@ class Candidates:
             return homes
         for place, one in enumerate(proposals):
             # What was first found in this sub-task has none that were there before it.
-            mine = asked if one.first < state.boundary_sample else asked & unnamed.current.cpu()
+            mine = (
+                asked if one.first < state.sub_task.first_sample else asked & unnamed.current.cpu()
+            )
             if not bool(mine.any()):
                 continue
             if len(one.surrogates):
@@ -272,7 +272,7 @@ class Candidates:
     def _explained(
         self, joint: Tensor, index: Tensor, current: Tensor, fallen: Tensor, homes: Tensor
     ) -> Tensor:
-        """Whose older components explain each component's samples, with shape (M,), or -1."""
+        """The proposal whose older components explain each component's samples, (M,), or -1."""
         m, n_homes = homes.shape
         none = torch.full((m,), -1)
         old = ~current & (homes.sum(1) > 0)
@@ -355,7 +355,7 @@ def _claimed(
 def _by_nearest(
     unnamed: Unnamed, counts: Tensor, claims: Tensor, fresh: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """With components of the sub-task that no recent sample falls on taken for the nearest's."""
+    """Give components without a recent sample the claims of the nearest that has one."""
     current = unnamed.current.cpu()
     silent, heard = current & (counts == 0), current & (counts > 0)
     if not bool(silent.any()) or not bool(heard.any()):

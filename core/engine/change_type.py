@@ -1,4 +1,4 @@
-"""What belongs to the old and what to the new, once the detector has spoken.
+"""The type of a change: which samples belong to the old sub-task, and which to a new one.
 
 An alarm says that something changed, not which samples are of what came before. They are told
 apart by how likely they are to the detector's frozen model, and by their labels: a class that was
@@ -12,7 +12,7 @@ Throughout: N samples.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -59,25 +59,25 @@ class ChangeType:
         Returns:
             The state, which samples of the rest are no outliers, (N,) bool, and the events.
         """
-        held = state.set_aside
+        held = state.pending.set_aside
         kept, outliers = self._parted(state, held)
         typical = self._typical(state, rest)
         quarantined = joined(outliers, rest.select((~typical).nonzero()[:, 0]))
-        state = replace(state, set_aside=(), quarantined=quarantined)
+        state = state.with_pending(set_aside=(), quarantined=quarantined)
         events: list[Event] = []
         for one in kept:
             state, learned = self.learning.learn(state, one, None)
             events += learned
         state, released = self.learning.release(state)
-        start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
-        n_outliers, start_batch = sum(map(len, quarantined)), state.batch_at(start)
-        more = state.burst.holds(start_batch, start, state.boundary_sample)
-        burst = state.burst if more else state.burst.followed(start)
-        burst = burst.with_outliers(n_outliers, begun.batch, state.stream_samples)
-        state = replace(state, burst=burst)
+        start = max(state.sub_task.first_sample, state.stream.samples - verdict.change_samples)
+        n_outliers, start_batch = sum(map(len, quarantined)), state.stream.batch_at(start)
+        more = state.watch.burst.holds(start_batch, start, state.sub_task.first_sample)
+        burst = state.watch.burst if more else state.watch.burst.followed(start)
+        burst = burst.with_outliers(n_outliers, begun.batch, state.stream.samples)
+        state = state.with_watch(burst=burst)
         kind = OutlierBurstContinued if more else OutlierBurst
         told = kind(
-            sub_task=state.sub_task,
+            sub_task=state.sub_task.number,
             batch_index=begun.batch,
             sample_index=begun.sample,
             estimated_start_batch=start_batch,
@@ -88,7 +88,7 @@ class ChangeType:
             detector=self.detector.name,
             signal=verdict.signal,
             evidence=evidence_of(verdict),
-            model_version=state.version,
+            model_version=state.model.version,
             burst=burst.number,
             burst_start_sample=burst.began,
             burst_samples=burst.outliers,
@@ -137,10 +137,10 @@ class ChangeType:
             return []
         if verdict.cause in (Cause.UNKNOWN, Cause.LABELS, Cause.FEATURES):
             return []
-        batches = joined(state.set_aside, rest)
+        batches = joined(state.pending.set_aside, rest)
         codes = codes_of(state, batches)
         named = codes[codes != UNLABELLED]
-        if not mostly_labelled(codes) or int(named.max()) >= len(state.classes):
+        if not mostly_labelled(codes) or int(named.max()) >= len(state.model.classes):
             return []
         strange = ~torch.cat([self._typical(state, one) for one in batches])
         # Of those without a label too: they might be of no class at all.
@@ -149,18 +149,18 @@ class ChangeType:
         alike &= _are_few(len(unnamed), int(unnamed.sum()) - A_FEW)
         if not alike or not bool(state.shown[named].all()):
             return []
-        start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
+        start = max(state.sub_task.first_sample, state.stream.samples - verdict.change_samples)
         return [
             PriorShift(
-                sub_task=state.sub_task,
+                sub_task=state.sub_task.number,
                 batch_index=begun.batch,
                 sample_index=begun.sample,
-                estimated_start_batch=state.batch_at(start),
+                estimated_start_batch=state.stream.batch_at(start),
                 estimated_start_sample=start,
                 detector=self.detector.name,
                 signal=verdict.signal,
                 evidence=evidence_of(verdict),
-                model_version=state.version,
+                model_version=state.model.version,
             )
         ]
 
@@ -173,22 +173,23 @@ class ChangeType:
         moved ever since the boundary in the direction in which it has changed now:
         `core.memory.course`.
         """
-        if verdict is None or verdict.level is not Level.BOUNDARY or not state.sub_task:
+        if verdict is None or verdict.level is not Level.BOUNDARY or not state.sub_task.number:
             return []
         if verdict.cause in (Cause.UNKNOWN, Cause.LABELS):
             return []
-        batches = joined(state.set_aside, rest)
+        start = max(state.sub_task.first_sample, state.stream.samples - verdict.change_samples)
+        # Where every sample waits for its label, nothing is set aside beside them.
+        batches = joined(state.pending.set_aside, rest) or state.pending.awaiting.since(start)
         codes = codes_of(state, batches)
         named = codes[codes != UNLABELLED]
-        if len(named) and int(named.max()) >= len(state.classes):
+        if not batches or (len(named) and int(named.max()) >= len(state.model.classes)):
             return []
         if not bool(state.shown[named].all()):
             return []
-        start = max(state.boundary_sample, state.stream_samples - verdict.change_samples)
         x = torch.cat([one.features for one in batches])
         # Suspicion may have come before the change, or after it.
-        later = x[-max(1, state.stream_samples - start) :]
-        found = state.course.continuation(later, start)
+        later = x[-max(1, state.stream.samples - start) :]
+        found = state.sub_task.course.continuation(later, start)
         if found is None:
             return []
         evidence = {
@@ -197,23 +198,23 @@ class ChangeType:
         }
         return [
             ChangeContinued(
-                sub_task=state.sub_task,
+                sub_task=state.sub_task.number,
                 batch_index=begun.batch,
                 sample_index=begun.sample,
-                boundary_sample=state.boundary_sample,
-                estimated_start_batch=state.batch_at(start),
+                boundary_sample=state.sub_task.first_sample,
+                estimated_start_batch=state.stream.batch_at(start),
                 estimated_start_sample=start,
                 detector=self.detector.name,
                 signal=verdict.signal,
                 evidence=evidence_of(verdict) | evidence,
-                model_version=state.version,
+                model_version=state.model.version,
             )
         ]
 
     def relabelled(
         self, state: EngineState, batches: tuple[Batch, ...], verdict: Verdict | None
     ) -> tuple[Batch, ...]:
-        """Those samples that say what labels mean now; none if they mean the same.
+        """The samples that say what labels mean now; none if labels mean the same.
 
         Whatever does not look like samples before the change says nothing of their names.
         """
@@ -238,10 +239,10 @@ class ChangeType:
         """Which samples look like those before a change, (N,) bool; a new label is always new."""
         if not len(batch):
             return torch.zeros(0, dtype=torch.bool)
-        typical = self.detector.typical(state.detector, batch.features)
+        typical = self.detector.typical(state.watch.detector, batch.features)
         if batch.codes is None:
             return typical
-        unheard = (batch.codes.cpu() != UNLABELLED) & (state.codes_of(batch) == UNLABELLED)
+        unheard = (batch.codes.cpu() != UNLABELLED) & (state.model.codes_of(batch) == UNLABELLED)
         return typical & ~unheard
 
 
@@ -266,9 +267,9 @@ def codes_of(state: EngineState, batches: Sequence[Batch]) -> Tensor:
     """Class code of all samples in one; the number of classes where the label is new."""
     codes = [torch.zeros(0, dtype=torch.int64)]
     for one in batches:
-        own = state.codes_of(one)
+        own = state.model.codes_of(one)
         if one.codes is not None:
             unheard = (one.codes.cpu() != UNLABELLED) & (own == UNLABELLED)
-            own = torch.where(unheard, len(state.classes), own)
+            own = torch.where(unheard, len(state.model.classes), own)
         codes.append(own)
     return torch.cat(codes)

@@ -31,9 +31,9 @@ from core.engine.state import EngineState
 from core.errors import InvalidCheckpoint, InvalidSettings
 from core.experts.panel import Panel
 from core.memory.course import Course
-from core.model.families import DENSITIES
+from core.model.families import density_of
 from core.model.model import Model
-from core.model.readout import LinearReadout, PosteriorReadout
+from core.model.readout import readout_type
 from core.outliers.calibration import Calibration
 from core.standardiser import Standardiser
 from core.tensors import Verifier, pack, unpack
@@ -43,6 +43,21 @@ FORMAT = "gmr-checkpoint-1"
 
 def dump(state: EngineState, config: EngineConfig, metadata: Mapping[str, str]) -> bytes:
     """Bytes that hold the state, the settings, and text of the caller's beside them."""
+    tree, tensors = _taken_apart(state)
+    text = {"state": json.dumps(tree), "config": json.dumps(config.to_dict())}
+    return pack(FORMAT, tensors, {**metadata, **text})
+
+
+def copied(value: Any, kind: type[Any]) -> Any:
+    """A value on the CPU as a checkpoint would give it back: a learner's state, for one."""
+    tree, tensors = _taken_apart(value)
+    converter = _converter()
+    converter.register_structure_hook(Tensor, lambda key, _: tensors[key].clone())
+    return converter.structure(json.loads(json.dumps(tree)), kind)
+
+
+def _taken_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
+    """Plain values, and tensors by the names that these have there."""
     tensors: dict[str, Tensor] = {}
 
     def name(tensor: Tensor) -> str:
@@ -53,9 +68,7 @@ def dump(state: EngineState, config: EngineConfig, metadata: Mapping[str, str]) 
     converter = _converter()
     converter.register_unstructure_hook(Tensor, name)
     converter.register_unstructure_hook_func(_is_array, lambda array: name(torch.from_numpy(array)))
-    tree = converter.unstructure(state)
-    text = {"state": json.dumps(tree), "config": json.dumps(config.to_dict())}
-    return pack(FORMAT, tensors, {**metadata, **text})
+    return converter.unstructure(value), tensors
 
 
 def verifier() -> Verifier:
@@ -69,7 +82,7 @@ def features_of(verifier: Verifier) -> int | None:
     Nothing is told of a model that has learned nothing, or of a file that `load` will refuse.
     """
     try:
-        standardiser = json.loads(verifier.text["state"])["standardiser"]
+        standardiser = _parted(json.loads(verifier.text["state"]))["model"]["standardiser"]
         return None if standardiser is None else int(verifier.shapes[standardiser["shift"]][0])
     except (KeyError, TypeError, ValueError, IndexError, RecursionError):
         return None
@@ -104,13 +117,11 @@ def load(
     converter.register_structure_hook(Batch, _batches(converter, on_cpu))
     try:
         config = EngineConfig.from_dict(json.loads(text.pop("config")))
-        tree: dict[str, Any] = json.loads(text.pop("state"))
-        learner, detector = tree.pop("learner"), tree.pop("detector")
-        beside = tree.pop("shadows", [])
-        # An earlier release had other traits of tables, which say nothing beside those of today.
-        if "scales" in tree and tree.pop("scales") is not None:
-            del tree["calibration"]
-        state = converter.structure({**tree, "learner": None, "detector": None}, EngineState)
+        tree = _parted(json.loads(text.pop("state"), object_hook=_as_today))
+        learner = tree["model"].pop("learner")
+        detector, beside = tree["watch"]["detector"], tree["watch"].pop("shadows", [])
+        tree["watch"]["detector"] = None
+        state = converter.structure(tree, EngineState)
         if learner is not None:
             learner = converter.structure(learner, make_learner(config).state_type)
         detector = _detector(detector, config, config.detector, on_cpu)
@@ -134,20 +145,62 @@ def load(
         ) from error
     # Random states, the detector's counts and the gains of samples live on the CPU, whatever the
     # model's device.
-    recent = state.proposals.recent
-    recent = replace(recent, gains=recent.gains.cpu())
-    return (
-        replace(
-            state,
-            learner=learner,
-            detector=detector,
-            shadows=shadows,
-            random=state.random.cpu(),
-            proposals=replace(state.proposals, recent=recent),
-        ),
-        config,
-        text,
+    proposals = state.pending.proposals
+    recent = replace(proposals.recent, gains=proposals.recent.gains.cpu())
+    state = (
+        state.with_model(learner=learner, random=state.model.random.cpu())
+        .with_watch(detector=detector, shadows=shadows)
+        .with_pending(proposals=replace(proposals, recent=recent))
     )
+    return state, config, text
+
+
+EARLIER = {
+    "stream": {
+        "batches": "stream_batches",
+        "samples": "stream_samples",
+        "starts": "recent_starts",
+        "prequential": "prequential",
+    },
+    "sub_task": {
+        "number": "sub_task",
+        "first_batch": "boundary_batch",
+        "first_sample": "boundary_sample",
+        "recurrence": "recurrence",
+        "resumed": "resumed",
+        "likelihood": "likelihood",
+        "marginals": "marginals",
+        "course": "course",
+    },
+    "past": {
+        "boundaries": "boundaries",
+        "likelihood": "past_likelihood",
+        "retention": "held",
+    },
+    "watch": {name: name for name in ("detector", "shadows", "armed", "ert", "burst")},
+    "pending": {name: name for name in ("set_aside", "awaiting", "proposals", "quarantined")},
+}
+"""The parts of a state, and what their fields were called when a state had no parts. Whatever is
+not named here is the model's."""
+
+
+def _parted(tree: dict[str, Any]) -> dict[str, Any]:
+    """The tree of a state by its parts; that of an earlier release had none."""
+    if "model" in tree:
+        return tree
+    parts = {
+        part: {now: tree.pop(was) for now, was in names.items() if was in tree}
+        for part, names in EARLIER.items()
+    }
+    # An earlier release had other traits of tables, which say nothing beside those of today.
+    if "scales" in tree and tree.pop("scales") is not None:
+        del tree["calibration"]
+    return {**parts, "model": tree}
+
+
+def _as_today(tree: dict[str, Any]) -> dict[str, Any]:
+    """A part of a tree of an earlier release, which named components after their family."""
+    return {"components" if name == "analysers" else name: part for name, part in tree.items()}
 
 
 def _detector(tree: Any, config: EngineConfig, name: str, converter: Converter) -> Any:
@@ -166,13 +219,12 @@ def _is_version(kind: Any) -> bool:
 def _version(tree: dict[str, Any], kind: type[ModelVersion], converter: Converter) -> ModelVersion:
     density = tree["density"]
     tensors = {name: converter.structure(key, Tensor) for name, key in density["tensors"].items()}
-    read: type[Any] = LinearReadout if "weight" in tree["readout"] else PosteriorReadout
-    readout = converter.structure(tree["readout"], read)
+    readout = converter.structure(tree["readout"], readout_type(tree["readout"]))
     # Earlier releases knew of none.
     shifts = converter.structure(tree["shifts"], Shifts) if "shifts" in tree else NO_SHIFTS
     return kind(
         Model(
-            DENSITIES[density["kind"]].of(tensors, density["facts"]),
+            density_of(density["kind"], tensors, density["facts"]),
             readout,
             shifts,
         ),

@@ -1,4 +1,4 @@
-"""What becomes of samples without a label that the model finds unknown.
+"""Class discovery: samples without a label that the model finds unknown.
 
 The engine's part for `core.memory.proposals`, which has the rules; how a batch is learned is
 handed in. They are held back from learning, as long as there is room, until enough of them lie
@@ -55,7 +55,7 @@ USUAL_REACH = 0.9
 
 
 class Ended(NamedTuple):
-    """What a sub-task that ends leaves to tell which components its proposals are."""
+    """The data by which a sub-task that ends finds the components of its proposals."""
 
     numbers: tuple[int, ...]  # of its open proposals
     means: Evidence  # of each of these, and, last, of none of them
@@ -84,16 +84,15 @@ class ClassDiscovery:
             state: Of before the batch.
             scores: Of the batch.
         """
-        known = state.past_likelihood.pooled(state.likelihood)
-        ready = known.weight >= READY_SAMPLES and len(state.classes) > 0
+        known = state.likelihood
+        ready = known.weight >= READY_SAMPLES and len(state.model.classes) > 0
         if not self.config.proposal_samples or not ready or scores is None:
             return None
-        assert state.standardiser is not None
         values = scores.log_likelihood - state.standardiser.log_volume
         unknown = is_unknown(values, known)
-        if state.likelihood.weight >= READY_SAMPLES:
+        if state.sub_task.likelihood.weight >= READY_SAMPLES:
             # What is usual in a sub-task may be unlikely beside those before.
-            unknown &= is_unknown(values, state.likelihood)
+            unknown &= is_unknown(values, state.sub_task.likelihood)
         return unknown.cpu()
 
     def gains(self, state: EngineState, scores: Scores | None) -> Tensor | None:
@@ -103,7 +102,7 @@ class ClassDiscovery:
             state: Of before the batch.
             scores: Of the batch.
         """
-        if not self.config.proposal_samples or not state.classes:
+        if not self.config.proposal_samples or not state.model.classes:
             return None
         return self.discovery.gains(state, scores)
 
@@ -125,8 +124,8 @@ class ClassDiscovery:
             return state
         features = batch.features[rows.to(batch.features.device)]
         more = Unknowns(tuple(places[rows].tolist()), features)
-        recent = state.proposals.recent.joined(more, gains[rows], self.config.window)
-        return replace(state, proposals=replace(state.proposals, recent=recent))
+        recent = state.pending.proposals.recent.joined(more, gains[rows], self.config.window)
+        return state.with_pending(proposals=replace(state.pending.proposals, recent=recent))
 
     def hold_back(
         self, state: EngineState, batch: Batch, places: Tensor, unknown: Tensor | None
@@ -145,8 +144,10 @@ class ClassDiscovery:
         if unknown is None or not len(batch):
             return state, everything
         share = float(unknown.double().mean())
-        proposals = replace(state.proposals, rate=state.proposals.rate.updated(len(batch), share))
-        state = replace(state, proposals=proposals)
+        proposals = replace(
+            state.pending.proposals, rate=state.pending.proposals.rate.updated(len(batch), share)
+        )
+        state = state.with_pending(proposals=proposals)
         if batch.codes is not None:
             unknown = unknown & (batch.codes.cpu() == UNLABELLED)
         rows = unknown.nonzero()[:, 0].tolist()
@@ -174,15 +175,15 @@ class ClassDiscovery:
         )
         stay = torch.ones(len(batch), dtype=torch.bool)
         stay[[rows[index] for index in held]] = False
-        return replace(state, proposals=proposals), stay.nonzero()[:, 0]
+        return state.with_pending(proposals=proposals), stay.nonzero()[:, 0]
 
     def look(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """Look for classes among what is unknown or was learned; learn what is too much."""
-        least, proposals = self.config.proposal_samples, state.proposals
+        least, proposals = self.config.proposal_samples, state.pending.proposals
         events = list[Event]()
         if least and len(proposals.unknown) >= least and proposals.unseen * LOOKS >= least:
             proposals = replace(proposals, unseen=0)
-            state = replace(state, proposals=proposals)
+            state = state.with_pending(proposals=proposals)
             rows = self._group(state, proposals.unknown.features, least)
             if rows is not None:
                 mine = set(rows)
@@ -192,12 +193,16 @@ class ClassDiscovery:
                 home = self.discovery.home(state, group.features, proposals.open)
                 home = self._beside(state, group.features) if home is None else home
                 if home is None:
-                    state, events = self._propose(replace(state, proposals=left), "unknown", group)
+                    state, events = self._propose(
+                        state.with_pending(proposals=left),
+                        "unknown",
+                        group,
+                    )
                 elif len(group) + len(proposals.open[home].unknowns) <= MOST_UNKNOWN:
                     grown = left.changed(proposals.open[home].with_more(group))
-                    state = replace(state, proposals=grown)
+                    state = state.with_pending(proposals=grown)
         state, learned = self._trim(state)
-        recent = state.proposals.recent
+        recent = state.pending.proposals.recent
         if recent.seen < recent.due:
             return state, [*events, *learned]
         state, found = self._looked(state)
@@ -211,13 +216,13 @@ class ClassDiscovery:
         Raises:
             UnknownProposal: No such proposal is open.
         """
-        proposal = state.proposals.find(number)
+        proposal = state.pending.proposals.find(number)
         if proposal is None:
-            known = [one.number for one in state.proposals.open]
+            known = [one.number for one in state.pending.proposals.open]
             raise UnknownProposal.among(number, known)
         # What has come since the last look is of it, too.
         state, events = self._looked(state, propose=False)
-        proposal = state.proposals.find(number)
+        proposal = state.pending.proposals.find(number)
         assert proposal is not None
         reason = "dismissed" if label is None else "named"
         state, closed = self._close(state, proposal, label, reason)
@@ -241,8 +246,8 @@ class ClassDiscovery:
         """
         state, events = self._looked(state)
         ended = self._ended(state)
-        proposals = replace(state.proposals, rate=Running(), recent=Recent(), dismissed=())
-        state = replace(state, proposals=proposals)
+        proposals = replace(state.pending.proposals, rate=Running(), recent=Recent(), dismissed=())
+        state = state.with_pending(proposals=proposals)
         if not proposals.raw_samples:
             return state, [], ended, events
         parts = [one.unknowns for one in proposals.open if len(one.unknowns)]
@@ -250,8 +255,8 @@ class ClassDiscovery:
         old = [row for row, place in enumerate(unknown.arrived) if place < first]
         new = [row for row, place in enumerate(unknown.arrived) if place >= first]
         gone = tuple(replace(one, unknowns=Unknowns.none()) for one in proposals.open)
-        state = replace(
-            state, proposals=replace(proposals, unknown=Unknowns.none(), open=gone, unseen=0)
+        state = state.with_pending(
+            proposals=replace(proposals, unknown=Unknowns.none(), open=gone, unseen=0)
         )
         for part in [*parts, unknown.select(old)] if old else parts:
             state, _, learned = self.delayed_labels.learn_late(
@@ -260,16 +265,16 @@ class ClassDiscovery:
             events += learned
         fresh = [Batch(unknown.select(new).features)] if new else []
         n = proposals.raw_samples
-        events.append(UnknownsLearned(n, n, "boundary", state.sub_task, state.version))
+        events.append(UnknownsLearned(n, n, "boundary", state.sub_task.number, state.model.version))
         return state, fresh, ended, events
 
     def left_behind(self, state: EngineState, ended: Ended) -> tuple[EngineState, list[Event]]:
         """Let proposals of an ended sub-task wait on as means of the model's."""
         events, kept = list[Event](), list[Proposal]()
         told = None
-        if state.proposals.open:
+        if state.pending.proposals.open:
             told = self.discovery.assigned(state, ended.means, ended.samples)
-        for one in state.proposals.open:
+        for one in state.pending.proposals.open:
             if told is not None:
                 unnamed, weights = told[0], _by_nearest(told[0], told[1], ended.older)
                 place = ended.numbers.index(one.number)
@@ -284,11 +289,13 @@ class ClassDiscovery:
                 kept.append(one)
             else:  # nothing that a name could fall on
                 events.append(self._closed(state, one, None, "boundary", 0))
-        return replace(state, proposals=replace(state.proposals, open=tuple(kept))), events
+        return state.with_pending(
+            proposals=replace(state.pending.proposals, open=tuple(kept))
+        ), events
 
     def _ended(self, state: EngineState) -> Ended:
         """What is known of the samples of each open proposal, as samples and means."""
-        proposals = state.proposals
+        proposals = state.pending.proposals
         recent = proposals.recent
         numbers = tuple(one.number for one in proposals.open)
 
@@ -315,7 +322,7 @@ class ClassDiscovery:
         own = [
             (one.surrogates, place, one.weights.cpu()) for place, one in enumerate(proposals.open)
         ]
-        unnamed = self.discovery.learner.unnamed(state.learner)
+        unnamed = self.discovery.learner.unnamed(state.model.learner)
         older = torch.zeros(0, 0) if unnamed is None else unnamed.means[~unnamed.current]
         return Ended(numbers, of(own), of(samples), older)
 
@@ -323,7 +330,7 @@ class ClassDiscovery:
 
     def _looked(self, state: EngineState, propose: bool = True) -> tuple[EngineState, list[Event]]:
         """Let open proposals follow the components, and propose clusters that are of none."""
-        least, proposals = self.config.proposal_samples, state.proposals
+        least, proposals = self.config.proposal_samples, state.pending.proposals
         recent = proposals.recent
         # Of known classes few samples gain, so that most looks for new ones are spared. Nor do
         # those gain of a proposal that comes back, which must be followed before it is named.
@@ -331,7 +338,7 @@ class ClassDiscovery:
             return state, []
         asked = (*proposals.open, *proposals.dismissed)
         found = self.discovery.found(state, asked, len(proposals.open))
-        state = replace(state, proposals=replace(proposals, recent=recent.looked()))
+        state = state.with_pending(proposals=replace(proposals, recent=recent.looked()))
         if found is None:
             return state, []
         for place, one in enumerate(asked):
@@ -343,7 +350,7 @@ class ClassDiscovery:
                 events += joined
             for number in sorted(set(found.fresh[found.fresh >= 0].tolist())):
                 if (
-                    len(state.proposals.open) < MOST_OPEN
+                    len(state.pending.proposals.open) < MOST_OPEN
                 ):  # else it is found again when there is room
                     state, made = self._discovered(state, found, found.fresh == number)
                     events += made
@@ -353,7 +360,7 @@ class ClassDiscovery:
         self, state: EngineState, number: int, other: int
     ) -> tuple[EngineState, list[Event]]:
         """A proposal has turned out to be part of another one."""
-        proposals = state.proposals
+        proposals = state.pending.proposals
         part, whole = proposals.find(number), proposals.find(other)
         assert part is not None
         assert whole is not None
@@ -362,13 +369,13 @@ class ClassDiscovery:
         if len(part.unknowns):
             whole = whole.with_more(part.unknowns)
         whole = replace(whole, first=min(whole.first, part.first))
-        state = replace(state, proposals=proposals.without(number).changed(whole))
+        state = state.with_pending(proposals=proposals.without(number).changed(whole))
         return state, [self._closed(state, part, None, "joined", 0)]
 
     def _followed(
         self, state: EngineState, one: Proposal, found: Found, mine: Tensor
     ) -> EngineState:
-        """With the components by which a proposal's samples are learned now.
+        """Follow a proposal's samples to the components that learn them now.
 
         Arguments:
             mine: Those of the sub-task, with shape (M,), bool.
@@ -380,20 +387,19 @@ class ClassDiscovery:
         rows = (found.fallen >= 0) & mine[found.fallen]
         if int(rows.sum()) >= LEAST_PROPOSAL:
             later = self._shown(state, later, rows)
-        return replace(state, proposals=state.proposals.changed(later))
+        return state.with_pending(proposals=state.pending.proposals.changed(later))
 
     def _older(self, state: EngineState, one: Proposal, unnamed: Unnamed) -> Tensor:
         """Components of earlier sub-tasks that a proposal has, with shape (M,), bool."""
         told = None
-        if len(one.surrogates) and one.first < state.boundary_sample:
+        if len(one.surrogates) and one.first < state.sub_task.first_sample:
             told = self.discovery.assigned(state, Evidence.of_one(one.surrogates))
         older = ~unnamed.current.cpu()
         return torch.zeros_like(older) if told is None else older & (told[1][:, 0] > 0)
 
     def _shown(self, state: EngineState, one: Proposal, rows: Tensor) -> Proposal:
-        """With the prototype and the reach of recent samples, at least ten; (N,), bool."""
-        assert state.standardiser is not None
-        some = state.proposals.recent.select(rows).samples
+        """Take prototype and reach from recent samples: `rows`, (N,), bool, at least ten."""
+        some = state.pending.proposals.recent.select(rows).samples
         x = state.standardiser.apply(some.features)
         centre = x.double().mean(0)
         away = (x.double() - centre).square().sum(1)
@@ -410,7 +416,6 @@ class ClassDiscovery:
     def _with_components(
         self, state: EngineState, one: Proposal, unnamed: Unnamed, mine: Tensor
     ) -> Proposal:
-        assert state.standardiser is not None
         mine = mine.to(unnamed.means.device)
         means = state.standardiser.invert(unnamed.means[mine])
         return one.with_components(means, unnamed.mass[mine])
@@ -423,11 +428,11 @@ class ClassDiscovery:
         mass = float(found.unnamed.mass.cpu()[mine].sum())
         if int(rows.sum()) < LEAST_PROPOSAL or mass < self.config.proposal_samples:
             return state, []
-        some = state.proposals.recent.select(rows).samples
+        some = state.pending.proposals.recent.select(rows).samples
         nothing = some.features.new_zeros(0, some.features.shape[1])
         blank = Proposal(
-            number=state.proposals.made + 1,
-            origin="boundary" if state.sub_task else "unknown",
+            number=state.pending.proposals.made + 1,
+            origin="boundary" if state.sub_task.number else "unknown",
             samples=0,
             first=some.arrived[0],
             last=some.arrived[-1],
@@ -448,14 +453,13 @@ class ClassDiscovery:
         self, state: EngineState, origin: str, group: Unknowns
     ) -> tuple[EngineState, list[Event]]:
         standardiser = state.standardiser
-        assert standardiser is not None
         x = standardiser.apply(group.features)
         centre = x.double().mean(0)
         reach = float((x.double() - centre).square().sum(1).max())
         classes, probabilities = self._nearest(state, centre.to(x.dtype)[None])
         prototype = standardiser.invert(centre.to(x.dtype)[None])[0]
         proposal = Proposal(
-            number=state.proposals.made + 1,
+            number=state.pending.proposals.made + 1,
             origin=origin,
             samples=len(group.features),
             first=group.arrived[0],
@@ -471,23 +475,27 @@ class ClassDiscovery:
         return self._opened(state, proposal)
 
     def _opened(self, state: EngineState, proposal: Proposal) -> tuple[EngineState, list[Event]]:
-        """With one proposal more, and without the oldest where there are too many."""
+        """Open one more proposal; where there are too many, the oldest goes."""
         proposals = replace(
-            state.proposals, open=(*state.proposals.open, proposal), made=proposal.number
+            state.pending.proposals,
+            open=(*state.pending.proposals.open, proposal),
+            made=proposal.number,
         )
-        state = replace(state, proposals=proposals)
+        state = state.with_pending(proposals=proposals)
         events = list[Event]()
         if len(proposals.open) > MOST_OPEN:
             state, events = self._close(state, proposals.open[0], None, "limit")
         shown = proposal.to_dict()
-        made = ClassProposed(**shown, sub_task=state.sub_task, model_version=state.version)
+        made = ClassProposed(
+            **shown, sub_task=state.sub_task.number, model_version=state.model.version
+        )
         return state, [*events, made]
 
     def _close(
         self, state: EngineState, proposal: Proposal, label: Label | None, reason: str
     ) -> tuple[EngineState, list[Event]]:
         """Learn what a proposal still holds, and let its name fall on what was learned."""
-        state = replace(state, proposals=state.proposals.without(proposal.number))
+        state = state.with_pending(proposals=state.pending.proposals.without(proposal.number))
         unknowns, events = proposal.unknowns, list[Event]()
         learned = 0
         if len(unknowns):
@@ -515,19 +523,19 @@ class ClassDiscovery:
             return state
         gone = replace(proposal, unknowns=Unknowns.none())
         gone = self._with_components(state, gone, told[0], told[1][:, 0] > 0)
-        dismissed = (*state.proposals.dismissed, gone)[-MOST_OPEN:]
-        return replace(state, proposals=replace(state.proposals, dismissed=dismissed))
+        dismissed = (*state.pending.proposals.dismissed, gone)[-MOST_OPEN:]
+        return state.with_pending(proposals=replace(state.pending.proposals, dismissed=dismissed))
 
     def _named(self, state: EngineState, proposal: Proposal) -> EngineState:
         """What is about to be named is no evidence of anything new any more."""
-        recent = state.proposals.recent
+        recent = state.pending.proposals.recent
         told = self.discovery.assigned(state, Evidence.of_one(proposal.surrogates))
         if told is None or not len(recent):
             return state
         fallen = self.discovery.falls(state, recent.samples.features, told[0])
         known = (fallen >= 0) & (told[1][fallen, 0] > 0)
         kept = recent.select(~known)
-        return replace(state, proposals=replace(state.proposals, recent=kept))
+        return state.with_pending(proposals=replace(state.pending.proposals, recent=kept))
 
     def _closed(
         self, state: EngineState, proposal: Proposal, label: Label | None, reason: str, learned: int
@@ -538,30 +546,29 @@ class ClassDiscovery:
             reason,
             proposal.samples,
             learned,
-            state.sub_task,
-            state.version,
+            state.sub_task.number,
+            state.model.version,
         )
 
     def _trim(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """Learn the oldest unknown samples where there are too many, a good many at once."""
-        unknown = state.proposals.unknown
+        unknown = state.pending.proposals.unknown
         if len(unknown) <= MOST_UNKNOWN:
             return state, []
         n = max(len(unknown) - MOST_UNKNOWN, MOST_UNKNOWN // 8)
         old, rest = unknown.select(range(n)), unknown.select(range(n, len(unknown)))
-        state = replace(state, proposals=replace(state.proposals, unknown=rest))
+        state = state.with_pending(proposals=replace(state.pending.proposals, unknown=rest))
         state, learned, events = self.delayed_labels.learn_late(
             state, Batch(old.features), old.arrived
         )
-        event = UnknownsLearned(n, learned, "limit", state.sub_task, state.version)
+        event = UnknownsLearned(n, learned, "limit", state.sub_task.number, state.model.version)
         return state, [*events, event]
 
     def _homes(self, state: EngineState, features: Tensor) -> list[int | None]:
         """For each sample the number of the open proposal that it belongs to, if any."""
-        proposals = state.proposals.open
+        proposals = state.pending.proposals.open
         if not proposals:
             return [None] * len(features)
-        assert state.standardiser is not None
         centres = torch.stack([one.prototype for one in proposals])
         x, centres = state.standardiser.apply(features), state.standardiser.apply(centres)
         away = torch.stack([(x - centre).double().square().sum(1) for centre in centres], 1)
@@ -579,10 +586,9 @@ class ClassDiscovery:
         Arguments:
             features: Of a group, in the sender's units, with shape (N, D).
         """
-        assert state.standardiser is not None
         centre = state.standardiser.apply(features).double().mean(0)
         best: tuple[float, int] | None = None
-        for place, one in enumerate(state.proposals.open):
+        for place, one in enumerate(state.pending.proposals.open):
             if not len(one.unknowns):
                 continue
             x = state.standardiser.apply(one.unknowns.features).double()
@@ -596,7 +602,6 @@ class ClassDiscovery:
     def _group(self, state: EngineState, features: Tensor, least: int) -> list[int] | None:
         if len(features) < least:
             return None
-        assert state.standardiser is not None
         rows = group_of(state.standardiser.apply(features), least, self._spread(state))
         return None if rows is None else rows.tolist()
 
@@ -605,10 +610,10 @@ class ClassDiscovery:
 
         By samples that the model draws, because no others are kept; the same ones for a state.
         """
-        model = self.delayed_labels.learning.learner.model(state.learner)
+        model = self.delayed_labels.learning.learner.model(state.model.learner)
         if model is None:
             return 0.0
-        n = min(len(state.classes), MOST_DRAWN_CLASSES)
+        n = min(len(state.model.classes), MOST_DRAWN_CLASSES)
         codes = torch.arange(n).repeat_interleave(DRAWS_PER_CLASS)
         generator = torch.Generator().manual_seed(self.config.seed)
         x = draw(model, len(codes), generator, codes).x.double().reshape(n, DRAWS_PER_CLASS, -1)
@@ -621,12 +626,12 @@ class ClassDiscovery:
     ) -> tuple[tuple[Label, ...], tuple[float, ...]]:
         """The classes that a sample (1, D), standardised, looks like most, and how much."""
         learner = self.delayed_labels.learning.learner
-        scores = learner.score(state.learner, x)
-        if scores is None or not state.classes:
+        scores = learner.score(state.model.learner, x)
+        if scores is None or not state.model.classes:
             return (), ()
-        probabilities = learner.readout(state.learner).class_probabilities(scores.joint)[0]
-        top = probabilities.topk(min(NEAREST, len(state.classes)))
-        return tuple(state.classes[code] for code in top.indices.tolist()), tuple(
+        probabilities = learner.readout(state.model.learner).class_probabilities(scores.joint)[0]
+        top = probabilities.topk(min(NEAREST, len(state.model.classes)))
+        return tuple(state.model.classes[code] for code in top.indices.tolist()), tuple(
             top.values.tolist()
         )
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 DEGREES = 2.5
 """The temperature of overlaps is this times the root of D, as the deviation of a log-likelihood of
-D features is half the root of 2 D nats (docs/method.md: how it was chosen)."""
+D features is half the root of 2 D nats (docs/notebook.md: how it was chosen)."""
 
 LEAST_OVERLAP = 0.05
 """Mean overlap from which on two groups of components are one."""

@@ -1,4 +1,4 @@
-"""What is done with a batch, decided as a value before anything is done.
+"""The decision on a batch, as a value, before anything is done.
 
 The detector says how sure it is of a change; labels may say that it is none of the kind that
 begins a sub-task. The rest is a table:
@@ -23,7 +23,7 @@ from core.events import ChangeContinued, PriorShift
 
 
 class Decision(StrEnum):
-    """What is done with a batch."""
+    """The decision on a batch."""
 
     LEARN = "learn"  # as part of the current sub-task, with what was set aside before it
     SET_ASIDE = "set_aside"  # until it is clear whether something has changed

@@ -1,4 +1,4 @@
-"""What becomes of samples that await their label: held back, matched, given up.
+"""Delayed labels: samples that await their label are held back, matched, or given up.
 
 The engine's part for `core.memory.pending_samples`, which has the rules; how a batch is learned is
 handed in. Whatever happens here while a change is suspected is put off until that is decided,
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, Label, SampleId, distinct
 from core.config import EngineConfig
+from core.engine.class_accuracy import by_class
 from core.engine.learning import Learning
 from core.engine.naming import Naming
 from core.engine.state import EngineState, joined
@@ -42,10 +43,10 @@ class DelayedLabels:
         self, state: EngineState, ids: Sequence[SampleId], labels: Sequence[Label]
     ) -> tuple[EngineState, list[Event]]:
         """Match labels with samples that wait, and learn those; see `Engine.label`."""
-        awaiting, match = state.awaiting.matched(
-            zip(ids, labels, strict=True), state.stream_samples, self.config.awaiting_limit
+        awaiting, match = state.pending.awaiting.matched(
+            zip(ids, labels, strict=True), state.stream.samples, self.config.awaiting_limit
         )
-        state, report = self._tested(replace(state, awaiting=awaiting), match)
+        state, report = self._tested(state.with_pending(awaiting=awaiting), match)
         batch = Batch.of(match.rows.features, list(match.labels))
         state = self.heard(state, batch)
         state, learned, events = self.learn_late(state, batch, match.rows.arrived)
@@ -58,18 +59,20 @@ class DelayedLabels:
     def expire(self, state: EngineState, before: int) -> tuple[EngineState, list[Event]]:
         """End the wait of samples that arrived before a place in the stream."""
         limit = self.config.awaiting_limit
-        state = replace(state, awaiting=state.awaiting.without_behind(before, limit))
+        state = state.with_pending(awaiting=state.pending.awaiting.without_behind(before, limit))
         return self._give_up(state, before, "time")
 
     def claim(self, state: EngineState, batch: Batch) -> tuple[EngineState, Batch, list[Event]]:
         """Give the samples of a batch the labels that came before them."""
-        if batch.sample_ids is None or not (state.awaiting.early or batch.codes is not None):
+        if batch.sample_ids is None or not (
+            state.pending.awaiting.early or batch.codes is not None
+        ):
             return state, batch, []
         labels = batch.plain_labels
-        awaiting, found, duplicates = state.awaiting.claimed(
+        awaiting, found, duplicates = state.pending.awaiting.claimed(
             batch.sample_ids, [label is not None for label in labels], self.config.awaiting_limit
         )
-        state = replace(state, awaiting=awaiting)
+        state = state.with_pending(awaiting=awaiting)
         if not found and not duplicates:
             return state, batch, []
         for row, label in found.items():
@@ -95,7 +98,7 @@ class DelayedLabels:
         everything = torch.arange(len(batch))
         if batch.sample_ids is None:
             return state, batch, everything
-        taken = state.awaiting.waiting_ids()
+        taken = state.pending.awaiting.waiting_ids()
         rows: list[int] = []
         for row, (id, label) in enumerate(zip(batch.sample_ids, batch.plain_labels, strict=True)):
             if id is not None and label is None and id not in taken:
@@ -104,11 +107,11 @@ class DelayedLabels:
         if not rows:
             return state, replace(batch, sample_ids=None), everything
         guesses = [UNLABELLED] * len(batch)
-        if scores is not None and state.classes:
+        if scores is not None and state.model.classes:
             probabilities, _ = self.naming.probabilities(state, batch.features, scores)
             # A class that the model has yet to learn has no code that would stay.
-            guesses = probabilities[:, : len(state.classes)].argmax(-1).tolist()
-        begin = state.stream_samples - len(batch)
+            guesses = probabilities[:, : len(state.model.classes)].argmax(-1).tolist()
+        begin = state.stream.samples - len(batch)
         index = torch.tensor(rows)
         waiting = Rows(
             tuple(batch.sample_ids[row] for row in rows),  # type: ignore[misc]  # none is None
@@ -118,7 +121,7 @@ class DelayedLabels:
         )
         rest = torch.ones(len(batch), dtype=torch.bool)
         rest[index] = False
-        state = replace(state, awaiting=state.awaiting.joined(waiting))
+        state = state.with_pending(awaiting=state.pending.awaiting.joined(waiting))
         left = rest.nonzero()[:, 0]
         return state, batch.select(left), left
 
@@ -136,15 +139,17 @@ class DelayedLabels:
         """
         if not len(batch):
             return state, 0, []
-        since = state.awaiting.suspect_since
+        since = state.pending.awaiting.suspect_since
         if since is None:
             state, events = self.learning.learn(state, batch, None)
             return state, len(batch), events
         # Nothing that the next batches are compared with may move meanwhile.
         suspect = torch.tensor(arrived) >= since
-        due = joined(state.awaiting.due, batch.select((~suspect).nonzero()[:, 0]))
-        aside = joined(state.set_aside, batch.select(suspect.nonzero()[:, 0]))
-        state = replace(state, awaiting=replace(state.awaiting, due=due), set_aside=aside)
+        due = joined(state.pending.awaiting.due, batch.select((~suspect).nonzero()[:, 0]))
+        aside = joined(state.pending.set_aside, batch.select(suspect.nonzero()[:, 0]))
+        state = state.with_pending(
+            awaiting=replace(state.pending.awaiting, due=due), set_aside=aside
+        )
         return state, 0, []
 
     def vote(
@@ -158,15 +163,14 @@ class DelayedLabels:
         """
         state, events = self.learning.discover(state, batch)
         standardiser = state.standardiser
-        assert standardiser is not None
-        codes = state.codes_of(batch)
+        codes = state.model.codes_of(batch)
         x = standardiser.apply(batch.features)
         learner = self.learning.learner.vote(
-            state.learner, x, codes.to(self.learning.device), weights.to(self.learning.device)
+            state.model.learner, x, codes.to(self.learning.device), weights.to(self.learning.device)
         )
         voted = state.changed(
             learner=learner,
-            class_counts=state.counted(codes.repeat_interleave(weights.cpu().long())),
+            class_counts=state.model.counted(codes.repeat_interleave(weights.cpu().long())),
         )
         return voted, events
 
@@ -175,41 +179,49 @@ class DelayedLabels:
         rows = (match.rows, match.behind)
         guesses = [guess for part in rows for guess in part.guesses]
         places = [place for part in rows for place in part.arrived]
-        codes = {distinct(label): code for code, label in enumerate(state.classes)}
+        codes = {distinct(label): code for code, label in enumerate(state.model.classes)}
         truths = [codes.get(distinct(one)) for one in (*match.labels, *match.behind_labels)]
-        hits = [
-            guess == truth
+        tested = [
+            (guess == truth, truth)
             for guess, truth in zip(guesses, truths, strict=True)
             if guess != UNLABELLED
         ]
+        hits = [hit for hit, _ in tested]
         report: dict[str, Any] = {
             "matched": len(guesses),
             "unmatched": match.unmatched,
             "kept": match.kept,
         }
         if hits:
+            known = [(hit, truth) for hit, truth in tested if truth is not None]
+            report["class_accuracies"] = by_class(
+                torch.tensor([truth for _, truth in known], dtype=torch.int64),
+                torch.tensor([hit for hit, _ in known], dtype=torch.bool),
+                state.model.classes,
+            )
             accuracy = report["prequential_accuracy"] = sum(hits) / len(hits)
-            state = replace(state, prequential=state.prequential.updated(len(hits), accuracy))
+            state = state.with_stream(
+                prequential=state.stream.prequential.updated(len(hits), accuracy)
+            )
         if places:
-            delays = [state.stream_samples - place for place in places]
+            delays = [state.stream.samples - place for place in places]
             report["delay_samples_mean"] = sum(delays) / len(delays)
             report["delay_samples_max"] = max(delays)
         return state, report
 
     def heard(self, state: EngineState, batch: Batch) -> EngineState:
-        """With labels that came late heard by the experts beside the model."""
-        if state.panel is None or not len(batch):
+        """Tell the experts beside the model labels that came late."""
+        if state.model.panel is None or not len(batch):
             return state
-        assert state.standardiser is not None
         x, advice = batch.features, None
-        scores = self.learning.learner.score(state.learner, state.standardiser.apply(x))
+        scores = self.learning.learner.score(state.model.learner, state.standardiser.apply(x))
         if scores is not None and self.naming.labels(state):
             _, advice = self.naming.probabilities(state, x, scores)
         return self.naming.heard(state, batch, advice)
 
     def _matched(self, state: EngineState, **report: Any) -> LabelsMatched:
         """The event, as far as `report` does not say otherwise about nothing at all."""
-        prequential = state.prequential
+        prequential = state.stream.prequential
         nothing: dict[str, Any] = {
             "matched": 0,
             "kept": 0,
@@ -223,20 +235,20 @@ class DelayedLabels:
             **nothing | report,
             unmatched=unmatched,
             prequential_accuracy_mean=prequential.mean if prequential.weight else None,
-            awaiting=state.awaiting.samples,
-            sub_task=state.sub_task,
-            model_version=state.version,
+            awaiting=state.pending.awaiting.samples,
+            sub_task=state.sub_task.number,
+            model_version=state.model.version,
         )
 
     def overdue(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """End the wait of what has waited for too long, or is too much."""
-        awaiting, limit = state.awaiting, self.config.awaiting_limit
+        awaiting, limit = state.pending.awaiting, self.config.awaiting_limit
         if not (awaiting.held or awaiting.behind or awaiting.early):
             return state, []
-        oldest = state.stream_samples - self.config.label_wait_samples
+        oldest = state.stream.samples - self.config.label_wait_samples
         awaiting, n_lost = awaiting.expired(oldest, limit)
-        state, missed = self._give_up(replace(state, awaiting=awaiting), oldest, "samples")
-        state, more = self._give_up(state, state.awaiting.surplus(limit), "limit")
+        state, missed = self._give_up(state.with_pending(awaiting=awaiting), oldest, "samples")
+        state, more = self._give_up(state, state.pending.awaiting.surplus(limit), "limit")
         lost = [self._matched(state, unmatched={UNKNOWN: n_lost})] if n_lost else []
         return state, [*missed, *more, *lost]
 
@@ -244,16 +256,21 @@ class DelayedLabels:
         self, state: EngineState, before: int, reason: str
     ) -> tuple[EngineState, list[Event]]:
         """Learn the samples that arrived before a place in the stream without a label."""
-        awaiting, rows = state.awaiting.released(before, self.config.awaiting_limit)
+        awaiting, rows = state.pending.awaiting.released(before, self.config.awaiting_limit)
         if not len(rows):
             return state, []
-        state = replace(state, awaiting=awaiting)
+        state = state.with_pending(awaiting=awaiting)
         state, learned, events = self.learn_late(state, Batch(rows.features), rows.arrived)
         return state, [*events, self._missed(state, rows, reason, learned)]
 
     def _missed(self, state: EngineState, rows: Rows, reason: str, learned: int) -> LabelsMissed:
         return LabelsMissed(
-            len(rows), reason, learned, state.awaiting.samples, state.sub_task, state.version
+            len(rows),
+            reason,
+            learned,
+            state.pending.awaiting.samples,
+            state.sub_task.number,
+            state.model.version,
         )
 
     def leave(self, state: EngineState, first: int) -> tuple[EngineState, Rows, list[Event]]:
@@ -265,16 +282,18 @@ class DelayedLabels:
         Returns:
             The state, the samples that were waiting, and what happened.
         """
-        awaiting, events = state.awaiting, list[Event]()
+        awaiting, events = state.pending.awaiting, list[Event]()
         rest, rows = awaiting.crossing(first)
-        state = replace(state, awaiting=rest)
+        state = state.with_pending(awaiting=rest)
         for batch in awaiting.due:
             state, learned = self.learning.learn(state, batch, None)
             events += learned
         if awaiting.due:
             n_due = sum(map(len, awaiting.due))
             count = len(awaiting.due)
-            events.append(SetAsideReleased(count, n_due, state.sub_task, state.version))
+            events.append(
+                SetAsideReleased(count, n_due, state.sub_task.number, state.model.version)
+            )
         if len(rows):
             state, learned = self.learning.learn(state, Batch(rows.features), None)
             events += [*learned, self._missed(state, rows, "boundary", len(rows))]
@@ -284,11 +303,10 @@ class DelayedLabels:
         """Let the samples of an ended sub-task wait on as means of the model's."""
         if not len(rows):
             return state
-        assert state.standardiser is not None
         means = self.learning.learner.surrogates(
-            state.learner, state.standardiser.apply(rows.features)
+            state.model.learner, state.standardiser.apply(rows.features)
         )
         surrogates = None if means is None else state.standardiser.invert(means)
         limit = self.config.awaiting_limit
-        awaiting = state.awaiting.left_behind(rows, surrogates, limit).trimmed(limit)
-        return replace(state, awaiting=awaiting)
+        awaiting = state.pending.awaiting.left_behind(rows, surrogates, limit).trimmed(limit)
+        return state.with_pending(awaiting=awaiting)

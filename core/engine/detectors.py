@@ -39,5 +39,5 @@ def make_detector(config: EngineConfig, name: str | None = None) -> Detector[Any
 
 
 def make_shadows(config: EngineConfig) -> Shadows:
-    """Those of `config.shadow_detectors`."""
+    """Make the detectors of `config.shadow_detectors`."""
     return Shadows.of(config.shadows, lambda name: make_detector(config, name))

@@ -37,7 +37,7 @@ from core.engine.judgement import Judgement, Position
 from core.engine.learners import make_learner
 from core.engine.learning import Learning
 from core.engine.naming import Naming
-from core.engine.state import EngineState, joined
+from core.engine.state import EngineState, LearnedModel, Watch, joined
 from core.errors import InvalidCheckpoint, InvalidLabels, InvalidRequest, ModelNotReady
 from core.events import (
     BatchLearned,
@@ -53,12 +53,8 @@ from core.learners.learner import Learner
 from core.memory.course import Course
 from core.memory.pending_samples import PendingSamples
 from core.memory.retention import SubTaskRetention
-from core.running import Running
 from core.snapshot import ModelInfo, Snapshot
 from core.standardiser import Standardiser
-
-REMEMBERED_STARTS = 256
-"""Batches whose place in the stream is remembered, to name the one at which a change began."""
 
 UNREADY_SAMPLES = 500
 """First samples of a sub-task, whose scores are not yet those of a model that knows them."""
@@ -112,28 +108,8 @@ class Engine:
 
     def start(self) -> EngineState:
         """The state before the first batch."""
-        return EngineState(
-            learner=None,
-            detector=self.detector.start(),
-            standardiser=None,
-            classes=(),
-            class_counts=(),
-            likelihood=Running(),
-            past_likelihood=Running(),
-            prequential=Running(),
-            set_aside=(),
-            sub_task=0,
-            stream_batches=0,
-            stream_samples=0,
-            batches_seen=0,
-            samples_seen=0,
-            boundary_batch=0,
-            boundary_sample=0,
-            recent_starts=(),
-            version=0,
-            last_version=0,
-            random=torch.Generator().manual_seed(self.config.seed).get_state(),
-        )
+        random = torch.Generator().manual_seed(self.config.seed).get_state()
+        return EngineState(LearnedModel(random), Watch(self.detector.start()))
 
     def step(self, state: EngineState, batch: Batch) -> tuple[EngineState, list[Event]]:
         """Score the batch, decide what it is, then learn it or set it aside.
@@ -176,10 +152,10 @@ class Engine:
         samples depend on each other; and where it never may.
         """
         settled = not self.learner.anneals
-        if state.learner is not None:
-            settled = self.learner.settled(state.learner)
-        since_boundary = state.stream_samples - state.boundary_sample
-        return self.detector.armed_in(state.detector, since_boundary, settled)
+        if state.model.learner is not None:
+            settled = self.learner.settled(state.model.learner)
+        since_boundary = state.stream.samples - state.sub_task.first_sample
+        return self.detector.armed_in(state.watch.detector, since_boundary, settled)
 
     def settle(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """The stream is quiet: learn what is set aside as the current sub-task, and what waits.
@@ -192,15 +168,18 @@ class Engine:
             return state, events
         # Drawn from, but not moved on: what is learned later must not depend on pauses.
         generator = torch.Generator()
-        generator.set_state(state.random)
+        generator.set_state(state.model.random)
         state = state.changed(
-            learner=self.learner.settle(state.learner, generator),
+            learner=self.learner.settle(state.model.learner, generator),
         )
-        return state, [*events, WindowsSettled(n_waiting, state.sub_task, state.version)]
+        return state, [
+            *events,
+            WindowsSettled(n_waiting, state.sub_task.number, state.model.version),
+        ]
 
     def is_settled(self, state: EngineState) -> bool:
         """Whether `settle` would change nothing."""
-        return not state.set_aside and not self._waiting(state)
+        return not state.pending.set_aside and not self._waiting(state)
 
     def label(
         self, state: EngineState, ids: Sequence[SampleId], labels: Sequence[Label]
@@ -241,7 +220,7 @@ class Engine:
         if not state.begun:
             return state, []
         return self.boundary.cross(
-            state, None, Position(state.stream_batches, state.stream_samples), None
+            state, None, Position(state.stream.batches, state.stream.samples), None
         )
 
     def aim(self, state: EngineState, ert: float) -> tuple[EngineState, list[Event]]:
@@ -254,7 +233,7 @@ class Engine:
             raise InvalidRequest(
                 f"The run time between false alarms is {ert}; it must be above 1 sample and finite."
             )
-        return replace(state, ert=float(ert)), []
+        return state.with_watch(ert=float(ert)), []
 
     def restore(
         self, state: EngineState, kept: EngineState, source: str
@@ -276,51 +255,57 @@ class Engine:
             # A kept version may or may not have let its raw samples go by now: the result of
             # reading the same stream again must not depend on it.
             kept = self.without_raw(kept)
-        last = max(state.last_version, kept.last_version)
-        version = kept.version
+        last = max(state.model.last_version, kept.model.last_version)
+        version = kept.model.version
         if source == "checkpoint":
             # A checkpoint from elsewhere may use a version number that means another model here.
             last = version = last + 1
-        moved = replace(
-            kept,
-            stream_batches=state.stream_batches,
-            stream_samples=state.stream_samples,
-            boundary_batch=state.stream_batches,
-            boundary_sample=state.stream_samples,
-            recent_starts=state.recent_starts,
-            burst=state.burst,
-            course=Course(),
-            boundaries=max(state.boundaries, kept.boundaries),
-            resumed=kept.begun,
-            ert=state.ert,
-            detector=self.detector.start(),
-            shadows=(),
-            set_aside=(),
-            awaiting=state.awaiting.forgotten(self.config.awaiting_limit),
-            proposals=state.proposals.forgotten(),
-            version=version,
-            last_version=last,
+        moved = (
+            kept.with_stream(
+                batches=state.stream.batches,
+                samples=state.stream.samples,
+                starts=state.stream.starts,
+            )
+            .with_model(version=version, last_version=last)
+            .with_sub_task(
+                first_batch=state.stream.batches,
+                first_sample=state.stream.samples,
+                course=Course(),
+                resumed=kept.begun,
+            )
+            .with_past(boundaries=max(state.past.boundaries, kept.past.boundaries))
+            .with_watch(
+                burst=state.watch.burst,
+                ert=state.watch.ert,
+                detector=self.detector.start(),
+                shadows=(),
+            )
+            .with_pending(
+                set_aside=(),
+                awaiting=state.pending.awaiting.forgotten(self.config.awaiting_limit),
+                proposals=state.pending.proposals.forgotten(),
+            )
         )
-        return moved, [ModelRestored(version, state.version, source)]
+        return moved, [ModelRestored(version, state.model.version, source)]
+
+    def watched_anew(self, state: EngineState) -> EngineState:
+        """The same, watched by detectors that know nothing of the stream yet."""
+        watch = replace(state.watch, detector=self.detector.start(), shadows=())
+        return replace(state, watch=watch)
 
     def without_raw(self, state: EngineState) -> EngineState:
         """The same model, version and position without any raw sample: fit to be kept for long.
 
         What is set aside or waits is left out, so that this is no state to recover a stream from.
         """
-        gone = state.proposals.forgotten()
-        panel = None if state.panel is None else state.panel.without_raw()
-        state = replace(
-            state,
-            set_aside=(),
-            awaiting=PendingSamples(),
-            proposals=gone,
-            quarantined=(),
-            panel=panel,
+        gone = state.pending.proposals.forgotten()
+        panel = None if state.model.panel is None else state.model.panel.without_raw()
+        state = state.with_model(panel=panel).with_pending(
+            set_aside=(), awaiting=PendingSamples(), proposals=gone, quarantined=()
         )
-        if state.learner is None:
+        if state.model.learner is None:
             return state
-        return replace(state, learner=self.learner.without_raw(state.learner))
+        return state.with_model(learner=self.learner.without_raw(state.model.learner))
 
     # What is served -----------------------------------------------------------------------
 
@@ -329,10 +314,12 @@ class Engine:
 
         It is asked about samples of its own, a thousand at most: `core.memory.retention`.
         """
-        model = None if state.learner is None else self.learner.model(state.learner)
-        if model is None or state.standardiser is None:
+        model = None if state.model.learner is None else self.learner.model(state.model.learner)
+        if model is None:
             return ()
-        return state.held.report(model, state.standardiser, state.classes, state.version)
+        return state.past.retention.report(
+            model, state.standardiser, state.model.classes, state.model.version
+        )
 
     def snapshot(self, state: EngineState) -> Snapshot:
         """A read-only copy of the model as it stands.
@@ -340,40 +327,37 @@ class Engine:
         Raises:
             ModelNotReady: Nothing was learned yet.
         """
-        model = None if state.learner is None else self.learner.model(state.learner)
-        if model is None or state.standardiser is None:
-            raise ModelNotReady(
-                "Nothing has been learned yet, so there is no model to ask. "
-                "Send samples to POST /ingest first."
-            )
+        model = None if state.model.learner is None else self.learner.model(state.model.learner)
+        if model is None:
+            raise ModelNotReady.nothing_learned()
         model = replace(model, density=model.density.gathered())
         tensors = model.tensors
-        likelihood = state.past_likelihood.pooled(state.likelihood)
+        likelihood = state.likelihood
         info = ModelInfo(
-            model_version=state.version,
+            model_version=state.model.version,
             preset=self.config.preset,
             device=str(self.device),
             components=model.n_components,
             budget=self.config.budget,
             features=len(state.standardiser.shift),
-            classes=state.classes,
-            class_counts=state.class_counts,
-            samples_seen=state.samples_seen,
-            batches_seen=state.batches_seen,
-            sub_task=state.sub_task,
+            classes=state.model.classes,
+            class_counts=state.model.class_counts,
+            samples_seen=state.model.samples_seen,
+            batches_seen=state.model.batches_seen,
+            sub_task=state.sub_task.number,
             parameters=sum(tensor.numel() for tensor in tensors),
             bytes=sum(tensor.numel() * tensor.element_size() for tensor in tensors),
             detector=self.detector.name,
-            window=self.learner.raw_samples(state.learner),
-            set_aside=state.set_aside_samples,
+            window=self.learner.raw_samples(state.model.learner),
+            set_aside=state.pending.set_aside_samples,
             waiting=self._waiting(state),
             outlier_c=self.config.outlier_c,
             log_likelihood_mean=likelihood.mean,
             log_likelihood_deviation=likelihood.deviation,
-            awaiting=state.awaiting.raw_samples,
-            unknown=state.proposals.raw_samples,
-            recent=len(state.proposals.recent),
-            heard=0 if state.panel is None else len(state.panel.rows),
+            awaiting=state.pending.awaiting.raw_samples,
+            unknown=state.pending.proposals.raw_samples,
+            recent=len(state.pending.proposals.recent),
+            heard=0 if state.model.panel is None else len(state.model.panel.rows),
         )
         return Snapshot(
             info,
@@ -381,8 +365,8 @@ class Engine:
             state.standardiser,
             self.inliers.usual(state),
             self.config.outlier_false_positive_rate,
-            None if state.panel is None else self.naming.panel(state).rules,
-            self.naming.labels(state)[len(state.classes) :],
+            None if state.model.panel is None else self.naming.panel(state).rules,
+            self.naming.labels(state)[len(state.model.classes) :],
         )
 
     # Parts of a step ----------------------------------------------------------------------
@@ -397,25 +381,25 @@ class Engine:
         batch = batch.to_float32(self.device)
         batch.check(state.n_features or self.config.n_features)
         state, batch, claimed = self.delayed_labels.claim(state, batch)
-        self._check_classes(state, state.new_labels(batch))
-        if state.standardiser is None:
+        self._check_classes(state, state.model.new_labels(batch))
+        if state.model.standardiser is None:
             state = self._first(state, batch)
-        return replace(state, quarantined=()), batch, claimed
+        return state.with_pending(quarantined=()), batch, claimed
 
     def _arrived(
         self, state: EngineState, batch: Batch, judgement: Judgement
     ) -> tuple[EngineState, Arrival]:
         """The batch as part of the stream: experts hear its labels, what awaits one waits."""
-        experts = state.panel
+        experts = state.model.panel
         state = self.naming.heard(state, batch, judgement.advice)
-        heard = state.panel is not experts
-        begun = Position(state.stream_batches, state.stream_samples)
+        heard = state.model.panel is not experts
+        begun = Position(state.stream.batches, state.stream.samples)
         unknown = self.discovery.unknown(state, judgement.scores)
         gains = self.discovery.gains(state, judgement.scores)
         state = self._advance(state, len(batch), judgement)
         state, rest, rows = self.delayed_labels.hold_back(state, batch, judgement.scores)
         awaiting = len(batch) - len(rest)
-        version = state.version
+        version = state.model.version
         return state, Arrival(batch, begun, rest, rows, awaiting, unknown, gains, heard, version)
 
     def _decided(
@@ -424,9 +408,9 @@ class Engine:
         """What is done, and what a boundary is instead of one, if it is none."""
         full = False
         if judgement.level is Level.WARNING:
-            suspected = state.awaiting.suspecting(arrival.begun.sample)
-            state = replace(state, awaiting=suspected)
-            suspects = state.set_aside_samples + suspected.suspects + len(arrival.rest)
+            suspected = state.pending.awaiting.suspecting(arrival.begun.sample)
+            state = state.with_pending(awaiting=suspected)
+            suspects = state.pending.set_aside_samples + suspected.suspects + len(arrival.rest)
             full = suspects > self.config.set_aside_limit
         instead = self.change_type.instead(state, arrival.rest, arrival.begun, judgement.verdict)
         burst = judgement.verdict is not None and judgement.verdict.burst
@@ -437,15 +421,15 @@ class Engine:
         self, state: EngineState, arrival: Arrival, judgement: Judgement, claimed: list[Event]
     ) -> tuple[EngineState, list[Event]]:
         """Keep the batch until it is clear whether something has changed."""
-        state = replace(state, set_aside=joined(state.set_aside, arrival.rest))
+        state = state.with_pending(set_aside=joined(state.pending.set_aside, arrival.rest))
         state, overdue = self.delayed_labels.overdue(state)
         if arrival.heard:
             state = state.changed()
         aside = BatchSetAside(
             **judgement.report(state, arrival.batch, arrival.begun, self.armed_in(state)),
             awaiting=arrival.awaiting,
-            set_aside_batches=state.set_aside_batches,
-            set_aside_samples=state.set_aside_samples,
+            set_aside_batches=len(state.pending.set_aside),
+            set_aside_samples=state.pending.set_aside_samples,
         )
         return state, [*claimed, *judgement.alarms(arrival.begun), *overdue, aside]
 
@@ -467,13 +451,13 @@ class Engine:
         match decision:
             case Decision.GIVE_UP:
                 # A suspicion must not hold up learning for ever.
-                state = replace(state, detector=self.detector.dismiss(state.detector))
+                state = state.with_watch(detector=self.detector.dismiss(state.watch.detector))
             case Decision.PRIOR_SHIFT:
-                state = replace(state, detector=self.detector.accept(state.detector))
-        state = replace(state, course=self._course(state, arrival.batch))
+                state = state.with_watch(detector=self.detector.accept(state.watch.detector))
+        state = state.with_sub_task(course=self._course(state, arrival.batch))
         if decision is Decision.CONTINUED:
             # It may go on: only what comes from now on shows whether it does.
-            state = replace(state, detector=self.detector.start(), course=Course())
+            state = state.with_sub_task(course=Course()).with_watch(detector=self.detector.start())
         return self.learning.release(state)
 
     def _learned(
@@ -489,7 +473,7 @@ class Engine:
         gains = None if arrival.gains is None else arrival.gains[arrival.rows]
         state = self.discovery.remembered(state, arrival.rest, arrival.places, gains)
         # Scores hold for the model that gave them, and for the whole batch.
-        hold = state.version == arrival.version and len(arrival.rest) == len(arrival.batch)
+        hold = state.model.version == arrival.version and len(arrival.rest) == len(arrival.batch)
         scores = judgement.scores if hold else None
         state, learned = self.learning.learn(state, arrival.rest, scores)
         state, proposed = self.discovery.look(state)
@@ -508,32 +492,35 @@ class Engine:
             unknown=arrival.unknowns,
             replayed=sum(event.samples for event in replays if event.reason == "batch"),
             quarantined=arrival.outliers,
-            components=self.learner.n_components(state.learner),
-            classes=len(state.classes),
+            components=self.learner.n_components(state.model.learner),
+            classes=len(state.model.classes),
         )
         return state, [*judgement.alarms(arrival.begun), *events, learned]
 
     def _course(self, state: EngineState, batch: Batch) -> Course:
         """The sub-task's course with a batch, and with those set aside that are of it after all."""
-        course = state.course
-        for one in (*state.set_aside, batch):
-            course = course.observed(one.features, state.stream_samples)
+        course = state.sub_task.course
+        for one in (*state.pending.set_aside, batch):
+            course = course.observed(one.features, state.stream.samples)
         return course
 
     def _waiting(self, state: EngineState) -> int:
         """Samples that count as learned, but wait in a window for more or for a quiet stream."""
-        return 0 if state.learner is None else self.learner.waiting(state.learner)
+        return 0 if state.model.learner is None else self.learner.waiting(state.model.learner)
 
     def _check_classes(self, state: EngineState, labels: Iterable[Label]) -> None:
         """Raise `InvalidLabels` if these labels, with those not learned yet, are too many."""
-        awaiting = state.awaiting
-        pending = (*state.set_aside, *awaiting.due)
+        awaiting = state.pending.awaiting
         new = {
             *map(distinct, labels),
             *(distinct(one.label) for one in awaiting.early),
-            *(distinct(label) for one in pending for label in state.new_labels(one)),
-        } - set(map(distinct, state.classes))
-        total = len(state.classes) + len(new)
+            *(
+                distinct(label)
+                for one in state.pending.undecided
+                for label in state.model.new_labels(one)
+            ),
+        } - set(map(distinct, state.model.classes))
+        total = len(state.model.classes) + len(new)
         if total > self.config.max_classes:
             raise InvalidLabels.too_many_classes(total, self.config.max_classes)
 
@@ -541,8 +528,7 @@ class Engine:
         """The first batch fixes D and the scale."""
         images = batch.images or self.config.images
         n_features = batch.features.shape[1]
-        return replace(
-            state,
+        return state.with_model(
             standardiser=Standardiser.of(batch.features, images=images),
             panel=self.naming.first(n_features, images),
             learner=self.learner.start(n_features, self.device),
@@ -550,30 +536,31 @@ class Engine:
 
     def _advance(self, state: EngineState, n: int, judgement: Judgement) -> EngineState:
         """Move on in the stream, and let the running statistics follow."""
-        prequential = state.prequential
+        prequential = state.stream.prequential
         if judgement.accuracy is not None:
             prequential = prequential.updated(judgement.guessed, judgement.accuracy)
-        likelihood, calibration, marginals = state.likelihood, state.calibration, state.marginals
-        learned = state.stream_samples - state.boundary_sample
+        likelihood, marginals = state.sub_task.likelihood, state.sub_task.marginals
+        calibration = state.model.calibration
+        learned = state.stream.samples - state.sub_task.first_sample
         if judgement.unsuspected and judgement.scores is not None:
-            assert state.standardiser is not None
             tamed = state.standardiser.tamed(judgement.scores.x)
             marginals = marginals.observed(state.standardiser.invert(tamed))
             if learned >= UNREADY_SAMPLES:
                 seen = judgement.tame
                 likelihood = likelihood.updated(n, seen.mean, seen.variance)
-            if learned >= (UNCALIBRATED_SAMPLES if state.sub_task else FIRST_UNCALIBRATED_SAMPLES):
+            if learned >= (
+                UNCALIBRATED_SAMPLES if state.sub_task.number else FIRST_UNCALIBRATED_SAMPLES
+            ):
                 calibration = self.inliers.observed(state, judgement.scores)
         return replace(
             state,
-            detector=judgement.detector,
-            armed=judgement.verdict.armed if judgement.verdict else False,
-            shadows=judgement.beside.shadows,
-            prequential=prequential,
-            likelihood=likelihood,
-            calibration=calibration,
-            marginals=marginals,
-            stream_batches=state.stream_batches + 1,
-            stream_samples=state.stream_samples + n,
-            recent_starts=(*state.recent_starts, state.stream_samples)[-REMEMBERED_STARTS:],
+            stream=replace(state.stream, prequential=prequential).advanced(n),
+            model=replace(state.model, calibration=calibration),
+            sub_task=replace(state.sub_task, likelihood=likelihood, marginals=marginals),
+            watch=replace(
+                state.watch,
+                detector=judgement.detector,
+                armed=judgement.verdict.armed if judgement.verdict else False,
+                shadows=judgement.beside.shadows,
+            ),
         )

@@ -1,4 +1,4 @@
-"""What changed at a boundary, told by the model of before and the samples that are new to it.
+"""The explanation of a boundary, by the model of before and the samples that are new to it.
 
 Nothing of the sub-task before is needed but what the model itself holds of it: a component
 knows what its own samples look like, the counts say which classes there were, and running
@@ -83,13 +83,14 @@ def explain(
         `prototypes` and the `contributions` of all D features; where labels mean something
         else, `labels`. docs/detector.md has the meaning of each.
     """
-    standardiser = state.standardiser
-    if model is None or standardiser is None or not batches:
+    if model is None or not batches:
         return {}
+    standardiser = state.standardiser
     raw = _evenly([batch.features for batch in batches], MOST_SAMPLES)
     x = standardiser.apply(raw)
     joint, likelihoods = model.density.score(x)
-    known = state.likelihood if state.likelihood.weight else state.past_likelihood
+    of_sub_task = state.sub_task.likelihood
+    known = of_sub_task if of_sub_task.weight else state.past.likelihood
     told: dict[str, Any] = {
         "samples": sum(map(len, batches)),
         "examined": len(x),
@@ -98,15 +99,15 @@ def explain(
     if verdict is not None and verdict.p_value is not None:
         told["p_value"] = verdict.p_value
     blame = verdict.blame if verdict is not None else ()
-    told |= _features(model, standardiser, x, raw, blame, state.course)
+    told |= _features(model, standardiser, x, raw, blame, state.sub_task.course)
     counts = _own_counts(state)
     told["components"] = _components(model, joint, counts, max(1, _own_samples(state)))
     told["classes"] = _classes(model, state, joint, counts)
     if verdict is not None and verdict.cause is Cause.LABELS:
-        codes = _evenly([state.codes_of(batch) for batch in batches], MOST_SAMPLES)
+        codes = _evenly([state.model.codes_of(batch) for batch in batches], MOST_SAMPLES)
         told["labels"] = _labels(model, state, joint, codes)
     if x.shape[1] <= MOST_FEATURES:
-        seed = zlib.crc32(f"explanation {state.sub_task}".encode())
+        seed = zlib.crc32(f"explanation {state.sub_task.number}".encode())
         told["prototypes"] = prototypes(x, raw, torch.Generator().manual_seed(seed))
     return told
 
@@ -140,7 +141,7 @@ def _features(
     blame: Sequence[float],
     course: Course,
 ) -> dict[str, Any]:
-    """Who takes part in the drop, or in the rise where the likelihood has risen.
+    """Find the features that take part in the fall, or the rise, of the likelihood.
 
     Named is who has changed beyond its sampling error.
 
@@ -199,14 +200,16 @@ def _features(
 
 def _own_counts(state: EngineState) -> Tensor:
     """Labelled samples of the sub-task that ends, per class, with shape (C,), float64."""
-    earlier = state.held.class_counts
-    padded = (*earlier, *(0 for _ in state.class_counts[len(earlier) :]))
-    counts = [max(0, now - then) for now, then in zip(state.class_counts, padded, strict=True)]
+    earlier = state.past.retention.class_counts
+    padded = (*earlier, *(0 for _ in state.model.class_counts[len(earlier) :]))
+    counts = [
+        max(0, now - then) for now, then in zip(state.model.class_counts, padded, strict=True)
+    ]
     return torch.tensor(counts, dtype=torch.float64)
 
 
 def _own_samples(state: EngineState) -> int:
-    return state.samples_seen - state.held.samples_seen
+    return state.model.samples_seen - state.past.retention.samples_seen
 
 
 def _components(
@@ -271,7 +274,7 @@ def _classes(
     order = (now - before).abs().argsort(descending=True, stable=True)[:MOST_NAMED]
     return [
         {
-            "label": state.classes[code],
+            "label": state.model.classes[code],
             "before": _rounded(float(before[code])) if labelled else None,
             "now": _rounded(float(now[code])),
         }
@@ -295,8 +298,8 @@ def _labels(model: Model, state: EngineState, joint: Tensor, codes: Tensor) -> l
     order = counts.flatten().argsort(descending=True, stable=True)[:MOST_NAMED]
     return [
         {
-            "before": state.classes[place // model.n_classes],
-            "now": state.classes[place % model.n_classes],
+            "before": state.model.classes[place // model.n_classes],
+            "now": state.model.classes[place % model.n_classes],
             "samples": int(counts.flatten()[place]),
         }
         for place in order.tolist()

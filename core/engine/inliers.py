@@ -1,4 +1,4 @@
-"""What p-values rest on: inliers that the model had not learned when they came.
+"""The basis of p-values: inliers that the model had not learned when they came.
 
 The engine's part of `core.outliers.calibration`: the learner says what traits samples have, and
 what is kept of ended sub-tasks stands in for samples that are gone.
@@ -33,33 +33,35 @@ class Inliers:
     device: torch.device
 
     def observed(self, state: EngineState, scores: Scores) -> Calibration:
-        """With traits of some of a batch's samples, which the model has not learned yet."""
+        """Keep traits of some of a batch's samples, which the model has not learned yet."""
         rows = chosen(len(scores.x)).to(scores.x.device)
         some = Scores(scores.x[rows], None, scores.joint[rows], scores.log_likelihood[rows])
         traits, n_scales = self._traits(state, some)
-        return state.calibration.observed(traits, len(scores.x), state.sub_task, n_scales)
+        return state.model.calibration.observed(
+            traits, len(scores.x), state.sub_task.number, n_scales
+        )
 
     def ended(self, state: EngineState, past: RetentionSets) -> Calibration:
         """The calibration at the end of a sub-task, given the samples that were drawn of it."""
         drawn = torch.zeros(0, 1)
-        if past.sets and past.sets[-1].sub_task == state.sub_task:
+        if past.sets and past.sets[-1].sub_task == state.sub_task.number:
             drawn = self._traits_of(state, past.sets[-1].first(DRAWN).features)
-        return state.calibration.crossed(drawn)
+        return state.model.calibration.crossed(drawn)
 
     def usual(self, state: EngineState) -> Typicality:
         """What p-values rest on, as the model stands."""
-        sets = {one.sub_task: one for one in state.held.sets}
+        sets = {one.sub_task: one for one in state.past.retention.sets}
         wanted = {
             sub_task: sets[sub_task].first(n).features
-            for sub_task, n in state.calibration.wanted.items()
+            for sub_task, n in state.model.calibration.wanted.items()
             if n and sub_task in sets
         }
         if not wanted:
-            return state.calibration.typicality({})
+            return state.model.calibration.typicality({})
         traits = self._traits_of(state, torch.cat([x.float() for x in wanted.values()]))
         parts = torch.split(traits, [len(x) for x in wanted.values()])
         now = dict(zip(wanted, parts, strict=True))
-        return state.calibration.typicality(now)
+        return state.model.calibration.typicality(now)
 
     def p_values(self, state: EngineState, scores: Scores) -> Tensor | None:
         """P-values of scored samples, with shape (n,), float64; None while nothing tells them."""
@@ -70,22 +72,20 @@ class Inliers:
 
     def _traits_of(self, state: EngineState, features: Tensor) -> Tensor:
         """Traits of samples in the sender's units, with shape (n, S)."""
-        assert state.standardiser is not None
         x = state.standardiser.apply(features.to(self.device, torch.float32))
-        scores = self.learner.score(state.learner, x)
+        scores = self.learner.score(state.model.learner, x)
         return torch.zeros(0, 1) if scores is None else self._traits(state, scores)[0]
 
     def _traits(self, state: EngineState, scores: Scores) -> tuple[Tensor, int]:
         """Traits with shape (n, S), densities in the sender's units; how many are of scales."""
-        assert state.standardiser is not None
         likelihood = scores.log_likelihood - state.standardiser.log_volume
         scores = scores._replace(log_likelihood=likelihood)
-        traits = self.learner.traits(state.learner, scores)
+        traits = self.learner.traits(state.model.learner, scores)
         return of_inliers(
             traits,
-            self.learner.readout(state.learner),
+            self.learner.readout(state.model.learner),
             scores.joint,
-            self.learner.log_weights(state.learner),
+            self.learner.log_weights(state.model.learner),
             state.standardiser.log_volume,
             scores.x.shape[1],
             table=not state.standardiser.identity,

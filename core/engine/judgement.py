@@ -1,4 +1,4 @@
-"""What is found out about a batch before it is learned, and how that is reported."""
+"""The judgement of a batch before it is learned, and its report."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from core.batch import UNLABELLED, Batch
 from core.drift.detector import Level, Verdict
 from core.drift.shadows import Said
+from core.engine.class_accuracy import ClassAccuracy
 from core.engine.state import EngineState
 from core.events import Event, Replayed, ShadowAlarm
 from core.experts.panel import Advice
@@ -17,7 +18,7 @@ from core.running import Running
 
 @dataclass(frozen=True)
 class Position:
-    """Where a batch begins in the stream."""
+    """The place in the stream at which a batch begins."""
 
     batch: int
     sample: int
@@ -32,8 +33,9 @@ class Judgement:
     detector: Any  # the detector's next state
     accuracy: float | None
     guessed: int  # labelled samples behind `accuracy`
+    by_class: list[ClassAccuracy]  # the same for each class
     likelihood_mean: float | None  # of this batch alone, nats in the sender's units
-    tame: Running  # the same without freaks: what the running statistics learn from
+    tame: Running  # the same, clipped from below: what the running statistics learn from
     beside: Said  # what the shadows say
     advice: Advice | None = None  # what experts call its samples, where any has a label
 
@@ -55,13 +57,13 @@ class Judgement:
         verdict = self.verdict
         probe = verdict.probe if verdict else None
         labelled = 0 if batch.codes is None else int((batch.codes != UNLABELLED).sum())
-        prequential = state.prequential
+        prequential = state.stream.prequential
         return {
             "batch_index": begun.batch,
             "sample_index": begun.sample,
             "samples": len(batch),
             "labelled": labelled,
-            "sub_task": state.sub_task,
+            "sub_task": state.sub_task.number,
             "inlier_rate": verdict.inlier_rate if verdict else None,
             "inlier_rate_mean": verdict.inlier_rate_mean if verdict else None,
             "log_likelihood_mean": self.likelihood_mean,
@@ -72,12 +74,13 @@ class Judgement:
             "armed": verdict.armed if verdict else False,
             "armed_in": armed_in,
             "prequential_accuracy": self.accuracy,
+            "class_accuracies": self.by_class,
             "prequential_accuracy_mean": prequential.mean if prequential.weight else None,
-            "model_version": state.version,
+            "model_version": state.model.version,
             "probe_ert": probe.ert if probe else 0.0,
             "probe_samples": probe.samples if probe else 0,
             "probe_alarms": probe.alarms if probe else 0,
-            "awaiting_samples": state.awaiting.samples,
+            "awaiting_samples": state.pending.awaiting.samples,
         }
 
     @property
@@ -87,7 +90,7 @@ class Judgement:
         return self.level is Level.NORMAL and not burst
 
     def alarms(self, begun: Position) -> list[Event]:
-        """Of shadows, as events."""
+        """The alarms of shadows, as events."""
         return [
             ShadowAlarm(name, begun.batch, begun.sample, verdict.statistic, verdict.threshold)
             for name, verdict in self.beside.alarms.items()
@@ -113,7 +116,7 @@ def evidence_of(verdict: Verdict | None) -> dict[str, float]:
 def replayed(state: EngineState, replay: Replay) -> Replayed:
     """A learner's replay as an event."""
     return Replayed(
-        state.sub_task,
+        state.sub_task.number,
         replay.mode,
         replay.samples,
         replay.components_before,

@@ -1,4 +1,4 @@
-"""How batches become part of the model: the engine's part of learning.
+"""The engine's part of learning: batches become part of the model.
 
 A learner knows samples, scales and codes; what belongs to a stream is here: labels become
 classes, the scale of the features follows the data, versions are counted, and a random state
@@ -51,21 +51,23 @@ class Learning:
         if moved:
             scores = None
         standardiser = state.standardiser
-        assert standardiser is not None
         x = scores.x if scores else standardiser.apply(batch.features)
         tamed = standardiser.tamed(x)
         if tamed is not x:
             scores = None
-        codes = state.codes_of(batch)
+        codes = state.model.codes_of(batch)
         generator = torch.Generator()
-        generator.set_state(state.random)
+        generator.set_state(state.model.random)
         least = math.inf
         if not batch.strange:
             # What is usual in a sub-task may be unlikely beside those before.
-            all_ = state.past_likelihood.pooled(state.likelihood)
-            least = min(least_known(all_), least_known(state.likelihood)) + standardiser.log_volume
+            all_ = state.likelihood
+            least = (
+                min(least_known(all_), least_known(state.sub_task.likelihood))
+                + standardiser.log_volume
+            )
         learner, replays = self.learner.learn(
-            state.learner,
+            state.model.learner,
             tamed,
             codes.to(self.device),
             scores,
@@ -74,58 +76,62 @@ class Learning:
         )
         state = state.changed(
             learner=learner,
-            class_counts=state.counted(codes),
-            batches_seen=state.batches_seen + 1,
-            samples_seen=state.samples_seen + len(batch),
+            class_counts=state.model.counted(codes),
+            batches_seen=state.model.batches_seen + 1,
+            samples_seen=state.model.samples_seen + len(batch),
             random=generator.get_state(),
         )
-        if state.past_likelihood.weight == 0 and state.likelihood.weight <= STAND_IN_WEIGHT:
+        if (
+            state.past.likelihood.weight == 0
+            and state.sub_task.likelihood.weight <= STAND_IN_WEIGHT
+        ):
             state = self._first_likelihood(state, batch)
         return state, events + [replayed(state, replay) for replay in replays]
 
     def discover(self, state: EngineState, batch: Batch) -> tuple[EngineState, list[Event]]:
         """Labels that were never seen become classes, in the vocabulary's order."""
-        new = state.new_labels(batch)
+        new = state.model.new_labels(batch)
         if not new:
             return state, []
-        classes = (*state.classes, *new)
-        learner = self.learner.grow(state.learner, len(classes))
-        counts = (*state.class_counts, *(0 for _ in new))
-        state = replace(state, classes=classes, class_counts=counts, learner=learner)
-        at = max(0, state.stream_batches - 1)
-        return state, [ClassDiscovered(label, state.sub_task, at) for label in new]
+        classes = (*state.model.classes, *new)
+        learner = self.learner.grow(state.model.learner, len(classes))
+        counts = (*state.model.class_counts, *(0 for _ in new))
+        state = state.with_model(classes=classes, class_counts=counts, learner=learner)
+        at = max(0, state.stream.batches - 1)
+        return state, [ClassDiscovered(label, state.sub_task.number, at) for label in new]
 
     def release(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """Learn the batches set aside, and what waits for that, as the current sub-task."""
-        awaiting = state.awaiting
-        if not state.set_aside and awaiting.suspect_since is None:
+        awaiting = state.pending.awaiting
+        if not state.pending.set_aside and awaiting.suspect_since is None:
             return state, []
-        held = (*awaiting.due, *state.set_aside)
+        held = (*awaiting.due, *state.pending.set_aside)
         n_samples = sum(map(len, held))
         decided = replace(awaiting, due=(), suspect_since=None)
-        state = replace(state, set_aside=(), awaiting=decided)
+        state = state.with_pending(set_aside=(), awaiting=decided)
         if not held:
             return state, []
         events: list[Event] = []
         for batch in held:
             state, learned = self.learn(state, batch, None)
             events += learned
-        released = SetAsideReleased(len(held), n_samples, state.sub_task, state.version)
+        released = SetAsideReleased(
+            len(held), n_samples, state.sub_task.number, state.model.version
+        )
         return state, [*events, released]
 
     def consolidated(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """What is known becomes the generator; the version grows by one."""
-        assert state.standardiser is not None
         generator = torch.Generator()
-        generator.set_state(state.random)
-        learner, replays = self.learner.begin_sub_task(state.learner, generator)
+        generator.set_state(state.model.random)
+        learner, replays = self.learner.begin_sub_task(state.model.learner, generator)
         state = state.changed(
             learner=learner,
             random=generator.get_state(),
             standardiser=state.standardiser.eased(),
-            panel=None if state.panel is None else state.panel.without_raw(),
+            panel=None if state.model.panel is None else state.model.panel.without_raw(),
         )
-        told = replace(state, sub_task=state.sub_task + 1)
+        told = state.with_sub_task(number=state.sub_task.number + 1)
         return state, [replayed(told, replay) for replay in replays]
 
     def renamed(self, state: EngineState, batches: tuple[Batch, ...], shown: Tensor) -> EngineState:
@@ -134,16 +140,15 @@ class Learning:
         Arguments:
             shown: Which classes the sub-task before has shown, with shape (C,), bool.
         """
-        assert state.standardiser is not None
-        codes = torch.cat([state.codes_of(one) for one in batches])
+        codes = torch.cat([state.model.codes_of(one) for one in batches])
         named = codes != UNLABELLED
         x = torch.cat([one.features for one in batches])[named.to(self.device)]
         x = state.standardiser.apply(x)
-        panel = None if state.panel is None else state.panel.deferring()
+        panel = None if state.model.panel is None else state.model.panel.deferring()
         return state.changed(
             panel=panel,
             learner=self.learner.renamed(
-                state.learner, x, codes[named].to(self.device), shown.to(self.device)
+                state.model.learner, x, codes[named].to(self.device), shown.to(self.device)
             ),
         )
 
@@ -155,11 +160,11 @@ class Learning:
             return state, False
         new = old.outgrown(x).observed(x)
         if not old.settling or new.identity:
-            return replace(state, standardiser=new), False
+            return state.with_model(standardiser=new), False
         new = new.refitted()
         factor, offset = new.change_from(old)
-        learner = self.learner.rescale(state.learner, factor, offset)
-        return replace(state, standardiser=new, learner=learner), True
+        learner = self.learner.rescale(state.model.learner, factor, offset)
+        return state.with_model(standardiser=new, learner=learner), True
 
     def _first_likelihood(self, state: EngineState, batch: Batch) -> EngineState:
         """A surrogate for the likelihood of the data until the stream gave better.
@@ -167,13 +172,12 @@ class Learning:
         It is that of samples just learned, which flatters the model; so it is light, and
         fades once samples have been scored before they were learned.
         """
-        assert state.standardiser is not None
-        scores = self.learner.score(state.learner, state.standardiser.apply(batch.features))
+        scores = self.learner.score(state.model.learner, state.standardiser.apply(batch.features))
         if scores is None:
             return state
         values = scores.log_likelihood.double() - state.standardiser.log_volume
-        surrogate = state.likelihood.updated(
+        surrogate = state.sub_task.likelihood.updated(
             len(batch), float(values.mean()), float(values.var(correction=0))
         )
         weight = min(surrogate.weight, STAND_IN_WEIGHT)
-        return replace(state, likelihood=replace(surrogate, weight=weight))
+        return state.with_sub_task(likelihood=replace(surrogate, weight=weight))

@@ -1,4 +1,4 @@
-"""What a sample is called: the mixture's answer and that of the experts beside it.
+"""The class of a sample: the mixture's answer and that of the experts beside it.
 
 The engine's part for `core.experts`, which has the experts. They hear a label when it comes, even
 while a change is suspected and the mixture waits: an expert that was wrong is not believed for
@@ -7,7 +7,7 @@ long. So a class can be answered before the mixture has learned it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -37,45 +37,47 @@ class Naming:
 
     def labels(self, state: EngineState) -> tuple[Label, ...]:
         """Every class that can be answered: those of the model, then those that wait for it."""
-        return state.classes if state.panel is None else self.panel(state).labels
+        return state.model.classes if state.model.panel is None else self.panel(state).labels
 
     def panel(self, state: EngineState) -> Panel:
         """The experts, by the classes that can be answered.
 
         What was heard of a class is forgotten if its samples turned out to be outliers.
         """
-        assert state.panel is not None
-        labels = state.classes
-        if len(state.panel.labels) > len(labels):
-            pending = (*state.set_aside, *state.awaiting.due)
-            wait = {distinct(label) for batch in pending for label in state.new_labels(batch)}
-            labels += tuple(label for label in state.panel.labels if distinct(label) in wait)
-        return state.panel.of_classes(labels, len(labels) - len(state.classes))
+        assert state.model.panel is not None
+        labels = state.model.classes
+        if len(state.model.panel.labels) > len(labels):
+            undecided = state.pending.undecided
+            wait = {
+                distinct(label) for batch in undecided for label in state.model.new_labels(batch)
+            }
+            labels += tuple(label for label in state.model.panel.labels if distinct(label) in wait)
+        return state.model.panel.of_classes(labels, len(labels) - len(state.model.classes))
 
     def probabilities(
         self, state: EngineState, x: Tensor, scores: Scores
     ) -> tuple[Tensor, Advice | None]:
-        """Of the classes in `labels`, with shape (N, C), and what the experts said.
+        """Probabilities of the classes in `labels`, with shape (N, C), and what the experts said.
 
         Arguments:
             x: Samples in the sender's units, with shape (N, D).
             scores: What the mixture says of them.
         """
-        mixture = self.learner.readout(state.learner).class_probabilities(scores.joint)
-        if state.panel is None:
+        mixture = self.learner.readout(state.model.learner).class_probabilities(scores.joint)
+        if state.model.panel is None:
             return mixture, None
         panel = self.panel(state)
         advice = panel.rules.advice(x, mixture, len(panel.labels))
         return advice.probabilities, advice
 
     def heard(self, state: EngineState, batch: Batch, advice: Advice | None) -> EngineState:
-        """With labels that have come.
+        """Tell the experts labels that have come.
 
         Arguments:
             batch: Of N samples; those without a label teach nothing.
             advice: What was said of them before; None: nobody was asked.
         """
-        if state.panel is None or batch.codes is None:
+        if state.model.panel is None or batch.codes is None:
             return state
         panel = self.panel(state)
         if advice is not None:
@@ -83,4 +85,4 @@ class Naming:
         new = new_labels(batch, panel.labels)
         panel = panel.of_classes((*panel.labels, *new), panel.ahead + len(new))
         codes = codes_among(batch, panel.labels)
-        return replace(state, panel=panel.learned(batch.features, codes, len(panel.labels)))
+        return state.with_model(panel=panel.learned(batch.features, codes, len(panel.labels)))

@@ -1,4 +1,4 @@
-"""Whether what comes after a change was there before: a sub-task that returns.
+"""Recurrence: do the samples after a change belong to an earlier sub-task?
 
 Labels decide where there are any: samples of the classes that one earlier sub-task showed,
 nearly all of these, may be that sub-task again, unless most of them are less likely than its
@@ -103,9 +103,9 @@ def recurring(
 
 
 class Newcomers(NamedTuple):
-    """What a model says of samples that came after a change."""
+    """A model's scores of samples that came after a change."""
 
-    x: Tensor  # (N, D) in the sender's units, without freaks
+    x: Tensor  # (N, D) in the sender's units, extreme values cut off
     codes: Tensor  # (N,) int64
     winners: Tensor  # (N,) int64, the component on which each falls
     likelihood: Tensor  # (N,) float64, nats in the sender's units
@@ -134,7 +134,7 @@ class Newcomers(NamedTuple):
 
 
 class Kinship(NamedTuple):
-    """How samples go with an earlier sub-task, as the model stands."""
+    """The likeness of samples to an earlier sub-task, by the current model."""
 
     likely: Tensor  # (N,) bool, whether each is as likely as data of that sub-task
     alike: bool  # whether those that are as likely are so on average
@@ -207,7 +207,7 @@ def mostly_labelled(codes: Tensor) -> bool:
 
 
 def _of_classes(sets: Sequence[RetentionSet], codes: Tensor) -> list[RetentionSet]:
-    """Those whose classes these samples are of: of the fewest classes first, then the latest."""
+    """Past sub-tasks with the classes of these samples: fewest classes first, then the latest."""
     fitting = []
     for one in sets:
         known = torch.unique(one.codes[one.codes != UNLABELLED]).to(codes.device)

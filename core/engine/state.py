@@ -1,4 +1,15 @@
-"""Everything an engine knows, as one value."""
+"""Everything an engine knows, as one value of six parts.
+
+Which part a fact belongs to is told by what ends it: nothing, another model, a boundary, or a
+decision about what waits.
+
+1. `Stream`: where the stream stands. It goes on, whatever becomes of the model.
+2. `LearnedModel`: what was learned. A rollback exchanges it.
+3. `SubTask`: what is known of the current sub-task. A boundary begins another.
+4. `Past`: what is kept of sub-tasks that have ended.
+5. `Watch`: what detectors remember.
+6. `Pending`: samples that wait for a decision, a label or a name.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +21,7 @@ from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, Label, codes_among, new_labels
 from core.drift.shadows import Shadow
+from core.errors import ModelNotReady
 from core.experts.panel import Panel
 from core.memory.burst import Burst
 from core.memory.course import Course
@@ -21,136 +33,85 @@ from core.outliers.calibration import Calibration
 from core.running import Running
 from core.standardiser import Standardiser
 
+REMEMBERED_STARTS = 256
+"""Batches whose place in the stream is remembered, to name the one at which a change began."""
+
 AT_HOME = 0.25
 """Part of an even share of the sub-task's samples that makes a class one of its own."""
 
 
-@dataclass(frozen=True, eq=False)
-class EngineState:
-    """Everything there is to know; a checkpoint is this and nothing else.
+@dataclass(frozen=True)
+class Stream:
+    """The position in the stream, whatever was learned of it.
 
     Arguments:
-        learner: The preset's own state; None until the first batch fixes D.
-        detector: The detector's own state.
-        standardiser: None until the first batch.
-        classes: Labels in order of discovery; a class's code is its place here.
-        class_counts: Labelled samples learned per class.
-        likelihood: Of samples of the current sub-task, nats in the sender's units.
-        past_likelihood: The same of all earlier sub-tasks.
+        batches: Of the stream so far, learned or not.
+        samples: Likewise.
+        starts: Sample index at which each of the last batches began.
         prequential: Accuracy of labelled samples before they were learned.
-        set_aside: Batches that look like a change, not learned, in order.
-        sub_task: 0 for the first.
-        stream_batches: Batches of the stream so far, learned or not; with `stream_samples`.
-        batches_seen: Batches learned; with `samples_seen`.
-        boundary_batch: Where the current sub-task began, in the stream; with `boundary_sample`.
-        recent_starts: Sample index at which each of the last batches began.
-        version: Of the model as it stands; 0 means that nothing was learned.
-        last_version: The largest version ever given; a rollback does not lower it.
-        random: State of the generator.
-        ert: Run time between false alarms asked for by now, in samples; None: as configured.
-        recurrence: The earlier sub-task that the current one is again; None for a new one.
-        armed: Whether the detector could have spoken at the last batch.
-        quarantined: Outliers of a burst that the last batch ended, for whoever keeps them.
-        awaiting: Samples that await their label; see `core.memory.pending_samples`.
-        proposals: Samples without a label that may be a new class; see `core.memory.proposals`.
-        boundaries: Boundaries ever reported, those that a rollback has dropped included.
-        resumed: Whether the current sub-task is one that a restored state had begun.
-        calibration: Scores of held-out inliers, for p-values; see `core.outliers.calibration`.
-        held: What earlier sub-tasks are remembered by, generated; see `core.memory.retention`.
-        shadows: What detectors remember that run beside the deciding one.
-        burst: The newest burst of outliers; see `core.memory.burst`.
-        course: Where the samples since the last boundary lie; see `core.memory.course`.
-        panel: Experts beside the mixture on what a sample is called; None where there are none.
-        marginals: Of single features, over the current sub-task; see `core.memory.marginals`.
     """
 
-    learner: Any
-    detector: Any
-    standardiser: Standardiser | None
-    classes: tuple[Label, ...]
-    class_counts: tuple[int, ...]
-    likelihood: Running
-    past_likelihood: Running
-    prequential: Running
-    set_aside: tuple[Batch, ...]
-    sub_task: int
-    stream_batches: int
-    stream_samples: int
-    batches_seen: int
-    samples_seen: int
-    boundary_batch: int
-    boundary_sample: int
-    recent_starts: tuple[int, ...]
-    version: int
-    last_version: int
-    random: Tensor
-    ert: float | None = None
-    recurrence: int | None = None
-    armed: bool = False
-    quarantined: tuple[Batch, ...] = ()
-    awaiting: PendingSamples = field(default_factory=PendingSamples)
-    proposals: Proposals = field(default_factory=Proposals)
-    held: RetentionSets = field(
-        default_factory=RetentionSets
-    )  # a checkpoint of an earlier release has none
-    shadows: tuple[Shadow, ...] = ()
-    calibration: Calibration = field(default_factory=Calibration)  # likewise
-    burst: Burst = field(default_factory=Burst)
-    course: Course = field(default_factory=Course)
-    marginals: Marginals = field(default_factory=Marginals)  # likewise
-    panel: Panel | None = None  # likewise
-    boundaries: int = 0  # likewise
-    resumed: bool = False
+    batches: int = 0
+    samples: int = 0
+    starts: tuple[int, ...] = ()
+    prequential: Running = field(default_factory=Running)
 
-    def changed(self, **parts: Any) -> EngineState:
-        """With another model, whose version was never used before.
+    def advanced(self, n: int) -> Stream:
+        """Count one more batch, of n samples."""
+        starts = (*self.starts, self.samples)[-REMEMBERED_STARTS:]
+        return replace(self, batches=self.batches + 1, samples=self.samples + n, starts=starts)
+
+    def batch_at(self, sample: int) -> int:
+        """Index of the batch that holds a sample of the recent stream, or of the next batch."""
+        if sample >= self.samples:
+            return self.batches
+        first = self.batches - len(self.starts)
+        earlier = sum(start <= sample for start in self.starts)
+        return max(0, first + earlier - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedModel:
+    """The learned model.
+
+    Arguments:
+        random: State of the generator.
+        learner: The preset's own state; None until the first batch fixes D.
+        standardiser: None until the first batch.
+        panel: Experts beside the mixture on what a sample is called; None where there are none.
+        classes: Labels in order of discovery; a class's code is its place here.
+        class_counts: Labelled samples learned per class.
+        batches_seen: Batches learned.
+        samples_seen: Samples learned.
+        calibration: Scores of held-out inliers, for p-values; see `core.outliers.calibration`.
+        version: Of the model as it stands; 0 means that nothing was learned.
+        last_version: The largest version ever given; a rollback does not lower it.
+    """
+
+    random: Tensor
+    learner: Any = None
+    standardiser: Standardiser | None = None
+    panel: Panel | None = None
+    classes: tuple[Label, ...] = ()
+    class_counts: tuple[int, ...] = ()
+    batches_seen: int = 0
+    samples_seen: int = 0
+    calibration: Calibration = field(default_factory=Calibration)
+    version: int = 0
+    last_version: int = 0
+
+    def changed(self, **fields: Any) -> LearnedModel:
+        """Another model, whose version was never used before.
 
         Arguments:
-            parts: Fields that change with it.
+            fields: That change with it.
         """
         version = self.last_version + 1
-        return replace(self, **parts, version=version, last_version=version)
-
-    @property
-    def n_features(self) -> int | None:
-        """D, or None before the first batch."""
-        return None if self.standardiser is None else len(self.standardiser.shift)
-
-    @property
-    def begun(self) -> bool:
-        """Whether the current sub-task has had a sample, so that it can end."""
-        came = self.stream_samples > self.boundary_sample
-        return self.learner is not None and (came or self.resumed)
-
-    @property
-    def phase(self) -> str:
-        """Where the current sub-task is: "learning", "armed" or "warning"."""
-        if self.set_aside:
-            return "warning"
-        return "armed" if self.armed else "learning"
-
-    @property
-    def set_aside_batches(self) -> int:
-        """Batches held because they look like a change."""
-        return len(self.set_aside)
-
-    @property
-    def set_aside_samples(self) -> int:
-        """Samples of those batches."""
-        return sum(len(batch) for batch in self.set_aside)
+        return replace(self, **fields, version=version, last_version=version)
 
     def codes_of(self, batch: Batch) -> Tensor:
         """Class code per sample, with shape (N,), int64, on the CPU; -1 where there is none."""
         return codes_among(batch, self.classes)
-
-    @property
-    def shown(self) -> Tensor:
-        """Which classes are the sub-task's own, with shape (C,), bool: none while no label came."""
-        begin = [*self.held.class_counts, *[0] * len(self.classes)]
-        counts = zip(self.class_counts, begin, strict=False)
-        seen = torch.tensor([float(now - was) for now, was in counts])
-        # The first few of a class that trickles in are learned before any alarm.
-        return (seen > 0) & (seen * len(seen[seen > 0]) >= AT_HOME * seen.sum())
 
     def counted(self, codes: Tensor) -> tuple[int, ...]:
         """`class_counts` with the samples of these codes (N,), on the CPU."""
@@ -161,13 +122,189 @@ class EngineState:
         """Labels that samples of the batch carry and no class has, in the vocabulary's order."""
         return new_labels(batch, self.classes)
 
-    def batch_at(self, sample: int) -> int:
-        """Index of the batch that holds a sample of the recent stream, or of the next batch."""
-        if sample >= self.stream_samples:
-            return self.stream_batches
-        first = self.stream_batches - len(self.recent_starts)
-        earlier = sum(start <= sample for start in self.recent_starts)
-        return max(0, first + earlier - 1)
+
+@dataclass(frozen=True, eq=False)
+class SubTask:
+    """The current sub-task.
+
+    Arguments:
+        number: 0 for the first.
+        first_batch: Where it began, in the stream.
+        first_sample: Likewise.
+        recurrence: The earlier sub-task that it is again; None for a new one.
+        resumed: Whether a restored state had begun it.
+        likelihood: Of its samples, nats in the sender's units.
+        marginals: Of its single features; see `core.memory.marginals`.
+        course: Where its samples lie since the boundary; see `core.memory.course`.
+    """
+
+    number: int = 0
+    first_batch: int = 0
+    first_sample: int = 0
+    recurrence: int | None = None
+    resumed: bool = False
+    likelihood: Running = field(default_factory=Running)
+    marginals: Marginals = field(default_factory=Marginals)
+    course: Course = field(default_factory=Course)
+
+
+@dataclass(frozen=True, eq=False)
+class Past:
+    """The memory of sub-tasks that have ended.
+
+    Arguments:
+        boundaries: Ever reported, those that a rollback has dropped included.
+        likelihood: Of all their samples, nats in the sender's units.
+        retention: What they are remembered by, generated; see `core.memory.retention`.
+    """
+
+    boundaries: int = 0
+    likelihood: Running = field(default_factory=Running)
+    retention: RetentionSets = field(default_factory=RetentionSets)
+
+
+@dataclass(frozen=True, eq=False)
+class Watch:
+    """The state of the detectors.
+
+    Arguments:
+        detector: The deciding one's own state.
+        shadows: What detectors remember that run beside it.
+        armed: Whether it could have spoken at the last batch.
+        ert: Run time between false alarms asked for by now, in samples; None: as configured.
+        burst: The newest burst of outliers; see `core.memory.burst`.
+    """
+
+    detector: Any
+    shadows: tuple[Shadow, ...] = ()
+    armed: bool = False
+    ert: float | None = None
+    burst: Burst = field(default_factory=Burst)
+
+
+@dataclass(frozen=True, eq=False)
+class Pending:
+    """Samples that wait for a decision, a label or a name.
+
+    Arguments:
+        set_aside: Batches that look like a change, not learned, in order.
+        awaiting: Samples that await their label; see `core.memory.pending_samples`.
+        proposals: Samples without a label that may be a new class; see `core.memory.proposals`.
+        quarantined: Outliers of a burst that the last batch ended, for whoever keeps them.
+    """
+
+    set_aside: tuple[Batch, ...] = ()
+    awaiting: PendingSamples = field(default_factory=PendingSamples)
+    proposals: Proposals = field(default_factory=Proposals)
+    quarantined: tuple[Batch, ...] = ()
+
+    @property
+    def set_aside_samples(self) -> int:
+        """Samples of the batches set aside."""
+        return sum(len(batch) for batch in self.set_aside)
+
+    @property
+    def undecided(self) -> tuple[Batch, ...]:
+        """Batches that are learned once it is clear whether something has changed."""
+        return (*self.set_aside, *self.awaiting.due)
+
+
+@dataclass(frozen=True, eq=False)
+class EngineState:
+    """Everything there is to know; a checkpoint is this and nothing else.
+
+    Arguments:
+        model: What was learned.
+        watch: What detectors remember.
+        stream: Where the stream stands.
+        sub_task: The current one.
+        past: Those that have ended.
+        pending: What waits.
+    """
+
+    model: LearnedModel
+    watch: Watch
+    stream: Stream = field(default_factory=Stream)
+    sub_task: SubTask = field(default_factory=SubTask)
+    past: Past = field(default_factory=Past)
+    pending: Pending = field(default_factory=Pending)
+
+    def changed(self, **fields: Any) -> EngineState:
+        """Replace the model, under a version that was never used before.
+
+        Arguments:
+            fields: Of the model, that change with it.
+        """
+        return replace(self, model=self.model.changed(**fields))
+
+    def with_model(self, **fields: Any) -> EngineState:
+        """Replace fields of the model that change no answer; its version stays."""
+        return replace(self, model=replace(self.model, **fields))
+
+    def with_watch(self, **fields: Any) -> EngineState:
+        """Replace fields of what detectors remember."""
+        return replace(self, watch=replace(self.watch, **fields))
+
+    def with_stream(self, **fields: Any) -> EngineState:
+        """Replace fields of where the stream stands."""
+        return replace(self, stream=replace(self.stream, **fields))
+
+    def with_sub_task(self, **fields: Any) -> EngineState:
+        """Replace fields of the current sub-task."""
+        return replace(self, sub_task=replace(self.sub_task, **fields))
+
+    def with_past(self, **fields: Any) -> EngineState:
+        """Replace fields of what is kept of sub-tasks that have ended."""
+        return replace(self, past=replace(self.past, **fields))
+
+    def with_pending(self, **fields: Any) -> EngineState:
+        """Replace fields of what waits."""
+        return replace(self, pending=replace(self.pending, **fields))
+
+    @property
+    def standardiser(self) -> Standardiser:
+        """How samples in the sender's units become the model's.
+
+        Raises:
+            ModelNotReady: Before the first batch.
+        """
+        if self.model.standardiser is None:
+            raise ModelNotReady.nothing_learned()
+        return self.model.standardiser
+
+    @property
+    def n_features(self) -> int | None:
+        """D, or None before the first batch."""
+        standardiser = self.model.standardiser
+        return None if standardiser is None else len(standardiser.shift)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the current sub-task has had a sample, so that it can end."""
+        came = self.stream.samples > self.sub_task.first_sample
+        return self.model.learner is not None and (came or self.sub_task.resumed)
+
+    @property
+    def phase(self) -> str:
+        """Where the current sub-task is: "learning", "armed" or "warning"."""
+        if self.pending.set_aside:
+            return "warning"
+        return "armed" if self.watch.armed else "learning"
+
+    @property
+    def likelihood(self) -> Running:
+        """Running log-likelihood of samples of all sub-tasks, in nats and the sender's units."""
+        return self.past.likelihood.pooled(self.sub_task.likelihood)
+
+    @property
+    def shown(self) -> Tensor:
+        """Which classes are the sub-task's own, with shape (C,), bool: none while no label came."""
+        model = self.model
+        begin = [*self.past.retention.class_counts, *[0] * len(model.classes)]
+        counts = zip(model.class_counts, begin, strict=False)
+        seen = torch.tensor([float(now - was) for now, was in counts])
+        # The first few of a class that trickles in are learned before any alarm.
+        return (seen > 0) & (seen * len(seen[seen > 0]) >= AT_HOME * seen.sum())
 
 
 def joined(batches: tuple[Batch, ...], batch: Batch) -> tuple[Batch, ...]:

@@ -1,4 +1,4 @@
-"""How what was told fades: by a third after a horizon of samples.
+"""Exponential fading: a third is left after a horizon of samples.
 
 Throughout: H horizons, N samples, C classes.
 """
@@ -49,7 +49,7 @@ def known(mass: Tensor, horizons: Tensor, n_learned: int = ALL) -> Tensor:
 
 
 def few(mass: Tensor) -> Tensor:
-    """Of which classes too little came within each horizon to be kept for long, (H, C), bool."""
+    """Classes of which too little came within each horizon to be kept for long, (H, C), bool."""
     return mass < FEWEST
 
 

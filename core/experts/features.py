@@ -26,7 +26,7 @@ FULL_SCALES = (1.0, 1.5, 2.0)
 """Cosines of two features, and of all, with the deviations of their frequencies."""
 
 REACH = 6.0
-"""Deviations at which the linear part is cut off: one freak must not bend it."""
+"""Deviations at which the linear part is cut off: one extreme value must not bend it."""
 
 
 @dataclass(frozen=True, eq=False)

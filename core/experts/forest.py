@@ -104,19 +104,19 @@ class Forests:
         )
 
     def grown(self, n_classes: int) -> Forests:
-        """With room for C classes."""
+        """Make room for C classes."""
         heard = self.trees.counts.shape[2]
         return self if n_classes <= heard else self.of_classes(torch.arange(n_classes))
 
     def of_classes(self, columns: Tensor) -> Forests:
-        """With these classes: see `fading.columns_of`."""
+        """Change to these classes: see `fading.columns_of`."""
         counts = columns_of(torch.from_numpy(self.trees.counts), columns, 2).numpy()
         tallies = columns_of(torch.from_numpy(self.trees.tallies), columns, 4).numpy()
         trees = self.trees._replace(counts=counts, totals=counts.sum(-1), tallies=tallies)
         return replace(self, trees=_pruned(trees, _most_leaves(len(columns))))
 
     def learned(self, x: Tensor, codes: Tensor) -> Forests:
-        """With N labelled samples, in stream order.
+        """Learn N labelled samples, in stream order.
 
         Arguments:
             x: Standardised, with shape (N, D).
@@ -150,7 +150,7 @@ class Forests:
         return replace(self, trees=trees)
 
     def without_few(self) -> Forests:
-        """Without counts of hardly more than a sample, and without values of single samples.
+        """Drop counts of fewer than three samples, and values of single samples.
 
         A node of a few samples says what its parent does. A leaf of a few begins its search for a
         test anew.
@@ -234,7 +234,7 @@ def _turn(trees: Trees, turned: Array) -> None:
 
 
 def _sized(trees: Trees, n_leaves: int) -> Trees:
-    """With room for L leaves in each tree: what is beyond goes, what is new is empty."""
+    """Make room for L leaves in each tree: what is beyond goes, what is new is empty."""
     sized = {}
     for names, n in ((NODES, 2 * n_leaves - 1), (LEAVES, n_leaves)):
         for name in names:
@@ -246,7 +246,7 @@ def _sized(trees: Trees, n_leaves: int) -> Trees:
 
 
 def _pruned(trees: Trees, n_leaves: int) -> Trees:
-    """With L leaves at most in each tree: the nodes that came first stay."""
+    """Prune each tree to at most L leaves; the nodes that came first stay."""
     nodes = 2 * n_leaves - 1
     if trees.features.shape[1] <= nodes:
         return trees
@@ -280,7 +280,7 @@ class ForestRules:
     known: Tensor
 
     def probabilities(self, x: Tensor) -> Tensor:
-        """Of each class, with shape (F, N, C); rows sum to one, over the classes that are known.
+        """Class probabilities, with shape (F, N, C); rows sum to one over known classes.
 
         Arguments:
             x: Standardised samples, with shape (N, D).

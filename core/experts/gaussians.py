@@ -58,7 +58,7 @@ class Gaussians:
         return self.squares.shape[1] != self.mass.shape[1]
 
     def grown(self, n_classes: int) -> Gaussians:
-        """With room for C classes."""
+        """Make room for C classes."""
         h, c, d = self.sums.shape
         more = n_classes - c
         if more <= 0:
@@ -73,7 +73,7 @@ class Gaussians:
         return Gaussians(mass, sums, squares)
 
     def of_classes(self, columns: Tensor) -> Gaussians:
-        """With these classes: see `fading.columns_of`."""
+        """Change to these classes: see `fading.columns_of`."""
         squares = self.squares
         if not self.shared:
             if len(columns) * self.sums.shape[2] ** 2 > MOST_VALUES:
@@ -84,7 +84,7 @@ class Gaussians:
         return Gaussians(mass, sums, squares)
 
     def learned(self, x: Tensor, codes: Tensor) -> Gaussians:
-        """With N labelled samples, in stream order.
+        """Learn N labelled samples, in stream order.
 
         Arguments:
             x: Standardised, with shape (N, D).
@@ -113,7 +113,7 @@ class Gaussians:
         return Gaussians(self.mass, sums, self.squares * factor[:, None] * factor + mixed)
 
     def without_few(self) -> Gaussians:
-        """Without classes of which a horizon has hardly more than a sample."""
+        """Drop sums of classes of which a horizon has fewer than three samples."""
         gone = few(self.mass)
         squares = self.squares
         if not self.shared:
@@ -175,7 +175,7 @@ class GaussianRules:
     known: Tensor
 
     def probabilities(self, x: Tensor) -> Tensor:
-        """Of each class, with shape (H, N, C); rows sum to one, over the classes that are known.
+        """Class probabilities, with shape (H, N, C); rows sum to one over known classes.
 
         Arguments:
             x: Standardised samples, with shape (N, D).

@@ -1,4 +1,4 @@
-"""How decision trees grow and answer, sample by sample: compiled loops.
+"""Decision trees that grow and answer sample by sample: compiled loops.
 
 Throughout: T trees, K nodes at most, L leaves at most, Q tests that a leaf tries out, C classes,
 N samples, D features. Arrays are changed where they are, so whoever calls this has made copies.

@@ -60,7 +60,7 @@ class LeastSquares:
         return cls(mass, gram, nothing, nothing, torch.zeros(h, dtype=torch.int64))
 
     def grown(self, n_classes: int) -> LeastSquares:
-        """With room for C classes."""
+        """Make room for C classes."""
         more = n_classes - self.mass.shape[1]
         if more <= 0:
             return self
@@ -71,7 +71,7 @@ class LeastSquares:
         return LeastSquares(mass, self.gram, cross, solution, self.unsolved)
 
     def of_classes(self, columns: Tensor) -> LeastSquares:
-        """With these classes: see `fading.columns_of`."""
+        """Change to these classes: see `fading.columns_of`."""
         return replace(
             self,
             mass=columns_of(self.mass, columns, 1),
@@ -82,7 +82,7 @@ class LeastSquares:
     def learned(
         self, cosines: Cosines, horizons: Sequence[float], x: Tensor, codes: Tensor
     ) -> LeastSquares:
-        """With N labelled samples, in stream order.
+        """Learn N labelled samples, in stream order.
 
         Arguments:
             cosines: Of these experts.
@@ -106,7 +106,7 @@ class LeastSquares:
         return LeastSquares(mass, gram, cross, solution, unsolved.masked_fill(due, 0))
 
     def without_few(self) -> LeastSquares:
-        """Without classes of which a horizon has hardly more than a sample."""
+        """Drop sums of classes of which a horizon has fewer than three samples."""
         gone = few(self.mass)
         return replace(
             self,
@@ -142,7 +142,7 @@ class LinearRules:
     known: Tensor
 
     def probabilities(self, features: Tensor) -> Tensor:
-        """Of each class, with shape (H, N, C); rows sum to one, over the classes that are known.
+        """Class probabilities, with shape (H, N, C); rows sum to one over known classes.
 
         Arguments:
             features: Of samples, with shape (N, P).

@@ -50,7 +50,7 @@ before the scale follows: waves that were learned do not stretch with it."""
 
 @dataclass(frozen=True, eq=False)
 class Advice:
-    """What the experts say of a batch before it is learned.
+    """The experts' opinions on a batch before it is learned.
 
     Arguments:
         opinions: Probabilities of classes, with shape (E, N, C), float64.
@@ -62,7 +62,7 @@ class Advice:
 
     @property
     def probabilities(self) -> Tensor:
-        """Of classes, by all experts together, with shape (N, C); rows sum to one."""
+        """Class probabilities by all experts together, with shape (N, C); rows sum to one."""
         return torch.einsum("e,enc->nc", self.weights, self.opinions)
 
 
@@ -127,7 +127,7 @@ class Rules:
 
     @property
     def lasting(self) -> Tensor:
-        """Of which experts nothing fades, with shape (E,), bool."""
+        """Experts that never fade, with shape (E,), bool."""
         return torch.tensor([math.inf, *HORIZONS]) == math.inf
 
     def tensors(self) -> dict[str, Tensor]:
@@ -235,7 +235,7 @@ class Panel:
         )
 
     def of_classes(self, labels: tuple[Label, ...], ahead: int = 0) -> Panel:
-        """With other classes, or in another order; what was heard of those left out is forgotten.
+        """Change to other classes, or another order; classes left out are forgotten.
 
         Arguments:
             labels: All different, C of them; of the new ones nothing was heard so far.
@@ -263,7 +263,7 @@ class Panel:
         )
 
     def judged(self, advice: Advice, codes: Tensor) -> Panel:
-        """With weights after labels came.
+        """Weigh the experts anew, after labels came.
 
         Arguments:
             advice: What was said of N samples before.
@@ -277,13 +277,13 @@ class Panel:
         return replace(self, weights=share.shared(self.weights, said))
 
     def deferring(self) -> Panel:
-        """With most weight on the mixture: it was told at once what others hear by and by."""
+        """Give the mixture most of the weight: it was told at once what others hear by and by."""
         others = self.weights[1:] / self.weights[1:].sum().clamp_min(share.SHARE)
         most = others.new_tensor([DEFERENCE])
         return replace(self, weights=torch.cat([most, others * (1 - DEFERENCE)]))
 
     def learned(self, x: Tensor, codes: Tensor, n_classes: int) -> Panel:
-        """With labelled samples, in stream order.
+        """Learn labelled samples, in stream order.
 
         Arguments:
             x: In the sender's units, with shape (N, D).
@@ -306,7 +306,7 @@ class Panel:
         )
 
     def _told(self, n_classes: int) -> Panel:
-        """With what waits learned by Gaussians."""
+        """Let the Gaussians learn what waits."""
         x, codes = self.rows[self.told :], self.codes[self.told :]
         if not len(x):
             return self
@@ -314,7 +314,7 @@ class Panel:
         return replace(self, gaussians=quick, told=len(self.rows))
 
     def _scaled(self, x: Tensor) -> Panel:
-        """With a scale that suits samples (N, D) as well, and what was learned moved to it.
+        """Take a scale that suits samples (N, D) as well, and move what was learned to it.
 
         Exactly so for what waits, for Gaussians and for trees. Waves do not stretch: what least
         squares have learned stays as it is, and fades.
@@ -345,7 +345,7 @@ class Panel:
         )
 
     def _added_up(self, n_classes: int) -> Panel:
-        """With what waits learned by least squares and by trees."""
+        """Let least squares and trees learn what waits."""
         lines = self.joint.grown(n_classes).learned(
             joint(self.rows.shape[1]), JOINT_HORIZONS, self.rows, self.codes
         )
@@ -355,7 +355,7 @@ class Panel:
         return replace(told, joint=lines, forests=trees, rows=none[0], codes=none[1], told=0)
 
     def without_raw(self) -> Panel:
-        """With the samples that wait added up, and without sums of hardly more than a sample."""
+        """Add up the samples that wait, and drop sums of fewer than three samples."""
         panel = self
         if len(self.rows):
             heard = self.gaussians.mass.shape[1]
@@ -404,5 +404,5 @@ def _completed(said: Tensor, knows: Tensor, base: Tensor) -> Tensor:
 
 
 def _padded(part: Tensor, n_classes: int) -> Tensor:
-    """With zeros for classes after those that it has."""
+    """Add zeros for classes after those that it has."""
     return torch.nn.functional.pad(part, (0, n_classes - part.shape[-1]))

@@ -1,0 +1,1 @@
+"""Learners: how a model is fitted to the stream, by preset."""

@@ -1,4 +1,4 @@
-"""What the engine asks of a learner: one way of training one model family.
+"""The protocol of a learner: one way of training one model family.
 
 A learner holds settings only. Its state goes in and comes out of every method and
 is a frozen dataclass of tensors and plain values, so that a checkpoint can hold it.

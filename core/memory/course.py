@@ -1,4 +1,4 @@
-"""Whether a stream has come to rest since the last boundary.
+"""The course of a sub-task: has the stream come to rest since the last boundary?
 
 A ramp goes on after the boundary by which it was found. Once the detector has learned what is
 usual by then, it finds the rest of the ramp as well, and that is no second change. It can be told
@@ -53,7 +53,7 @@ more."""
 
 
 class Continuation(NamedTuple):
-    """What shows that a change goes on.
+    """The evidence that a change goes on.
 
     Arguments:
         p_value: How often a stream at rest would seem to move as steadily, 0 to 1.
@@ -68,7 +68,7 @@ class Continuation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """Where the samples of a sub-task lie, block after block since it began.
+    """Means of the samples of a sub-task, block after block since its beginning.
 
     Arguments:
         sums: Of the features of each block's samples, with shape (K, D); None before the first.
@@ -87,7 +87,7 @@ class Course:
     width: float = BLOCK
 
     def observed(self, x: Tensor, end: int) -> Course:
-        """With more samples of the sub-task.
+        """Add more samples of the sub-task.
 
         Arguments:
             x: With shape (N, D); none that are suspected.
@@ -114,7 +114,7 @@ class Course:
         return seen if len(sizes) <= MOST_BLOCKS else seen._halved()
 
     def _halved(self) -> Course:
-        """With every two blocks as one; the last one alone where they are odd."""
+        """Join every two blocks; the last one stays alone where their number is odd."""
         assert self.sums is not None
         assert self.sizes is not None
         assert self.ends is not None
@@ -170,7 +170,7 @@ class Course:
         return found if steady and moved >= LEAST_MOVED else None
 
     def changed(self, x: Tensor, by_chance: float) -> Tensor | None:
-        """By how many sampling errors the mean or variance of features differs, with shape (D,).
+        """Difference of the mean or variance of features, in sampling errors, with shape (D,).
 
         Arguments:
             x: New samples, with shape (N, D).
@@ -233,7 +233,7 @@ def critical(p_value: float, freedom: float) -> float:
 
 
 def _slope(values: Tensor, weights: Tensor) -> float:
-    """Of a straight line through numbers at 0, 1, 2, ..., by weighted least squares."""
+    """Slope of a straight line through numbers at 0, 1, 2, ..., by weighted least squares."""
     at = torch.arange(len(values), dtype=torch.float64)
     at = at - float(at @ weights) / float(weights.sum())
     return float((weights * at) @ values) / float(weights @ at.square())

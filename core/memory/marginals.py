@@ -1,4 +1,4 @@
-"""What every feature was like by itself, over a sub-task: moments, and no sample.
+"""Moments of every feature by itself over a sub-task; no sample is kept.
 
 Whether new samples are distributed as those of an earlier sub-task were can be asked of single
 features when all data of that sub-task are gone: their means, and their mean absolute deviations
@@ -40,7 +40,7 @@ sample more might have been that far away."""
 
 
 class Moved(NamedTuple):
-    """By how much means of features are known to have moved, because classes have other shares."""
+    """Known movement of the features' means, because classes have other shares."""
 
     values: Tensor  # (2, D) of features, and of their absolute deviations
     doubt: Tensor  # () variance of what is known, where that of a feature is one
@@ -65,7 +65,7 @@ class Marginals:
     fourth: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
 
     def observed(self, x: Tensor) -> Marginals:
-        """With N more samples, with shape (N, D)."""
+        """Add N more samples, with shape (N, D)."""
         n, d = x.shape
         if not n or d > MOST_FEATURES:
             return self

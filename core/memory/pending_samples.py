@@ -92,7 +92,7 @@ class Done(NamedTuple):
 
 
 class Match(NamedTuple):
-    """What became of some labels."""
+    """The outcome of matching some labels."""
 
     rows: Rows  # of the current sub-task, to be learned
     labels: tuple[Label, ...]  # theirs
@@ -104,7 +104,7 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PendingSamples:
-    """What waits, as a value.
+    """Samples and labels that wait for each other, as a value.
 
     Arguments:
         held: Raw samples of the current sub-task that have no label yet.
@@ -154,6 +154,11 @@ class PendingSamples:
 
     # Samples ------------------------------------------------------------------------------
 
+    def since(self, place: int) -> tuple[Batch, ...]:
+        """The raw samples held that arrived at a place in the stream or after it, unlabelled."""
+        _, rows = _parted(self.held, lambda part, row: part.arrived[row] >= place)
+        return (Batch(rows.features),) if len(rows) else ()
+
     def suspecting(self, since: int) -> PendingSamples:
         """While a change is suspected, since a place in the stream or an earlier one."""
         return self if self.suspect_since is not None else replace(self, suspect_since=since)
@@ -163,7 +168,7 @@ class PendingSamples:
         return {id for rows in (*self.held, *self.behind) for id in rows.ids}
 
     def joined(self, rows: Rows) -> PendingSamples:
-        """With more samples, whose ids none of those that wait has."""
+        """Add more samples, whose ids none of those that wait has."""
         if not len(rows):
             return self
         held = self.held
@@ -220,7 +225,7 @@ class PendingSamples:
         return replace(self, held=held, due=(), suspect_since=None), rows
 
     def left_behind(self, rows: Rows, surrogates: Tensor | None, limit: int) -> PendingSamples:
-        """With samples of a sub-task that has ended, as means of the model's, with shape (N, D).
+        """Keep samples of a sub-task that has ended as means of the model's, with shape (N, D).
 
         None where the model has nothing that a later label could fall on: then it comes too late.
         """
@@ -241,7 +246,7 @@ class PendingSamples:
         return replace(gone, early=early), len(self.early) - len(early)
 
     def without_behind(self, before: int, limit: int) -> PendingSamples:
-        """Without samples left behind that arrived before a place in the stream."""
+        """Drop samples left behind that arrived before a place in the stream."""
         if not any(rows.arrived[0] < before for rows in self.behind):
             return self
         behind, rows = _parted(self.behind, lambda part, row: part.arrived[row] < before)
@@ -256,7 +261,7 @@ class PendingSamples:
         return places[most - 1] + 1
 
     def trimmed(self, limit: int) -> PendingSamples:
-        """With at most `limit` samples left behind, the newest."""
+        """Keep at most `limit` samples left behind, the newest."""
         most = sum(map(len, self.behind)) - limit
         if most <= 0:
             return self
@@ -264,7 +269,7 @@ class PendingSamples:
         return self.without_behind(places[most - 1] + 1, limit)
 
     def forgotten(self, limit: int) -> PendingSamples:
-        """With no sample left; labels that still come for them come too late."""
+        """Drop every sample; labels that still come for them come too late."""
         ids = [id for rows in (*self.behind, *self.held) for id in rows.ids]
         nothing = PendingSamples(early=self.early, done=self.done)
         return nothing._finished(ids, False, limit)

@@ -110,7 +110,7 @@ class Recent:
         return len(self.samples)
 
     def joined(self, more: Unknowns, gains: Tensor, most: int) -> Recent:
-        """With later ones, and without the oldest where there are too many.
+        """Add later samples; where there are too many, the oldest go.
 
         Arguments:
             most: Raw samples that may be held at a time; `MOST_RECENT` at most.
@@ -135,7 +135,7 @@ class Recent:
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """What may be a class.
+    """A proposed class.
 
     Arguments:
         number: 1 for the first ever.
@@ -148,7 +148,7 @@ class Proposal:
         classes: Those that the prototype looks like most.
         probabilities: What the model gives each of them.
         unknowns: Raw samples, not learned yet.
-        stand_ins: Means of the components that learned the others, with shape (M, D).
+        surrogates: Means of the components that learned the others, with shape (M, D).
         weights: Samples that each stands for, whole numbers, with shape (M,).
     """
 
@@ -166,7 +166,7 @@ class Proposal:
     weights: Tensor
 
     def with_components(self, means: Tensor, mass: Tensor) -> Proposal:
-        """With what learned its samples, as the model stands.
+        """Note the components that learned its samples, as the model stands.
 
         Arguments:
             means: In the sender's units, with shape (M, D).
@@ -177,7 +177,7 @@ class Proposal:
         return replace(self, samples=samples, surrogates=means, weights=weights)
 
     def with_more(self, more: Unknowns) -> Proposal:
-        """With samples that have come since."""
+        """Add samples that have come since."""
         return replace(
             self,
             samples=self.samples + len(more),
@@ -232,7 +232,7 @@ class Proposals:
         return next((one for one in self.open if one.number == number), None)
 
     def changed(self, proposal: Proposal) -> Proposals:
-        """With one of its open or dismissed proposals in a later form."""
+        """Replace one of its open or dismissed proposals by a later form."""
 
         def later(proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
             number = proposal.number
@@ -241,11 +241,11 @@ class Proposals:
         return replace(self, open=later(self.open), dismissed=later(self.dismissed))
 
     def without(self, number: int) -> Proposals:
-        """With a proposal decided about."""
+        """Take out a proposal that somebody decided about."""
         return replace(self, open=tuple(one for one in self.open if one.number != number))
 
     def forgotten(self) -> Proposals:
-        """With nothing left but the count, so that no number is given twice."""
+        """Keep nothing but the count, so that no number is given twice."""
         return Proposals(made=self.made)
 
 

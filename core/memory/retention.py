@@ -64,7 +64,7 @@ for the components to be those that drew it."""
 
 @dataclass(frozen=True)
 class ClassRetention:
-    """How well one class of a past sub-task is still held."""
+    """The retention of one class of a past sub-task."""
 
     label: Label
     samples: int
@@ -78,7 +78,7 @@ class ClassRetention:
 
 @dataclass(frozen=True)
 class SubTaskRetention:
-    """How well a past sub-task is still held, by samples that the model drew when it ended.
+    """The retention of a past sub-task, by samples that the model drew when it ended.
 
     A model's own samples are easier than data, so that fewer are mistaken than of the data
     themselves; the probability falls before the accuracy does, and tells more.
@@ -142,7 +142,7 @@ def summary(rows: Sequence[SubTaskRetention]) -> dict[str, float]:
 
 
 class Marks(NamedTuple):
-    """What a model says of samples."""
+    """A model's scores of drawn samples."""
 
     right: Tensor  # (N,) bool, whether it names the class they were drawn for
     probability: Tensor  # (N,) that it gives that class; 0 where there is none
@@ -150,7 +150,7 @@ class Marks(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What a model says of samples, and how near they are to its components."""
+    """A model's answers on samples, and their nearness to its components."""
 
     marks: Marks
     nearest: Tensor  # (N,) largest log density under one component, without its weight, nats

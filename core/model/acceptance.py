@@ -1,4 +1,4 @@
-"""Whether what was drawn for a class is of that class: a component does not judge its own draws.
+"""The acceptance of draws for a class: a component does not judge its own draws.
 
 A draw is nearly always explained best by the component that drew it, so that Bayes' rule is
 sure of its class wherever that component lies: an odd nine that looks like a four is a nine,

@@ -1,4 +1,4 @@
-"""What is served: a density with a read-out, immutable.
+"""The model that is served: a density with a read-out, immutable.
 
 Features here are standardised; `core.snapshot` speaks the sender's units.
 Throughout: N samples, D features, K components, C classes.
@@ -6,14 +6,14 @@ Throughout: N samples, D features, K components, C classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from core.density.deep.shifts import NO_SHIFTS, Shifts
 from core.density.density import Density
-from core.model.readout import LinearReadout, PosteriorReadout
+from core.model.readout import PosteriorReadout, Readout
 
 CHUNK = 512
 """Rows that are heard under all shifts at a time: each takes K numbers for every shift."""
@@ -30,7 +30,7 @@ class Model:
     """
 
     density: Density
-    readout: PosteriorReadout | LinearReadout
+    readout: Readout
     shifts: Shifts = NO_SHIFTS
 
     @property
@@ -46,10 +46,7 @@ class Model:
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """Every tensor that the model is made of."""
-        parameters = tuple(self.density.tensors().values())
-        if isinstance(self.readout, LinearReadout):
-            return (*parameters, self.readout.weight, self.readout.bias)
-        return (*parameters, self.readout.component_classes)
+        return (*self.density.tensors().values(), *self.readout.tensors().values())
 
     def log_likelihood(self, x: Tensor) -> Tensor:
         """Log density in nats of each sample, with shape (N,)."""
@@ -64,10 +61,11 @@ class Model:
         Arguments:
             joint: What `density.score` said of them, with shape (N, K).
         """
-        if not len(self.shifts) or isinstance(self.readout, LinearReadout):
+        shares = self.readout.component_classes
+        if not len(self.shifts) or shares is None:
             return self.readout.class_probabilities(joint)
-        shares = self.readout.component_classes.repeat(1 + len(self.shifts), 1)
-        readout = replace(self.readout, component_classes=shares)
+        shares = shares.repeat(1 + len(self.shifts), 1)
+        readout = PosteriorReadout(shares, self.readout.temperature)
         parts = []
         for begin in range(0, len(x), CHUNK):
             rows = slice(begin, begin + CHUNK)

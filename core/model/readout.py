@@ -9,9 +9,10 @@ Throughout: N samples, K components, C classes.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -47,7 +48,7 @@ NAMED = 1e-3
 
 
 def log_odds(probabilities: Tensor) -> Tensor:
-    """Of the largest in each row against all others, with shape (N,); at most 87 nats.
+    """Log odds of the largest in each row against all others, with shape (N,); at most 87 nats.
 
     Arguments:
         probabilities: With shape (N, C), C at least 2.
@@ -63,11 +64,21 @@ def margin_temperature(n_features: int) -> float:
 
 
 class Readout(Protocol):
-    """What the model asks of a read-out."""
+    """The protocol of a read-out."""
 
     @property
     def n_classes(self) -> int:
         """C; zero while no label was ever seen."""
+        ...
+
+    @property
+    def component_classes(self) -> Tensor | None:
+        """p(c | k), with shape (K, C); None where components stand for no classes."""
+        ...
+
+    @property
+    def kinds(self) -> Tensor | None:
+        """The same, and one column more: components that no label named are a kind of their own."""
         ...
 
     def class_probabilities(self, joint: Tensor) -> Tensor:
@@ -75,7 +86,7 @@ class Readout(Protocol):
         ...
 
     def margins(self, joint: Tensor, temperature: float) -> Tensor:
-        """By how many nats the likeliest class stands above all others together, with shape (N,).
+        """Nats by which the likeliest class stands above all others together, with shape (N,).
 
         T log (p / (1 - p)) of its probability p at the temperature T; 0 where there are fewer than
         two classes.
@@ -92,11 +103,24 @@ class Readout(Protocol):
 
     @property
     def temperature(self) -> float:
-        """By how much responsibilities are tempered, at least 1; 1 where they are not."""
+        """Temperature of the responsibilities, at least 1; 1 where they are not tempered."""
         ...
 
     def at(self, temperature: float) -> Self:
         """The same at another temperature, if it has one: the higher, the more are heard."""
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything it is made of, by a name that no tensor of a density has."""
+        ...
+
+    def facts(self) -> dict[str, float]:
+        """What else it takes to make it again."""
+        ...
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Self:
+        """The inverse of `tensors` and `facts`; a missing one is a `KeyError`."""
         ...
 
 
@@ -106,7 +130,7 @@ class PosteriorReadout:
 
     In hundreds of dimensions p(k | x) saturates: one component takes everything and
     its neighbours' opinion is lost. A temperature of about D / 25 keeps them in the
-    vote, which docs/method.md measures at half a point of accuracy.
+    vote, which is worth half a point of accuracy (docs/benchmarks.md).
 
     Arguments:
         component_classes: p(c | k), with shape (K, C); rows sum to one.
@@ -146,6 +170,16 @@ class PosteriorReadout:
     def at(self, temperature: float) -> Self:
         return replace(self, temperature=temperature)
 
+    def tensors(self) -> dict[str, Tensor]:
+        return {"component_classes": self.component_classes}
+
+    def facts(self) -> dict[str, float]:
+        return {"temperature": self.temperature}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Self:
+        return cls(tensors["component_classes"], facts["temperature"])
+
 
 @dataclass(frozen=True)
 class LinearReadout:
@@ -164,6 +198,14 @@ class LinearReadout:
     @property
     def n_classes(self) -> int:
         return self.weight.shape[1]
+
+    @property
+    def component_classes(self) -> None:
+        return None
+
+    @property
+    def kinds(self) -> None:
+        return None
 
     def class_probabilities(self, joint: Tensor) -> Tensor:
         return torch.softmax(responsibilities(joint) @ self.weight + self.bias, -1)
@@ -200,3 +242,29 @@ class LinearReadout:
 
     def at(self, temperature: float) -> Self:
         return self
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"readout_weight": self.weight, "readout_bias": self.bias}
+
+    def facts(self) -> dict[str, float]:
+        return {"top": self.top}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Self:
+        return cls(tensors["readout_weight"], tensors["readout_bias"], facts["top"])
+
+
+READOUTS: dict[str, type[PosteriorReadout] | type[LinearReadout]] = {
+    "temperature": PosteriorReadout,
+    "top": LinearReadout,
+}
+"""Fact by which a read-out is known in files -> its class. The one place that knows all of them."""
+
+
+def readout_type(facts: Collection[str]) -> type[PosteriorReadout] | type[LinearReadout]:
+    """The kind of read-out that has one of these facts.
+
+    Raises:
+        KeyError: There is none.
+    """
+    return READOUTS[next((name for name in READOUTS if name in facts), "readout")]

@@ -27,7 +27,7 @@ from core.model.readout import LinearReadout
 
 @dataclass(frozen=True, eq=False)
 class FrozenGenerator:
-    """What was known at the last boundary.
+    """The frozen generator of the last boundary.
 
     Arguments:
         mixture: For scoring, with floored variances.

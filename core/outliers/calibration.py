@@ -1,4 +1,4 @@
-"""What inliers looked like before they were learned: scores for `core.outliers.conformal`, bounded.
+"""Bounded calibration rows: traits of inliers before they were learned.
 
 A batch is scored by the model of before; while nothing is suspected, that makes its samples
 held-out inliers. Of every batch some rows of traits are kept, spread evenly over it: the last
@@ -104,7 +104,7 @@ class Calibration:
     n_scales: int = 0
 
     def observed(self, rows: Tensor, samples: int, sub_task: int, n_scales: int = 0) -> Calibration:
-        """With rows of a batch of inliers.
+        """Add rows of a batch of inliers.
 
         Arguments:
             rows: Traits of some of its samples, with shape (n, S).

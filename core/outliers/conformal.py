@@ -1,4 +1,4 @@
-"""How strange a sample is, as a probability: traits in, p-values out.
+"""Strangeness as a probability: traits in, p-values out.
 
 What is usual is told by *calibration rows*: traits (`core.density.traits`) of inliers, taken
 before they were learned, each with a weight. A sample may be strange in several ways:
@@ -35,8 +35,8 @@ FEWEST_ROWS = 100
 """With fewer rows than these, nothing is calibrated."""
 
 WINSORISED = 0.005
-"""Share of rows at either end of a trait that count as the next ones inside: a freak must not
-widen what is usual."""
+"""Share of rows at either end of a trait that count as the next ones inside: an extreme value
+must not widen what is usual."""
 
 RIDGE = 1e-4
 """Share of a trait's variance that is its own: traits that always go together must be told apart
@@ -72,13 +72,13 @@ class Tails:
 
     @classmethod
     def of(cls, rows: Tensor, weights: Tensor) -> Tails:
-        """Of rows, with shape (n, W); the weights, with shape (n,), sum to one."""
+        """Measure the tails of rows, (n, W); the weights, with shape (n,), sum to one."""
         values, order = rows.T.contiguous().sort(1)
         shares = weights[order].cumsum(1).clamp(max=1.0)
         wanted = shares.new_full((len(values), 1), TAIL)
         at = torch.searchsorted(shares, wanted).clamp(max=values.shape[1] - 1)
         edge, there = values.gather(1, at), shares.gather(1, at)
-        # By the median of what lies beyond, which a single freak does not move.
+        # By the median of what lies beyond, which a single extreme row does not move.
         middle = values.gather(1, torch.searchsorted(shares, there / 2))
         spread = values[:, -1:] - values[:, values.shape[1] // 2, None]
         least = 1e-9 * spread + torch.finfo(torch.float32).tiny
@@ -100,7 +100,7 @@ class Tails:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What the rows say is usual.
+    """The usual range, fitted to calibration rows.
 
     Arguments:
         mean: Of the traits that must go together, with shape (F,).
@@ -224,5 +224,5 @@ def _shares(tails: Tails, ways: Tensor) -> Tensor:
 
 
 def _mean_of_lowest(shares: Tensor) -> Tensor:
-    """With shape (N,)."""
+    """Mean of the lowest log shares, with shape (N,)."""
     return shares.topk(min(WAYS, shares.shape[1]), 1, largest=False).values.mean(1)

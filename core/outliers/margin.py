@@ -19,7 +19,7 @@ from core.model.readout import Readout, margin_temperature
 
 SURE = 1.5
 """Log odds of a class, at the temperature of margins, from which on it is as sure as any
-(docs/method.md says how it was chosen). Without an end, odds fall whenever there is a class more,
+(docs/notebook.md says how it was chosen). Without an end, odds fall whenever there is a class more,
 and what inliers looked like before it says little of what they look like after."""
 
 
@@ -37,7 +37,7 @@ def belonging(traits: Tensor, readout: Readout, joint: Tensor, n_features: int) 
 
 
 def standing(readout: Readout, joint: Tensor, n_features: int) -> Tensor:
-    """By how many nats the likeliest class stands above all others, up to `SURE`; shape (N,).
+    """Nats by which the likeliest class stands above all others, up to `SURE`; shape (N,).
 
     Arguments:
         readout: Of a model.

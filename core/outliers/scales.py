@@ -1,4 +1,4 @@
-"""What p-values of a table's samples are made from: how well they fit, near by and further away.
+"""The traits behind p-values of tables: how well a sample fits, near by and further away.
 
 Outliers that come in groups get components of their own, and are as likely as inliers. From
 further away they are not, so they are asked for their distance to shares of the whole mixture
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from core.density.reach import SHARES, reaches
-from core.model.readout import PosteriorReadout, Readout
+from core.model.readout import Readout
 from core.outliers.margin import belonging, standing
 
 N_SCALES = len(SHARES)
@@ -70,9 +70,10 @@ def masses(log_weights: Tensor, readout: Readout) -> Tensor:
         log_weights: With shape (K,); their exponentials sum to one.
     """
     weights = log_weights.exp()
-    if not isinstance(readout, PosteriorReadout) or readout.n_classes < 2:
+    kinds = readout.kinds if readout.n_classes > 1 else None
+    if kinds is None:
         return weights
-    *named, unnamed = (weights[:, None] * readout.kinds).T
+    *named, unnamed = (weights[:, None] * kinds).T
     of_classes = torch.stack(named)
     totals = of_classes.sum(1, keepdim=True)
     # A class that no component stands for (yet) gives none a share.

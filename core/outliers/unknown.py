@@ -1,4 +1,4 @@
-"""What the model finds unknown: samples that are far less likely than those that it has learned."""
+"""Unknown samples: far less likely than the samples that the model has learned."""
 
 from __future__ import annotations
 

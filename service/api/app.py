@@ -21,25 +21,32 @@ from fastapi import FastAPI
 
 from core.errors import InvalidSettings
 from service.api import docs, openapi, problems
+from service.api.access import Admitted
+from service.api.connection import BoundedConnection
 from service.api.feed import EventFeed
 from service.api.head import HeadAsGet
+from service.api.hosts import TrustedHosts
+from service.api.key_ring import KeyRing
 from service.api.middleware import Guarded, Measured
 from service.api.parts import Parts
 from service.api.routes import (
     boundary,
     checkpoint,
     classify,
+    curve,
     deadletters,
     drift,
     events,
     health,
     home,
     ingest,
+    keys,
     labels,
     metrics,
     model,
     outliers,
     sample,
+    session,
 )
 from service.api.routes import problems as problem_kinds
 from service.api.work import Workers
@@ -58,12 +65,15 @@ ROUTERS: Final = (
     outliers.router,
     sample.router,
     drift.router,
+    curve.router,
     boundary.router,
     events.router,
     model.router,
     checkpoint.router,
     metrics.router,
     health.router,
+    keys.router,
+    session.router,
     home.router,
     problem_kinds.router,
 )
@@ -120,7 +130,8 @@ def create_app(settings: Settings) -> FastAPI:
     openapi.install(app)
     problems.install(app)
     app.add_middleware(HeadAsGet)
-    app.add_middleware(Guarded)
+    app.add_middleware(Admitted, settings=settings)
+    app.add_middleware(Guarded, hosts=TrustedHosts(settings))
     app.add_middleware(Measured)
     return app
 
@@ -135,6 +146,7 @@ async def _parts(settings: Settings, stream: Stream, device: torch.device) -> As
         feed=EventFeed(stream),
         workers=Workers(settings.api_threads),
         metrics=ApiMetrics(lambda: stream.redis_errors),
+        keys=KeyRing(settings, stream),
     )
     endless = (parts.follower.run(), parts.feed.run(), parts.count_on())
     tasks = [asyncio.create_task(one) for one in endless]
@@ -201,6 +213,21 @@ class Server(uvicorn.Server):
         logger.info("stopped")
 
 
+def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """How the server listens, and what it bears of one connection."""
+    return uvicorn.Config(
+        app,
+        http=BoundedConnection,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,  # GET /metrics counts requests
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=DRAIN_S,
+    )
+
+
 def main(settings: Settings) -> int:
     """Serve until told to stop by SIGTERM or SIGINT; the exit status of the process.
 
@@ -213,19 +240,10 @@ def main(settings: Settings) -> int:
         # The server's own account of starting and stopping says the same in more lines.
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     try:
+        settings.check_exposure()
         app = create_app(settings)
     except InvalidSettings as error:
         logger.error("%s", error)
         return 2
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        access_log=False,  # GET /metrics counts requests
-        server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=DRAIN_S,
-    )
-    Server(config, app).run()
+    Server(server_config(app, settings), app).run()
     return 0

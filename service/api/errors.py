@@ -8,6 +8,11 @@
   - UnknownBoundary     no boundary has this id
   - NotAcceptable       the client accepts no form that the route can answer in
   - CrossSite           a browser sends this on behalf of another site
+  - UntrustedHost       the request is meant for another host
+  - Unauthorized        no key that counts
+  - Forbidden           a key that may not do this
+  - UnknownKey          no API key has this id
+  - TooManyKeys         there are as many keys as there may be
 * Unavailable           a part that the answer needs is away for the moment
 
 `problems.py` says which status each of them is.
@@ -172,6 +177,70 @@ class CrossSite(InvalidRequest):
         return cls(
             "A page of another site asked the browser to change this service. Such requests are "
             "only taken from programs and from the service's own pages. Send it from there."
+        )
+
+
+class UntrustedHost(InvalidRequest):
+    """A request that is meant for another host."""
+
+    @classmethod
+    def of(cls, host: str) -> UntrustedHost:
+        """The error for a header `Host`."""
+        return cls(
+            f"The request is for the host {host[:80]!r}, which is none of this service's. Expected "
+            f"the name under which it listens. Ask by that, or add the name to GMR_ALLOWED_HOSTS."
+        )
+
+
+class Unauthorized(InvalidRequest):
+    """A request without a key that counts."""
+
+    @classmethod
+    def without(cls, key: str | None) -> Unauthorized:
+        """The error for a request with this key, or with none."""
+        which = "no key" if key is None else "a key that does not count here"
+        return cls(
+            f"The request brings {which}. Expected one that `gmr keys add` has made, in the header "
+            f"`Authorization: Bearer gmr_...`. Ask whoever runs the service for one."
+        )
+
+
+class Forbidden(InvalidRequest):
+    """A key that may not do this."""
+
+    @classmethod
+    def of(cls, needed: str, roles: Sequence[str]) -> Forbidden:
+        """The error for a key with these roles on a route that needs another."""
+        return cls(
+            f"The key has the role {', '.join(roles)}; this needs {needed}. Use a key with that "
+            f"role, or ask whoever runs the service for one.",
+            needed=needed,
+            roles=list(roles),
+        )
+
+
+class UnknownKey(InvalidRequest):
+    """No API key has this id."""
+
+    @classmethod
+    def of(cls, id: str) -> UnknownKey:
+        """The error for an id."""
+        return cls(
+            f"No key has the id {id[:40]!r}. Expected one of those that GET /keys lists. Ask for "
+            f"the list."
+        )
+
+
+class TooManyKeys(InvalidRequest):
+    """There are as many API keys as there may be."""
+
+    @classmethod
+    def beyond(cls, limit: int) -> TooManyKeys:
+        """The error for one more than the limit."""
+        return cls(
+            f"There are {limit} keys, which is the most. Revoke one that is no longer used, and "
+            f"ask again.",
+            limit=limit,
         )
 
 

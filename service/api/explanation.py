@@ -13,8 +13,10 @@ class FeatureChange(BaseModel):
     """A feature that takes part in the change: its mean or variance differs beyond chance."""
 
     feature: int = Field(description="Its place in a sample; the first is 0.")
-    share: float = Field(description="Of what all features together add to the change, 0 to 1.")
-    mean: float = Field(description="Of the new samples, in the units that were sent.")
+    share: float = Field(
+        description="Share of what all features together add to the change, 0 to 1."
+    )
+    mean: float = Field(description="Mean of the new samples, in the units that were sent.")
     expected: float = Field(description="What the components that the samples fell on expected.")
 
 
@@ -43,13 +45,13 @@ class LabelChange(BaseModel):
 
     before: int | str = Field(description="What the model of before calls them.")
     now: int | str = Field(description="Their label.")
-    samples: int = Field(description="Of those examined.")
+    samples: int = Field(description="Number of the samples examined.")
 
 
 class Prototype(BaseModel):
     """The mean of a group of new samples."""
 
-    samples: int = Field(description="Of the group: ten at least.")
+    samples: int = Field(description="Samples in the group, ten at least.")
     features: list[float] = Field(description="Mean, in the units that were sent, rounded.")
 
 
@@ -61,11 +63,15 @@ class Explanation(BaseModel):
     samples: int | None = Field(None, description="Samples that were new.")
     examined: int | None = Field(None, description="How many of them were looked at.")
     log_likelihood_before: float | None = Field(None, description="Running mean, nats.")
-    log_likelihood_deviation: float | None = Field(None, description="Of single samples, nats.")
+    log_likelihood_deviation: float | None = Field(
+        None, description="Deviation of single samples, nats."
+    )
     log_likelihood_now: float | None = Field(None, description="Mean of the new samples, nats.")
     effect: float | None = Field(None, description="The change in deviations; below 0: a drop.")
     inliers: float | None = Field(None, description="Share that POST /outliers would call so.")
-    p_value: float | None = Field(None, description="Of the verdict, where the detector has one.")
+    p_value: float | None = Field(
+        None, description="P-value of the verdict, where the detector has one."
+    )
     feature_drop: float | None = Field(
         None, description="Nats by which the features' terms lie below what was expected of them."
     )

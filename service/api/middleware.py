@@ -10,18 +10,24 @@ Rules of this module:
 
 from __future__ import annotations
 
+import re
+import secrets
 import time
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.errors import CrossSite
+from core.errors import InvalidRequest
+from service.api.errors import CrossSite, UntrustedHost
+from service.api.hosts import TrustedHosts
 from service.api.parts import Parts
 from service.api.problems import answer, problem_of
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 UNMATCHED = "unmatched"
+REQUEST_ID = b"x-request-id"
+ID_PATTERN = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -33,7 +39,7 @@ NO_STORE = (b"cache-control", b"no-store")
 
 
 class Measured:
-    """Counts and times every request."""
+    """Counts and times every request, and gives it an id that its answer bears."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -41,6 +47,8 @@ class Measured:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
+        request_id = _request_id(scope)
+        scope.setdefault("state", {})["request_id"] = request_id
         status = 500  # what the server answers when nothing else was begun
         endless = False
         start = time.perf_counter()
@@ -53,6 +61,8 @@ class Measured:
                     name == b"content-type" and value.startswith(b"text/event-stream")
                     for name, value in message["headers"]
                 )
+                headers = [*message["headers"], (REQUEST_ID, request_id.encode())]
+                message = {**message, "headers": headers}
             await send(message)
 
         try:
@@ -65,15 +75,25 @@ class Measured:
             parts.metrics.answered(route, method, status, seconds)
 
 
+def _request_id(scope: Scope) -> str:
+    """The id that whoever asks has given, where it is one, so that its own log has it, too."""
+    for name, value in scope["headers"]:
+        if name == REQUEST_ID and ID_PATTERN.fullmatch(value):
+            return str(value, "ascii")
+    return secrets.token_hex(8)
+
+
 class Guarded:
     """Adds the headers of safety, and refuses what a browser sends for another site.
 
-    The service trusts whoever can reach it. A page of another site can make the
-    browser of such a person send a POST here; browsers say so in `Sec-Fetch-Site`.
+    A page of another site can make a browser send a POST here; browsers say so in
+    `Sec-Fetch-Site`, to some addresses only, and in `Origin`. By a name of its own that leads to
+    this machine it can read answers, too; that name stands in `Host`.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, hosts: TrustedHosts) -> None:
         self.app = app
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -88,16 +108,22 @@ class Guarded:
                 message["headers"] = headers
             await send(message)
 
-        if scope["method"] in CHANGING and _site(scope) not in (b"none", b"same-origin"):
-            error = CrossSite.refused()
+        error = self._refusal(scope)
+        if error is not None:
             refusal = answer(problem_of(error), Request(scope), str(error))
             return await refusal(scope, receive, guard)
         return await self.app(scope, receive, guard)
 
-
-def _site(scope: Scope) -> bytes:
-    """What the browser says about who asks; programs say nothing, which counts as none."""
-    for name, value in scope["headers"]:
-        if name == b"sec-fetch-site":
-            return bytes(value)
-    return b"none"
+    def _refusal(self, scope: Scope) -> InvalidRequest | None:
+        """Why the request is not taken; None if it is. Programs say nothing of a site."""
+        said = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        host = said.get(b"host", "")
+        if not self._hosts.serves(host):
+            return UntrustedHost.of(host)
+        if scope["method"] not in CHANGING:
+            return None
+        elsewhere = said.get(b"sec-fetch-site", "none") not in ("none", "same-origin")
+        origin = said.get(b"origin")
+        if elsewhere or (origin is not None and not self._hosts.trusts(origin, host)):
+            return CrossSite.refused()
+        return None

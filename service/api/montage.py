@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -41,10 +42,10 @@ def parse_shape(text: str) -> Shape:
         >>> parse_shape("28,28")
         (28, 28)
     """
-    try:
-        sizes = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InvalidShape.unreadable(text) from None
+    # No sample has so many features that a side would be longer.
+    if not re.fullmatch(r"\s*[0-9]{1,9}\s*(,\s*[0-9]{1,9}\s*){1,2}", text):
+        raise InvalidShape.unreadable(text)
+    sizes = tuple(int(part) for part in text.split(","))
     if len(sizes) not in (2, 3) or min(sizes) < 1 or (len(sizes) == 3 and sizes[2] != 3):
         raise InvalidShape.unreadable(text)
     return sizes

@@ -12,6 +12,7 @@ from fastapi import Request
 from core.errors import ModelNotReady
 from core.snapshot import Snapshot
 from service.api.feed import EventFeed
+from service.api.key_ring import KeyRing
 from service.api.work import Workers
 from service.broker.snapshots import SnapshotFollower
 from service.broker.stream import Stream, StreamUnavailable
@@ -32,6 +33,7 @@ class Parts:
     feed: EventFeed
     workers: Workers
     metrics: ApiMetrics
+    keys: KeyRing
     draining: bool = False
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
 

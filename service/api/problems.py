@@ -111,6 +111,36 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "A request on behalf of another site",
         "Send it from a program or from the service's own pages.",
     ),
+    edge_errors.UntrustedHost: Problem(
+        "untrusted-host",
+        421,
+        "A request that is meant for another host",
+        "Ask by the name under which the service listens, or allow the name.",
+    ),
+    edge_errors.Unauthorized: Problem(
+        "unauthorized",
+        401,
+        "A key is needed",
+        "Bring a key that counts in the header Authorization.",
+    ),
+    edge_errors.Forbidden: Problem(
+        "forbidden",
+        403,
+        "The key may not do this",
+        "Use a key with the role that the route needs.",
+    ),
+    edge_errors.UnknownKey: Problem(
+        "unknown-key",
+        404,
+        "No key has this id",
+        "Choose one of GET /keys.",
+    ),
+    edge_errors.TooManyKeys: Problem(
+        "too-many-keys",
+        409,
+        "There are as many keys as there may be",
+        "Revoke a key that is no longer used.",
+    ),
     core_errors.UnknownClass: Problem(
         "unknown-class",
         404,
@@ -270,14 +300,28 @@ def answer(
         "detail": detail,
         "instance": request.url.path,
     }
-    # No number may hide a member of the standard.
-    document = {**standard, **{k: v for k, v in numbers.items() if k not in standard}}
+    # No number may hide a member of the standard, and none is longer than JSON readers take.
+    document = {**standard, **{k: _short(v) for k, v in numbers.items() if k not in standard}}
     return Response(
         orjson.dumps(document, default=str, option=orjson.OPT_SERIALIZE_NUMPY),
         status_code=problem.status,
         headers=headers,
         media_type=PROBLEM_JSON,
     )
+
+
+def _short(value: object) -> object:
+    """A value as the document can hold it: a number beyond 64 bits as text.
+
+    Example:
+        >>> _short([1, 2**64])
+        [1, '18446744073709551616']
+    """
+    if isinstance(value, list | tuple):
+        return [_short(part) for part in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return str(value) if abs(value) < 2**256 else "beyond all limits"
+    return value
 
 
 async def _from_table(request: Request, error: Exception) -> Response:

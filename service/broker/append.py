@@ -1,13 +1,14 @@
 """The script that puts an entry into the input stream, once for each batch id.
 
-A batch id has a *note*: a line `<entry id> <crc> <samples>` for each time that it was
-accepted, oldest first. A line of an entry that ended among the dead letters goes on with
-`<reason>@<letter id>`; the trainer adds that. The script decides by the lines that are left
+A batch id has a *note*: a line `<entry id> <identity> <samples>` for each time that it was
+accepted, oldest first. The identity is `service.wire.identity`, in notes of earlier releases a
+crc32. A line of an entry that ended among the dead letters goes on with `<reason>@<letter id>`;
+the trainer adds that. The script decides by the lines that are left
 when those of dropped entries (`service.broker.branch`) are taken away:
 
 | there is a line | answer |
 |---|---|
-| of an entry learned, or to be learned | `duplicate`, or `conflict` where the crc differs |
+| of an entry learned, or to be learned | `duplicate`, or `conflict` where the identity differs |
 | that an accepted rollback or upload may drop, and the trainer has yet to say | `restoring` |
 | of an entry whose dead letter is kept | `rejected`, or `conflict` |
 | none of these | the entry is added |
@@ -49,7 +50,10 @@ local letters, requeued, letter_bytes, payload = KEYS[7], KEYS[8], KEYS[9], KEYS
 local pieces, uploads, counts = KEYS[11], KEYS[12], KEYS[13]
 local crc, samples, d, most, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local most_lines, restores, letter = tonumber(ARGV[6]), ARGV[7], ARGV[8]
-local n_pieces = tonumber(ARGV[9])
+local n_pieces, crc32 = tonumber(ARGV[9]), ARGV[10]
+local function same(noted)
+  return noted == crc or (#noted < #crc and noted == crc32)
+end
 local accepted = tonumber(redis.call('GET', applied) or '0') + redis.call('XLEN', entries)
 
 local size = 0
@@ -98,11 +102,11 @@ if note then
     end
   end
   if live then
-    return {live[2] == crc and 'duplicate' or 'conflict', live[1], accepted}
+    return {same(live[2]) and 'duplicate' or 'conflict', live[1], accepted}
   end
   if unsure then return {'restoring', unsure, accepted} end
   if rejected and letter == '' then
-    local outcome = rejected[2] == crc and 'rejected' or 'conflict'
+    local outcome = same(rejected[2]) and 'rejected' or 'conflict'
     return {outcome, rejected[1], accepted, rejected[3]}
   end
 end
@@ -117,7 +121,7 @@ if n_pieces > 0 and redis.call('HLEN', pieces) ~= n_pieces then
   return {'incomplete', '', accepted}
 end
 
-local id = redis.call('XADD', entries, '*', unpack(ARGV, 10))
+local id = redis.call('XADD', entries, '*', unpack(ARGV, 11))
 if n_pieces > 0 then
   redis.call('PERSIST', pieces)
   redis.call('HSET', uploads, id, pieces)

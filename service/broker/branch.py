@@ -14,7 +14,7 @@ Rules of this module:
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -54,6 +54,10 @@ class Branch:
     def uploaded(self, entry_id: str) -> Branch:
         """After the upload of a checkpoint, which may come from elsewhere: nothing is left."""
         return Branch(((FIRST_ID, entry_id),), 0, entry_id)
+
+    def lost(self, first: str, last: str) -> Branch:
+        """After a loss of entries, the first and the last of which are given."""
+        return replace(self, dropped=(*self.dropped, (first, last))[-MOST_RANGES:])
 
     def drops(self, entry_id: str) -> bool:
         """Whether an entry was accepted and is no part of the model any more.

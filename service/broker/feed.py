@@ -121,14 +121,14 @@ local function drop_uploads(uploads, entries)
 end
 """
 
-# Entries up to a checkpoint are trimmed only after it is durable, so at a start the
-# checkpoint may be ahead of the trimming, never behind. Ids up to the checkpoint's must
-# not be given out again, even by a Redis that lost its data.
+# A start trims nothing: what lies before the checkpoint is there for the day on which that cannot
+# be read. How many entries are gone follows from the checkpoint and what is left before it, also
+# where Redis has lost its data. Ids up to the checkpoint's must not be given out again even then.
 START: Final = (
     DROP_UPLOADS
     + """
 local fence, lease, entries, applied, uploads = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, group, last, next_id, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local token, group, last, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 if redis.call('GET', lease) ~= token then return redis.error_reply('LEASELOST') end
 redis.call('PERSIST', fence)
 redis.call('SET', fence, token)
@@ -137,7 +137,6 @@ local before = tonumber(redis.call('GET', applied) or '0')
 if redis.call('EXISTS', entries) == 0 then
   redis.call('XGROUP', 'CREATE', entries, group, '0', 'MKSTREAM')
 end
-redis.call('XTRIM', entries, 'MINID', next_id)
 drop_uploads(uploads, entries)
 local info, top = redis.call('XINFO', 'STREAM', entries), '0-0'
 for i = 1, #info, 2 do
@@ -154,11 +153,15 @@ if top_ms < last_ms or (top_ms == last_ms and top_seq < last_seq) then
 end
 redis.pcall('XGROUP', 'DESTROY', entries, group)
 redis.call('XGROUP', 'CREATE', entries, group, last)
-if tonumber(count) > before then
-  redis.call('SET', applied, count)
-  return tonumber(count)
-end
-return before
+if before > count then return before end
+local held, at, rows = 0, '-', nil
+repeat
+  rows = redis.call('XRANGE', entries, at, last, 'COUNT', 16)
+  held = held + #rows
+  if #rows > 0 then at = '(' .. rows[#rows][1] end
+until #rows < 16
+redis.call('SET', applied, math.max(0, count - held))
+return count
 """
 )
 
@@ -315,7 +318,7 @@ class Feed:
     # The input stream -----------------------------------------------------------
 
     def open(self, position: Position) -> Position:
-        """Read on after a position, dropping what it contains.
+        """Read on after a position. What it contains stays until it is released.
 
         Returns:
             The position, with a larger count where Redis says that more entries were
@@ -328,12 +331,19 @@ class Feed:
             self.keys.applied,
             self.keys.uploads,
         ]
-        last = position.last_entry_id
-        count = position.entries_applied
-        arguments: list[Any] = [self._lease.token, GROUP, last, next_id(last), count]
+        last, count = position.last_entry_id, position.entries_applied
+        arguments: list[Any] = [self._lease.token, GROUP, last, count]
         removed = int(self._call(lambda: self._start(keys=keys, args=arguments)))
         self._read_to, self._rewind = Position(last, max(removed, count)), False
         return self._read_to
+
+    def last_removed(self) -> str:
+        """The greatest id that an entry may have that was removed from the stream."""
+        found: Any = self._call(lambda: self.client.xrange(self.keys.input, count=1))
+        if found:
+            return id_before(found[0][0].decode())
+        info: Any = self._call(lambda: self.client.xinfo_stream(self.keys.input))
+        return str(info["last-generated-id"].decode())
 
     def read(self, block_ms: int) -> list[Entry]:
         """The next entries in order, as many as suit; waits when there are none.
@@ -393,10 +403,10 @@ class Feed:
         self._send([("XADD", self.keys.input, "*", *fields)])
 
     def release(self, position: Position, entry_ids: Sequence[str]) -> None:
-        """Acknowledge and drop the entries that a durable checkpoint contains.
+        """Acknowledge and drop the entries that two durable checkpoints contain.
 
         Arguments:
-            position: Of the checkpoint.
+            position: Of the older of these.
             entry_ids: The entries read since the last release, up to the position.
         """
         keys = [self.keys.fence, self.keys.input, self.keys.applied, self.keys.uploads]
@@ -490,6 +500,11 @@ class Feed:
         value: bytes | None = self._call(lambda: self.client.get(key))
         return value
 
+    def served_entries(self) -> int:
+        """Entries that the model held which was published last; 0 where none was."""
+        rows: Any = self._call(lambda: self.client.xrevrange(self.keys.published, count=1))
+        return int(rows[0][1][b"entries_applied"]) if rows else 0
+
     def forget(self, key: str) -> None:
         """Queue that a plain value is no more."""
         self._queue.append(("DEL", key))
@@ -501,6 +516,11 @@ class Feed:
             self._send(commands)
             for _ in commands:
                 self._queue.popleft()
+
+    @property
+    def has_reports(self) -> bool:
+        """Whether events are queued."""
+        return any(command[0] == "XADD" for command in self._queue)
 
     def requests(self) -> list[str]:
         """What readers asked for since the last call."""
@@ -637,3 +657,17 @@ def next_id(entry_id: str) -> str:
     """The smallest id after one."""
     milliseconds, sequence = entry_id.split("-")
     return f"{milliseconds}-{int(sequence) + 1}"
+
+
+def id_before(entry_id: str) -> str:
+    """The greatest id before one.
+
+    Example:
+        >>> id_before("5-3"), id_before("5-0")
+        ('5-2', '4-1844674407370954')
+    """
+    milliseconds, sequence = map(int, entry_id.split("-"))
+    if sequence:
+        return f"{milliseconds}-{sequence - 1}"
+    # Of which there can still be a report.
+    return f"{max(milliseconds - 1, 0)}-{2**64 // REPORTS_PER_ENTRY - 1}"

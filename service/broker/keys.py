@@ -1,7 +1,7 @@
 """The names of everything that one model keeps in Redis.
 
 All keys of a model share a hash tag, so that a cluster keeps them on one node and
-scripts may touch several of them at once. ARCHITECTURE.md says what each holds.
+scripts may touch several of them at once. Each name below says what its key holds.
 """
 
 from __future__ import annotations
@@ -54,6 +54,11 @@ class Keys:
     def applying(self) -> str:
         """Which entries the trainer is applying, and how often it has died by them, as JSON."""
         return self._key("applying")
+
+    @property
+    def api_keys(self) -> str:
+        """Hash of the API keys: id -> what is kept of one, as JSON."""
+        return self._key("api_keys")
 
     @property
     def counts(self) -> str:

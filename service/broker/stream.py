@@ -18,7 +18,6 @@ import contextlib
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -26,6 +25,7 @@ from typing import Any, Final, Self
 import orjson
 
 from core.errors import GMRError, InvalidSettings, ShapeMismatch
+from service.broker.api_keys import ApiKey
 from service.broker.append import APPEND, MOST_LINES
 from service.broker.branch import Branch
 from service.broker.connection import (
@@ -43,8 +43,9 @@ from service.broker.connection import (
 )
 from service.broker.keys import Keys
 from service.broker.pieces import ANSWER_S, UPLOAD_S
+from service.broker.records import Answer, Appended, Counts, Notice, Record
 from service.settings import Settings
-from service.wire import Control, RawBatch, RawLabels, RawName, Upload, new_batch_id
+from service.wire import Control, RawBatch, RawLabels, RawName, Upload, identity, new_batch_id
 
 __all__ = [
     "Answer",
@@ -75,6 +76,13 @@ soon than late. Several tries, because a busy process may itself have slept thro
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 0.5
 ANSWER_POLL_S: Final = 0.05
+
+CONTROLS_BEYOND: Final = 16
+"""Entries by which controls may exceed the backlog of batches."""
+
+OWN_ID_S: Final = 600
+"""Seconds for which an id that was made here is remembered: nobody else knows it, but whoever was
+answered that a batch may have been accepted, and repeats it."""
 
 
 class BatchConflict(GMRError):
@@ -129,87 +137,6 @@ class UnknownLetter(GMRError):
 
 class RestorePending(GMRError):
     """Whether a batch was dropped depends on a rollback or upload that is not done yet."""
-
-
-@dataclass(frozen=True)
-class Appended:
-    """What became of an append.
-
-    Arguments:
-        entry_id: Of the entry in the input stream; of the first one for a duplicate.
-        batch_id: The sender's, or one made here.
-        duplicate: Whether the same batch was there before; nothing was added then.
-        accepted: Entries accepted in all, ever. Less the entries that a snapshot
-            holds, it is the backlog of that snapshot.
-        rejected: Of a duplicate that ended among the dead letters: the reason.
-        dead_letter: Likewise, the id of its dead letter.
-    """
-
-    entry_id: str
-    batch_id: str
-    duplicate: bool
-    accepted: int
-    rejected: str | None = None
-    dead_letter: str | None = None
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What was counted by all API processes, ever.
-
-    Arguments:
-        samples_ingested: Samples accepted into the stream.
-        batches_ingested: Batches accepted into the stream.
-        rejected: Batches refused, by reason.
-    """
-
-    samples_ingested: int = 0
-    batches_ingested: int = 0
-    rejected: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """An answer of the trainer's that is ready to be taken.
-
-    Arguments:
-        request_id: Of what it answers.
-        pieces: How many it comes in.
-        size: Bytes in all.
-    """
-
-    request_id: str
-    pieces: int
-    size: int
-
-
-@dataclass(frozen=True)
-class Record:
-    """One record of a stream of reports: its id, and the event as JSON-ready values."""
-
-    id: str
-    data: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Notice:
-    """The trainer's word that a snapshot was published.
-
-    Arguments:
-        id: Of the notice.
-        version: Of the model.
-        entries_applied: Entries that the snapshot contains.
-        last_entry_id: The last of them.
-        location: Where the snapshot is; `service.broker.snapshots` knows the forms.
-        time: When it was published, Unix seconds.
-    """
-
-    id: str
-    version: int
-    entries_applied: int
-    last_entry_id: str
-    location: str
-    time: float
 
 
 PIECE: Final = """
@@ -325,7 +252,8 @@ class Stream:
         batch_id = batch.batch_id or new_batch_id()
         most = None if entries_applied is None else entries_applied + self._max_backlog
         fields: dict[str, bytes | memoryview] = {**batch.to_entry(), "id": batch_id.encode()}
-        return await self._send(batch_id, len(batch), fields, d=d, most=most)
+        own = batch.batch_id is None
+        return await self._send(batch_id, len(batch), fields, d=d, most=most, own=own)
 
     async def append_labels(
         self, labels: RawLabels | RawName, *, entries_applied: int | None = None
@@ -342,16 +270,26 @@ class Stream:
         batch_id = labels.batch_id or new_batch_id()
         most = None if entries_applied is None else entries_applied + self._max_backlog
         fields: dict[str, bytes | memoryview] = {**labels.to_entry(), "id": batch_id.encode()}
-        return await self._send(batch_id, len(labels), fields, d=None, most=most)
+        own = labels.batch_id is None
+        return await self._send(batch_id, len(labels), fields, d=None, most=most, own=own)
 
-    async def append_control(self, control: Control, *, n_features: int | None = None) -> Appended:
+    async def append_control(
+        self,
+        control: Control,
+        *,
+        n_features: int | None = None,
+        entries_applied: int | None = None,
+    ) -> Appended:
         """Put anything else that changes the model into the stream.
 
         Arguments:
             control: What is asked for.
             n_features: D of a checkpoint; fixes that of the stream, as a first batch does.
+            entries_applied: As for `append`; there is room for a few where there is none for
+                batches, so that a model can be rolled back all the same.
 
         Raises:
+            BacklogFull: Too many entries wait; nothing was added.
             ShapeMismatch: The stream has another number of features.
             StreamUnavailable: Redis is away or full.
         """
@@ -363,9 +301,12 @@ class Stream:
             0,
             control.to_entry(),
             d=n_features,
-            most=None,
+            most=None
+            if entries_applied is None
+            else entries_applied + self._max_backlog + CONTROLS_BEYOND,
             upload=control.upload,
             restores=control.kind in ("rollback", "restore"),
+            own=True,
             away=lambda error: not_known(error, None),  # the sender has no name for it
         )
 
@@ -531,6 +472,28 @@ class Stream:
         proposals: list[dict[str, Any]] = [] if text is None else orjson.loads(text)
         return proposals
 
+    async def api_keys(self) -> list[ApiKey]:
+        """What is kept of the keys of the API, oldest first."""
+        values = await self.read(lambda: self.client.hvals(self.keys.api_keys))
+        return sorted(map(ApiKey.from_json, values), key=lambda key: (key.made, key.id))
+
+    async def add_api_key(self, key: ApiKey) -> None:
+        """Let a key count from now on."""
+        await self.call(
+            lambda: self.client.hset(self.keys.api_keys, key.id, key.to_json()),
+            away=lambda error: perhaps_done(
+                error, "the key was made", "Look at GET /keys, and revoke it if nobody has it."
+            ),
+        )
+
+    async def drop_api_key(self, id: str) -> bool:
+        """Let a key count no more; False where there was none."""
+        gone = await self.call(
+            lambda: self.client.hdel(self.keys.api_keys, id),
+            away=lambda error: perhaps_done(error, "the key was revoked", "Revoke it again."),
+        )
+        return bool(gone)
+
     async def trainer_metrics(self) -> bytes | None:
         """The trainer's metrics, in Prometheus' text format."""
         text: bytes | None = await self.read(lambda: self.client.get(self.keys.trainer_metrics))
@@ -539,6 +502,24 @@ class Stream:
     async def history(self, last: int) -> list[Record]:
         """The newest events of batches, oldest first."""
         return await self._newest(self.keys.history, last)
+
+    async def history_pages(
+        self, since: str = "-", page: int = 1000
+    ) -> AsyncIterator[list[tuple[str, bytes]]]:
+        """Events of batches from a record id (or Unix milliseconds) on, as ids and JSON, by pages.
+
+        Arguments:
+            since: Where to begin.
+            page: Events at a time.
+        """
+        while True:
+            read = partial(self.client.xrange, self.keys.history, min=since, count=page)
+            rows = await self.read(read)
+            if rows:
+                yield [(id.decode(), fields[b"data"]) for id, fields in rows]
+            if len(rows) < page:
+                return
+            since = f"({rows[-1][0].decode()}"
 
     async def boundaries(self, since: str = "-") -> list[Record]:
         """Boundaries from a record id (or Unix milliseconds) on, oldest first."""
@@ -625,6 +606,7 @@ class Stream:
         upload: Upload | None = None,
         restores: bool = False,
         letter: str = "",
+        own: bool = False,
         away: Callable[[Exception], StreamUnavailable] | None = None,
     ) -> Appended:
         keys = [
@@ -643,15 +625,16 @@ class Stream:
             self.keys.counts,
         ]
         arguments: list[Any] = [
-            fields.get("crc", b"0"),
+            identity(fields),
             samples,
             "" if d is None else d,
             "" if most is None else most,
-            self._dedupe_ttl_s,
+            min(self._dedupe_ttl_s, OWN_ID_S) if own else self._dedupe_ttl_s,
             MOST_LINES,
             "1" if restores else "",
             letter,
             0 if upload is None else upload.pieces,
+            fields.get("crc", b"0"),
         ]
         for name, value in fields.items():
             arguments += [name, value]

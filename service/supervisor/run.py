@@ -203,6 +203,7 @@ class Supervisor:
     def _start(self) -> None:
         settings = self._settings
         check_extras(settings)
+        settings.check_exposure()
         self._lock = DirectoryLock(settings.data_dir, "service")
         self._port = _free_port(settings.host, settings.port)
         address = settings.redis_address()

@@ -17,8 +17,8 @@ from typing import Any
 import orjson
 
 from core.batch import UNLABELLED, Batch
-from core.engine.engine import REMEMBERED_STARTS
 from core.engine.explanation import HEAVY
+from core.engine.state import REMEMBERED_STARTS
 from core.errors import GMRError
 from core.events import (
     BatchLearned,
@@ -28,6 +28,7 @@ from core.events import (
     ChangeContinued,
     ClassProposed,
     DeadLettersDropped,
+    EntriesLost,
     EntryRejected,
     Event,
     LabelsMatched,
@@ -42,6 +43,8 @@ from core.events import (
     UnknownsLearned,
 )
 from service.broker.feed import LAST_REPORT, Entry, Feed
+from service.trainer import class_accuracies
+from service.trainer.class_accuracies import Tally
 from service.trainer.metrics import TrainerMetrics
 from service.trainer.run_time import Interval, interval
 from service.wire import REQUEUED_FROM, Control, read_entry
@@ -63,6 +66,7 @@ class Totals:
         probe_ert: Asked of the detector's probe, in samples; with what it counted so far.
         rejected: Entries refused, by reason.
         letters_dropped: Dead letters that made room for newer ones.
+        entries_lost: Entries given up because no checkpoint held them.
         labels_matched: Samples whose label came after them.
         labels_unmatched: Labels that met no sample, by reason.
         proposals: Classes proposed.
@@ -70,6 +74,7 @@ class Totals:
         entries: Ids of the entries that the last batches came with, as many as the engine
             remembers starts of, so that the start of a change has a name in the stream.
         entries_end: Index of the batch that comes next after those.
+        class_accuracies: Prequential accuracy of each class, since the newest rollback or upload.
     """
 
     samples_learned: int = 0
@@ -88,12 +93,14 @@ class Totals:
     probe_alarms: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     letters_dropped: int = 0
+    entries_lost: int = 0
     labels_matched: int = 0
     labels_unmatched: dict[str, int] = field(default_factory=dict)
     proposals: int = 0
     latest: dict[str, Any] = field(default_factory=dict)
     entries: list[str] = field(default_factory=list)
     entries_end: int = 0
+    class_accuracies: Tally = field(default_factory=dict)
 
     def remember(self, batch_index: int, entry_id: str) -> None:
         """Note which entry a batch came with."""
@@ -109,6 +116,8 @@ class Totals:
 
     def count(self, event: Event) -> None:
         """Add one event."""
+        if isinstance(event, BatchScored | LabelsMatched):
+            class_accuracies.add(self.class_accuracies, event.class_accuracies)
         if isinstance(event, BatchScored):
             self.latest = {name: getattr(event, name) for name in LATEST}
             self.batches_since_boundary += 1
@@ -156,12 +165,14 @@ class Totals:
             case Replayed():
                 self.replayed += event.samples
             case ModelRestored():
-                self.latest = {}
+                self.latest, self.class_accuracies = {}, {}
                 self.batches_since_boundary = self.samples_since_boundary = 0
             case EntryRejected():
                 self.rejected[event.reason] = self.rejected.get(event.reason, 0) + 1
             case DeadLettersDropped():
                 self.letters_dropped += event.letters
+            case EntriesLost():
+                self.entries_lost += event.entries
 
     def achieved(self, ert: float) -> float | None:
         """Run time between false alarms that is kept, in samples, as the probe has it.
@@ -249,6 +260,7 @@ class Journal:
             bursts=totals.bursts,
             quarantined=totals.quarantined,
             letters_dropped=totals.letters_dropped,
+            entries_lost=totals.entries_lost,
         )
 
     def write(self, entry_id: str, events: Sequence[Event], first: int = 0) -> None:
@@ -338,6 +350,7 @@ class Journal:
             "thresholds": {},
             "armed": False,
             **totals.latest,
+            "class_accuracies": class_accuracies.told(totals.class_accuracies),
             "boundaries": totals.boundaries,
             "bursts": totals.bursts,
             "quarantined": totals.quarantined,
@@ -347,6 +360,7 @@ class Journal:
             "samples_since_boundary": totals.samples_since_boundary,
             "rejected": totals.rejected,
             "dead_letters_dropped": totals.letters_dropped,
+            "entries_lost": totals.entries_lost,
             **facts,
         }
 
@@ -394,6 +408,13 @@ def _log(event: Event, entry_id: str) -> None:
                 event.letters,
                 event.bytes,
                 entry_id,
+            )
+        case EntriesLost():
+            logger.error(
+                "%d entries (%s to %s) are given up; their batches can be sent again",
+                event.entries,
+                event.first_entry_id,
+                event.last_entry_id,
             )
         case ModelRestored():
             logger.info(

@@ -5,8 +5,8 @@ Rules of this module:
 1. What changes the model is an entry of the input stream, so that reading the same
    stream gives the same model. The trainer's own decision that the stream is quiet
    is an entry too: it appends one and reads it like any other.
-2. Entries are let go only when a checkpoint that contains them is on disk. Recovery
-   is: load the checkpoint, read on.
+2. Entries are let go only when two checkpoints that contain them are on disk. Recovery
+   is: load the newest that can be read, read on.
 3. One bad entry must not stop the stream: it is set aside with the reason, and so is one
    by which the process keeps dying. For faults of the machine none is: the process ends,
    and the next one reads the entry again.
@@ -34,13 +34,21 @@ from core.batch import Batch
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.errors import EmptySubTask, GMRError, InvalidSettings, ModelNotReady
-from core.events import BoundaryDetected, Event, ModelPublished, OutlierBurst
+from core.events import BoundaryDetected, EntriesLost, Event, ModelPublished, OutlierBurst
 from core.memory.proposals import Proposal
 from core.memory.retention import summary
 from core.snapshot import Snapshot
 from service.broker.branch import Branch
 from service.broker.connection import StreamUnavailable, connect, patiently, unavailable
-from service.broker.feed import LAST_REPORT, Entry, Feed, LeaseLost, Position, Reader
+from service.broker.feed import (
+    LAST_REPORT,
+    Entry,
+    Feed,
+    LeaseLost,
+    Position,
+    Reader,
+    next_id,
+)
 from service.broker.keys import Keys
 from service.broker.lease import DirectoryLock, Lease
 from service.broker.snapshots import Publisher, SnapshotFiles
@@ -53,13 +61,16 @@ from service.signature import key_of
 from service.trainer.attempts import Attempts
 from service.trainer.device import choose_device
 from service.trainer.faults import is_machines, is_out_of_memory, make_room
+from service.trainer.gap import check_accepted, find_gap
 from service.trainer.heartbeat import Heartbeat
 from service.trainer.journal import Journal, Totals, encode_status
 from service.trainer.label_wait import LabelWait
 from service.trainer.metrics import TrainerMetrics
+from service.trainer.releases import Releases
 from service.trainer.retention_schedule import RetentionSchedule
 from service.trainer.run_time_target import RunTimeTarget
 from service.trainer.saver import Progress, Saver
+from service.trainer.status import facts_of
 from service.trainer.warm_up import rehearse_meanwhile
 from service.webhook.courier import Courier
 from service.webhook.receiver import Receiver
@@ -150,7 +161,7 @@ class Trainer:
         self._house_at = NEVER
         self._aim = None
         if settings.ert_seconds is not None:
-            seen = self._state.stream_samples
+            seen = self._state.stream.samples
             self._aim = RunTimeTarget(settings.ert_seconds, seen, time.monotonic())
         self._aimed: int | None = None  # that an entry was appended for, not read yet
 
@@ -160,6 +171,7 @@ class Trainer:
 
         self._published: tuple[int, Position] | None = None  # version, and what it contains
         self._published_version = 0  # 0 until there is a model
+        self._served_entries = 0  # that the model of before this start held
         self._published_at = NEVER
         self._publishing_s = 0.0  # that it took last time
         self._publish_now = True
@@ -167,8 +179,7 @@ class Trainer:
         self._kept = self._position  # of the newest checkpoint on disk
         self._saved_at = time.monotonic()
         self._save_now = False
-        self._released = self._position.entries_applied
-        self._unreleased: list[str] = []  # ids of the entries since then
+        self._releases = Releases(self._feed)
         self._unsaved_bytes = 0
 
     def stop(self) -> None:
@@ -191,10 +202,10 @@ class Trainer:
                     self._work()
         except StreamUnavailable as error:
             # Asked to stop while Redis is away. What a checkpoint holds is safe, and
-            # what it does not hold is in the stream.
+            # what it does not hold is in the stream, and is reported when it is read again.
             logger.warning("stopping without Redis: %s", error)
-            if self._position != self._kept:
-                self._save()
+            if self._position != self._kept and not self._feed.has_reports:
+                self._keeper.save(self._progress(self._state))
             self._keeper.wait()
         finally:
             self._keeper.close()
@@ -222,30 +233,39 @@ class Trainer:
 
     def _open(self) -> None:
         position = self._feed.open(self._position)
-        missing = position.entries_applied - self._position.entries_applied
-        if missing:
-            logger.error(
-                "%d entries were learned and removed from the stream, but no checkpoint in %s "
-                "holds them; going on without them",
-                missing,
-                self._settings.data_dir,
-            )
-        self._position = self._kept = position
+        gap = find_gap(self._feed, self._position, position)
+        if gap is not None:
+            self._accept(gap)
         self._attempts.open(position)
-        self._released = position.entries_applied
+        self._releases.open(position if gap is None else Position())
+        self._kept, self._position = self._position, position
+        self._served_entries = self._feed.served_entries()
         self._report_features()
         self._report_versions()
         self._report_branch(position.last_entry_id)
         logger.info(
             "model %r, version %d, %s, after entry %s (%d entries)",
             self._settings.model,
-            self._state.version,
+            self._state.model.version,
             self._engine.device,
             position.last_entry_id,
             position.entries_applied,
         )
         self._phase = "running"
         self._keep_house(now=True)
+
+    def _accept(self, gap: EntriesLost) -> None:
+        """Go on without what is lost, if that was asked for."""
+        try:
+            check_accepted(gap, self._settings.accept_loss, self._settings.data_dir)
+        except InvalidSettings as error:
+            self._phase, self._error = "refused", str(error)
+            self._report_if_due(True)
+            self._lease.release()
+            raise
+        self._branch = self._branch.lost(gap.first_entry_id, gap.last_entry_id)
+        self._journal.write(next_id(gap.last_entry_id), [gap])
+        self._save_now = True
 
     def _work(self) -> None:
         try:
@@ -301,13 +321,17 @@ class Trainer:
         self._keep_house(now=True)
         if self._position != self._kept:
             self._save()
+            self._keeper.wait()
+            self._let_go()
+        if self._position == self._kept and self._releases.twin_missing:
+            self._save(twin=True)
         self._keeper.wait()
         self._phase = "stopped"
         self._keep_house(now=True)
         self._lease.release()
         logger.info(
             "stopped at version %d after entry %s",
-            self._state.version,
+            self._state.model.version,
             self._position.last_entry_id,
         )
 
@@ -343,16 +367,17 @@ class Trainer:
                 self._save_now = True
             for event in events:
                 if isinstance(event, BoundaryDetected):
+                    self._feed.flush()  # as in `_save`
                     self._keeper.save(self._progress(before), before_boundary=event.boundary)
                     n_boundaries = self._branch.boundaries + 1
                     self._branch = replace(self._branch, boundaries=n_boundaries)
                     self._save_now = self._publish_now = True
                 elif isinstance(event, OutlierBurst):
-                    self._journal.quarantine(entry.id, self._state.quarantined)
+                    self._journal.quarantine(entry.id, self._state.pending.quarantined)
             self._journal.write(entry.id, events)
         self._tell_readers(entry, before)
         self._position = Position(entry.id, self._position.entries_applied + 1)
-        self._unreleased.append(entry.id)
+        self._releases.read(entry)
         self._unsaved_bytes += entry.nbytes
         self._learned_at = time.monotonic()
         self._metrics.step_duration.observe(time.perf_counter() - started)
@@ -404,7 +429,7 @@ class Trainer:
             case "boundary":
                 self._state, events = self._engine.declare_boundary(self._state)
                 if not events:
-                    raise EmptySubTask.of(self._state.sub_task)
+                    raise EmptySubTask.of(self._state.sub_task.number)
             case "settle":
                 self._state, events = self._engine.settle(self._state)
             case "aim":
@@ -422,13 +447,15 @@ class Trainer:
                 upload = asked.upload
                 data = asked.checkpoint if upload is None else self._feed.fetch(upload)
                 uploaded = self._keeper.parse(data or b"")
-                self._state, events = self._engine.restore(self._state, uploaded, "checkpoint")
+                restored, events = self._engine.restore(self._state, uploaded, "checkpoint")
+                self._keeper.try_out(restored)
+                self._state = restored
                 self._branch = self._branch.uploaded(entry.id)
                 self._after_restore(None, "checkpoint")
         return events
 
     def _after_restore(self, version: int | None, origin: str) -> None:
-        self._keeper.restored(version, origin)
+        self._keeper.restored(version, origin, self._position.entries_applied + 1)
         self._look_back = RetentionSchedule(self._engine)  # what it knows is of another past
         self._settling = False
         self._report_features()
@@ -447,8 +474,8 @@ class Trainer:
             return
         state, wanted = self._state, None
         if self._aim is not None:
-            wanted = self._aim.due(state.ert, state.stream_samples, time.monotonic())
-        elif state.ert is not None and state.ert != self._engine.config.ert:
+            wanted = self._aim.due(state.watch.ert, state.stream.samples, time.monotonic())
+        elif state.watch.ert is not None and state.watch.ert != self._engine.config.ert:
             wanted = round(self._engine.config.ert)  # it was a time before a restart
         if wanted is not None:
             self._aimed = wanted
@@ -456,8 +483,8 @@ class Trainer:
 
     def _end_waits(self) -> None:
         """Let no sample await its label for longer than it may, by the clock."""
-        now, oldest = time.monotonic(), self._state.awaiting.oldest
-        self._label_wait.note(now, self._state.stream_samples)
+        now, oldest = time.monotonic(), self._state.pending.awaiting.oldest
+        self._label_wait.note(now, self._state.stream.samples)
         before = self._label_wait.over(now)
         if before is None or oldest is None or oldest >= before or before == self._expiring:
             return
@@ -489,16 +516,12 @@ class Trainer:
         self._answer_requests()
 
     def _let_go(self) -> None:
-        """Drop the entries that finished checkpoints contain."""
+        """Drop the entries that finished checkpoints make safe to drop."""
         for saved in self._keeper.finished():
             self._metrics.checkpoint_duration.observe(saved.seconds)
             self._metrics.checkpoint_timestamp.set(saved.time)
             self._kept = saved.position
-            n_contained = saved.position.entries_applied - self._released
-            if n_contained > 0:
-                self._feed.release(saved.position, self._unreleased[:n_contained])
-                del self._unreleased[:n_contained]
-                self._released = saved.position.entries_applied
+            self._releases.saved(saved)
             self._report_versions()
 
     def _report_if_due(self, now: bool) -> None:
@@ -518,7 +541,10 @@ class Trainer:
         self._feed.flush()
 
     def _is_time_to_publish(self) -> bool:
-        version = self._state.version
+        behind = self._position.entries_applied < self._served_entries
+        if behind and not self._is_quiet():
+            return False  # reads do not go back: what is served knew more before a crash
+        version = self._state.model.version
         if self._published == (version, self._position):
             # How well it holds the past may be news, now that there is time to ask.
             return self._is_quiet() and not self._look_back.is_fresh(self._state)
@@ -532,7 +558,7 @@ class Trainer:
 
     def _publish(self) -> None:
         """Publish the model, or only how far it reaches by now."""
-        version = self._state.version
+        version = self._state.model.version
         started = time.perf_counter()
         snapshot = self._snapshot()
         held = self._look_back.rows(self._state, quiet=self._is_quiet())
@@ -572,21 +598,25 @@ class Trainer:
         self._feed.flush()
 
     def _save_if_due(self) -> None:
-        if self._position == self._kept or self._keeper.busy:
+        twin = self._position == self._kept
+        if self._keeper.busy or (twin and not self._releases.twin_missing):
             return
+        held = self._releases.nbytes if twin else self._unsaved_bytes
         waited = time.monotonic() - self._saved_at >= self._settings.checkpoint_interval_s
-        large = self._unsaved_bytes >= self._settings.checkpoint_mib * MIB
-        if waited or large or self._save_now:
-            self._save()
+        large = held >= self._settings.checkpoint_mib * MIB
+        if waited or large or (self._save_now and not twin):
+            self._save(twin=twin)
 
-    def _save(self) -> None:
-        self._keeper.save(self._progress(self._state))
+    def _save(self, *, twin: bool = False) -> None:
+        # What a checkpoint holds is not read again, so its events must be told before.
+        self._feed.flush()
+        self._keeper.save(self._progress(self._state), twin=twin)
         self._saved_at, self._save_now, self._unsaved_bytes = time.monotonic(), False, 0
 
     def _progress(self, state: EngineState) -> Progress:
         totals = copy.deepcopy(self._journal.totals)
-        aside = state.stream_batches - state.set_aside_batches
-        open_from = totals.entry_of(aside) if state.set_aside else None
+        aside = state.stream.batches - len(state.pending.set_aside)
+        open_from = totals.entry_of(aside) if state.pending.set_aside else None
         return Progress(state, self._position, totals, self._branch, open_from)
 
     def _answer_requests(self) -> None:
@@ -616,7 +646,7 @@ class Trainer:
 
     def _report_proposals(self) -> None:
         """Say which proposals are open, where that has changed."""
-        proposals = self._state.proposals.open
+        proposals = self._state.pending.proposals.open
         if proposals != self._proposals:
             self._proposals = proposals
             rows = [proposal.to_dict() for proposal in proposals]
@@ -624,7 +654,7 @@ class Trainer:
 
     def _status(self) -> dict[str, object]:
         state = self._state
-        ert = state.ert or self._engine.config.ert
+        ert = state.watch.ert or self._engine.config.ert
         totals = self._journal.totals
         achieved, between = totals.achieved(ert), totals.achieved_between(ert)
         self._metrics.show_ert(ert, achieved, between, totals.probe_alarms)
@@ -634,32 +664,18 @@ class Trainer:
                 "state": self._phase,
                 "error": self._error or self._keeper.error,
                 "detector": self._settings.detector,
+                "shadows": list(self._engine.config.shadows),
                 "ert": ert,
                 "ert_achieved": achieved,
                 "ert_achieved_low": between.low,
                 "ert_achieved_high": between.high,
-                "phase": state.phase,
-                "armed": state.armed,
-                "armed_in": self._engine.armed_in(state),
-                "recurrence_of": state.recurrence,
-                "model_version": state.version,
                 "entries_applied": self._position.entries_applied,
                 "last_entry_id": self._position.last_entry_id,
-                "samples_seen": state.samples_seen,
-                "batches_seen": state.batches_seen,
-                "stream_batches": state.stream_batches,
-                "stream_samples": state.stream_samples,
-                "sub_task": state.sub_task,
-                "begun": state.begun,
+                **facts_of(state, self._engine),
                 "boundaries": self._branch.boundaries,
                 "boundaries_dropped": max(
                     0, self._journal.totals.boundaries - self._branch.boundaries
                 ),
-                "proposals_made": state.proposals.made,
-                "set_aside_batches": state.set_aside_batches,
-                "set_aside_samples": state.set_aside_samples,
-                "awaiting": state.awaiting.raw_samples,
-                "n_features": state.n_features,
                 "checkpoint_time": self._keeper.checkpoint_time,
                 "redis_errors": self._feed.redis_errors,
             }

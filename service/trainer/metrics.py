@@ -44,6 +44,7 @@ from core.events import (
     ClassDiscovered,
     ClassProposed,
     DeadLettersDropped,
+    EntriesLost,
     EntryRejected,
     Event,
     LabelsMatched,
@@ -89,6 +90,9 @@ class TrainerMetrics:
         )
         self.letters_dropped = counter(
             "dead_letters_dropped", "Dead letters that made room for newer ones."
+        )
+        self.entries_lost = counter(
+            "entries_lost", "Entries given up because no checkpoint held them."
         )
         self.recurrences = counter("recurrences", "Earlier sub-tasks that came back.")
         self.prior_shifts = counter("prior_shifts", "Changes of the shares of classes alone.")
@@ -221,6 +225,7 @@ class TrainerMetrics:
         bursts: int = 0,
         quarantined: int = 0,
         letters_dropped: int = 0,
+        entries_lost: int = 0,
     ) -> None:
         """Let the counters go on from what was counted before this process began."""
         self.samples_learned.inc(samples)
@@ -234,6 +239,7 @@ class TrainerMetrics:
         self.outlier_bursts.inc(bursts)
         self.outliers_quarantined.inc(quarantined)
         self.letters_dropped.inc(letters_dropped)
+        self.entries_lost.inc(entries_lost)
         self.labels_matched.inc(labels_matched)
         for reason, count in labels_unmatched.items():
             self.labels_unmatched.labels(reason).inc(count)
@@ -332,6 +338,8 @@ class TrainerMetrics:
                 self.batches_rejected.labels(event.reason).inc()
             case DeadLettersDropped():
                 self.letters_dropped.inc(event.letters)
+            case EntriesLost():
+                self.entries_lost.inc(event.entries)
 
     def show_ert(
         self, asked: float, achieved: float | None, between: Interval, probe_alarms: int

@@ -36,7 +36,10 @@ class RetentionSchedule:
 
     def is_fresh(self, state: EngineState) -> bool:
         """Whether the latest answers are about this very model."""
-        return not state.held.sets or self._asked == (state.held, state.version)
+        return not state.past.retention.sets or self._asked == (
+            state.past.retention,
+            state.model.version,
+        )
 
     def rows(self, state: EngineState, *, quiet: bool) -> tuple[SubTaskRetention, ...]:
         """The latest answers, oldest sub-task first; asked now if it is time to.
@@ -50,8 +53,8 @@ class RetentionSchedule:
         moment = time.monotonic()
         if quiet or moment >= self._next:
             self._rows = self._engine.held(state)
-            self._asked = state.held, state.version
+            self._asked = state.past.retention, state.model.version
             self._next = moment + (time.monotonic() - moment) / SHARE
         else:
-            self._rows = state.held.carried(self._rows, state.classes)
+            self._rows = state.past.retention.carried(self._rows, state.model.classes)
         return self._rows

@@ -4,9 +4,11 @@ Rules of this module:
 
 1. A state is immutable, so writing one down needs no pause in learning: only the
    reference is handed over, and the bytes are made on a thread of their own.
-2. Writes finish in the order in which they were asked for. What a write made safe
-   to forget is told by `finished`, on the caller's thread.
+2. Writes finish in the order in which they were asked for, and are told by `finished`, on the
+   caller's thread. What they make safe to forget is `service.trainer.releases`' business.
 3. A failed write loses nothing: the entries stay in the stream until one succeeds.
+4. A start goes on from the newest checkpoint or, where that is damaged, from the one before it:
+   so neither of these two is rewritten.
 """
 
 from __future__ import annotations
@@ -24,16 +26,21 @@ from core.config import EngineConfig
 from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
 from core.engine.state import EngineState
+from core.engine.trial import check_values, try_out
 from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
 from service.broker.branch import Branch
 from service.broker.feed import Position, next_id
 from service.checkpoints import BEFORE_BOUNDARY, Checkpoints, Kept
+from service.trainer.faults import is_machines
 from service.trainer.journal import Totals
 
 logger = logging.getLogger(__name__)
 
 WITHOUT_RAW: Final = "without_raw"
 """In the note of a checkpoint that holds no raw sample any more."""
+
+GONE_BACK_TO: Final = "gone_back_to"
+MOST_GONE_BACK_TO: Final = 10
 
 FINAL_WAIT_S: Final = 60.0
 
@@ -65,8 +72,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint that is on disk now."""
+    """A checkpoint that is on disk now, and was read back."""
 
+    file: str
     position: Position
     seconds: float
     time: float  # Unix seconds
@@ -88,45 +96,56 @@ class Saver:
         self._newest: int | None = None  # version of the last one asked for
         self._parent: int | None = None  # the version that one grew from
         self._origin = "learned"
+        self._gone_back_to: dict[int, int] = {}  # of the latest rollbacks, as `prune` takes it
         self.error: str | None = None
         self.checkpoint_time: float | None = None  # of the newest on disk, Unix seconds
 
     # Writing --------------------------------------------------------------------
 
-    def save(self, progress: Progress, *, before_boundary: int | None = None) -> None:
+    def save(
+        self, progress: Progress, *, before_boundary: int | None = None, twin: bool = False
+    ) -> None:
         """Write a state down in the background.
 
         Arguments:
             progress: What to write.
             before_boundary: Number of the boundary that comes right after it.
+            twin: Whether it was written down before, and this is the second file of it.
         """
         state, position = progress.state, progress.position
-        if state.version != self._newest:
-            self._parent, self._newest = self._newest, state.version
+        if state.model.version != self._newest:
+            self._parent, self._newest = self._newest, state.model.version
         note: dict[str, Any] = {
-            "version": state.version,
+            "version": state.model.version,
             "parent": self._parent,
             "origin": self._origin,
             "time": time.time(),
             "entries_applied": position.entries_applied,
             "last_entry_id": position.last_entry_id,
-            "sub_task": state.sub_task,
-            "samples_seen": state.samples_seen,
-            "batches_seen": state.batches_seen,
-            "classes": len(state.classes),
+            "sub_task": state.sub_task.number,
+            "samples_seen": state.model.samples_seen,
+            "batches_seen": state.model.batches_seen,
+            "classes": len(state.model.classes),
         }
         if before_boundary is not None:
             note[BEFORE_BOUNDARY] = before_boundary
+        if self._gone_back_to:
+            note[GONE_BACK_TO] = [[*pair] for pair in self._gone_back_to.items()]
         self._origin = "learned"
-        self._pending.append(self._thread.submit(self._write, progress, note))
+        self._pending.append(self._thread.submit(self._write, progress, note, twin))
 
-    def restored(self, version: int | None, origin: str) -> None:
+    def restored(self, version: int | None, origin: str, entries_applied: int) -> None:
         """Say that the next state saved does not grow from the last one saved.
 
         Arguments:
             version: The kept version that it grows from; None for one from elsewhere.
             origin: "rollback" or "checkpoint".
+            entries_applied: With the entry that asked for it.
         """
+        if version is not None:
+            # Read again, the entry must find the version again.
+            latest = [*self._gone_back_to.items(), (version, entries_applied)][-MOST_GONE_BACK_TO:]
+            self._gone_back_to = dict(latest)
         self._parent = self._newest = version
         self._origin = origin
 
@@ -168,7 +187,7 @@ class Saver:
             metadata["open_from"] = progress.open_from
         return dump(progress.state, config, metadata)
 
-    def _write(self, progress: Progress, note: dict[str, Any]) -> Saved | None:
+    def _write(self, progress: Progress, note: dict[str, Any], twin: bool) -> Saved | None:
         torch.set_num_threads(1)  # beside the one that learns
         started = time.perf_counter()
         position = progress.position
@@ -176,26 +195,28 @@ class Saver:
             data = self.dump(progress)
             self._checkpoints.write(
                 data,
-                version=progress.state.version,
+                version=progress.state.model.version,
                 entries_applied=position.entries_applied,
                 note={**note, "bytes": len(data)},
+                twin=twin,
             )
-            self._checkpoints.prune()
-            self._let_raw_samples_go(progress.state.sub_task)
+            self._checkpoints.prune(self._gone_back_to)
+            self._let_raw_samples_go(progress.state.sub_task.number)
         except Exception as error:
             # Whatever it is: learning goes on, and the next write may succeed.
             logger.exception("the checkpoint of entry %s was not written", position.last_entry_id)
             self.error = f"checkpoint not written: {error}"
             return None
         self.error = None
-        return Saved(position, time.perf_counter() - started, time.time())
+        file = f"{progress.state.model.version}-{position.entries_applied}-{twin}"
+        return Saved(file, position, time.perf_counter() - started, time.time())
 
     def _let_raw_samples_go(self, sub_task: int) -> None:
         """Rewrite the kept checkpoints of earlier sub-tasks without their raw samples.
 
-        They serve a rollback only: the one just written is what a restart goes on from.
+        They serve a rollback only: the newest two are what a restart goes on from.
         """
-        for kept in self._checkpoints.kept()[1:]:
+        for kept in self._checkpoints.kept()[2:]:
             if kept.note.get(WITHOUT_RAW) or kept.note.get("sub_task", sub_task) >= sub_task:
                 continue
             try:
@@ -209,6 +230,7 @@ class Saver:
                 version=kept.version,
                 entries_applied=kept.entries_applied,
                 note={**kept.note, "bytes": len(data), WITHOUT_RAW: True},
+                twin=kept.twin,
             )
 
     # Reading --------------------------------------------------------------------
@@ -220,10 +242,13 @@ class Saver:
             InvalidSettings: It belongs to another kind of model than the settings ask for.
         """
         for kept in self._checkpoints.kept():
+            for version, applied in kept.note.get(GONE_BACK_TO, ()):
+                self._gone_back_to.setdefault(version, applied)
             try:
                 progress, config = self._read(kept)
             except (OSError, InvalidCheckpoint) as error:
                 logger.error("CHECKPOINT %s IS LEFT OUT: %s", kept.path, error)
+                self._checkpoints.leave_out(kept.path)
                 continue
             if difference := _difference(self._engine.config, config):
                 raise InvalidSettings(
@@ -232,10 +257,10 @@ class Saver:
                 )
             if config.detector != self._engine.config.detector:
                 logger.warning("the detector starts afresh: it was %s before", config.detector)
-                fresh = replace(progress.state, detector=self._engine.detector.start())
+                fresh = self._engine.watched_anew(progress.state)
                 progress = replace(progress, state=fresh)
             self.checkpoint_time = kept.path.stat().st_mtime
-            self._newest, self._parent = progress.state.version, kept.note.get("parent")
+            self._newest, self._parent = progress.state.model.version, kept.note.get("parent")
             return progress
         return None
 
@@ -265,11 +290,32 @@ class Saver:
         """The state in an uploaded checkpoint.
 
         Raises:
-            InvalidCheckpoint: It cannot be read, or belongs to another kind of model.
+            InvalidCheckpoint: It cannot be read, belongs to another kind of model, or is none
+                that an engine can go on from.
         """
         state, config, _ = load(data, self._engine.device)
         self._check_kind(config)
+        check_values(state)
         return state
+
+    def try_out(self, state: EngineState) -> None:
+        """Return where the engine can go on from a state.
+
+        Raises:
+            InvalidCheckpoint: It cannot.
+        """
+        try:
+            try_out(self._engine, state)
+        except InvalidCheckpoint:
+            raise
+        except Exception as error:
+            if is_machines(error):
+                raise
+            raise InvalidCheckpoint(
+                f"The checkpoint cannot be gone on from: an attempt ended with "
+                f"{type(error).__name__}: {str(error)[:300]}. Nothing was changed. Take another "
+                f"copy, or one of the same release."
+            ) from error
 
     def versions(self) -> list[dict[str, Any]]:
         """What is kept, newest first, each version once, as `save` noted it."""
@@ -306,9 +352,8 @@ def _difference(now: EngineConfig, then: EngineConfig) -> str:
     """Why a state made with other settings cannot go on with these; empty when it can."""
     if then.preset != now.preset:
         return f"preset {then.preset!r}, but the settings say {now.preset!r}"
-    # The paper's components sit on a grid, which neither grows nor shrinks.
-    if now.preset in ("paper", "dcgmm") and then.budget != now.budget:
+    if now.facts.grid and then.budget != now.budget:
         return f"{then.budget} components, but the settings say {now.budget}"
-    if now.preset == "mfa" and then.n_factors != now.n_factors:
+    if now.facts.factors and then.n_factors != now.n_factors:
         return f"{then.n_factors} factors, but the settings say {now.n_factors}"
     return ""

@@ -27,7 +27,7 @@ ABOUT_THE_RECEIVER: Final = frozenset({401, 403, 404, 407, 408, 410, 421, 425, 4
 
 
 class Outcome(StrEnum):
-    """What became of an attempt; the label of a metric."""
+    """The outcome of an attempt; the label of a metric."""
 
     DELIVERED = "delivered"
     FAILED = "failed"  # the receiver is away or not well: later
@@ -36,7 +36,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of an attempt, and why.
+    """The outcome of an attempt, and why.
 
     Arguments:
         outcome: What it means.
@@ -102,6 +102,6 @@ def meaning(status: int, retry_after: str | None = None) -> Answer:
 
 
 def _seconds(retry_after: str | None) -> float:
-    """Of a `Retry-After` in seconds; one with a date counts as none."""
+    """Seconds of a `Retry-After`; a header with a date counts as none."""
     text = retry_after or ""
     return float(text) if text.isascii() and text.isdecimal() else 0.0

@@ -24,7 +24,7 @@ from service.wire.batch_id import MAX_ID_LENGTH, new_batch_id
 from service.wire.control import Control, Upload
 from service.wire.entry import read_entry
 from service.wire.features import FEATURE_TYPES
-from service.wire.fields import CONTROL_KINDS, REQUEUED_FROM, VERSION, Fields, Kind
+from service.wire.fields import CONTROL_KINDS, REQUEUED_FROM, VERSION, Fields, Kind, identity
 from service.wire.json_body import parse_json
 from service.wire.labels import MAX_LABEL_LENGTH, UNLABELLED, Label
 from service.wire.later_labels import RawLabels, RawName, parse_labels
@@ -57,6 +57,7 @@ __all__ = [
     "RawName",
     "SampleId",
     "Upload",
+    "identity",
     "new_batch_id",
     "pack",
     "parse_json",

@@ -27,6 +27,7 @@ docs/redis.md says the same for those who do, with a producer.
 
 from __future__ import annotations
 
+import hashlib
 import time
 import zlib
 from collections.abc import Mapping
@@ -49,6 +50,27 @@ def begin(kind: Kind) -> dict[str, bytes | memoryview]:
     """The fields that every entry has, sent now."""
     sent = time.time_ns() // 1_000_000
     return {"v": VERSION, "kind": kind.encode(), "t": b"%d" % sent}
+
+
+_NOT_CONTENT: Final = frozenset({"v", "t", "id", "crc", REQUEUED_FROM})
+
+
+def identity(fields: Mapping[str, bytes | memoryview]) -> bytes:
+    """What tells content from any other: a digest of 128 bits of kind, types, shapes and bytes.
+
+    Example:
+        >>> identity({"kind": b"batch", "x": b"12", "shape": b"1,2"}) == identity(
+        ...     {"kind": b"batch", "x": b"12", "shape": b"2,1"}
+        ... )
+        False
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(fields.keys() - _NOT_CONTENT):
+        value = fields[name]
+        size = value.nbytes if isinstance(value, memoryview) else len(value)
+        digest.update(f"{name} {size} ".encode())
+        digest.update(value)
+    return digest.hexdigest().encode()
 
 
 def by_name(entry: Fields) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""How much one request may hold."""
+"""Limits of one request."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ twice when it reads and leaves the checks of types and sizes to its caller.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final, TypeGuard
 
@@ -118,7 +119,8 @@ def _parse_tensor_header(name: str, entry: object) -> tuple[np.dtype[Any], list[
             f"Tensor {name[:40]!r} has the type {str(dtype)[:20]!r}; expected one of "
             f"{', '.join(TENSOR_TYPES)}. Convert it before sending."
         )
-    if not _all_counts(shape) or len(shape) > 8:
+    # numpy counts bytes in 63 bits, also those of an array that has none.
+    if not _all_counts(shape) or len(shape) > 8 or math.prod(max(1, n) for n in shape) >= 2**59:
         raise _malformed(f"the shape of tensor {name[:40]!r} is no list of up to 8 sizes")
     if not _all_counts(offsets) or len(offsets) != 2:
         raise _malformed(f"the data_offsets of tensor {name[:40]!r} are no pair of positions")

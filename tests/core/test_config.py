@@ -18,7 +18,7 @@ def test_the_defaults_are_allowed_and_survive_json() -> None:
 
 def test_every_field_survives_json() -> None:
     config = EngineConfig(
-        preset="flat",
+        preset="dcgmm",
         n_components=49,
         n_factors=4,
         n_features=3,
@@ -30,7 +30,6 @@ def test_every_field_survives_json() -> None:
         outlier_c=1.0,
         outlier_false_positive_rate=0.1,
         image="7,9",
-        shift=1,
         sharpening=5,
         pace="published",
         replay="constant",
@@ -44,10 +43,19 @@ def test_every_field_survives_json() -> None:
         max_classes=13,
         seed=2**40,
     )
-    default = EngineConfig()
-    for name, value in config.to_dict().items():
+    shifted, default = EngineConfig(shift=1), EngineConfig()
+    for name, value in {**config.to_dict(), "shift": shifted.shift}.items():
         assert value != getattr(default, name), f"{name} is not tested"
-    assert EngineConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    for one in (config, shifted):
+        assert EngineConfig.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_a_checkpoint_of_a_replay_that_its_preset_no_longer_has_is_read(preset: str) -> None:
+    old = {**EngineConfig(preset=preset).to_dict(), "replay": "constant"}
+    assert EngineConfig.from_dict(old) == EngineConfig(preset=preset)
+    with pytest.raises(InvalidSettings, match="replay is 'best'"):
+        EngineConfig.from_dict({**old, "replay": "best"})
 
 
 def test_settings_of_later_releases_are_ignored_and_missing_ones_take_their_default() -> None:
@@ -59,9 +67,7 @@ def test_settings_of_later_releases_are_ignored_and_missing_ones_take_their_defa
     ("preset", "replay", "mode"),
     [
         ("mfa", "auto", "analytic"),
-        ("mfa", "proportional", "proportional"),
         ("flat", "auto", "analytic"),
-        ("flat", "constant", "constant"),
         ("flat", "analytic", "analytic"),
         ("paper", "auto", "constant"),
         ("paper", "constant", "constant"),
@@ -72,9 +78,19 @@ def test_every_preset_has_its_own_kinds_of_replay(preset: str, replay: str, mode
     assert EngineConfig(preset=preset, replay=replay).replay_mode == mode
 
 
-@pytest.mark.parametrize(("preset", "replay"), [("dcgmm", "analytic"), ("paper", "analytic")])
-def test_a_replay_that_the_preset_does_not_have_is_refused(preset: str, replay: str) -> None:
-    with pytest.raises(InvalidSettings, match=f"Preset '{preset}' has no '{replay}' replay"):
+@pytest.mark.parametrize(
+    ("preset", "replay", "reason"),
+    [
+        ("dcgmm", "analytic", "has to draw"),
+        ("paper", "analytic", "has to draw"),
+        ("mfa", "constant", "draws no sample"),
+        ("flat", "proportional", "draws no sample"),
+    ],
+)
+def test_a_replay_that_the_preset_does_not_have_is_refused_with_the_reason(
+    preset: str, replay: str, reason: str
+) -> None:
+    with pytest.raises(InvalidSettings, match=f"'{preset}' has no '{replay}' replay.*{reason}"):
         EngineConfig(preset=preset, replay=replay)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import venv
+import zipfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -162,3 +163,10 @@ def test_ten_lines_of_a_user_are_checked_strictly(binaries: Path, tmp_path: Path
         cwd=tmp_path,
     )
     assert "Success" in checked.stdout, checked.stdout + checked.stderr
+
+
+def test_the_dashboard_is_in_the_wheel(wheel: Path) -> None:
+    folder = ROOT / "service" / "api"
+    wanted = {path.relative_to(ROOT) for path in (folder / "static").rglob("*") if path.is_file()}
+    with zipfile.ZipFile(wheel) as archive:
+        assert {str(path) for path in wanted} <= set(archive.namelist())

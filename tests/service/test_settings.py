@@ -93,7 +93,7 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("port", 70_000, "less than or equal to 65535"),
         ("device", "tpu", "device means"),
         ("model", "a:b", "model means"),
-        ("preset", "best", "'mfa', 'flat', 'paper' or 'dcgmm'"),
+        ("preset", "best", "one of mfa, flat, paper, dcgmm"),
         ("publish_interval_s", -1, "greater than or equal to 0"),
         ("redis_url", "http://x", "redis://"),
         ("redis_url", "redis://", "redis://"),

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.formats.csv_table import CsvTable, is_number
 from clients.data.formats.ids import as_ids
-from clients.data.formats.rows import READ_IDS, Label, Labels, Rows, as_features, check_apart
+from clients.data.formats.rows import (
+    READ_IDS,
+    Label,
+    Labels,
+    Rows,
+    as_features,
+    check_apart,
+    check_chosen,
+)
 from clients.http.errors import InputError
 from service.wire import SampleId
+
+_LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 class CsvSource:
@@ -23,34 +34,64 @@ class CsvSource:
     kind = "csv"
 
     def __init__(
-        self, path: Path, label_column: str | None = None, id_column: str | None = None
+        self,
+        path: Path,
+        label_column: str | None = None,
+        id_column: str | None = None,
+        columns: Sequence[str] | None = None,
+        drop: Sequence[str] = (),
+        skip_bad_rows: bool = False,
     ) -> None:
         self.path = path
         self.n_samples: int | None = None
-        self._table = CsvTable(path, (label_column, id_column))
-        self._label, self._id = self._table.found
+        self._table = CsvTable(path, (label_column, id_column, *drop), columns)
+        self._label, self._id, *dropped = self._table.found
         check_apart(self._label, self._id, path=path)
+        apart = {index for index in (self._label, self._id, *dropped) if index is not None}
+        if columns is not None:
+            chosen = set(self._table.chosen)
+            check_chosen(chosen & apart, self._table.header, path=path)
+            apart |= set(range(self._table.width)) - chosen
         # From the right, so that taking one out moves none of the others.
-        apart = (index for index in self._table.found if index is not None)
         self._apart = sorted(apart, reverse=True)
+        self._skip = skip_bad_rows
         self.labelled = self._label is not None
         self.n_features = self._table.width - len(self._apart)
         if self.n_features == 0:
-            what = "one column, the labels" if self._id is None else "no column beside the ids"
+            what = "no column left" if dropped else "one column, the labels"
+            what = what if self._id is None else "no column beside the ids"
             raise InputError(
                 f"{path} has {what}; expected at least one feature beside it. "
                 f"The delimiter was taken to be {self._table.delimiter!r}."
             )
 
     def read(self, size: int, start: int = 0) -> Iterator[Rows]:
-        for first, chunk in self._table.read(size, start):
-            yield self._rows(chunk, first)
+        for first, chunk in self._table.read(size, start, check=not self._skip):
+            good = self._good(chunk)
+            if good:
+                yield replace(self._rows(good, first), skipped=len(chunk) - len(good))
 
     def read_ids(self) -> Iterator[list[SampleId]]:
         if self._id is None:
             return
-        for first, chunk in self._table.read(READ_IDS):
-            yield as_ids((cells[self._id] for cells in chunk), path=self.path, start=first)
+        for first, chunk in self._table.read(READ_IDS, check=not self._skip):
+            cells_of_ids = (cells[self._id] for cells in self._good(chunk))
+            yield as_ids(cells_of_ids, path=self.path, start=first)
+
+    def _good(self, chunk: list[list[str]]) -> list[list[str]]:
+        """The rows that can be used, where others are to be left out; else all."""
+        return [cells for cells in chunk if self._usable(cells)] if self._skip else chunk
+
+    def _usable(self, cells: list[str]) -> bool:
+        if len(cells) != self._table.width:
+            return False
+        features = (cell for index, cell in enumerate(cells) if index not in self._apart)
+        if not all(is_number(cell) and abs(float(cell)) <= _LARGEST for cell in features):
+            return False
+        if self._label is None or not is_number(cells[self._label]):
+            return True
+        label = float(cells[self._label])
+        return math.isnan(label) or label.is_integer()
 
     def _rows(self, chunk: list[list[str]], first: int) -> Rows:
         taken = {index: [cells.pop(index) for cells in chunk] for index in self._apart}
@@ -84,8 +125,8 @@ class CsvSource:
         what = f"holds {text!r}" if text.strip() else "is empty"
         return InputError(
             f"{self.path}: row {first + row}, {name} {what}; every feature must be a number. "
-            f"Drop or encode the column, or name it with --label-column if it is the label, with "
-            f"--id-column if it is the id.",
+            f"Leave the column out with --drop, or encode it, or name it with --label-column if it "
+            f"is the label, with --id-column if it is the id.",
             row=first + row,
             column=column,
         )

@@ -28,17 +28,24 @@ class CsvTable:
     Arguments:
         path: Where it is.
         text_columns: Names or indices of columns that may hold text, None for none.
+        columns: Names or indices of the columns beside these that are read; None: all.
 
     Attributes:
         width: How many columns it has.
         header: Their names, or None.
         found: Index of each of `text_columns`.
+        chosen: Index of each of `columns`.
 
     Raises:
         InputError: it cannot be read, or has no such column.
     """
 
-    def __init__(self, path: Path, text_columns: Sequence[str | None] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        text_columns: Sequence[str | None] = (),
+        columns: Sequence[str] | None = None,
+    ) -> None:
         self.path = path
         with self._errors(), open_text(path) as file:
             first = file.readline()
@@ -55,18 +62,32 @@ class CsvTable:
         self.width = len(self.first_line)
         indices = [_integer(column) for column in text_columns]
         text = {index % self.width for index in indices if index is not None}
+        if columns is not None:
+            # What is not read may be anything.
+            read = {index % self.width for one in columns if (index := _integer(one)) is not None}
+            text |= set(range(self.width)) - read if len(read) == len(columns) else set()
         self.header = self.first_line if _names_columns(head, text) else None
         self.found = tuple(
             None if column is None else self._index(column) for column in text_columns
         )
+        self.chosen = tuple(self._index(column) for column in columns or ())
 
-    def read(self, size: int, start: int = 0) -> Iterator[tuple[int, list[list[str]]]]:
-        """Rows from `start` on, `size` at a time, each piece after the number of its first row."""
+    def read(
+        self, size: int, start: int = 0, *, check: bool = True
+    ) -> Iterator[tuple[int, list[list[str]]]]:
+        """Rows from `start` on, `size` at a time, each piece after the number of its first row.
+
+        Arguments:
+            size: Rows per piece.
+            start: The first row.
+            check: Every row must have as many cells as the first.
+        """
         with self._records() as reader:
             self._next(reader, start + (self.header is not None))
             first = start
             while chunk := self._next(reader, size):
-                self._check(chunk, first)
+                if check:
+                    self._check(chunk, first)
                 yield first, chunk
                 first += len(chunk)
 

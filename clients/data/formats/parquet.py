@@ -5,7 +5,7 @@ Features are the numeric columns in the file's order, or one column of lists.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.formats.ids import as_ids
-from clients.data.formats.rows import READ_IDS, Rows, as_features, as_labels, check_apart
+from clients.data.formats.rows import (
+    READ_IDS,
+    Rows,
+    as_features,
+    as_labels,
+    check_apart,
+    check_chosen,
+)
 from clients.http.errors import InputError
 from service.wire import SampleId
 
@@ -28,7 +35,12 @@ class ParquetSource:
     kind = "parquet"
 
     def __init__(
-        self, path: Path, label_column: str | None = None, id_column: str | None = None
+        self,
+        path: Path,
+        label_column: str | None = None,
+        id_column: str | None = None,
+        columns: Sequence[str] | None = None,
+        drop: Sequence[str] = (),
     ) -> None:
         self.path = path
         with open_parquet(path) as table:
@@ -38,7 +50,13 @@ class ParquetSource:
             self._id = resolve(id_column, schema.names, path)
             check_apart(self._label, self._id, path=path)
             self._apart = [name for name in (self._label, self._id) if name is not None]
-            self._columns = [name for name in schema.names if name not in self._apart]
+            left_out = {resolve(column, schema.names, path) for column in drop}
+            left_out |= set(self._apart)
+            if columns is not None:
+                chosen = {resolve(column, schema.names, path) for column in columns}
+                check_chosen(chosen & left_out, None, path=path)
+                left_out |= set(schema.names) - chosen
+            self._columns = [name for name in schema.names if name not in left_out]
             self._check(schema)
             first = next(table.iter_batches(1, columns=self._columns), None)
         if first is None or not self._columns:
@@ -112,8 +130,8 @@ class ParquetSource:
             ):
                 raise InputError(
                     f"{self.path}: column {name!r} holds {kind}; every feature must be a number. "
-                    f"Drop or encode the column, or name it with --label-column if it is the "
-                    f"label, with --id-column if it is the id."
+                    f"Leave the column out with --drop, or encode it, or name it with "
+                    f"--label-column if it is the label, with --id-column if it is the id."
                 )
         if lists and len(self._columns) > 1:
             raise InputError(

@@ -12,7 +12,7 @@ Rules of the formats:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -44,12 +44,14 @@ class Rows:
             float16 or float32.
         labels: N labels, or None when the file has none.
         ids: N ids, or None when none were asked for.
+        skipped: Rows among them in the file that were left out, because they cannot be used.
     """
 
     start: int
     features: NDArray[Any]
     labels: Labels | None
     ids: list[SampleId] | None = None
+    skipped: int = 0
 
     def __len__(self) -> int:
         return len(self.features)
@@ -159,6 +161,34 @@ def check_count(samples: int, labels: int, *, path: Path) -> None:
             f"Check that both belong together.",
             samples=samples,
             labels=labels,
+        )
+
+
+def column_names(names: str | None) -> list[str] | None:
+    """Names of columns that are separated by commas.
+
+    Example:
+        >>> column_names("a, b"), column_names(None)
+        (['a', 'b'], None)
+    """
+    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+
+
+def check_chosen(
+    twice: Collection[int] | Collection[str | None], header: list[str] | None, *, path: Path
+) -> None:
+    """Raise `InputError` where columns are chosen as features, and as something else, too.
+
+    Arguments:
+        twice: Those columns, by index or name.
+        header: Names of columns by index, where there are any.
+        path: For messages.
+    """
+    if twice:
+        names = [header[one] if header and isinstance(one, int) else str(one) for one in twice]
+        raise InputError(
+            f"{path}: {', '.join(sorted(names))} is chosen by --columns and left out by --drop, "
+            f"--label-column or --id-column. Expected one of these. Correct the options."
         )
 
 

@@ -20,7 +20,7 @@ from core.density.mixture import NaturalForm, log_joint
 
 
 class LayerScored(NamedTuple):
-    """What a layer says of samples."""
+    """A layer's scores of samples."""
 
     patches: Tensor  # (N * P, d) what it saw
     joint: Tensor  # (N * P, K) log weight + log density of every component

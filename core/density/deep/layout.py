@@ -1,4 +1,4 @@
-"""Which foldings an image gets: the paper's 8/2 and 11/1 for 28 x 28, scaled for others."""
+"""The foldings of an image: the paper's 8/2 and 11/1 for 28 x 28, scaled for others."""
 
 from __future__ import annotations
 

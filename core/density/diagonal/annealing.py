@@ -79,7 +79,7 @@ def neighbourhood(n_components: int, radius: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Annealing:
-    """Where the annealing stands.
+    """The state of the annealing.
 
     Arguments:
         radius: The annealing radius now, in cells.

@@ -28,7 +28,7 @@ class DiagonalDensity:
     """Diagonal components with two variances each.
 
     The floored ones score, the raw ones draw. Samples drawn with floored variances are
-    grey, and a model refitted on them forgets (docs/method.md).
+    grey, and a model refitted on them forgets.
 
     Arguments:
         mixture: For inference, with floored variances.

@@ -24,7 +24,7 @@ from core.density.mixture import Mixture, moments
 
 
 class Parameters(NamedTuple):
-    """What gradient ascent changes: a mixture whose weights are free to take any value."""
+    """The parameters of gradient ascent: a mixture whose weights are free to take any value."""
 
     logits: Tensor  # (K,)  softmax gives the weights
     means: Tensor  # (K, D)

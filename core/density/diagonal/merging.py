@@ -10,10 +10,12 @@ Nothing is drawn, so that no sampling noise is learned (docs/method.md).
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from core.density.diagonal.components import Components
 from core.density.mixture import Mixture, Moments, log_joint, responsibilities
 
 EM_ROUNDS = 5
@@ -21,6 +23,21 @@ EM_ROUNDS = 5
 LEAST_SHARE = 1e-6
 """Of the total mass: a component that ends up with less is let go, and the others take over
 what it stood for."""
+
+
+def merged(old: Components, k: int, floor: float) -> Components:
+    """At most k components for what more of them stand for.
+
+    Arguments:
+        old: All of one owner.
+        k: Most components to return, at least 1.
+        floor: Smallest variance while responsibilities are computed.
+    """
+    if len(old) <= k:
+        return old
+    sums, shares = consolidate(old.moments(), k, floor)
+    fewer = Components.of_owner(sums, int(old.owner[0]), old.votes.shape[1])
+    return replace(fewer, votes=shares.T @ old.votes)
 
 
 def consolidate(

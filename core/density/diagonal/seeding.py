@@ -64,7 +64,7 @@ def k_means_plus_plus(
 
 
 def without_spread(sums: Moments) -> Tensor:
-    """Whose samples are all the same, as far as float32 can tell; shape (K,), bool."""
+    """Components whose samples are all the same in float32, with shape (K,), bool."""
     mass = sums.mass.clamp_min(torch.finfo(sums.mass.dtype).tiny)[:, None]
     mean_square = (sums.second / mass).sum(-1)
     spread = mean_square - (sums.first / mass).square().sum(-1)
@@ -72,7 +72,7 @@ def without_spread(sums: Moments) -> Tensor:
 
 
 def next_to_samples(sums: Moments) -> Tensor:
-    """Whose mean is a sample, or next to one: few samples, or copies; shape (K,), bool."""
+    """Components whose mean is (nearly) a sample: of few samples, or copies; (K,), bool."""
     copies = without_spread(sums) & (sums.mass < FEWEST_COPIES)
     return copies | (sums.mass < FEWEST_SAMPLES)
 

@@ -1,57 +1,39 @@
 """Factor analysers with what they stand for: how many samples, and of which classes.
 
-The counterpart of `core.density.diagonal.components` for preset `mfa`. Values throughout: every
-method returns new ones.
+The counterpart of `core.density.diagonal.components` for preset `mfa`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from core.density.diagonal.components import NO_CLASS
 from core.density.factor_mixture import FactorMixture
+from core.density.owned import NO_CLASS, Owned, ownership
 
 
 @dataclass(frozen=True, eq=False)
-class Analysers:
+class Analysers(Owned):
     """K factor analysers, each standing for some number of samples.
 
     Arguments:
-        mass: Samples that each stands for, with shape (K,), positive.
-        means: With shape (K, D).
         loadings: With shape (K, D, L).
         noise: Raw variances, without a floor, with shape (K, D), not negative.
-        owner: Class whose samples each was learned from, or `NO_CLASS`; shape (K,), int64.
-        votes: Labelled samples per class that fell on each, with shape (K, C).
     """
 
-    mass: Tensor
-    means: Tensor
     loadings: Tensor
     noise: Tensor
-    owner: Tensor
-    votes: Tensor
-
-    def __len__(self) -> int:
-        return self.mass.shape[0]
 
     @classmethod
     def none(
         cls, n_features: int, n_factors: int, n_classes: int, device: torch.device
     ) -> Analysers:
         """No component at all, K = 0."""
-        return cls(
-            torch.zeros(0, device=device),
-            torch.zeros(0, n_features, device=device),
-            torch.zeros(0, n_features, n_factors, device=device),
-            torch.zeros(0, n_features, device=device),
-            torch.zeros(0, dtype=torch.int64, device=device),
-            torch.zeros(0, n_classes, device=device),
-        )
+        nothing = torch.zeros(0, n_features, device=device)
+        loadings = torch.zeros(0, n_features, n_factors, device=device)
+        return cls.of_owner(nothing.sum(-1), (nothing, loadings, nothing), NO_CLASS, n_classes)
 
     @classmethod
     def of_owner(
@@ -62,25 +44,9 @@ class Analysers:
         n_classes: int,
     ) -> Analysers:
         """Components of one owner from their masses and their means, loadings and noise."""
-        votes = mass.new_zeros(len(mass), n_classes)
-        if owner != NO_CLASS:
-            votes[:, owner] = mass
-        owners = torch.full((len(mass),), owner, dtype=torch.int64, device=mass.device)
-        return cls(mass, *parameters, owners, votes)
-
-    @classmethod
-    def concatenated(cls, parts: Sequence[Analysers]) -> Analysers:
-        """All parts, in order. There must be at least one."""
-        filled = [part for part in parts if len(part)]
-        if len(filled) <= 1:
-            return filled[0] if filled else parts[0]
-        return cls(
-            *(torch.cat([getattr(part, field.name) for part in filled]) for field in fields(cls))
-        )
-
-    def select(self, rows: Tensor) -> Analysers:
-        """The named components, by index or mask."""
-        return Analysers(*(getattr(self, field.name)[rows] for field in fields(self)))
+        means, loadings, noise = parameters
+        owned = ownership(mass, owner, n_classes)
+        return cls(**owned, means=means, loadings=loadings, noise=noise)
 
     def mixture(self, total: float | Tensor | None = None) -> FactorMixture:
         """As a mixture with raw noise.

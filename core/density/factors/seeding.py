@@ -70,7 +70,7 @@ def seed_analysers(
 
 
 def are_copies(sums: Moments) -> Tensor:
-    """Whose samples are one sample, sent too few times to be a fact; shape (K,), bool."""
+    """Components whose samples are one sample, sent too seldom to be a fact; (K,), bool."""
     return without_spread(sums) & (sums.mass < FEWEST_COPIES)
 
 

@@ -42,7 +42,7 @@ WINDOW = 100
 
 
 class Reach(NamedTuple):
-    """How long a tape may be."""
+    """The limits of a tape's length."""
 
     longest: int  # values; one more, and it is cut
     kept: int  # of the newest, when it is cut
@@ -58,7 +58,7 @@ REACH = {
 
 @dataclass(frozen=True, eq=False)
 class RiverState:
-    """What is kept of one of River's detectors."""
+    """The state of one of River's detectors."""
 
     samples: int  # since the last reset
     reference: Running  # log-likelihood of the second half of the warm-up; then it stays

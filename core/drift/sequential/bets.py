@@ -123,7 +123,7 @@ class BetTable:
 
     @cached_property
     def weights(self) -> Array:
-        """Of every bet, ranks first, features last, with shape (J,), float64; their sum is one."""
+        """Weights of all bets, ranks first, features last, (J,), float64; they sum to one."""
         weights: Array = np.array([bet.weight for bet in self._all])
         weights /= weights.sum()
         return weights

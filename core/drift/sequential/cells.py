@@ -1,4 +1,4 @@
-"""Where samples fell: counts of cells in the long run and among the last samples.
+"""Counts of the cells on which samples fell, in the long run and recently.
 
 A cell of each division holds every sample, so that the counts of a division add up to as
 many samples. A bet on cells (`core.drift.sequential.bets`) is on what the last samples preferred,
@@ -71,11 +71,11 @@ class CellCounts:
         return cls(tuple(widths), none, np.zeros((len(MEMORIES), len(none))), none).smoothed()
 
     def smoothed(self) -> Self:
-        """With the smoothing that the cells in use ask for."""
+        """Smooth the counts as the cells in use ask for."""
         return replace(self, spread=spread_over(self.counts, self.widths))
 
     def faded(self) -> Self:
-        """With the shares of the long run, and no last samples."""
+        """Keep the shares of the long run, and drop the recent counts."""
         return replace(self, recent=np.zeros_like(self.recent)).smoothed()
 
     def renewed(self) -> Self:

@@ -1,4 +1,4 @@
-"""Where samples fell, what their labels said, where their features lay: counted, and betted on.
+"""Counts of cells, label errors and features, and the bets on them.
 
 Cells count where samples fell, by three divisions of different fineness: the winning component; the
 class that it stands for with the height of the rank; the height alone. The first shows a new
@@ -99,18 +99,18 @@ class Counts:
 
     @property
     def tally(self) -> CellCounts:
-        """Of cells."""
+        """The counts of cells."""
         counts, recent = self._parts[0]
         return CellCounts(self.layout[:3], counts, recent, self.spread, self.quiet)
 
     @property
     def misses(self) -> LabelErrors:
-        """Of labels."""
+        """The label errors."""
         return LabelErrors(*self._parts[1])
 
     @property
     def features(self) -> FeatureTally:
-        """Of where features lay."""
+        """The counts of where features lay."""
         return FeatureTally(*self._parts[2])
 
     def with_numbers(self, numbers: Array) -> Counts:
@@ -118,16 +118,16 @@ class Counts:
         return Counts(numbers, self.spread, self.quiet, self.layout)
 
     def faded(self) -> Counts:
-        """With what is known of the long run of cells and features, and nothing else."""
+        """Keep what is known of the long run of cells and features, and drop the rest."""
         misses = LabelErrors.none(len(self.misses.counts))
         return Counts.of(self.tally.faded(), misses, self.features.faded())
 
     def settled(self) -> Counts:
-        """With what is known, and no evidence of when it was not."""
+        """Keep what is known, and drop evidence that came before it was known."""
         return Counts.of(self.tally.smoothed(), self.misses.settled(), self.features.settled())
 
     def smoothed(self) -> Counts:
-        """With the smoothing that the cells in use ask for."""
+        """Smooth the counts as the cells in use ask for."""
         # Those of cells come first.
         return replace(self, spread=spread_over(self.numbers, self.layout[:3]))
 
@@ -150,7 +150,7 @@ class Counts:
             seen: The samples.
             earlier: Samples that they are ranked among.
             conditions: Of the bets.
-            book: The bets.
+            bet_table: The bets.
 
         Returns:
             The counts with them, and e-values with shape (J, N).
@@ -236,7 +236,7 @@ def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
     tally, misses, features = _cut(numbers, layout)
     if len(known) < len(places):
         # The searches that follow do not look.
-        raise ValueError("earlier samples have other scores")
+        raise ValueError("reference samples have other scores")
     if len(spread) != len(tally[0]):
         raise ValueError("the smoothing is of other cells")
     low, high = np.empty(places.shape), np.empty(places.shape)
@@ -295,7 +295,7 @@ def _place(
     enough = (highest + 1) * HEIGHTS <= widths[1] and widths[2] >= HEIGHTS
     if len(classes) != widths[0] or not enough:
         # Whoever counts in them does not look.
-        raise ValueError("the tally is of other components")
+        raise ValueError("the cell counts are of other components")
     for i in range(len(winners)):
         rank, height = (low[LIKELIHOOD, i] + high[LIKELIHOOD, i]) / 2, 0
         for edge in EDGES:

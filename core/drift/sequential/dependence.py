@@ -73,7 +73,7 @@ class Dependence:
 
     @classmethod
     def of(cls, paid: Array, bet_table: BetTable, stride: int, labelled: bool) -> Dependence:
-        """By what bets have paid for samples without a change.
+        """Estimate dependence from what bets paid for samples without a change.
 
         Arguments:
             paid: E-values with shape (J, N).
@@ -138,7 +138,7 @@ def _open_weights(drift: Array, bet_table: BetTable) -> Array:
 
 
 def _cautious(gains: Array, drift: Array) -> Array:
-    """With as much taken off as bets may well have gained for each sample, with shape (J,).
+    """Take off as much as bets may well have gained for each sample, with shape (J,).
 
     Arguments:
         gains: Logarithms of e-values, with shape (J, N).

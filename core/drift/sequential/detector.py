@@ -134,7 +134,7 @@ MOST_AWAITED = 4
 """Warm-ups that a reference may take where samples depend on each other."""
 
 LEAST_TYPICAL = 0.02
-"""Rank of likelihood and sureness from which on a sample passes for what was there before."""
+"""Rank of likelihood and margin from which on a sample passes for what was there before."""
 
 LONGEST_WATCH = 2000
 """Samples that a successor watches at most, if they do not depend on each other."""
@@ -213,7 +213,7 @@ class SequentialDetector:
         warm_up: Samples after a reset before all bets are open: for half of them the model only
             learns, the other half become a whole reference. A part of it before (`EARLY`), bets are
             placed that are exact for few samples.
-        book: The bets.
+        bet_table: The bets.
     """
 
     ert: float = 1e7
@@ -230,11 +230,11 @@ class SequentialDetector:
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
-        """Of what there are statistics of."""
+        """The names of the statistics."""
         return (*self.bet_table.signals, FUSED)
 
     def threshold(self, ert: float | None = None) -> float:
-        """Of the statistic, log(1 + R), for a run time between false alarms."""
+        """The threshold of the statistic, log(1 + R), for a run time between false alarms."""
         return math.log1p((self.ert if ert is None else ert) / OVERSHOOT)
 
     def start(self) -> SequentialState:
@@ -357,7 +357,7 @@ class SequentialDetector:
     def _weighed(
         self, state: SequentialState, chunk: Chunk, threshold: float
     ) -> tuple[SequentialState, FrozenScores | None, Reading, float, int]:
-        """With some samples more, and their evidence.
+        """Add some samples and their evidence.
 
         Returns:
             The state, what was seen, what the evidence comes to, the largest statistic on the
@@ -409,8 +409,7 @@ class SequentialDetector:
     def _inherited(
         self, state: SequentialState, successor: Successor, chunk: Chunk
     ) -> SequentialState:
-        """With the successor having seen samples, and in place of the frozen model if these are
-        enough."""
+        """Show samples to the successor; once they are enough, it replaces the frozen model."""
         seen = (*successor.seen, *successor.withheld, successor.frozen_model.sees(*chunk))
         if len(seen) > MOST_PARTS:
             seen = (FrozenScores.joined(*seen),)
@@ -515,12 +514,12 @@ class SequentialDetector:
 def _unlearned(
     state: SequentialState, before: SequentialState, seen: FrozenScores | None, burst: bool
 ) -> SequentialState:
-    """With scores withheld from those that later ones are compared with; a burst's for good.
+    """Withhold scores from the reference; those of a burst for good.
 
-    What is suspected must not become part of them; but were it left out whatever it turns
-    out to be, those that are kept would look better than the stream is. What is counted of it
-    counts, because bets are on the last samples, until it turns out to be a burst: shares in the
-    long run with outliers among them would pay a little for every usual sample ever after.
+    Suspected samples must not enter the reference. Dropping them for good would bias the reference
+    towards typical samples, so they are kept aside and added when the suspicion passes. Their
+    counts stay, because bets are on the last samples, until they turn out to be a burst: long-run
+    shares with outliers among them would pay a little for every usual sample ever after.
     """
     if state.watch is None or before.watch is None or seen is None:
         return state
@@ -535,7 +534,7 @@ def _unlearned(
 
 
 def _withholding(successor: Successor, chunk: Chunk, burst: bool) -> Successor:
-    """With samples withheld, or, after a burst, with all that was withheld left out."""
+    """Withhold samples; after a burst, drop all that was withheld."""
     if burst:
         return replace(successor, withheld=())
     return replace(successor, withheld=(*successor.withheld, successor.frozen_model.sees(*chunk)))

@@ -43,7 +43,7 @@ Read = tuple[int, int, float, float, float]
 
 
 class Reading(NamedTuple):
-    """What the evidence comes to.
+    """A reading of the evidence.
 
     Arguments:
         statistics: log(1 + R), of the bets of each signal and, at the end, of all together: V + 1
@@ -73,13 +73,13 @@ class Reading(NamedTuple):
 
     @property
     def statistic(self) -> float:
-        """Of all bets together."""
+        """The statistic of all bets together."""
         return self.statistics[-1]
 
 
 @record
 class Evidence:
-    """What has been gathered.
+    """The evidence that has been gathered.
 
     Arguments:
         levels: Of every bet, with shape (5, J), the rows that are properties here.
@@ -127,11 +127,11 @@ class Evidence:
     def known(
         cls, levels: Array, bet_table: BetTable, weights: Array, reading: Reading
     ) -> Evidence:
-        """With what it comes to.
+        """Note what the evidence comes to.
 
         Arguments:
             levels: With shape (5, J).
-            book: The bets.
+            bet_table: The bets.
             weights: Of the bets, with shape (J,).
             reading: What `read` would say by these.
         """

@@ -79,11 +79,11 @@ class FeatureTally:
         return shares
 
     def settled(self) -> Self:
-        """With shares that are known, and no evidence: when that came, shares were not."""
+        """Keep known shares, and drop evidence that came before they were known."""
         return replace(self, evidence=np.zeros_like(self.evidence))
 
     def faded(self) -> Self:
-        """With the shares of the long run, and no last samples."""
+        """Keep the shares of the long run, and drop the recent counts."""
         return replace(self.settled(), recent=np.zeros_like(self.recent))
 
 

@@ -26,7 +26,7 @@ from core.drift.detector import ForwardPass, ModelVersion
 from core.drift.sequential.features import LEAST_DEVIATION, MOST_FEATURES, find_bins
 from core.drift.sequential.label_errors import UNTOLD
 from core.drift.sequential.scores import N_SCORES, FrozenScores, hear, look
-from core.model.readout import NAMED, PosteriorReadout, margin_temperature
+from core.model.readout import NAMED, margin_temperature
 
 FEATURES_PER_DEGREE = 4
 """Features for each degree at which components are compared where there are no classes: they are
@@ -60,9 +60,9 @@ class FrozenModel(ModelVersion):
     @cached_property
     def classes(self) -> Array:
         """The class that each component stands for, with shape (K,), int32; 0 where none."""
-        readout = self.model.readout
-        if isinstance(readout, PosteriorReadout) and readout.n_classes:
-            classes: Array = readout.component_classes.argmax(-1).int().cpu().numpy()
+        shares = self.model.readout.component_classes
+        if shares is not None and shares.shape[1]:
+            classes: Array = shares.argmax(-1).int().cpu().numpy()
             if len(classes) != self.model.n_components:
                 # Loops over them do not check.
                 raise ValueError(
@@ -74,11 +74,11 @@ class FrozenModel(ModelVersion):
     @cached_property
     def _spoken_for(self) -> Array:
         """Which components stand for a class, with shape (K,), bool."""
-        readout = self.model.readout
-        if isinstance(readout, PosteriorReadout) and readout.n_classes:
-            largest = readout.component_classes.amax(-1)
+        shares = self.model.readout.component_classes
+        if shares is not None and shares.shape[1]:
+            largest = shares.amax(-1)
             # Where there is one class only, every component that is not without any is of it.
-            even = (1 + NAMED) / readout.n_classes if readout.n_classes > 1 else 0.0
+            even = (1 + NAMED) / shares.shape[1] if shares.shape[1] > 1 else 0.0
             spoken: Array = (largest > even).cpu().numpy()
             return spoken
         return np.zeros(self.model.n_components, np.bool_)
@@ -175,10 +175,10 @@ class FrozenModel(ModelVersion):
 
     @cached_property
     def _laws(self) -> list[tuple[Array, Array]]:
-        """Of features in each component, and in all of its class: float32, with shape (K, D).
+        """Means and deviations of features in each component and in its class: float32, (K, D).
 
-        In whichever component samples fall, in the class a sensor that sticks stays where it is.
-        Means and standard deviations; nothing where features are not looked at.
+        A sensor that sticks stays where it is in the class, in whichever components samples fall.
+        Empty where features are not looked at.
         """
         density = self.model.density
         law = density.feature_law if density.n_features <= MOST_FEATURES else None

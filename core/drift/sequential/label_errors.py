@@ -1,11 +1,10 @@
-"""Labels that contradict what the frozen model knows: how often, and how often of late.
+"""Labels that contradict the frozen model: how often in the long run, and how often recently.
 
-A sample falls on a component, and that stands for a class. If its label says another one, that is
-a *miss*. Among samples of one label, misses come at a rate that does not depend on how many of the
-stream's samples are of which class, nor on which classes come at all: as long as samples of a
-class look as they did, only a change of what labels mean raises it. A bet on labels
-(`core.drift.sequential.bets`) is on misses being as many times as frequent as they were among the
-last samples, against the rates in the long run, and only on more of them.
+A sample falls on a component, which stands for a class. A label of another class is an *error*.
+Among samples of one label, errors come at a rate that does not depend on the shares of classes in
+the stream. While samples of a class look as they did, only a change of what labels mean raises that
+rate. The bet (`core.drift.sequential.bets`) is that errors now occur at rate t r, where r is the
+long-run error rate of a label, and t the recent errors over those expected, at least `LEAST`.
 
 Samples without a label, or with one that the frozen model does not know, say nothing: they are
 neither counted nor paid for.
@@ -30,25 +29,25 @@ FEWEST = 100.0
 """Labelled samples up to which nothing is paid: fewer do not tell a rate."""
 
 PRIOR = 1.0
-"""Misses that count as usual among the last ones."""
+"""Errors that count as usual among the recent ones."""
 
 LEAST = 1.5
-"""Times as many misses as usual that are betted on at least: a bet on what is usual would gain
-nothing and lose nothing, and only count samples."""
+"""Smallest t that is betted on: a bet on the usual rate would gain nothing and lose nothing, and
+only count samples."""
 
 MOST = 0.95
-"""Rate of misses beyond which nobody bets."""
+"""Error rate beyond which nobody bets."""
 
 _FADING = np.exp([-1 / memory for memory in MEMORIES])
 
 
 @dataclass(frozen=True, eq=False)
 class LabelErrors:
-    """What labels have said so far.
+    """The label errors so far.
 
     Arguments:
-        counts: Samples of each label, and misses of them, with shape (C, 2), float64.
-        recent: Misses to be expected of the last labelled samples, and misses of them, faded, with
+        counts: Samples of each label, and errors among them, with shape (C, 2), float64.
+        recent: Errors expected of the last labelled samples, and errors that came, faded, with
             shape (memories, 2), float64.
     """
 
@@ -61,7 +60,7 @@ class LabelErrors:
         return cls(np.zeros((n_classes, 2)), np.zeros((len(MEMORIES), 2)))
 
     def settled(self) -> Self:
-        """With rates that are known, and no last samples: when these came, rates were not."""
+        """Keep known rates, and drop recent errors that came before they were known."""
         return type(self)(self.counts, np.zeros_like(self.recent))
 
     @property

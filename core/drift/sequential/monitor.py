@@ -1,7 +1,7 @@
 """A frozen model with what it knows of the stream, and what it makes of further samples.
 
-All that follows from a sighting, bets on its samples and the evidence that these add up to, is one
-compiled call: to call one loop after another takes as long as to run them.
+All that follows from a batch's scores is one compiled call: the bets on its samples, and the
+evidence that the bets add up to. To call one loop after another takes as long as to run them.
 
 Throughout: N samples, J bets, S scores.
 """
@@ -27,7 +27,7 @@ LANES = 8
 
 
 class Weighed(NamedTuple):
-    """What has become of a watch and the evidence with some samples more.
+    """The monitor and the evidence after some more samples.
 
     Arguments:
         watch: With the samples among the earlier ones.
@@ -65,7 +65,7 @@ class Monitor:
 
         Arguments:
             seen: By the frozen model, at least one sample.
-            book: The bets.
+            bet_table: The bets.
             withheld: Scores of samples under suspicion, with shape (S, n): none of the
                 earlier ones yet, but ranked among, or chance would feed on itself.
             evidence: So far.

@@ -103,13 +103,13 @@ def _beyond(values: Array, first: int, end: int, score: float) -> int:
 
 @compiled
 def _find_begins(scores: Array) -> Array:
-    """Of scores in order, with shape (S, n), see `Ranks.begins`."""
+    """Find `Ranks.begins` of scores in order, with shape (S, n)."""
     n, top = scores.shape[1], 0
     for row in range(OVERALL, len(scores) if n else 0):
         last = np.floor(scores[row, n - 1] / BLOCK + 0.5)
         # `not` of what is right, so that what is no number is wrong.
         if not 0 <= last < MOST_BLOCKS:
-            raise ValueError("earlier scores are of no class")
+            raise ValueError("reference scores are of no class")
         top = max(top, int(last))
     begins = np.empty((len(scores), top + 2), np.int64)
     for row in range(len(scores)):

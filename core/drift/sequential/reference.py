@@ -1,4 +1,4 @@
-"""What a frozen model said of earlier samples: what later ones are compared with.
+"""The reference: a frozen model's scores of earlier samples, with which later ones are compared.
 
 Ranks are taken among the scores of earlier samples, or of those of the same class, which are
 exchangeable too (Vovk, Gammerman and Shafer 2005: Mondrian conformal predictors); all else that
@@ -28,7 +28,7 @@ from core.drift.sequential.thinning import persistence
 
 @record
 class Reference:
-    """What is known of a stream without change, by one frozen model.
+    """The scores and counts of a stream without change, by one frozen model.
 
     Arguments:
         earlier: Scores of earlier samples.

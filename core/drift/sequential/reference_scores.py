@@ -1,4 +1,4 @@
-"""What a frozen model said of earlier samples, for later ones to be ranked among.
+"""A frozen model's scores of earlier samples, among which later ones are ranked.
 
 Throughout: N samples, S scores.
 """
@@ -42,7 +42,7 @@ class Summary:
         return cls(mean, limit, inlier_rate)
 
     def beside(self, scores: Array) -> tuple[float, float]:
-        """Of others, with shape (N,), at least one: share of inliers among them, and mean."""
+        """The share of inliers among other scores, (N,), N at least 1, and their mean."""
         rate, mean = _at_least(scores, self.limit)
         return rate, mean
 

@@ -1,4 +1,4 @@
-"""What a version of the model says of samples: scores, and where they fall.
+"""The scores that a version of the model gives samples, and the components on which they fall.
 
 The loops here and in `core.drift.sequential.features` make it from one forward pass.
 
@@ -65,7 +65,7 @@ def within(one: int, score: float) -> float:
 
 @record
 class FrozenScores:
-    """What a frozen model says of samples, in stream order."""
+    """A frozen model's scores of samples, in stream order."""
 
     scores: Array  # (5, N) float64
     components: Array  # (N,) int64, the component with the largest log-joint
@@ -77,12 +77,12 @@ class FrozenScores:
 
     @property
     def log_likelihoods(self) -> Array:
-        """With shape (N,), float64."""
+        """The log-likelihoods, with shape (N,), float64."""
         likelihoods: Array = self.scores[LIKELIHOOD]
         return likelihoods
 
     def pieces(self, n: int) -> Iterator[FrozenScores]:
-        """Of n samples each, the last of fewer."""
+        """The scores in pieces of n samples; the last piece may have fewer."""
         for begin in range(0, len(self), n):
             rows = slice(begin, begin + n)
             # Loops are compiled for arrays in one piece.
@@ -127,7 +127,7 @@ def look(
     n, n_components = joint.shape
     if len(likelihoods) != n or len(classes) != n_components or len(kinds) != n_components:
         # The loops that follow do not look.
-        raise ValueError("the sentinel is of other components")
+        raise ValueError("the frozen model has other components")
     find_largest(winners, joint)
     margins = np.zeros(n)
     if n_components > 1:

@@ -48,7 +48,7 @@ def persistence(cells: Array) -> int:
 
 @compiled
 def _apart(row: Array, shares: Array) -> int:
-    """Of one row, with shape (N,); `shares` is room for as many cells as there are."""
+    """The same for one row, with shape (N,); `shares` has room for all cells."""
     n = len(row)
     shares[:] = 0
     for i in range(n):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from core.density.diagonal.components import NO_CLASS
+from core.density.owned import NO_CLASS
 
 
 class Holdings(Protocol):

@@ -27,7 +27,7 @@ import math
 import torch
 from torch import Tensor
 
-from core.density.diagonal.components import NO_CLASS
+from core.density.owned import NO_CLASS
 from core.model.readout import LEAST_VOTES, class_shares
 
 MEMORY = 20.0

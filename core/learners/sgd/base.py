@@ -1,4 +1,4 @@
-"""What learners share that climb a gradient, as in the paper.
+"""The common part of learners that climb a gradient, as in the paper.
 
 They learn every batch at once, beside generated samples once there are earlier sub-tasks;
 nothing waits and no raw sample is held. Classes are in a linear read-out.

@@ -17,7 +17,7 @@ from core.model.sampling import draw
 
 
 class Known(Protocol):
-    """What was known at the last boundary: a frozen generator."""
+    """The frozen generator of the last boundary."""
 
     @property
     def model(self) -> Model:

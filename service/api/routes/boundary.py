@@ -35,11 +35,11 @@ EXAMPLE = "1700000000000-20003"
 async def boundary(
     request: Request,
     id: Annotated[
-        str, Path(description="Of the boundary, from the list of all.", examples=[EXAMPLE])
+        str, Path(description="Id of the boundary, from the list of all.", examples=[EXAMPLE])
     ],
     shape: Annotated[
         str | None,
-        Query(description="Of one sample in a picture: height,width or height,width,3."),
+        Query(description="Shape of one sample in a picture: height,width or height,width,3."),
     ] = None,
 ) -> Response:
     """The record that the list has, with the whole explanation.
@@ -50,7 +50,8 @@ async def boundary(
     parts = parts_of(request)
     form = choose(request.headers.get("accept"), (JSON, PNG))
     wanted_shape = None if shape is None else montage.parse_shape(shape)
-    record = await parts.stream.boundary(id) if re.fullmatch(r"\d{1,15}-\d{1,18}", id) else None
+    is_id = re.fullmatch(r"[0-9]{1,15}-[0-9]{1,18}", id)
+    record = await parts.stream.boundary(id) if is_id else None
     if record is None:
         newest = await parts.stream.newest_boundaries(NAMED)
         raise UnknownBoundary.among(id, [one.id for one in reversed(newest)])

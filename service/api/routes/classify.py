@@ -25,7 +25,7 @@ router = APIRouter(tags=["model"], route_class=StrictRoute)
 class Classified(BaseModel):
     """Classes of N samples, out of C."""
 
-    model_version: int = Field(description="Of the model that answered.")
+    model_version: int = Field(description="Version of the model that answered.")
     labels: list[int | str | None] = Field(
         description="Most probable class of each sample; null where it is unknown."
     )

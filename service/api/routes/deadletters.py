@@ -27,21 +27,21 @@ router = APIRouter(prefix="/deadletters", tags=["stream"], route_class=StrictRou
 
 EXAMPLE: Final = "1700000000000-20000"
 
-Id = Annotated[str, Path(description="Of the letter, from the list.", examples=[EXAMPLE])]
+Id = Annotated[str, Path(description="Id of the letter, from the list.", examples=[EXAMPLE])]
 
 
 class Letter(BaseModel):
     """One entry that could not be used."""
 
-    id: str = Field(description="Of the letter, and of the event `entry_rejected` that told of it.")
-    entry_id: str = Field(description="Of the entry in the stream.")
+    id: str = Field(description="Id of the letter, and of its event `entry_rejected`.")
+    entry_id: str = Field(description="Id of the entry in the stream.")
     time: float = Field(description="When it was rejected, Unix seconds.")
     reason: str = Field(description="Why, in a word: as in `gmr_batches_rejected_total`.")
     detail: str = Field(description="Why, in full.")
     kind: str | None = Field(description="`batch`, `labels`, `name`, or what a control is.")
     batch_id: str | None = Field(description="The sender's, or one made for the batch.")
     samples: int | None = Field(description="Samples or labels in it; null for none.")
-    size: int = Field(description="Of the entry, in bytes.")
+    size: int = Field(description="Size of the entry, in bytes.")
     whole: bool = Field(description="Whether it was kept whole, so that it can be sent again.")
     requeued_from: str | None = Field(
         description="The entry that this one repeated: a dead letter sent again."
@@ -72,14 +72,14 @@ class WholeLetter(Letter):
     proposal: int | None = Field(None, description="The proposed class that was named.")
     version: int | None = Field(None, description="The model version that was asked for.")
     fields: dict[str, str] | None = Field(
-        None, description="Of an entry that cannot be read: its fields, as base64."
+        None, description="Fields of an entry that cannot be read, as base64."
     )
 
 
 class Requeued(BaseModel):
     """A letter that was sent again."""
 
-    entry_id: str = Field(description="Of the new entry in the stream.")
+    entry_id: str = Field(description="Id of the new entry in the stream.")
     batch_id: str = Field(description="As before.")
     samples: int = Field(description="Samples or labels in it.")
     backlog: int = Field(description="Entries accepted and not yet learned, this one included.")

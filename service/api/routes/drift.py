@@ -30,10 +30,20 @@ class Report(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
+class ClassAccuracy(BaseModel):
+    """How well a class was named before it was learned."""
+
+    label: int | str
+    samples: int = Field(description="Labelled so, since the newest rollback or upload.")
+    accuracy: float = Field(description="Running mean of the share named so, 0 to 1.")
+
+
 class DriftState(Report):
     """What the detector sees, after the newest batch that the trainer has read."""
 
-    model_version: int = Field(description="Of the trainer's model; 0: nothing learned yet.")
+    model_version: int = Field(
+        description="Version of the trainer's model; 0: nothing learned yet."
+    )
     sub_task: int = Field(description="Sub-task being learned; 0 for the first.")
     boundaries: int = Field(
         description="Boundaries found on the way to this model: those that GET /drift/boundaries "
@@ -71,22 +81,33 @@ class DriftState(Report):
         "that cannot be known, or it never may."
     )
     detector: str = Field(description="The rule in use.")
+    shadows: list[str] | None = Field(
+        description="Rules that run beside it and decide nothing; null where the trainer does not "
+        "say."
+    )
     inlier_rate: float | None = Field(
         description="Share of the newest batch found typical; null while the detector has no "
         "reference to tell that by."
     )
     inlier_rate_mean: float | None = Field(description="What that is compared with; null likewise.")
     log_likelihood_mean: float | None = Field(description="Of the newest batch, nats per sample.")
-    statistic: float | None = Field(description="Of the signal nearest to its threshold.")
-    threshold: float | None = Field(description="The detector speaks when it is passed.")
-    statistics: dict[str, float] = Field(description="Of each signal.")
-    thresholds: dict[str, float] = Field(description="Of each signal.")
+    statistic: float | None = Field(
+        description="What the detector compares with `threshold`; with `sequential` the evidence "
+        "of all signals together."
+    )
+    threshold: float | None = Field(description="The detector alarms when `statistic` passes it.")
+    statistics: dict[str, float] = Field(description="Statistic of each signal.")
+    thresholds: dict[str, float] = Field(description="Threshold of each signal.")
     prequential_accuracy: float | None = Field(
         description="Of the newest batch, before it was learned; null without labels."
     )
     prequential_accuracy_mean: float | None = Field(description="Its running mean.")
-    samples_since_boundary: int = Field(description="Of the stream, since the last boundary.")
-    batches_since_boundary: int = Field(description="Of the stream, since the last boundary.")
+    class_accuracies: list[ClassAccuracy] | None = Field(
+        description="The same for each class, in order of discovery; null where the trainer does "
+        "not say."
+    )
+    samples_since_boundary: int = Field(description="Samples since the last boundary.")
+    batches_since_boundary: int = Field(description="Batches since the last boundary.")
     stream_samples: int = Field(description="Samples read from the stream, learned or not.")
     stream_batches: int = Field(description="Batches read from the stream, learned or not.")
     set_aside_batches: int = Field(description="Batches held while a change is suspected.")
@@ -96,7 +117,7 @@ class DriftState(Report):
 class Boundary(Report):
     """The end of one sub-task and the beginning of the next."""
 
-    id: str = Field(description="Of this report; give it as `since` to ask for later ones.")
+    id: str = Field(description="Id of this report; give it as `since` to ask for later ones.")
     time: float = Field(description="When it was found, Unix seconds.")
     entry_id: str = Field(description="Entry of the stream at which it was found.")
     boundary: int = Field(description="1 for the first; no number is given twice.")
@@ -104,20 +125,20 @@ class Boundary(Report):
         description="Whether a rollback or an upload has taken it out of the model's past."
     )
     sub_task: int = Field(description="The one that begins.")
-    batch_index: int = Field(description="Of the batch at which it was found; the first is 0.")
-    sample_index: int = Field(description="Of that batch's first sample; the first is 0.")
+    batch_index: int = Field(description="Batch at which it was found; the first is 0.")
+    sample_index: int = Field(description="First sample of that batch; the first is 0.")
     estimated_start_batch: int = Field(description="Where the change probably began.")
     estimated_start_sample: int = Field(description="Where the change probably began.")
     estimated_start_entry_id: str | None = Field(
         None, description="Entry of the stream that holds that sample; null where it is not known."
     )
     detector: str = Field(description="The rule that spoke; `declared` for a person.")
-    signal: str = Field("", description="Of that rule, which contributed most.")
+    signal: str = Field("", description="Signal of the detector that contributed most.")
     recurrence_of: int | None = Field(
         None, description="The earlier sub-task that has come back; null for a new one."
     )
     mixed_samples: int = Field(
-        0, description="Of those set aside, learned as the end of the sub-task before."
+        0, description="Samples set aside that were learned as the end of the sub-task before."
     )
     evidence: dict[str, float] = Field(description="Statistic, threshold, rates, likelihoods.")
     version_before: int = Field(description="Model version before it.")
@@ -162,12 +183,12 @@ class Proposals(BaseModel):
 class HistoryRow(Report):
     """One batch of the stream, tested before it was learned."""
 
-    id: str = Field(description="Of this report.")
+    id: str = Field(description="Id of this report.")
     kind: str = Field(description="`batch_learned`, or `batch_set_aside` while in doubt.")
     time: float = Field(description="When it was read, Unix seconds.")
     entry_id: str = Field(description="Entry of the stream.")
     batch_index: int = Field(description="The first batch of the stream is 0.")
-    sample_index: int = Field(description="Of the batch's first sample; the first is 0.")
+    sample_index: int = Field(description="First sample of the batch; the first is 0.")
     samples: int = Field(description="Samples of the batch.")
     inlier_rate: float | None = Field(
         description="Share of the batch found typical; null while the detector has no reference."
@@ -190,7 +211,7 @@ class History(BaseModel):
 class Outlier(Report):
     """A sample of a burst: neither learned nor lost."""
 
-    id: str = Field(description="Of this record.")
+    id: str = Field(description="Id of this record.")
     time: float = Field(description="When the burst was over, Unix seconds.")
     entry_id: str = Field(description="Entry of the stream by which it was over.")
     features: list[float] = Field(description="As they were sent.")
@@ -318,7 +339,7 @@ async def quarantine(
     response_model=Declared,
     responses={
         202: {"description": "In the stream, after all that was accepted before."},
-        **problems(403, 409, 503),
+        **problems(403, 409, 429, 503),
     },
 )
 async def declare_boundary(request: Request) -> Response:
@@ -329,7 +350,9 @@ async def declare_boundary(request: Request) -> Response:
     """
     parts = parts_of(request)
     await check_boundary(parts)
-    appended = await parts.stream.append_control(Control("boundary"))
+    appended = await parts.stream.append_control(
+        Control("boundary"), entries_applied=parts.entries_applied
+    )
     return answers.json({"entry_id": appended.entry_id}, status=202)
 
 
@@ -346,7 +369,7 @@ def start_of(since: str | None) -> str:
     """
     if since is None:
         return "-"
-    if re.fullmatch(r"\d{1,15}-\d{1,18}", since):
+    if re.fullmatch(r"[0-9]{1,15}-[0-9]{1,18}", since):
         return f"({since}"
     try:
         seconds = float(since)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 from collections.abc import AsyncIterator
 from typing import Annotated, Final
@@ -16,9 +17,10 @@ from core.events import KINDS as KINDS_OF_EVENTS
 from service.api.head import EndlessRoute
 from service.api.openapi import problems
 from service.api.parts import Parts, parts_of, position
-from service.broker.stream import Record
+from service.broker.stream import Record, StreamUnavailable
 
 router = APIRouter(tags=["drift"], route_class=EndlessRoute)
+logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_S: Final = 15.0
 RECONNECT_MS: Final = 2_000
@@ -68,8 +70,8 @@ async def events(
     `boundary`, `change_continued`, `prior_shift`, `outlier_burst`, `outlier_burst_continued`,
     `shadow_alarm`, `replay`, `class_discovered`, `labels_matched`, `labels_missed`,
     `class_proposed`, `proposal_closed`, `unknowns_learned`, `model_published`, `model_restored`,
-    `entry_rejected`, `dead_letters_dropped`; and `missed` where events were dropped before a client
-    came back for them.
+    `entry_rejected`, `dead_letters_dropped`, `entries_lost`; and `missed` where events were dropped
+    before a client came back for them.
     """
     parts = parts_of(request)
     start = last_event_id or after
@@ -118,21 +120,37 @@ async def _lines(
         # At once, so that the client knows that it is connected; with the id that it begins
         # after, so that one that is cut off before its first event misses none either.
         yield b"retry: %d\nid: %b\n\n" % (RECONNECT_MS, after.encode())
-        missed = await _missed(parts, after)
-        if missed is not None:
-            yield missed
-        async for records in parts.feed.follow(after, KEEP_ALIVE_S):
-            if await request.is_disconnected():
-                return
-            lines = [
-                _format(record)
-                for record in records
-                if wanted is None or record.data.get("kind") in wanted
-            ]
-            if lines:
-                yield b"".join(lines)
-            elif not records:
-                yield KEEP_ALIVE
+        try:
+            async for lines in _told(request, parts, after, wanted):
+                yield lines
+        except StreamUnavailable as error:
+            # The answer has begun, so that no status can tell. Who listens comes back by itself.
+            logger.warning("a listener of events is let go: %s", error)
+
+
+async def _told(
+    request: Request, parts: Parts, after: str, wanted: frozenset[str] | None
+) -> AsyncIterator[bytes]:
+    """What was missed, then events, and a comment where there are none for a while.
+
+    Raises:
+        StreamUnavailable: Redis does not answer.
+    """
+    missed = await _missed(parts, after)
+    if missed is not None:
+        yield missed
+    async for records in parts.feed.follow(after, KEEP_ALIVE_S):
+        if await request.is_disconnected():
+            return
+        lines = [
+            _format(record)
+            for record in records
+            if wanted is None or record.data.get("kind") in wanted
+        ]
+        if lines:
+            yield b"".join(lines)
+        elif not records:
+            yield KEEP_ALIVE
 
 
 async def _missed(parts: Parts, after: str) -> bytes | None:

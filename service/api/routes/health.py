@@ -70,6 +70,8 @@ async def _reasons(parts: Parts) -> list[str]:
     age = heartbeat_age(status)
     if age is None:
         reasons.append("No trainer has reported yet.")
+    elif status is not None and status.get("state") == "refused":
+        reasons.append(f"The trainer does not start: {status.get('error')}")
     elif age > HEARTBEAT_S:
         reasons.append(f"The trainer last reported {age:.0f} seconds ago.")
     return reasons

@@ -30,13 +30,15 @@ EXAMPLE = {
 class Ingested(BaseModel):
     """What became of a batch."""
 
-    entry_id: str = Field(description="Of the entry in the stream; of the first for a duplicate.")
+    entry_id: str = Field(
+        description="Id of the entry in the stream; of the first for a duplicate."
+    )
     batch_id: str = Field(description="The sender's, or one made for this batch.")
     samples: int = Field(description="Samples of the batch.")
     backlog: int = Field(description="Entries accepted and not yet learned, this one included.")
     duplicate: bool = Field(description="Whether it was there before; nothing was added then.")
     rejected: str | None = Field(
-        description="Of a duplicate that could not be used: the reason. It was not learned."
+        description="Reason why a duplicate could not be used. It was not learned."
     )
     deadletter: str | None = Field(
         description="Likewise, where it is kept: send it again by POST /deadletters/{id}."

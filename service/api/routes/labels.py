@@ -67,13 +67,15 @@ EXAMPLES: Final = {
 class Labelled(BaseModel):
     """What became of labels."""
 
-    entry_id: str = Field(description="Of the entry in the stream; of the first for a duplicate.")
+    entry_id: str = Field(
+        description="Id of the entry in the stream; of the first for a duplicate."
+    )
     batch_id: str = Field(description="The sender's, or one made for this request.")
     labels: int = Field(description="Labels of the request.")
     backlog: int = Field(description="Entries accepted and not yet learned, this one included.")
     duplicate: bool = Field(description="Whether it was there before; nothing was added then.")
     rejected: str | None = Field(
-        description="Of a duplicate that could not be used: the reason. It was not matched."
+        description="Reason why a duplicate could not be used. It was not matched."
     )
     deadletter: str | None = Field(
         description="Likewise, where it is kept: send it again by POST /deadletters/{id}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import Final
 
@@ -10,6 +11,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import InvalidRequest, UnknownVersion
+from core.snapshot import Snapshot
 from service.api import answers
 from service.api.bodies import read_model
 from service.api.openapi import problems
@@ -55,7 +57,7 @@ class SubTaskHeld(BaseModel):
     accuracy_then: float | None = Field(
         description="When the sub-task ended, 0 to 1; null without labels."
     )
-    accuracy_now: float | None = Field(description="Of a model since then: `model_version`.")
+    accuracy_now: float | None = Field(description="Accuracy of a later model: `model_version`.")
     probability_then: float | None = Field(
         description="Mean that the model gives the right class, 0 to 1; falls before accuracy does."
     )
@@ -75,11 +77,16 @@ class ModelState(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     model_version: int = Field(description="Grows with every change; 0: nothing learned yet.")
-    name: str = Field(description="Of the model, a setting.")
+    name: str = Field(description="Name of the model, a setting.")
     preset: str = Field(description="Kind of model.")
     device: str | None = Field(description="Where this process computes.")
     components: int = Field(description="Gaussians in use.")
     features: int | None = Field(description="D; null until the first batch fixes it.")
+    image_shape: list[int] | None = Field(
+        None,
+        description="Height, width and perhaps channels of a sample that is an image; null for a "
+        "table, and where the shape is not known.",
+    )
     classes: list[ClassCount] = Field(description="In order of discovery.")
     samples_seen: int = Field(description="Samples learned.")
     batches_seen: int = Field(description="Batches learned.")
@@ -89,7 +96,7 @@ class ModelState(BaseModel):
     detector: str = Field(description="What finds boundaries.")
     window: int = Field(description="Raw samples of the current sub-task held at the moment.")
     waiting: int = Field(
-        description="Of `window`, samples that the model takes in once the stream is quiet."
+        description="Samples of `window` that the model takes in once the stream is quiet."
     )
     set_aside: int = Field(description="Raw samples held because they look like a change.")
     awaiting: int = Field(
@@ -181,7 +188,11 @@ async def model(request: Request) -> Response:
     if served is None or snapshot is None:
         nothing = _nothing_learned(parts, await parts.stream.n_features())
         return answers.json({**nothing, **position}, version=0)
-    facts = {**snapshot.info.to_dict(), "held": served.held}
+    facts = {
+        **snapshot.info.to_dict(),
+        "image_shape": _image_shape(parts, snapshot),
+        "held": served.held,
+    }
     return answers.json(
         {"name": parts.settings.model, **facts, **position}, version=snapshot.version
     )
@@ -208,7 +219,7 @@ async def versions(request: Request) -> Response:
     response_model=Restored,
     responses={
         202: {"model": Restored, "description": "In the stream; the trainer has yet to do it."},
-        **problems(403, 404, 413, 415, 422, 503),
+        **problems(403, 404, 413, 415, 422, 429, 503),
     },
     openapi_extra={
         "requestBody": {
@@ -252,7 +263,9 @@ async def apply(
         InvalidRequest: The trainer could not do it.
         ShapeMismatch: The stream has another D.
     """
-    appended = await parts.stream.append_control(control, n_features=n_features)
+    appended = await parts.stream.append_control(
+        control, n_features=n_features, entries_applied=parts.entries_applied
+    )
     deadline = time.monotonic() + timeout_s
     while not (applied := parts.holds(appended.entry_id)) and time.monotonic() < deadline:
         await asyncio.sleep(POLL_S)
@@ -268,6 +281,16 @@ async def apply(
     return answers.json(document, status=200 if applied else 202, version=parts.model_version)
 
 
+def _image_shape(parts: Parts, snapshot: Snapshot) -> list[int] | None:
+    """Shape of one sample: as it is set, or a square; null where samples are no images."""
+    if not snapshot.standardiser.identity:
+        return None
+    features, set_to = snapshot.info.features, parts.settings.image
+    side = math.isqrt(features)
+    shape = [side, side] if set_to is None else [int(part) for part in set_to.split(",")]
+    return shape if math.prod(shape) == features else None
+
+
 def _nothing_learned(parts: Parts, n_features: int | None) -> dict[str, object]:
     settings = parts.settings
     return {
@@ -277,6 +300,7 @@ def _nothing_learned(parts: Parts, n_features: int | None) -> dict[str, object]:
         "device": None,
         "components": 0,
         "features": n_features,
+        "image_shape": None,
         "classes": [],
         "samples_seen": 0,
         "batches_seen": 0,

@@ -12,6 +12,7 @@ from core.errors import InvalidRequest
 from service.api import answers
 from service.api.bodies import read_batch, to_tensor
 from service.api.errors import OutOfRange
+from service.api.flags import flag_of
 from service.api.negotiation import JSON, SAFETENSORS, choose
 from service.api.openapi import forms, problems, samples_body
 from service.api.parts import parts_of, snapshot_of
@@ -26,7 +27,7 @@ LARGEST_C = 100.0
 class Scored(BaseModel):
     """Typicality of N samples."""
 
-    model_version: int = Field(description="Of the model that answered.")
+    model_version: int = Field(description="Version of the model that answered.")
     log_likelihoods: list[float] = Field(description="In nats, one per sample; lower is stranger.")
     inliers: list[bool] = Field(description="Whether its score is not below the threshold.")
     threshold: float = Field(
@@ -50,6 +51,14 @@ class Scored(BaseModel):
     calibration: int = Field(
         description="Held-out scores behind the p-values. 0: too few so far; there are no "
         "p-values, and `score` is the log-likelihood."
+    )
+    components: list[int] | None = Field(
+        None,
+        description="The component that is most responsible for each sample; null unless "
+        "`components` asked for it.",
+    )
+    responsibilities: list[float] | None = Field(
+        None, description="The probability of that component given the sample; null likewise."
     )
 
 
@@ -77,6 +86,11 @@ class Scored(BaseModel):
                 "description": "Instead of `c`: share of inliers, above 0 and below 1, that may be "
                 "called outliers; the service's own without it."
             },
+            "components": {
+                "type": "boolean",
+                "default": False,
+                "description": "Whether to say which component is most responsible for each.",
+            },
         },
     ),
 )
@@ -86,18 +100,22 @@ async def outliers(
     false_positive_rate: Annotated[
         float | None, Query(description="The same as `false_positive_rate` in the body.")
     ] = None,
+    components: Annotated[bool, Query(description="The same as `components` in the body.")] = False,
 ) -> Response:
     """Works as soon as anything was learned; labels are not needed."""
     parts = parts_of(request)
     form = choose(request.headers.get("accept"), (JSON, SAFETENSORS))
-    batch = await read_batch(request, parts.settings, allowed=("c", "false_positive_rate"))
+    allowed = ("c", "false_positive_rate", "components")
+    batch = await read_batch(request, parts.settings, allowed=allowed)
     deviations = _deviations(batch.fields.get("c", c))
     wanted = batch.fields.get("false_positive_rate", false_positive_rate)
     rate = rate_of("false_positive_rate", wanted)
+    told = flag_of("components", batch.fields.get("components", components))
     snapshot = snapshot_of(parts)
     x = to_tensor(batch)
     scores = await parts.workers.run(
-        lambda: snapshot.outliers(x, deviations, rate), len(batch) * snapshot.info.parameters
+        lambda: snapshot.outliers(x, deviations, rate, components=told),
+        len(batch) * snapshot.info.parameters,
     )
 
     arrays = {
@@ -110,6 +128,8 @@ async def outliers(
             ("p_values", scores.p_values),
             ("typicality", scores.typicality),
             ("scales", scores.scales),
+            ("components", scores.components),
+            ("responsibilities", scores.responsibilities),
         )
     }
     version = snapshot.version

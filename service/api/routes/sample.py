@@ -38,8 +38,8 @@ SHORT_HEADER = "X-Samples-Short"
 class Sampled(BaseModel):
     """Samples drawn from the model."""
 
-    model_version: int = Field(description="Of the model that answered.")
-    seed: int = Field(description="Of the draw: with it, the same samples come again.")
+    model_version: int = Field(description="Version of the model that answered.")
+    seed: int = Field(description="Seed of the draw: with it, the same samples come again.")
     features: list[list[float]] = Field(description="n rows of D numbers.")
     labels: list[int | str | None] = Field(description="Class of each; null while none is known.")
     log_likelihoods: list[float] = Field(description="In nats, one per sample.")
@@ -73,12 +73,12 @@ async def sample(
         Query(
             ge=0,
             le=LARGEST_SEED,
-            description="Of the draw; without it a new one each time, which the answer names.",
+            description="Seed of the draw; without it a new one each time, which the answer names.",
         ),
     ] = None,
     shape: Annotated[
         str | None,
-        Query(description="Of one sample in a picture: height,width or height,width,3."),
+        Query(description="Shape of one sample in a picture: height,width or height,width,3."),
     ] = None,
     min_probability: Annotated[
         float | None,

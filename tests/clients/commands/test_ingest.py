@@ -112,6 +112,21 @@ def test_an_interrupted_run_goes_on_where_it_was(
     assert totals.duplicate_samples == 0
 
 
+def test_rows_that_were_left_out_are_counted_and_do_not_come_between_a_run_and_its_resumption(
+    tmp_path: Path, resume: ResumeFile
+) -> None:
+    path = tmp_path / "a.csv"
+    rows = [f"{i},{'x' if i % 3 == 0 else i}" for i in range(20)]
+    path.write_text("\n".join(["a,b", *rows]))
+    job = Job.of(path, batch_size=4, skip_bad_rows=True)
+    service = FakeService(fail_at=3)
+    with pytest.raises(KeyboardInterrupt):
+        send(service, job, resume, Progress())
+    totals = send(service, job, resume, resume.load())
+    assert service.samples() == [[i, i] for i in range(20) if i % 3]
+    assert totals.skipped == sum(i % 3 == 0 for i in range(8, 20))
+
+
 def test_a_second_pass_is_resumed_in_the_second_pass(file: Path, resume: ResumeFile) -> None:
     service = FakeService(fail_at=5)
     job = Job.of(file, batch_size=10, epochs=2)
@@ -178,8 +193,10 @@ def test_a_job_is_named_after_what_is_sent_and_not_after_the_file(tmp_path: Path
         Job.of(tmp_path / "a.csv", batch_size=7).name,
         Job.of(tmp_path / "a.csv", label_column="b").name,
         Job.of(tmp_path / "a.csv", with_labels=False).name,
+        Job.of(tmp_path / "a.csv", columns=["b"]).name,
+        Job.of(tmp_path / "a.csv", drop=["b"]).name,
     }
-    assert len(others | {name}) == 5
+    assert len(others | {name}) == 7
 
 
 def test_a_boundary_between_two_files_matters(tmp_path: Path) -> None:

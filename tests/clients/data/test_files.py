@@ -403,3 +403,98 @@ def test_images_are_sent_as_such(tmp_path: Path, dtype: str) -> None:
     assert images.features.dtype == np.uint8 or images.features.shape == (3, 4, 5)
     assert table.features.shape == (3, 20)
     assert read_file(tmp_path / "images.npy")[0].shape == (3, 20)
+
+
+# Chosen columns
+
+
+WEATHER = "day,temperature,kind,pressure,place\n1,20.5,sun,1013,Ulm\n2,18,rain,1002,Bonn\n"
+
+
+@pytest.fixture(params=["csv", "parquet"])
+def weather(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A table with two columns that are no numbers."""
+    text = tmp_path / "weather.csv"
+    text.write_text(WEATHER)
+    if request.param == "csv":
+        return text
+    pytest.importorskip("pyarrow")
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    pq.write_table(pyarrow.csv.read_csv(text), tmp_path / "weather.parquet")
+    return tmp_path / "weather.parquet"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"drop": ["day", "place"]}, [[20.5, 1013], [18, 1002]]),
+        ({"drop": ["0", "-1"]}, [[20.5, 1013], [18, 1002]]),
+        ({"columns": ["pressure", "temperature"]}, [[20.5, 1013], [18, 1002]]),
+        ({"columns": ["3"]}, [[1013], [1002]]),
+    ],
+)
+def test_features_of_a_table_are_the_columns_that_were_chosen(
+    weather: Path, options: dict[str, Any], expected: list[list[float]]
+) -> None:
+    source = open_source(weather, label_column="kind", **options)
+    assert source.n_features == len(expected[0])
+    features, found, _ = collect(source, 10)
+    assert features == expected
+    assert found == ["sun", "rain"]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"columns": ["kind", "day"]}, "kind is chosen by --columns and left out"),
+        ({"columns": ["day"], "drop": ["day"]}, "day is chosen by --columns and left out"),
+        ({"drop": ["wind"]}, "no column 'wind'"),
+        ({"drop": ["day", "temperature", "pressure", "place"]}, "feature"),
+        ({"drop": ["day"]}, "place"),
+    ],
+)
+def test_columns_that_cannot_be_chosen_are_refused(
+    weather: Path, options: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(InputError, match=complaint):
+        collect(open_source(weather, label_column="kind", **options), 10)
+
+
+def test_a_table_without_names_may_have_text_that_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("x,1,2\ny,3,4\n")
+    assert collect(open_source(path, drop=["0"]), 10)[0] == [[1, 2], [3, 4]]
+    assert collect(open_source(path, columns=["1", "2"]), 10)[0] == [[1, 2], [3, 4]]
+
+
+def test_columns_of_an_array_cannot_be_chosen(tmp_path: Path) -> None:
+    path, _ = write_npy(tmp_path)
+    with pytest.raises(InputError, match="and no table"):
+        open_source(path, drop=["0"])
+
+
+def test_rows_that_cannot_be_used_are_left_out_where_asked_to(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    good = [f"{i},{i}.5,{i % 2},s{i}" for i in range(6)]
+    bad = ["7,,0,x", "7,nan,0,y", "7,1e39,0,z", "7,7", "7,seven,1,v", "7,7,0.5,w"]
+    lines = [line for pair in zip(good, bad, strict=True) for line in pair]
+    path.write_text("\n".join(["a,b,kind,id", *lines]))
+    source = open_source(path, label_column="kind", id_column="id", skip_bad_rows=True)
+    pieces = list(source.read(5))
+    assert [(rows.start, len(rows), rows.skipped) for rows in pieces] == [
+        (0, 3, 2),
+        (5, 2, 3),
+        (10, 1, 1),
+    ]
+    assert [row for rows in pieces for row in rows.features.tolist()] == [
+        [i, i + 0.5] for i in range(6)
+    ]
+    ids = [f"s{i}" for i in range(6)]
+    assert [id for rows in pieces for id in rows.ids or []] == ids
+    assert [id for part in source.read_ids() for id in part] == ids
+    with pytest.raises(InputError, match="row 1"):
+        list(open_source(path, label_column="kind", id_column="id").read(5))
+    with pytest.raises(InputError, match="no text"):
+        open_source(write_npy(tmp_path)[0], skip_bad_rows=True)

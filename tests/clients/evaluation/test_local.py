@@ -118,6 +118,15 @@ def test_a_free_port_is_taken_as_wished():
     assert free_port(wished) == wished
 
 
+def test_a_chosen_port_is_not_given_to_somebody_else():
+    port = free_port()
+    with socket.socket() as somebody, pytest.raises(OSError, match="in use"):
+        somebody.bind(("127.0.0.1", port))
+    with socket.socket() as service:
+        service.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        service.bind(("127.0.0.1", port))
+
+
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [

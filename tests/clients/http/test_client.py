@@ -638,6 +638,19 @@ def test_a_page_is_no_feed() -> None:
         take(client.events(), 1)
 
 
+def test_kept_events_end_with_the_newest_whatever_its_kind() -> None:
+    script = [events("id: 1-3\n\n"), events(record(1, "boundary"), record(2)), events(record(3))]
+    with ScriptedServer(*script) as server, GMRClient(server.url, retry=EAGER) as client:
+        found = list(client.kept_events(kinds=("boundary",)))
+        assert [(event.id, event.kind) for event in found] == [("1-1", "boundary")]
+        # The first asks for the kinds, so that the service can refuse them, the rest for all.
+        assert ["kinds=" in request.line for request in server.requests] == [True, False, False]
+        assert server.requests[1].headers["last-event-id"] == "0"
+    with ScriptedServer(events("id: 1-3\n\n")) as server, GMRClient(server.url) as client:
+        assert list(client.kept_events("1-3")) == []
+        assert len(server.requests) == 1
+
+
 # The asynchronous twin
 
 
@@ -661,6 +674,16 @@ async def test_the_asynchronous_client_sends_again_too() -> None:
         bodies = {request.body for request in server.requests}
     assert len(server.requests) == 3
     assert len(bodies) == 1
+
+
+@pytest.mark.anyio
+async def test_the_asynchronous_client_reads_kept_events() -> None:
+    script = [events("id: 1-2\n\n"), events(record(1)), events(record(2, "boundary"), record(3))]
+    with ScriptedServer(*script) as server:
+        async with AsyncGMRClient(server.url, retry=EAGER) as client:
+            found = [event.id async for event in client.kept_events()]
+            assert found == ["1-1", "1-2"]
+            assert [event.id async for event in client.kept_events("1-9")] == []
 
 
 @pytest.mark.anyio

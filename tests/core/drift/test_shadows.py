@@ -31,7 +31,7 @@ def life(config: EngineConfig, stream: Sequence[Batch] = STREAM) -> tuple[Engine
 def test_a_shadow_changes_nothing_but_what_is_told_of_it() -> None:
     state, events = life(ALONE)
     beside, told = life(BESIDE)
-    assert_identical(replace(beside, shadows=()), state)
+    assert_identical(beside.with_watch(shadows=()), state)
     plain = [event for event in told if not isinstance(event, ShadowAlarm)]
     for one, other in zip(plain, events, strict=True):
         if isinstance(one, BatchScored):
@@ -55,7 +55,7 @@ def test_its_alarm_is_an_event_of_its_own_and_no_boundary() -> None:
     assert {(alarm.batch_index, alarm.sample_index) for alarm in alarms} == {(10, 1000)}
     assert all(alarm.statistic >= alarm.threshold for alarm in alarms)
     assert not [event for event in events if isinstance(event, BoundaryDetected)]
-    assert state.sub_task == 0
+    assert state.sub_task.number == 0
 
 
 def test_a_shadow_says_what_the_same_rule_would_decide_up_to_its_first_alarm() -> None:
@@ -72,7 +72,7 @@ def test_a_shadow_says_what_the_same_rule_would_decide_up_to_its_first_alarm() -
 def test_shadows_start_anew_at_a_boundary() -> None:
     state, events = life(BESIDE)
     assert any(isinstance(event, BoundaryDetected) for event in events)
-    by_name = {shadow.detector: shadow.state for shadow in state.shadows}
+    by_name = {shadow.detector: shadow.state for shadow in state.watch.shadows}
     assert by_name["adwin"].samples < 600
 
 
@@ -92,11 +92,11 @@ def test_shadows_may_be_changed_between_two_runs() -> None:
     state, _ = life(BESIDE, STREAM[:9])
     engine = Engine(replace(ALONE, shadow_detectors="page_hinkley,adwin"))
     state, _ = play(engine, state, list(STREAM[9:10]))
-    assert [shadow.detector for shadow in state.shadows] == ["page_hinkley", "adwin"]
-    fresh, kept = (shadow.state.samples for shadow in state.shadows)
+    assert [shadow.detector for shadow in state.watch.shadows] == ["page_hinkley", "adwin"]
+    fresh, kept = (shadow.state.samples for shadow in state.watch.shadows)
     assert (fresh, kept) == (100, 900)
     state, _ = play(Engine(ALONE), state, list(STREAM[9:10]))
-    assert state.shadows == ()
+    assert state.watch.shadows == ()
 
 
 def test_none_is_none() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core.batch import Batch
 from core.config import EngineConfig
 from core.drift.baselines.paper import PaperState
-from core.engine.checkpoint import FORMAT, dump, features_of, load, verifier
+from core.engine.checkpoint import EARLIER, FORMAT, dump, features_of, load, verifier
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.errors import InvalidCheckpoint
@@ -48,7 +48,7 @@ def held_aside() -> tuple[EngineConfig, EngineState]:
     state, _ = play(engine, engine.start(), list(batches([0, 1], 20)))
     for index, batch in enumerate(batches([2], 12, size=4, seed=5)):
         state, _ = engine.step(state, batch if index % 2 else Batch(batch.features))
-        if state.set_aside_batches >= 2:
+        if len(state.pending.set_aside) >= 2:
             return config, state
     raise AssertionError("nothing was set aside")
 
@@ -84,7 +84,7 @@ def test_a_life_saved_with_half_filled_windows_and_statistics_goes_on_bit_for_bi
     engine = Engine(config)
     unlabelled = list(batches([2], 3, labelled=False))
     state, _ = play(engine, engine.start(), [*batches([0, 1], 3), *unlabelled])
-    groups = state.learner.groups
+    groups = state.model.learner.groups
     assert 0 < sum(len(group.window) for group in groups) < 300
     assert {group.sums is None for group in groups} == {True, False}
     loaded, _, _ = load(dump(state, config, {}))
@@ -114,7 +114,7 @@ def test_a_life_saved_right_after_it_was_quiet_goes_on_bit_for_bit(name: str) ->
 def test_batches_set_aside_and_the_suspicion_are_saved_too() -> None:
     config, state = held_aside()
     loaded, _, _ = load(dump(state, config, {}))
-    assert loaded.set_aside_batches == state.set_aside_batches >= 2
+    assert len(loaded.pending.set_aside) == len(state.pending.set_aside) >= 2
     assert_identical(loaded, state)
     rest = [*batches([2], 6, size=4, seed=6), "settle", *batches([0, 2], 2)]
     engine = Engine(config)
@@ -142,7 +142,7 @@ def test_before_anything_was_learned_there_is_a_checkpoint_too() -> None:
     loaded, _, _ = load(dump(engine.start(), config, {}))
     assert_identical(loaded, engine.start())
     state, _ = engine.step(loaded, Batch.of(blob(0, 10, 1), [0] * 10))
-    assert state.version == 1
+    assert state.model.version == 1
 
 
 def test_the_number_of_features_is_told_before_a_checkpoint_is_loaded(saved: bytes) -> None:
@@ -165,8 +165,8 @@ def test_labels_come_back_with_their_type_and_order() -> None:
     labels: list[int | str | None] = ["1", 1, "", "七", -5, 2**62]
     state, _ = engine.step(engine.start(), Batch.of(blob(0, 6, 1), labels))
     loaded, _, _ = load(dump(state, config, {}))
-    assert loaded.classes == ("1", 1, "", "七", -5, 2**62)
-    assert [type(label) for label in loaded.classes] == [str, int, str, str, int, int]
+    assert loaded.model.classes == ("1", 1, "", "七", -5, 2**62)
+    assert [type(label) for label in loaded.model.classes] == [str, int, str, str, int, int]
 
 
 def test_a_restored_checkpoint_of_fewer_classes_learns_the_others_again() -> None:
@@ -176,7 +176,7 @@ def test_a_restored_checkpoint_of_fewer_classes_learns_the_others_again() -> Non
     late, _ = play(engine, early, list(batches([1, 2], 5)))
     kept, _, _ = load(dump(early, config, {}))
     state, _ = engine.restore(late, kept, "rollback")
-    assert state.classes == (0,)
+    assert state.model.classes == (0,)
     state, _ = play(engine, state, list(batches([2, 0], 5, seed=8)))
     snapshot = engine.snapshot(state)
     assert set(snapshot.classes) == {0, 2}
@@ -245,25 +245,39 @@ def test_a_setting_of_a_later_release_is_ignored(saved: bytes) -> None:
     _, config, _ = load(saved)
     state, again, _ = load(rewritten(saved, {"config": {**config.to_dict(), "invented": [1, 2]}}))
     assert again == config
-    assert state.set_aside_batches >= 2
+    assert len(state.pending.set_aside) >= 2
 
 
 def test_a_checkpoint_from_before_the_past_was_looked_back_at_has_none(saved: bytes) -> None:
     _, text = unpack(FORMAT, saved)
     tree = json.loads(text["state"])
-    del tree["held"]
+    del tree["past"]["retention"]
     state, _, _ = load(rewritten(saved, {"state": tree}))
-    assert state.held.sets == ()
-    assert state.set_aside_batches >= 2
+    assert state.past.retention.sets == ()
+    assert len(state.pending.set_aside) >= 2
+
+
+def test_a_checkpoint_from_before_a_state_had_parts_is_the_same_state(saved: bytes) -> None:
+    kept, config, _ = load(saved)
+    tree = json.loads(unpack(FORMAT, saved)[1]["state"])
+    flat = tree.pop("model")
+    for part, names in EARLIER.items():
+        flat |= {was: tree[part][now] for now, was in names.items()}
+    state, loaded_config, _ = load(rewritten(saved, {"state": flat}))
+    assert_identical(state, kept)
+    assert loaded_config == config
+    checked = verifier()
+    checked.feed(rewritten(saved, {"state": flat}))
+    assert features_of(checked) == kept.n_features
 
 
 def test_the_state_of_another_detector_begins_anew_and_the_model_stays(saved: bytes) -> None:
     kept, config, _ = load(saved)
     other = {**config.to_dict(), "detector": "paper"}
     state, _, _ = load(rewritten(saved, {"config": other}))
-    assert state.detector == PaperState()
-    assert_identical(state.learner, kept.learner)
-    assert state.version == kept.version
+    assert state.watch.detector == PaperState()
+    assert_identical(state.model.learner, kept.model.learner)
+    assert state.model.version == kept.model.version
 
 
 @pytest.mark.parametrize(
@@ -315,14 +329,14 @@ def test_on_a_device_the_model_is_there_and_counts_and_random_state_stay_behind(
     stream = list(batches([0, 1], 8))
     state, _ = play(engine, engine.start(), stream[:6])
     loaded, _, _ = load(dump(state, config, {}), device)
-    assert all(tensor.device.type == device.type for tensor in tensors_of(loaded.learner))
+    assert all(tensor.device.type == device.type for tensor in tensors_of(loaded.model.learner))
     for (path, kept), (_, tensor) in zip(leaves(state), leaves(loaded), strict=True):
         if isinstance(kept, torch.Tensor) and kept.numel():
             assert tensor.device == kept.device, path
-    assert loaded.calibration.current[0].rows.device.type == "cpu"
-    assert loaded.random.device.type == "cpu"
+    assert loaded.model.calibration.current[0].rows.device.type == "cpu"
+    assert loaded.model.random.device.type == "cpu"
     after, _ = play(engine, loaded, stream[6:])
-    assert after.stream_batches == 8
+    assert after.stream.batches == 8
 
 
 def test_a_checkpoint_can_be_dumped_while_the_state_goes_on() -> None:
@@ -330,3 +344,14 @@ def test_a_checkpoint_can_be_dumped_while_the_state_goes_on() -> None:
     before = dump(state, config, {})
     play(Engine(config), state, [dataclasses.replace(batch) for batch in batches([2], 5)])
     assert dump(state, config, {}) == before
+
+
+def test_components_of_an_earlier_release_were_named_after_their_family() -> None:
+    config = CONFIGS["mfa"]
+    engine = Engine(config)
+    state, _ = play(engine, engine.start(), [*batches([0, 1], 3), "settle", "boundary"])
+    state, _ = play(engine, state, [*batches([2], 1), "settle"])
+    tensors, text = unpack(FORMAT, dump(state, config, {}))
+    text["state"] = text["state"].replace('"components"', '"analysers"')
+    loaded, _, _ = load(pack(FORMAT, tensors, text))
+    assert_identical(loaded.model.learner, state.model.learner)

@@ -111,23 +111,23 @@ def test_unknown_samples_that_keep_coming_together_are_proposed_and_named() -> N
     assert (proposed.proposal, proposed.origin) == (1, "unknown")
     assert proposed.samples >= 20
     assert proposed.first_sample >= 1500
-    assert proposed.last_sample < state.stream_samples
+    assert proposed.last_sample < state.stream.samples
     assert (torch.tensor(proposed.prototype) - blob(NEW, 500, 3).mean(0)).abs().max() < 0.06
     assert set(proposed.nearest_classes) == {0, 1}
     assert sum(proposed.nearest_probabilities) == pytest.approx(1, abs=1e-4)
     before = engine.snapshot(state)
-    assert before.info.unknown == state.proposals.raw_samples >= proposed.samples
+    assert before.info.unknown == state.pending.proposals.raw_samples >= proposed.samples
 
     state, events = engine.name(state, 1, "new")
     assert [event.label for event in of(ClassDiscovered, events)] == ["new"]
     (closed,) = of(ProposalClosed, events)
     assert (closed.reason, closed.label) == ("named", "new")
     assert closed.samples_learned == closed.samples == proposed.samples
-    assert state.class_counts[2] == proposed.samples
+    assert state.model.class_counts[2] == proposed.samples
     snapshot = engine.snapshot(state)
     named = [snapshot.classes[code] for code in snapshot.classify(blob(NEW, 100, 990)).codes]
     assert named.count("new") > 95
-    assert not state.proposals.open
+    assert not state.pending.proposals.open
 
 
 def test_what_comes_later_joins_an_open_proposal_instead_of_making_another() -> None:
@@ -138,12 +138,12 @@ def test_what_comes_later_joins_an_open_proposal_instead_of_making_another() -> 
         x = torch.cat([blob(0, 50, 900 + index), blob(1, 30, index), blob(NEW, 20, 900 + index)])
         state, events = engine.step(state, Batch(x))
         assert not of(ClassProposed, events)
-    (proposal,) = state.proposals.open
+    (proposal,) = state.pending.proposals.open
     # A full one takes no more: they are learned like any other.
     assert proposal.samples == len(proposal.unknowns) == MOST_UNKNOWN
-    assert state.samples_seen + state.proposals.raw_samples == state.stream_samples
+    assert state.model.samples_seen + state.pending.proposals.raw_samples == state.stream.samples
     state, _ = engine.name(state, 1, "new")
-    assert state.class_counts[2] == MOST_UNKNOWN > proposed.samples
+    assert state.model.class_counts[2] == MOST_UNKNOWN > proposed.samples
 
 
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
@@ -173,20 +173,20 @@ def test_a_name_that_is_put_off_by_a_suspicion_is_not_given_to_known_classes(
         parts = [blob(0, 60, 900 + index), blob(1, 35, 900 + index), blob(NEW, 5, 900 + index)]
         state, _ = engine.step(state, Batch(torch.cat(parts)))
     # They came before the suspected change, or are part of it.
-    since = state.stream_samples if before else 0
-    state = replace(state, awaiting=replace(state.awaiting, suspect_since=since))
-    nameless = engine.learner.unnamed(state.learner)
+    since = state.stream.samples if before else 0
+    state = state.with_pending(awaiting=replace(state.pending.awaiting, suspect_since=since))
+    nameless = engine.learner.unnamed(state.model.learner)
     assert nameless is not None
     # So that nothing but the flag, and not their likelihood, says that they are unknown.
     unlikely = Running(1000.0, mean=-1e6, variance=1.0)
-    state = replace(state, likelihood=unlikely, past_likelihood=unlikely)
+    state = state.with_sub_task(likelihood=unlikely).with_past(likelihood=unlikely)
     state, _ = engine.name(state, 1, "new")
-    held = (*state.awaiting.due, *state.set_aside)
+    held = (*state.pending.awaiting.due, *state.pending.set_aside)
     assert [batch.strange for batch in held] == [True]
     state, _, _ = load(dump(state, engine.config, {}))
     state, events = engine.settle(state)
     assert of(SetAsideReleased, events)
-    after = engine.learner.unnamed(state.learner)
+    after = engine.learner.unnamed(state.model.learner)
     assert after is not None
     assert float(after.mass.sum()) > 0.95 * float(nameless.mass.sum())
     assert answers(engine, state, 0, 0) > 95
@@ -204,8 +204,8 @@ def test_what_is_usual_in_its_sub_task_is_not_unknown() -> None:
         state, _ = engine.step(state, Batch.of(x, ["new"] * 100))
     assert state.standardiser is not None
     usual = state.standardiser.apply(blob(NEW, 200, 77, spread=0.25))
-    scores = engine.learner.score(state.learner, usual)
-    pooled = state.past_likelihood.pooled(state.likelihood)
+    scores = engine.learner.score(state.model.learner, usual)
+    pooled = state.likelihood
     log_volume = state.standardiser.log_volume
     assert scores is not None
     below = is_unknown(scores.log_likelihood - log_volume, pooled).double().mean()
@@ -241,13 +241,13 @@ def test_late_labels_name_a_sub_task_that_is_less_likely_than_those_before(prese
     state, _ = engine.declare_boundary(state)
     for index in range(6):
         state, _ = engine.step(state, Batch(blob(NEW, 100, 900 + index, spread=0.25)))
-    usual = state.likelihood.mean
-    assert usual < state.past_likelihood.pooled(state.likelihood).mean - 10
-    before = engine.learner.unnamed(state.learner)
+    usual = state.sub_task.likelihood.mean
+    assert usual < state.likelihood.mean - 10
+    before = engine.learner.unnamed(state.model.learner)
     assert before is not None
     assert float(before.mass.sum()) >= 256
     state, _ = engine.step(state, Batch.of(blob(NEW, 5, 950, spread=0.25), ["new"] * 5))
-    after = engine.learner.unnamed(state.learner)
+    after = engine.learner.unnamed(state.model.learner)
     assert after is None or float(after.mass.sum()) < 0.5 * float(before.mass.sum())
     assert answers(engine, state, NEW, "new") >= 90
     assert answers(engine, state, 0, 0) > 95
@@ -257,13 +257,13 @@ def test_late_labels_name_a_sub_task_that_is_less_likely_than_those_before(prese
 def test_a_dismissed_proposal_is_learned_without_a_label() -> None:
     engine = engine_of()
     state, _ = traffic(engine, taught(engine), NEW)
-    held = len(state.proposals.open[0].unknowns)
-    seen, counts = state.samples_seen, state.class_counts
+    held = len(state.pending.proposals.open[0].unknowns)
+    seen, counts = state.model.samples_seen, state.model.class_counts
     state, events = engine.name(state, 1, None)
     (closed,) = of(ProposalClosed, events)
     assert (closed.reason, closed.label, closed.samples_learned) == ("dismissed", None, held)
-    assert state.samples_seen == seen + held
-    assert state.class_counts == counts
+    assert state.model.samples_seen == seen + held
+    assert state.model.class_counts == counts
     with pytest.raises(InvalidRequest, match=r"Proposal 1 is not open\. Open are none"):
         engine.name(state, 1, "again")
 
@@ -280,7 +280,7 @@ def test_neither_known_classes_nor_outliers_of_many_kinds_are_proposed(seed: int
         state, events = engine.step(state, Batch(x))
         happened += events
     assert not of(ClassProposed, happened)
-    assert len(state.proposals.unknown) > 200, "they were unknown"
+    assert len(state.pending.proposals.unknown) > 200, "they were unknown"
     assert sum(event.unknown for event in of(BatchLearned, happened)) >= 250
 
 
@@ -291,10 +291,10 @@ def test_labelled_samples_and_a_stream_without_classes_are_held_back_never() -> 
     state = engine.start()
     for batch in [*batches([0, 1], 15, labelled=False), Batch(blob(NEW, 60, 3))]:
         state, _ = engine.step(state, batch)
-    assert state.samples_seen == state.stream_samples
+    assert state.model.samples_seen == state.stream.samples
     engine = engine_of(proposal_samples=0)
     state, _ = engine.step(taught(engine), Batch(blob(NEW, 60, 3)))
-    assert state.samples_seen == state.stream_samples
+    assert state.model.samples_seen == state.stream.samples
 
 
 def test_only_so_many_are_open_and_only_so_many_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +306,7 @@ def test_only_so_many_are_open_and_only_so_many_unknown(monkeypatch: pytest.Monk
         happened += events
     proposed, closed = of(ClassProposed, happened), of(ProposalClosed, happened)
     assert len(proposed) > MOST_OPEN
-    assert len(state.proposals.open) == MOST_OPEN
+    assert len(state.pending.proposals.open) == MOST_OPEN
     assert [event.reason for event in closed] == ["limit"] * (len(proposed) - MOST_OPEN)
     assert [event.proposal for event in closed] == list(range(1, len(closed) + 1))
     generator = torch.Generator().manual_seed(0)
@@ -314,17 +314,17 @@ def test_only_so_many_are_open_and_only_so_many_unknown(monkeypatch: pytest.Monk
         strange = torch.rand(12, N_FEATURES, generator=generator).round()
         state, events = engine.step(state, Batch(torch.cat([blob(0, 60, 400 + index), strange])))
         happened += events
-        assert len(state.proposals.unknown) <= 60
+        assert len(state.pending.proposals.unknown) <= 60
     assert {event.reason for event in of(UnknownsLearned, happened)} == {"limit"}
-    assert state.samples_seen + state.proposals.raw_samples == state.stream_samples
-    assert engine.snapshot(state).info.unknown == state.proposals.raw_samples
+    assert state.model.samples_seen + state.pending.proposals.raw_samples == state.stream.samples
+    assert engine.snapshot(state).info.unknown == state.pending.proposals.raw_samples
 
 
 def test_a_stream_that_is_new_as_a_whole_is_learned() -> None:
     engine = engine_of()
     state, events = engine.step(taught(engine), Batch(blob(NEW, 600, 3)))
     assert of(BatchLearned, events)[0].unknown == 0
-    assert state.samples_seen == state.stream_samples
+    assert state.model.samples_seen == state.stream.samples
 
 
 def test_too_many_classes_by_name_are_refused() -> None:
@@ -341,12 +341,12 @@ def test_too_many_classes_by_name_are_refused() -> None:
 def test_after_a_boundary_a_name_falls_on_what_the_samples_were_learned_by(preset: str) -> None:
     engine = engine_of(preset=preset)
     state, _ = traffic(engine, taught(engine), NEW)
-    raw = {tuple(row) for row in state.proposals.open[0].unknowns.features.tolist()}
-    n = state.proposals.open[0].samples
+    raw = {tuple(row) for row in state.pending.proposals.open[0].unknowns.features.tolist()}
+    n = state.pending.proposals.open[0].samples
     state, events = engine.declare_boundary(state)
     assert of(UnknownsLearned, events)[0].reason == "boundary"
-    assert state.proposals.raw_samples == 0
-    assert state.samples_seen == state.stream_samples
+    assert state.pending.proposals.raw_samples == 0
+    assert state.model.samples_seen == state.stream.samples
     kept = {
         tuple(row)
         for tensor in tensors_of(state)
@@ -356,7 +356,7 @@ def test_after_a_boundary_a_name_falls_on_what_the_samples_were_learned_by(prese
     assert not raw & kept, "no raw sample outlives its sub-task"
     state, events = engine.name(state, 1, "new")
     assert of(ProposalClosed, events)[0].samples_learned == 0
-    assert state.class_counts[state.classes.index("new")] == n
+    assert state.model.class_counts[state.model.classes.index("new")] == n
     snapshot = engine.snapshot(state)
     named = [snapshot.classes[code] for code in snapshot.classify(blob(NEW, 100, 990)).codes]
     assert named.count("new") > 90
@@ -373,7 +373,7 @@ def test_a_new_sub_task_without_labels_is_proposed_and_its_name_covers_what_it_l
     (proposed,) = of(ClassProposed, happened)
     assert proposed.origin == "boundary"
     assert proposed.samples >= 90
-    assert len(state.proposals.open[0].surrogates)
+    assert len(state.pending.proposals.open[0].surrogates)
     state, _ = engine.name(state, 1, "four")
     snapshot = engine.snapshot(state)
     named = [snapshot.classes[code] for code in snapshot.classify(blob(4, 100, 990)).codes]
@@ -391,12 +391,12 @@ def test_two_classes_without_labels_are_two_proposals_that_cover_them(preset: st
     state, proposed = unlabelled(engine, state, [4, 5], 14)
     first, second = proposed
     assert {first.origin, second.origin} == {"boundary"}
-    assert sum(one.samples for one in state.proposals.open) > first.samples + second.samples
+    assert sum(one.samples for one in state.pending.proposals.open) > first.samples + second.samples
     # What comes later is of them, too, and so is what comes after the next boundary.
     state, more = unlabelled(engine, state, [4, 5], 6, seed=9)
     assert not more
     state, _ = engine.declare_boundary(state)
-    assert sum(one.samples for one in state.proposals.open) == pytest.approx(2000, rel=0.1)
+    assert sum(one.samples for one in state.pending.proposals.open) == pytest.approx(2000, rel=0.1)
     state = named_by_prototype(engine, state, [0, 1, 4, 5])
     assert answers(engine, state, 4, "new-4") > 95
     assert answers(engine, state, 5, "new-5") > 95
@@ -417,12 +417,12 @@ def test_known_classes_that_come_back_without_labels_are_no_proposal(preset: str
         return
     # Nor is what is proposed already: it is the same proposal.
     state, _ = engine.declare_boundary(state)
-    before = state.proposals.open[0].samples
+    before = state.pending.proposals.open[0].samples
     state, again = unlabelled(engine, state, [4], 8, seed=6)
     assert not again
     state, _ = engine.name(state, proposed[0].proposal, "new-4")
     assert answers(engine, state, 4, "new-4") > 95
-    assert state.class_counts[state.classes.index("new-4")] >= before
+    assert state.model.class_counts[state.model.classes.index("new-4")] >= before
 
 
 def test_what_was_dismissed_is_not_proposed_again_in_its_sub_task() -> None:
@@ -430,21 +430,25 @@ def test_what_was_dismissed_is_not_proposed_again_in_its_sub_task() -> None:
     state, _ = engine.declare_boundary(taught(engine))
     state, (proposed,) = unlabelled(engine, state, [4], 6)
     state, _ = engine.name(state, proposed.proposal, None)
-    assert len(state.proposals.dismissed) == 1
+    assert len(state.pending.proposals.dismissed) == 1
     state, more = unlabelled(engine, state, [4], 12, seed=6)
     assert not more
     state, _ = engine.declare_boundary(state)
-    assert not state.proposals.dismissed
-    assert not len(state.proposals.recent), "no raw sample outlives its sub-task"
+    assert not state.pending.proposals.dismissed
+    assert not len(state.pending.proposals.recent), "no raw sample outlives its sub-task"
 
 
 def test_recent_samples_are_bounded_and_no_part_of_a_kept_version() -> None:
     engine = engine_of(proposal_samples=50)
     state, _ = engine.declare_boundary(taught(engine))
     state, _ = unlabelled(engine, state, [4], 9)
-    assert len(state.proposals.recent) == len(state.proposals.recent.gains) == MOST_RECENT
+    assert (
+        len(state.pending.proposals.recent)
+        == len(state.pending.proposals.recent.gains)
+        == MOST_RECENT
+    )
     assert engine.snapshot(state).info.recent == MOST_RECENT
-    assert not len(engine.without_raw(state).proposals.recent)
+    assert not len(engine.without_raw(state).pending.proposals.recent)
 
 
 @pytest.mark.parametrize("m", [3, 40])
@@ -475,7 +479,7 @@ def test_what_had_no_room_is_proposed_once_another_is_named(
     state, (first,) = unlabelled(engine, state, [4, 5], 14)
     state, events = engine.name(state, first.proposal, "first")
     (second,) = of(ClassProposed, events)
-    assert [one.number for one in state.proposals.open] == [second.proposal]
+    assert [one.number for one in state.pending.proposals.open] == [second.proposal]
     state, events = engine.name(state, second.proposal, "second")
     assert not of(ClassProposed, events)
     named = [
@@ -506,9 +510,11 @@ def test_a_round_blob_of_a_table_is_one_proposal_and_two_are_two(preset: str, d:
         state, _ = engine.declare_boundary(taught_state)
         for index in range(14):
             state, _ = engine.step(state, Batch(table(new, 100, d, 1000 + index)))
-        assert len(state.proposals.open) == len(new)
+        assert len(state.pending.proposals.open) == len(new)
         for label in new:
-            away = [float((o.prototype - centre(label, d)).norm()) for o in state.proposals.open]
+            away = [
+                float((o.prototype - centre(label, d)).norm()) for o in state.pending.proposals.open
+            ]
             assert min(away) < 0.01 * d**0.5
 
 
@@ -547,7 +553,7 @@ def unlabelled(
 
 def named_by_prototype(engine: Engine, state: EngineState, known: list[int]) -> EngineState:
     """As a person would: every proposal is called what its prototype looks like."""
-    for one in state.proposals.open:
+    for one in state.pending.proposals.open:
         away = [float((one.prototype - centre(label)).square().sum()) for label in known]
         state, _ = engine.name(state, one.number, f"new-{known[away.index(min(away))]}")
     return state
@@ -568,8 +574,8 @@ def test_a_model_on_which_no_name_can_fall_closes_proposals_at_a_boundary(
     monkeypatch.setattr(MfaLearner, "unnamed", lambda *_: None)
     state, events = engine.declare_boundary(state)
     assert [event.reason for event in of(ProposalClosed, events)] == ["boundary"]
-    assert not state.proposals.open
-    assert state.samples_seen == state.stream_samples
+    assert not state.pending.proposals.open
+    assert state.model.samples_seen == state.stream.samples
 
 
 # Exactly once -----------------------------------------------------------------------------
@@ -590,14 +596,18 @@ def test_every_sample_is_learned_once_and_a_restart_changes_no_bit(
         assert events == others
         assert_identical(state, again)
         happened += events
-        held = state.set_aside_samples + state.awaiting.raw_samples + state.proposals.raw_samples
-        assert state.samples_seen + held == state.stream_samples
+        held = (
+            state.pending.set_aside_samples
+            + state.pending.awaiting.raw_samples
+            + state.pending.proposals.raw_samples
+        )
+        assert state.model.samples_seen + held == state.stream.samples
     counted = 800 + sum(e.samples - e.awaiting - e.unknown for e in of(BatchLearned, happened))
     for kind in (ProposalClosed, UnknownsLearned, LabelsMatched, LabelsMissed):
         counted += sum(event.samples_learned for event in of(kind, happened))
     counted += sum(event.samples for event in of(SetAsideReleased, happened))
     counted += sum(event.set_aside_samples for event in of(BoundaryDetected, happened))
-    assert counted == state.samples_seen
+    assert counted == state.model.samples_seen
 
 
 def act(
@@ -608,9 +618,9 @@ def act(
     if choice == 1:
         return engine.settle(state)
     if choice in (2, 3):
-        if not state.proposals.open:
+        if not state.pending.proposals.open:
             return state, []
-        number = state.proposals.open[-1].number
+        number = state.pending.proposals.open[-1].number
         return engine.name(state, number, f"new-{turn}" if choice == 2 else None)
     if choice == 4:
         ids = tuple(f"{turn}-{row}" for row in range(15))

@@ -124,7 +124,7 @@ def take(engine: Engine, state: EngineState, step: Step) -> tuple[EngineState, l
     if kind == "boundary":
         return engine.declare_boundary(state)
     if kind == "expire":
-        return engine.expire(state, state.stream_samples)
+        return engine.expire(state, state.stream.samples)
     return engine.settle(state)
 
 
@@ -146,17 +146,17 @@ def test_every_sample_is_learned_once_and_every_matched_label_counts_once(
     for step in life:
         state, happened = take(engine, state, step)
         events += happened
-        waits = state.awaiting
+        waits = state.pending.awaiting
         assert waits.samples <= limit
         assert sum(map(len, waits.behind)) <= limit
         assert len(waits.early) <= limit
         assert len(waits.done) <= limit
         assert waits.raw_samples <= 2 * limit
         numbers = [number for number, _ in learner.learned]
-        assert len(numbers) == len(set(numbers)) == state.samples_seen
-        waiting = waits.raw_samples + state.set_aside_samples
-        assert state.samples_seen + waiting == state.stream_samples
-    state, happened = engine.expire(state, state.stream_samples + 1)
+        assert len(numbers) == len(set(numbers)) == state.model.samples_seen
+        waiting = waits.raw_samples + state.pending.set_aside_samples
+        assert state.model.samples_seen + waiting == state.stream.samples
+    state, happened = engine.expire(state, state.stream.samples + 1)
     events += happened
     state, happened = engine.settle(state)
     events += happened
@@ -164,13 +164,13 @@ def test_every_sample_is_learned_once_and_every_matched_label_counts_once(
 
     matched = sum(event.matched for event in of(LabelsMatched, events))
     _, own, _ = next(what for kind, what in life if kind == "batch")
-    assert sum(state.class_counts) == matched + len(own)
+    assert sum(state.model.class_counts) == matched + len(own)
     for number, code in learner.learned:
-        assert code == -1 or state.classes[code] == label_of(number)
+        assert code == -1 or state.model.classes[code] == label_of(number)
     told = sum(len(what) for kind, what in life if kind == "labels")
     told_events = of(LabelsMatched, events)
     dealt_with = matched + sum(sum(event.unmatched.values()) for event in told_events)
-    assert dealt_with + len(state.awaiting.early) == told
+    assert dealt_with + len(state.pending.awaiting.early) == told
 
     by_event = sum(e.samples - e.awaiting for e in of(BatchLearned, events))
     by_event += sum(e.samples_learned for e in of(LabelsMatched, events) + of(LabelsMissed, events))
@@ -193,8 +193,8 @@ def test_within_the_limits_order_does_not_matter_for_what_is_counted(
         state, _ = take(engine, state, step)
     _, own, nameless = next(what for kind, what in life if kind == "batch")
     expected = Counter(label_of(number) for number in range(60) if number not in nameless - own)
-    assert dict(zip(state.classes, state.class_counts, strict=True)) == expected
-    assert not state.awaiting.samples
+    assert dict(zip(state.model.classes, state.model.class_counts, strict=True)) == expected
+    assert not state.pending.awaiting.samples
     assert {number for number, code in learner.learned if code == -1} == nameless - own
 
 
@@ -237,30 +237,34 @@ def test_the_accuracy_is_that_of_the_class_named_when_the_sample_came(engine: En
     assert (report.samples, report.awaiting, report.prequential_accuracy) == (10, 10, None)
     for batch in batches([0, 1], 3, seed=5):
         state, _ = engine.step(state, batch)
-    before = state.prequential.weight
+    before = state.stream.prequential.weight
     # Half of them were something else than what the model named, and had every reason to.
     state, events = engine.label(state, list(range(10)), [0] * 3 + [1] * 7)
     (matched,) = of(LabelsMatched, events)
     assert matched.matched == matched.samples_learned == 10
     assert matched.prequential_accuracy == 0.7
+    assert matched.class_accuracies == [
+        {"label": 1, "samples": 7, "accuracy": 4 / 7},
+        {"label": 0, "samples": 3, "accuracy": 1.0},
+    ]
     assert matched.delay_samples_max == 310
     assert matched.delay_samples_mean == 305.5
-    assert state.prequential.weight == before + 10
+    assert state.stream.prequential.weight == before + 10
 
 
 def test_before_any_class_was_known_nothing_was_guessed(engine: Engine) -> None:
     state, _ = engine.step(engine.start(), Batch(blob(0, 5, 1), sample_ids=tuple("abcde")))
-    assert state.version == 0
+    assert state.model.version == 0
     state, events = engine.label(state, list("abcde"), [0, 0, 1, 1, 1])
     assert of(LabelsMatched, events)[0].prequential_accuracy is None
-    assert state.class_counts == (2, 3)
+    assert state.model.class_counts == (2, 3)
 
 
 def test_unmatched_labels_are_told_apart(engine: Engine) -> None:
     state = taught(engine)
     state, _ = engine.step(state, Batch(blob(0, 3, 7), sample_ids=(1, 2, 3)))
     state, _ = engine.label(state, [1], [0])
-    state, _ = engine.expire(state, state.stream_samples)
+    state, _ = engine.expire(state, state.stream.samples)
     state, events = engine.label(state, [1, 2, 9, 9], [0, 0, 0, 0])
     (matched,) = of(LabelsMatched, events)
     assert matched.unmatched == {"duplicate": 2, "late": 1, "unknown": 0}
@@ -271,7 +275,7 @@ def test_unmatched_labels_are_told_apart(engine: Engine) -> None:
     assert not of(LabelsMatched, events)
     state, events = engine.step(state, next(iter(batches([0, 1], 1))))
     assert of(LabelsMatched, events)[0].unmatched["unknown"] == 1
-    assert not state.awaiting.early
+    assert not state.pending.awaiting.early
 
 
 def test_the_wait_ends_after_so_many_samples_of_the_stream() -> None:
@@ -284,7 +288,7 @@ def test_the_wait_ends_after_so_many_samples_of_the_stream() -> None:
         state, events = engine.step(state, batch)
         missed = of(LabelsMissed, events)
     assert [(event.samples, event.reason) for event in missed] == [(10, "samples")]
-    assert state.samples_seen == state.stream_samples
+    assert state.model.samples_seen == state.stream.samples
 
 
 def test_more_than_the_limit_do_not_wait() -> None:
@@ -332,13 +336,13 @@ def test_at_a_boundary_old_samples_are_learned_and_their_labels_vote_later() -> 
     assert engine.snapshot(state).info.awaiting == 0
 
     assert "new" not in engine.snapshot(state).classes
-    version = state.version
+    version = state.model.version
     state, events = engine.label(state, numbers, ["new"] * 20)
     (matched,) = of(LabelsMatched, events)
     assert (matched.matched, matched.samples_learned) == (20, 0)
-    assert state.version == version + 1
+    assert state.model.version == version + 1
     snapshot = engine.snapshot(state)
-    assert state.class_counts[snapshot.classes.index("new")] == 20
+    assert state.model.class_counts[snapshot.classes.index("new")] == 20
     named = snapshot.classify(blob(2, 50, 991)).codes
     assert (named == snapshot.classes.index("new")).double().mean() > 0.9
     numbers_learned = [number for number, code in learner.learned if code == -1]
@@ -370,21 +374,21 @@ def test_samples_of_a_suspected_change_wait_with_it_and_begin_the_new_sub_task()
             state, told = engine.label(state, [ascii_lowercase[aside], ids[0]], [0, "new"])
             assert of(LabelsMatched, told)[0].samples_learned == 0
             n_learned = len(learner.learned)
-            assert state.awaiting.due
+            assert state.pending.awaiting.due
         number += 4
     assert aside
     released = of(SetAsideReleased, events)
     assert [event.samples for event in released] == [aside]
     assert [event.sub_task for event in released] == [0]
     assert of(LabelsMissed, events)[0].samples == 26 - aside
-    assert state.sub_task == 1
+    assert state.sub_task.number == 1
     # What was labelled is learned; the rest of the new sub-task waits on.
-    assert state.class_counts[state.classes.index("new")] == aside
-    assert state.awaiting.samples == number - aside
+    assert state.model.class_counts[state.model.classes.index("new")] == aside
+    assert state.pending.awaiting.samples == number - aside
     assert len(learner.learned) == n_learned + 26 + aside
     state, events = engine.label(state, list(range(number)), ["new"] * number)
-    assert state.class_counts[state.classes.index("new")] == number
-    assert state.samples_seen == state.stream_samples
+    assert state.model.class_counts[state.model.classes.index("new")] == number
+    assert state.model.samples_seen == state.stream.samples
 
 
 def test_a_suspicion_that_passes_releases_what_waited_for_it() -> None:
@@ -397,11 +401,11 @@ def test_a_suspicion_that_passes_releases_what_waited_for_it() -> None:
         state, events = engine.step(state, Batch(blob(2, 4, 50 + number), sample_ids=ids))
         number += 4
     state, _ = engine.label(state, ["a", ids[0]], [0, 0])
-    assert len(state.awaiting.due) == len(state.set_aside) == 1
+    assert len(state.pending.awaiting.due) == len(state.pending.set_aside) == 1
     state, events = engine.settle(state)
     (released,) = of(SetAsideReleased, events)
     assert (released.batches, released.samples) == (2, 2)
-    assert state.awaiting.due == state.set_aside == ()
+    assert state.pending.awaiting.due == state.pending.set_aside == ()
     assert engine.settle(state) == (state, [])
 
 
@@ -411,14 +415,14 @@ def test_a_suspicion_whose_samples_all_wait_is_bounded_like_any_other() -> None:
     for number in range(0, 80, 4):
         ids = tuple(range(number, number + 4))
         state, _ = engine.step(state, Batch(blob(2, 4, 50 + number), sample_ids=ids))
-        assert state.awaiting.suspects + state.set_aside_samples <= 6
+        assert state.pending.awaiting.suspects + state.pending.set_aside_samples <= 6
 
 
 def test_a_rollback_forgets_what_waits(engine: Engine) -> None:
     state = kept = taught(engine)
     state, _ = engine.step(state, Batch(blob(0, 3, 7), sample_ids=(1, 2, 3)))
     state, _ = engine.restore(state, kept, "rollback")
-    assert not state.awaiting.samples
+    assert not state.pending.awaiting.samples
     _, events = engine.label(state, [1, 2, 3], [0, 0, 0])
     assert of(LabelsMatched, events)[0].unmatched["late"] == 3
 
@@ -426,15 +430,15 @@ def test_a_rollback_forgets_what_waits(engine: Engine) -> None:
 def test_what_is_kept_for_long_holds_no_sample_that_waits(engine: Engine) -> None:
     state, _ = engine.step(taught(engine), Batch(blob(0, 3, 7), sample_ids=(1, 2, 3)))
     assert engine.snapshot(state).info.awaiting == 3
-    assert engine.without_raw(state).awaiting.raw_samples == 0
+    assert engine.without_raw(state).pending.awaiting.raw_samples == 0
 
 
 def test_a_checkpoint_of_an_earlier_release_awaits_nothing(engine: Engine) -> None:
     tensors, text = unpack(FORMAT, dump(taught(engine), engine.config, {}))
     tree = json.loads(text["state"])
-    assert tree.pop("awaiting")
+    assert tree["pending"].pop("awaiting")
     loaded, _, _ = load(pack(FORMAT, tensors, {**text, "state": json.dumps(tree)}))
-    assert_identical(loaded.awaiting, PendingSamples())
+    assert_identical(loaded.pending.awaiting, PendingSamples())
 
 
 def test_single_samples_are_held_in_few_tensors() -> None:
@@ -453,7 +457,7 @@ def test_one_name_per_sample_is_expected(engine: Engine) -> None:
 def test_a_name_that_waits_already_is_no_name_for_another_sample(engine: Engine) -> None:
     state = taught(engine)
     state, _ = engine.step(state, Batch(blob(0, 3, 7), sample_ids=(1, 1, 2)))
-    assert state.awaiting.samples == 2
+    assert state.pending.awaiting.samples == 2
     state, _ = engine.step(state, Batch(blob(0, 2, 8), sample_ids=(2, 3)))
-    assert state.awaiting.samples == 3
-    assert state.samples_seen + 3 == state.stream_samples
+    assert state.pending.awaiting.samples == 3
+    assert state.model.samples_seen + 3 == state.stream.samples

@@ -135,9 +135,9 @@ def test_every_value_of_a_loaded_state_lies_where_it_lay(accelerator: torch.devi
     life.learn([*stream([0, 1], 10, size=100), "boundary", *stream([2, 3], 10, seed=3, size=100)])
     named = Batch.of(blob(4, 20, seed=5), [None] * 20, [f"s{row}" for row in range(20)])
     life.learn([named, *stream([4], 2, seed=6, size=4)])
-    assert life.state.set_aside
-    assert life.state.awaiting.held
-    assert life.state.held.sets
+    assert life.state.pending.set_aside
+    assert life.state.pending.awaiting.held
+    assert life.state.past.retention.sets
     pairs = zip(leaves(life.state), leaves(life.kept(life.saved())), strict=True)
     for (path, mine), (_, loaded) in pairs:
         if isinstance(mine, Tensor) and mine.numel():
@@ -159,7 +159,7 @@ def test_after_a_restart_within_the_first_sub_task_it_learns_on(
 ) -> None:
     def script(life: Life) -> None:
         life.learn(stream([0, 1], 6, size=100))
-        assert life.state.calibration.current  # rows of it are what this is about
+        assert life.state.model.calibration.current  # rows of it are what this is about
         life.restart()
         life.learn(stream([0, 1], 2, seed=4))
         life.ask()
@@ -172,7 +172,7 @@ def test_after_a_restart_beyond_a_boundary_it_is_served_asked_and_learns_on(
 ) -> None:
     def script(life: Life) -> None:
         life.learn([*stream([0, 1], 12), "boundary"])
-        assert life.state.calibration.past
+        assert life.state.model.calibration.past
         life.restart()
         life.learn(stream([2, 3], 12, seed=4))
         life.restart()
@@ -207,7 +207,7 @@ def test_a_life_of_two_sub_tasks_with_a_restart_in_each(
 ) -> None:
     def script(life: Life) -> None:
         life.learn(stream([0, 1], 6, named=named, size=100))
-        assert life.state.calibration.current
+        assert life.state.model.calibration.current
         life.restart()
         life.learn([*stream([0, 1], 1, seed=1, named=named), "settle", "boundary"])
         life.learn(stream([2, 3], 2, seed=2, named=named))
@@ -223,9 +223,8 @@ def test_a_life_of_two_sub_tasks_with_a_restart_in_each(
     [
         EngineConfig(n_components=5, n_factors=2, window=200, detector="none"),
         EngineConfig(preset="flat", n_components=5, detector="none"),
-        EngineConfig(n_components=6, n_factors=2, window=200, detector="none", replay="constant"),
     ],
-    ids=["mfa", "flat", "by samples"],
+    ids=["mfa", "flat"],
 )
 def test_components_are_merged(config: EngineConfig, accelerator: torch.device) -> None:
     def script(life: Life) -> None:
@@ -253,7 +252,7 @@ def test_a_burst_is_kept_apart_and_a_suspicion_outlives_a_restart(
         life.learn([*stream([0, 1], 20, size=100), Batch(x, usual.codes, usual.vocabulary)])
         life.learn(stream([0, 1], 2, seed=6))
         life.learn(stream([2], 2, seed=7, size=4))
-        assert life.state.set_aside
+        assert life.state.pending.set_aside
         life.restart()
         life.learn(stream([2], 15, seed=8, size=4))
 
@@ -307,7 +306,7 @@ def test_samples_await_their_labels_across_a_boundary(accelerator: torch.device)
         life.restart()
         for label in (0, 1, 2):
             life.take(life.engine.label(life.state, *names(label, range(5, 8))))
-        life.take(life.engine.expire(life.state, life.state.stream_samples))
+        life.take(life.engine.expire(life.state, life.state.stream.samples))
         life.learn(stream([2, 3], 1, seed=5))
         life.ask()
 

@@ -66,7 +66,7 @@ def test_outliers_of_a_burst_are_kept_apart_and_the_rest_is_learned() -> None:
     (burst,) = of(OutlierBurst, events)
     assert not of(BoundaryDetected, events)
     outliers = {tuple(row) for row in batch.features[rows].tolist()}
-    apart = rows_of(state.quarantined)
+    apart = rows_of(state.pending.quarantined)
     assert outliers <= apart
     # A few of the usual samples are as rare; hardly more.
     assert len(apart - outliers) <= 6
@@ -76,10 +76,10 @@ def test_outliers_of_a_burst_are_kept_apart_and_the_rest_is_learned() -> None:
     (learned,) = of(BatchLearned, events)
     assert learned.quarantined == len(apart)
     assert learned.samples == 100
-    assert state.samples_seen == state.stream_samples - len(apart) == 2100 - len(apart)
+    assert state.model.samples_seen == state.stream.samples - len(apart) == 2100 - len(apart)
     # The next batch has no burst, and nothing is quarantined any more.
     state, events = engine.step(state, next(iter(batches([0, 1], 1, seed=6, labelled=False))))
-    assert state.quarantined == ()
+    assert state.pending.quarantined == ()
     assert {event.kind for event in events} == {"batch_learned"}
 
 
@@ -88,7 +88,7 @@ def test_batches_set_aside_with_a_burst_are_learned_but_for_the_outliers() -> No
     state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
     small = list(batches([0, 1], 12, size=10, seed=5, labelled=False))
     bad = [spoiled(small[0], [2, 3, 4, 5, 6, 7, 8])]
-    seen = state.samples_seen
+    seen = state.model.samples_seen
     state, events = play(engine, state, [*bad, *small[1:]])
     assert of(BatchSetAside, events)
     (burst,) = of(OutlierBurst, events)
@@ -96,8 +96,8 @@ def test_batches_set_aside_with_a_burst_are_learned_but_for_the_outliers() -> No
     assert burst.samples + burst.released > 0
     assert burst.set_aside_batches >= 1
     assert burst.samples >= 7
-    assert state.samples_seen == seen + 120 - burst.samples
-    assert state.set_aside == ()
+    assert state.model.samples_seen == seen + 120 - burst.samples
+    assert state.pending.set_aside == ()
 
 
 def test_labelled_outliers_keep_their_labels() -> None:
@@ -108,8 +108,8 @@ def test_labelled_outliers_keep_their_labels() -> None:
     x[:15] = blob(7, 15, seed=77)
     state, _ = engine.step(state, Batch(x, batch.codes, batch.vocabulary))
     labels = {tuple(row): code for row, code in zip(x.tolist(), batch.codes.tolist(), strict=True)}
-    assert state.quarantined
-    for part in state.quarantined:
+    assert state.pending.quarantined
+    for part in state.pending.quarantined:
         for row, code in zip(part.features.tolist(), part.codes.tolist(), strict=True):
             assert batch.vocabulary[labels[tuple(row)]] == part.vocabulary[code]
 
@@ -140,7 +140,7 @@ def test_one_burst_in_three_batches_is_one_event_and_what_goes_on_of_it() -> Non
         state, _, _ = load(dump(state, engine.config, {}))
         state, told = engine.step(state, batch)
         events += told
-        quarantined += sum(map(len, state.quarantined))
+        quarantined += sum(map(len, state.pending.quarantined))
     first, *more = of(OutlierBurst, events)
     assert first.kind == "outlier_burst"
     assert [one.kind for one in more] == ["outlier_burst_continued"] * len(more) != []
@@ -226,9 +226,9 @@ def test_a_boundary_in_the_middle_of_a_batch_parts_old_samples_from_new() -> Non
     state, events = engine.step(state, batch)
     (boundary,) = of(BoundaryDetected, events)
     assert 45 <= boundary.mixed_samples <= 50
-    assert state.sub_task == 1
-    assert state.samples_seen == state.stream_samples == 2100
-    assert state.quarantined == ()
+    assert state.sub_task.number == 1
+    assert state.model.samples_seen == state.stream.samples == 2100
+    assert state.pending.quarantined == ()
 
 
 @pytest.mark.parametrize(
@@ -270,17 +270,17 @@ def test_a_sub_task_that_returns_is_named_and_with_labels_not_consolidated_again
         stream = list(batches(labels, 20, seed=turn + 1, labelled=labelled))
         state, events = play(engine, state, list(stream))
         told.append(events)
-        assert state.sub_task == turn
+        assert state.sub_task.number == turn
     boundaries = [event for events in told for event in of(BoundaryDetected, events)]
     assert [event.recurrence_of for event in boundaries] == [None, 0, 1]
     assert [event.batch_index for event in boundaries] == [20, 40, 60]
-    assert state.recurrence == 1
+    assert state.sub_task.recurrence == 1
     # What is known is replayed at the first boundary only: afterwards all of it is known.
     # Without labels it is put away each time, or the old components would learn what returns.
     replays = [[event.reason for event in of(Replayed, events)] for events in told]
     assert "boundary" in replays[1]
     assert ("boundary" in replays[2] + replays[3]) is not labelled
-    assert [one.sub_task for one in state.held.sets] == [0, 1]
+    assert [one.sub_task for one in state.past.retention.sets] == [0, 1]
     snapshot = engine.snapshot(state)
     for label in range(4):
         assert float(snapshot.outliers(blob(label, 200, seed=99)).inliers.double().mean()) > 0.8
@@ -320,15 +320,17 @@ PRESETS = {
 
 
 def watches(state: EngineState) -> bool:
-    return state.detector.watch is not None and state.detector.successor is None
+    return state.watch.detector.watch is not None and state.watch.detector.successor is None
 
 
 def has_heir(state: EngineState) -> bool:
-    return state.detector.successor is not None and len(state.detector.successor.seen) > 0
+    return (
+        state.watch.detector.successor is not None and len(state.watch.detector.successor.seen) > 0
+    )
 
 
 def is_alarmed(state: EngineState) -> bool:
-    return state.detector.alarm is not None
+    return state.watch.detector.alarm is not None
 
 
 @pytest.mark.parametrize("size", [40, 700])
@@ -355,7 +357,7 @@ def test_versions_of_a_model_share_one_forward_pass_and_say_the_same_without(
     engine, state, most = Engine(config), Engine(config).start(), 0
     monkeypatch.setattr(FactorPart, "log_joint", counting)
     for batch in stream:
-        if state.standardiser is not None:
+        if state.model.standardiser is not None:
             asked.clear()
             engine.judge.judge(state, engine.delayed_labels.claim(state, batch)[1])
             assert len(asked) == len(set(asked))
@@ -399,15 +401,15 @@ def test_a_life_saved_in_the_middle_of_a_watch_goes_on_bit_for_bit(
 def test_a_detectors_state_of_another_kind_begins_anew_and_the_model_stays(detector: str) -> None:
     engine = Engine(CONFIG)
     state, _ = play(engine, engine.start(), list(batches([0, 1], 12)))
-    assert state.detector.watch is not None
+    assert state.watch.detector.watch is not None
     tensors, text = unpack(FORMAT, dump(state, CONFIG, {}))
     text["config"] = json.dumps({**CONFIG.to_dict(), "detector": detector})
     loaded, config, _ = load(pack(FORMAT, tensors, text))
     assert config.detector == detector
-    assert_identical(loaded.detector, Engine(config).start().detector)
-    assert_identical(loaded.learner, state.learner)
+    assert_identical(loaded.watch.detector, Engine(config).start().watch.detector)
+    assert_identical(loaded.model.learner, state.model.learner)
     again, events = play(Engine(config), loaded, list(batches([0, 1], 2, seed=4)))
-    assert again.version == state.version + 2
+    assert again.model.version == state.model.version + 2
     assert {event.kind for event in events} == {"batch_learned"}
 
 
@@ -424,10 +426,10 @@ def test_a_state_of_the_last_releases_detector_begins_anew() -> None:
         "text",
         {"samples": 1},
     ):
-        text["state"] = json.dumps({**tree, "detector": old})
+        text["state"] = json.dumps({**tree, "watch": {**tree["watch"], "detector": old}})
         loaded, _, _ = load(pack(FORMAT, tensors, text))
-        assert_identical(loaded.detector, engine.detector.start())
-        assert_identical(loaded.learner, state.learner)
+        assert_identical(loaded.watch.detector, engine.detector.start())
+        assert_identical(loaded.model.learner, state.model.learner)
 
 
 # A change of shares alone ------------------------------------------------------------------
@@ -446,9 +448,9 @@ def test_with_labels_a_change_of_shares_alone_is_no_boundary() -> None:
     (shift,) = of(PriorShift, events)
     assert shift.estimated_start_sample == pytest.approx(2500, abs=60)
     assert not of(BoundaryDetected, events)
-    assert state.sub_task == shift.sub_task == 0
-    assert state.set_aside == ()
-    assert state.samples_seen == state.stream_samples
+    assert state.sub_task.number == shift.sub_task == 0
+    assert state.pending.set_aside == ()
+    assert state.model.samples_seen == state.stream.samples
 
 
 def test_after_a_change_of_shares_the_new_ones_are_usual_and_the_detector_stays_on() -> None:
@@ -456,11 +458,11 @@ def test_after_a_change_of_shares_the_new_ones_are_usual_and_the_detector_stays_
     assert len(of(PriorShift, events)) == 1
     assert not of(BoundaryDetected, events)
     # Another frozen model has taken over, with a reference in which the new shares are usual.
-    assert state.detector.watch.frozen_model.taken_at > 2500
-    assert not state.detector.watch.reference.outdated
+    assert state.watch.detector.watch.frozen_model.taken_at > 2500
+    assert not state.watch.detector.watch.reference.outdated
     state, _ = shares_shift(labelled=True, n_batches=4)
-    assert state.detector.watch.reference.outdated
-    assert state.armed
+    assert state.watch.detector.watch.reference.outdated
+    assert state.watch.armed
     # Two batches later another class comes: it is found as if nothing had been before.
     _, events = play(Engine(CONFIG), state, list(batches([2], 2, seed=3)))
     (boundary,) = of(BoundaryDetected, events)
@@ -498,7 +500,7 @@ def test_it_is_a_change_of_shares_where_nine_tenths_look_as_before(
     engine = Engine(CONFIG)
     state, _ = play(engine, engine.start(), list(batches([0, 1], 25, seed=1)))
     known = blob(0, 200, seed=2)
-    known = known[engine.detector.typical(state.detector, known)][: 100 - strange]
+    known = known[engine.detector.typical(state.watch.detector, known)][: 100 - strange]
     batch = Batch.of(torch.cat([known, blob(7, strange, seed=3)]), [0] * 100)
     batch = engine.delayed_labels.claim(state, batch)[1]
     verdict = engine.judge.judge(state, batch).verdict
@@ -530,21 +532,21 @@ def test_classes_of_which_the_sub_task_had_no_label_are_not_its_own() -> None:
     state, _ = play(engine, engine.start(), [*script, *batches([2, 3], 3, seed=2, labelled=False)])
     assert state.shown.tolist() == [False, False]
     state, _ = play(engine, state, list(batches([1], 1, seed=3)))
-    assert [state.classes[code] for code in state.shown.nonzero()[:, 0].tolist()] == [1]
+    assert [state.model.classes[code] for code in state.shown.nonzero()[:, 0].tolist()] == [1]
 
 
 def test_without_labels_it_is_a_boundary_for_it_may_be_a_class_in_hiding() -> None:
     state, events = shares_shift(labelled=False)
     assert not of(PriorShift, events)
     assert of(BoundaryDetected, events)
-    assert state.sub_task == 1
+    assert state.sub_task.number == 1
 
 
 def test_a_class_that_had_only_trickled_in_is_new_when_it_takes_over() -> None:
     engine = Engine(CONFIG)
     main = [*batches([0], 24, seed=1), *batches([1], 1, size=10, seed=1)]
     state, _ = play(engine, engine.start(), [*main, *batches([0], 3, seed=4)])
-    assert state.sub_task == 0
+    assert state.sub_task.number == 0
     _, events = play(engine, state, list(batches([1], 4, seed=3)))
     assert not of(PriorShift, events)
     assert of(BoundaryDetected, events)

@@ -35,8 +35,8 @@ def learned(stream: list[Batch | str], **settings: object) -> tuple[EngineState,
         assert_finite(state)
         assert_finite(events)
         quarantined += sum(event.samples for event in events if isinstance(event, OutlierBurst))
-        held = state.set_aside_samples + state.proposals.raw_samples
-        assert state.samples_seen + held + quarantined == state.stream_samples
+        held = state.pending.set_aside_samples + state.pending.proposals.raw_samples
+        assert state.model.samples_seen + held + quarantined == state.stream.samples
     snapshot = engine.snapshot(state)
     assert_answers(snapshot)
     return state, snapshot
@@ -68,7 +68,7 @@ def share(snapshot: Snapshot, x: Tensor, label: int | str) -> float:
 @pytest.mark.parametrize("labels", [[5], ["only"], None])
 def test_a_single_sample_is_a_model(labels: list[int | str | None] | None) -> None:
     state, snapshot = learned([Batch.of(blob(0, 1, 1), labels)])
-    assert state.version == 1
+    assert state.model.version == 1
     assert snapshot.classes == tuple(labels or ())
 
 
@@ -87,7 +87,7 @@ def test_a_batch_of_ten_thousand_is_learned_at_once() -> None:
     codes = torch.arange(10_000) % 4
     x = torch.stack([blob(label, 10_000, 3) for label in range(4)])[codes, torch.arange(10_000)]
     state, snapshot = learned([Batch(x, codes, (0, 1, 2, 3))])
-    assert state.samples_seen == 10_000
+    assert state.model.samples_seen == 10_000
     assert share(snapshot, blob(2, 200, 9), 2) > 0.97
 
 
@@ -255,9 +255,9 @@ def test_whatever_is_sent_every_number_stays_a_number_and_every_limit_holds(
     assert snapshot.info.components <= budget
     assert snapshot.info.window <= window
     assert snapshot.info.recent <= min(window, MOST_RECENT)
-    assert state.set_aside_samples <= limit
+    assert state.pending.set_aside_samples <= limit
     total = sum(len(part) for part in script if isinstance(part, Batch))
-    assert state.stream_samples == total
+    assert state.stream.samples == total
 
 
 @pytest.mark.parametrize("preset", ["flat", "mfa"])
@@ -266,7 +266,7 @@ def test_a_window_of_a_sample_or_three_is_enough_to_learn(preset: str, window: i
     stream = list(batches([0, 1, 2], 2, size=60))
     state, snapshot = learned(stream, preset=preset, n_components=6, window=window)
     assert snapshot.info.window <= window
-    assert state.samples_seen == 120
+    assert state.model.samples_seen == 120
     codes = snapshot.classify(blob(2, 50, 9)).codes
     assert [snapshot.classes[code] for code in codes.tolist()].count(2) > 45
 
@@ -287,8 +287,8 @@ def test_a_batch_whose_labels_are_all_missing_is_unlabelled() -> None:
 def test_only_labels_that_a_sample_carries_become_classes() -> None:
     batch = Batch(blob(0, 3, 1), torch.tensor([2, -1, 0]), ("first", "never", "last"))
     state, _ = learned([batch])
-    assert state.classes == ("first", "last")
-    assert state.class_counts == (1, 1)
+    assert state.model.classes == ("first", "last")
+    assert state.model.class_counts == (1, 1)
 
 
 def test_a_vocabulary_that_repeats_itself_is_refused() -> None:
@@ -315,35 +315,35 @@ def test_labels_first_seen_in_a_batch_set_aside_become_classes_when_it_is_learne
     state, _ = play(engine, engine.start(), list(batches([0, 1], 20)))
     for batch in batches([2], 12, size=4, seed=5):
         tried, _ = engine.step(state, batch)
-        if tried.set_aside:
+        if tried.pending.set_aside:
             break
         state, _ = engine.step(state, Batch(batch.features))
-    assert tried.set_aside_batches == 1
-    assert 2 not in tried.classes
+    assert len(tried.pending.set_aside) == 1
+    assert 2 not in tried.model.classes
     state, events = engine.settle(tried)
     assert [event.label for event in events if isinstance(event, ClassDiscovered)] == [2]
-    assert 2 in state.classes
-    assert state.class_counts[-1] == 4
+    assert 2 in state.model.classes
+    assert state.model.class_counts[-1] == 4
 
 
 def test_accuracy_counts_labelled_samples_only() -> None:
     """A thousand unlabelled samples beside one labelled one weigh nothing."""
     engine = Engine(EngineConfig(n_components=8, detector="none"))
     state, _ = play(engine, engine.start(), list(batches([0, 1], 11)))
-    assert state.prequential.weight == 1000
-    known = state.prequential.mean
+    assert state.stream.prequential.weight == 1000
+    known = state.stream.prequential.mean
     wrong = Batch.of(blob(0, 500, 9), [1] + [None] * 499)
     state, events = engine.step(state, wrong)
-    assert state.prequential.weight == 1001
-    assert state.prequential.mean == pytest.approx(known * 1000 / 1001)
+    assert state.stream.prequential.weight == 1001
+    assert state.stream.prequential.mean == pytest.approx(known * 1000 / 1001)
     (event,) = [event for event in events if isinstance(event, BatchLearned)]
     assert (event.labelled, event.prequential_accuracy) == (1, 0)
 
 
 def test_a_thousand_classes_that_are_all_new_are_taken_in_their_stride() -> None:
     state, _ = learned([Batch.of(blob(0, 1000, 1), list(range(1000)))], n_components=20)
-    assert len(state.classes) == 1000
-    assert state.class_counts == (1,) * 1000
+    assert len(state.model.classes) == 1000
+    assert state.model.class_counts == (1,) * 1000
 
 
 # Outliers while little is known -----------------------------------------------------------
@@ -360,7 +360,7 @@ def test_the_outlier_threshold_makes_sense_before_the_stream_could_calibrate_it(
 def test_a_boundary_declared_early_keeps_the_threshold_that_there_was() -> None:
     stream = list(batches([0, 1], 3))
     state, snapshot = learned([*stream, "boundary"])
-    assert state.sub_task == 1
+    assert state.sub_task.number == 1
     assert float(snapshot.outliers(blob(0, 200, 9)).inliers.double().mean()) > 0.6
     assert not snapshot.outliers(blob(7, 200, 9)).inliers.any()
 
@@ -368,7 +368,7 @@ def test_a_boundary_declared_early_keeps_the_threshold_that_there_was() -> None:
 def test_scores_known_before_learning_outweigh_the_first_stand_in() -> None:
     state, _ = learned(list(batches([0, 1], 30)), detector="none")
     # 500 samples are not counted, and the surrogate for them counts as 50.
-    assert state.likelihood.weight == 2550
+    assert state.sub_task.likelihood.weight == 2550
 
 
 # Places in the stream ---------------------------------------------------------------------
@@ -381,7 +381,7 @@ def test_a_declared_boundary_begins_with_the_next_batch() -> None:
     (boundary,) = [event for event in events if isinstance(event, BoundaryDetected)]
     assert (boundary.batch_index, boundary.sample_index) == (5, 500)
     assert (boundary.estimated_start_batch, boundary.estimated_start_sample) == (5, 500)
-    assert (state.boundary_batch, state.boundary_sample) == (5, 500)
+    assert (state.sub_task.first_batch, state.sub_task.first_sample) == (5, 500)
 
 
 def test_standardised_data_are_counted_once() -> None:
@@ -419,6 +419,6 @@ def test_a_refused_batch_leaves_no_trace() -> None:
     one, one_events = engine.step(state, next(iter(batches([0], 1, seed=3))))
     fresh_state, _ = play(engine, engine.start(), list(batches([0, 1], 3)))
     other, other_events = engine.step(fresh_state, next(iter(batches([0], 1, seed=3))))
-    assert one.version == other.version
+    assert one.model.version == other.model.version
     assert one_events == other_events
     assert not after

@@ -71,13 +71,13 @@ def test_a_stream_of_three_sub_tasks_is_learned_without_forgetting_any(engine: E
     assert boundary.estimated_start_batch == 20
     assert boundary.estimated_start_sample == 2000
     assert boundary.version_before == 20
-    assert boundary.version_after == state.version - 19
+    assert boundary.version_after == state.model.version - 19
     assert accuracy(engine, state, [0, 1, 2, 3]) > 0.97
 
     state, events = run(engine, state, list(batches([4, 5], 20, seed=3)))
     assert [event.sub_task for event in of(BoundaryDetected, events)] == [2]
     assert accuracy(engine, state, [0, 1, 2, 3, 4, 5]) > 0.97
-    assert state.samples_seen == 6000
+    assert state.model.samples_seen == 6000
     assert engine.snapshot(state).info.components <= 12
 
 
@@ -105,14 +105,15 @@ def test_suspicious_batches_are_set_aside_and_become_the_new_sub_task() -> None:
     state, _ = run(engine, engine.start(), list(batches([0, 1], 20)))
     # Small batches of something new: suspicion first, then certainty.
     small = [Batch(batch.features) for batch in batches([2], 12, size=4, seed=5)]
-    learned_before = state.samples_seen
+    learned_before = state.model.samples_seen
     kinds: list[str] = []
     for batch in small:
         state, events = engine.step(state, batch)
         if of(BatchSetAside, events):
             # What came before the suspicion was learned, or held back as unknown.
-            assert state.samples_seen + state.proposals.raw_samples == learned_before + sum(
-                len(b) for b in small[: kinds.count("learned")]
+            assert (
+                state.model.samples_seen + state.pending.proposals.raw_samples
+                == learned_before + sum(len(b) for b in small[: kinds.count("learned")])
             )
         kinds.append(
             "boundary"
@@ -126,33 +127,33 @@ def test_suspicious_batches_are_set_aside_and_become_the_new_sub_task() -> None:
     assert "aside" in kinds
     assert kinds[-1] == "boundary"
     # Nothing that was set aside is lost.
-    assert state.samples_seen == learned_before + 4 * len(kinds)
-    assert state.set_aside == ()
+    assert state.model.samples_seen == learned_before + 4 * len(kinds)
+    assert state.pending.set_aside == ()
 
 
 def test_outliers_that_go_away_are_a_burst_neither_learned_nor_lost(engine: Engine) -> None:
     state, _ = run(engine, engine.start(), list(batches([0, 1], 20)))
     state = held_aside(engine, state)
-    strange = torch.cat([batch.features for batch in state.set_aside])
-    before, n_stream = state.samples_seen, state.stream_samples
+    strange = torch.cat([batch.features for batch in state.pending.set_aside])
+    before, n_stream = state.model.samples_seen, state.stream.samples
     for batch in batches([0, 1], 10, seed=8):
         state, events = engine.step(state, batch)
         if of(OutlierBurst, events):
             break
     (burst,) = of(OutlierBurst, events)
     assert not of(BoundaryDetected, events)
-    assert state.sub_task == burst.sub_task == 0
-    assert state.set_aside == ()
-    quarantined = torch.cat([batch.features for batch in state.quarantined])
+    assert state.sub_task.number == burst.sub_task == 0
+    assert state.pending.set_aside == ()
+    quarantined = torch.cat([batch.features for batch in state.pending.quarantined])
     assert burst.samples == len(quarantined) >= len(strange)
     assert torch.equal(quarantined[: len(strange)], strange)
     assert before == n_stream - len(strange)
-    assert state.samples_seen == state.stream_samples - burst.samples
+    assert state.model.samples_seen == state.stream.samples - burst.samples
     assert burst.evidence["statistic_highest"] > engine.detector.threshold()
     assert burst.estimated_start_sample == pytest.approx(n_stream - len(strange), abs=5)
-    assert engine.without_raw(state).quarantined == ()
+    assert engine.without_raw(state).pending.quarantined == ()
     state, _ = engine.step(state, next(iter(batches([0, 1], 1, seed=9))))
-    assert state.quarantined == ()
+    assert state.pending.quarantined == ()
 
 
 def test_a_burst_within_a_batch_calibrates_nothing(engine: Engine) -> None:
@@ -164,15 +165,15 @@ def test_a_burst_within_a_batch_calibrates_nothing(engine: Engine) -> None:
     (burst,) = of(OutlierBurst, events)
     # Two in a hundred inliers look as strange as that.
     assert 30 <= burst.samples <= 34
-    assert_identical(after.calibration, state.calibration)
-    assert after.likelihood == state.likelihood
+    assert_identical(after.model.calibration, state.model.calibration)
+    assert after.sub_task.likelihood == state.sub_task.likelihood
 
 
 def held_aside(engine: Engine, state: EngineState) -> EngineState:
     """A state that holds at least one batch aside."""
     for batch in batches([2], 12, size=4, seed=5):
         state, _ = engine.step(state, batch)
-        if state.set_aside:
+        if state.pending.set_aside:
             return state
     raise AssertionError("no batch was set aside")
 
@@ -182,7 +183,7 @@ def test_a_quiet_stream_settles_what_is_set_aside(engine: Engine) -> None:
     state = held_aside(engine, state)
     state, events = engine.settle(state)
     assert of(SetAsideReleased, events)
-    assert state.samples_seen == state.stream_samples
+    assert state.model.samples_seen == state.stream.samples
     assert engine.settle(state) == (state, [])
 
 
@@ -198,9 +199,9 @@ def test_a_quiet_stream_takes_in_what_waits_once(preset: str) -> None:
     assert not engine.is_settled(state)
     settled, events = engine.settle(state)
     (event,) = events
-    assert event == WindowsSettled(before.info.waiting, 0, state.version + 1)
+    assert event == WindowsSettled(before.info.waiting, 0, state.model.version + 1)
     after = engine.snapshot(settled)
-    assert (after.info.model_version, after.info.waiting) == (state.version + 1, 0)
+    assert (after.info.model_version, after.info.waiting) == (state.model.version + 1, 0)
     assert after.info.window == before.info.window
     assert after.info.samples_seen == before.info.samples_seen == 300
     x = blob(0, 50, seed=9)
@@ -233,7 +234,7 @@ def test_a_suspicion_cannot_hold_more_than_the_limit() -> None:
     most = 0
     for batch in batches([2], 20, size=4, seed=5):
         state, _ = engine.step(state, batch)
-        most = max(most, state.set_aside_samples)
+        most = max(most, state.pending.set_aside_samples)
     assert most == 4
 
 
@@ -244,7 +245,7 @@ def test_a_boundary_can_be_declared(engine: Engine) -> None:
     assert boundary.detector == "declared"
     assert boundary.batch_index == 5
     assert of(Replayed, events)
-    assert state.sub_task == 1
+    assert state.sub_task.number == 1
     # Twice in a row there is nothing to end.
     assert engine.declare_boundary(state) == (state, [])
     state, _ = run(engine, state, list(batches([2], 5)))
@@ -259,13 +260,13 @@ def test_no_number_of_a_boundary_is_given_twice(engine: Engine) -> None:
         numbers += [one.boundary for one in events if isinstance(one, BoundaryDetected)]
         state, _ = run(engine, state, list(batches([label], 2)))
     state, _ = engine.restore(state, kept, "rollback")
-    assert (state.sub_task, state.boundaries) == (0, 3)
+    assert (state.sub_task.number, state.past.boundaries) == (0, 3)
     state, events = engine.declare_boundary(state)
     numbers += [one.boundary for one in events if isinstance(one, BoundaryDetected)]
     assert numbers == [1, 2, 3, 4]
-    assert state.sub_task == 1
+    assert state.sub_task.number == 1
     # A state that an earlier release has written counted sub-tasks only.
-    old = dataclasses.replace(state, sub_task=7, boundaries=0)
+    old = state.with_sub_task(number=7).with_past(boundaries=0)
     old, _ = run(engine, old, list(batches([2], 1)))
     (number,) = [
         one.boundary for one in engine.declare_boundary(old)[1] if isinstance(one, BoundaryDetected)
@@ -281,7 +282,7 @@ def test_a_restored_sub_task_can_end_at_once_if_it_had_begun(engine: Engine, sou
     restored, _ = engine.restore(ended, begun, source)
     crossed, events = engine.declare_boundary(restored)
     assert len(of(BoundaryDetected, events)) == 1
-    assert crossed.sub_task == 1
+    assert crossed.sub_task.number == 1
     assert engine.declare_boundary(crossed) == (crossed, [])
     # Not so one of which there was no sample, and not after it was ended.
     for kept in (fresh, ended):
@@ -393,7 +394,7 @@ def test_components_without_a_class_become_one_when_labels_come(engine: Engine) 
 
 def test_one_sample_at_a_time_is_enough(engine: Engine) -> None:
     state, _ = run(engine, engine.start(), list(batches([0, 1], 150, size=1)))
-    assert state.samples_seen == 150
+    assert state.model.samples_seen == 150
     assert accuracy(engine, state, [0, 1]) > 0.95
 
 
@@ -417,23 +418,23 @@ def test_integer_and_text_labels_are_different_classes(engine: Engine) -> None:
 def test_versions_grow_by_one_and_are_never_reused(engine: Engine) -> None:
     state, _ = run(engine, engine.start(), list(batches([0, 1], 4)))
     kept = state
-    assert kept.version == 4
+    assert kept.model.version == 4
     # Of the same classes: at a boundary replay would count, too.
     state, _ = run(engine, state, list(batches([0, 1], 3, seed=1)))
-    assert state.version == 7
+    assert state.model.version == 7
     state, events = engine.restore(state, kept, "rollback")
     (restored,) = of(ModelRestored, events)
     assert (restored.model_version, restored.replaced_version) == (4, 7)
-    assert state.version == 4
-    assert state.stream_batches == 7
+    assert state.model.version == 4
+    assert state.stream.batches == 7
     state, _ = run(engine, state, list(batches([2], 1)))
-    assert state.version == 8
+    assert state.model.version == 8
 
 
 def test_a_checkpoint_from_elsewhere_gets_a_version_of_its_own(engine: Engine) -> None:
     kept, _ = run(engine, engine.start(), list(batches([0, 1], 4)))
     state, _ = engine.restore(engine.start(), kept, "checkpoint")
-    assert state.version == 5
+    assert state.model.version == 5
     assert accuracy(engine, state, [0, 1]) > 0.95
 
 
@@ -490,7 +491,7 @@ def test_labels_that_are_unique_by_mistake_are_refused() -> None:
     with pytest.raises(InvalidBatch, match="number of classes to 4; at most 3"):
         engine.step(state, Batch.of(blob(0, 2, 2), [0, "four"]))
     state, _ = engine.step(state, Batch.of(blob(0, 2, 2), [0, 2]))
-    assert state.classes == (0, 1, 2)
+    assert state.model.classes == (0, 1, 2)
 
 
 @pytest.mark.parametrize("labelled", [True, False])
@@ -511,7 +512,7 @@ def test_a_state_without_raw_samples_is_the_same_model_and_learns_on(
 
 
 def test_an_empty_state_without_raw_samples_is_empty(engine: Engine) -> None:
-    assert engine.without_raw(engine.start()).version == 0
+    assert engine.without_raw(engine.start()).model.version == 0
 
 
 def test_a_rollback_does_not_depend_on_whether_raw_samples_were_let_go(engine: Engine) -> None:

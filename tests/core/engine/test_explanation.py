@@ -36,7 +36,7 @@ def learned(
 def told(
     engine: Engine, state: EngineState, *new: Batch, verdict: Verdict | None = None
 ) -> dict[str, Any]:
-    return explain(engine.learner.model(state.learner), state, new, verdict, 2.0)
+    return explain(engine.learner.model(state.model.learner), state, new, verdict, 2.0)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.density.diagonal.components import NO_CLASS
+from core.density.owned import NO_CLASS
 from core.learners.per_class.relabelling import (
     LATELY,
     MOST,

@@ -52,7 +52,9 @@ def named(one: Engine, state: EngineState, groups: Sequence[int] = (0, 1, 2)) ->
     """What the model calls each group."""
     snapshot = one.snapshot(state)
     x = torch.stack([blob(group, 50, 77).mean(0) for group in groups])
-    return [state.classes[code] for code in snapshot.classify(x).probabilities.argmax(-1).tolist()]
+    return [
+        state.model.classes[code] for code in snapshot.classify(x).probabilities.argmax(-1).tolist()
+    ]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -136,12 +138,9 @@ def test_what_was_set_aside_before_the_change_is_learned_by_its_old_names() -> N
     one = engine("mfa")
     state, _ = play(one, one.start(), list(called(LETTERS, 30, 1)))
     earlier = tuple(called(LETTERS, 2, 5))
-    held = replace(
-        state,
-        set_aside=earlier,
-        stream_samples=state.stream_samples + 200,
-        stream_batches=state.stream_batches + 2,
-    )
+    held = state.with_stream(
+        samples=state.stream.samples + 200, batches=state.stream.batches + 2
+    ).with_pending(set_aside=earlier)
     after, events = play(one, held, list(called(TURNED, 1, 2)))
     (found,) = boundaries(events)
     assert found.set_aside_samples == found.mixed_samples == 200

@@ -380,7 +380,7 @@ def test_a_model_says_how_well_it_holds_the_past(config: EngineConfig, scale: fl
     assert {one.label for one in row.classes} == {0, 1}
     assert row.accuracy_then is not None
     assert row.accuracy_then > 0.9
-    (kept,) = state.held.sets
+    (kept,) = state.past.retention.sets
     # In the sender's units: the data lie in [0, scale], with some noise around.
     assert 0.2 * scale < float(kept.features.float().mean()) < 0.8 * scale
     state, _ = engine.declare_boundary(state)
@@ -412,21 +412,22 @@ def test_a_model_learns_the_same_whether_or_not_anybody_looks(
     config: EngineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, looked_at = life(config)
-    assert looked_at.held.sets
+    assert looked_at.past.retention.sets
     monkeypatch.setattr(RetentionSets, "crossed", lambda self, *_, **__: self)
     _, left_alone = life(config)
-    assert not left_alone.held.sets
+    assert not left_alone.past.retention.sets
     # P-values look at what was drawn, and nothing that is learned looks at them.
-    without = {"held": RetentionSets(), "calibration": Calibration()}
-    assert_identical(
-        dataclasses.replace(looked_at, **without), dataclasses.replace(left_alone, **without)
+    looked_at, left_alone = (
+        state.with_past(retention=RetentionSets()).with_model(calibration=Calibration())
+        for state in (looked_at, left_alone)
     )
+    assert_identical(looked_at, left_alone)
 
 
 def test_no_sample_of_the_stream_is_kept(config: EngineConfig) -> None:
     _, state = life(config)
     stream = torch.cat([batch.features for batch in batches([0, 1], 20, seed=0)])
-    (kept,) = state.held.sets
+    (kept,) = state.past.retention.sets
     assert kept.features.shape == (module.MOST_PER_SUB_TASK, N_FEATURES)
     nearest = torch.cdist(kept.features.float(), stream).amin(1)
     assert float(nearest.min()) > 0.01
@@ -435,7 +436,7 @@ def test_no_sample_of_the_stream_is_kept(config: EngineConfig) -> None:
 def test_it_is_part_of_a_checkpoint(config: EngineConfig) -> None:
     engine, state = life(config)
     loaded, _, _ = load(dump(state, config, {}))
-    assert_identical(loaded.held, state.held)
+    assert_identical(loaded.past.retention, state.past.retention)
     assert engine.held(loaded) == engine.held(state)
 
 
@@ -444,7 +445,7 @@ def test_a_rollback_takes_it_back_too() -> None:
     engine, state = life(config)
     kept, _, _ = load(dump(state, config, {}))
     later, _ = play(engine, state, ["boundary", *batches([4], 5)])
-    assert len(later.held.sets) == 2
+    assert len(later.past.retention.sets) == 2
     restored, _ = engine.restore(later, kept, "rollback")
     assert engine.held(restored) == engine.held(state)
 
@@ -452,7 +453,7 @@ def test_a_rollback_takes_it_back_too() -> None:
 def test_it_lives_where_the_model_lives(device: torch.device) -> None:
     engine = Engine(CONFIGS["flat"], device)
     state, _ = play(engine, engine.start(), [*batches([0, 1], 5), "boundary"])
-    assert all(tensor.device.type == device.type for tensor in tensors_of(state.held))
+    assert all(tensor.device.type == device.type for tensor in tensors_of(state.past.retention))
     assert engine.held(state)[0].accuracy_now is not None
 
 

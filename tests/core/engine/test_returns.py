@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -75,7 +75,7 @@ def test_a_return_after_an_unlabelled_sub_task_is_a_boundary(preset: str) -> Non
     parts = [Part([0, 1], True), Part([2, 3], False), Part([0, 1], True)]
     state, told = passed(150, parts, config=config)
     assert returns(told) == [[], [None], [0]]
-    assert (state.sub_task, state.recurrence) == (2, 0)
+    assert (state.sub_task.number, state.sub_task.recurrence) == (2, 0)
     (boundary,) = told[2]
     assert {row["label"]: row["before"] for row in boundary.explanation["classes"]} == {
         0: None,
@@ -134,7 +134,7 @@ def test_unlabelled_samples_are_drawn_from_what_learned_them() -> None:
     """Else those of a sub-task are those of all before it, and a return may name any of them."""
     state, _ = passed(16, [Part([0, 1], False), Part([2, 3], False), Part([4, 5], False)])
     centres = 2 * torch.randn(8, 16, generator=torch.Generator().manual_seed(16))
-    for one, own in zip(state.held.sets, ([0, 1], [2, 3]), strict=True):
+    for one, own in zip(state.past.retention.sets, ([0, 1], [2, 3]), strict=True):
         nearest = torch.cdist(one.features.float(), centres).argmin(1)
         assert float(torch.isin(nearest, torch.tensor(own)).double().mean()) > 0.97
 
@@ -163,3 +163,29 @@ def test_drawn_samples_say_what_became_of_data() -> None:
 
 
 PAIRS = ([0, 1], [2, 3], [4, 5])
+
+
+@pytest.mark.parametrize("delay", [2, None], ids=["late", "never"])
+def test_where_every_sample_waits_for_its_label_changes_are_explained_and_returns_named(
+    delay: int | None,
+) -> None:
+    engine = Engine(replace(CONFIG, label_wait_samples=300))
+    state, told, n = engine.start(), list[list[BoundaryDetected]](), 0
+    pending = list[tuple[range, list[int | str]]]()
+    for place, clouds in enumerate(([0, 1], [2, 3], [4, 5], [2, 3], [0, 1])):
+        found = list[BoundaryDetected]()
+        for batch in Part(clouds, labelled=True).batches(16, 100 + place):
+            ids, n = range(n, n + len(batch)), n + len(batch)
+            labels = [label for label in batch.plain_labels if label is not None]
+            pending.append((ids, labels))
+            state, events = engine.step(state, Batch(batch.features, sample_ids=tuple(ids)))
+            if delay is not None and len(pending) > delay:
+                late, names = pending.pop(0)
+                state, more = engine.label(state, list(late), names)
+                events = [*events, *more]
+            found += [one for one in events if isinstance(one, BoundaryDetected)]
+        told.append(found)
+    assert returns(told) == [[], [None], [None], [1], [0]]
+    for boundaries in told[1:]:
+        assert boundaries[0].explanation["samples"] >= 100
+        assert boundaries[0].explanation["features"]

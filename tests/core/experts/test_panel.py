@@ -404,7 +404,7 @@ def test_classes_that_keep_moving_are_followed(preset: str) -> None:
 
 
 def answers(one: Engine, state: EngineState, x: Tensor) -> list[object]:
-    return [state.classes[code] for code in one.snapshot(state).classify(x).codes.tolist()]
+    return [state.model.classes[code] for code in one.snapshot(state).classify(x).codes.tolist()]
 
 
 def far(code: int, n: int, seed: int) -> Tensor:
@@ -430,7 +430,7 @@ def test_what_the_answer_is_counts_as_the_accuracy() -> None:
     codes = one.snapshot(state).classify(batch.features).codes
     _, events = one.step(state, batch)
     [scored] = [event for event in events if isinstance(event, BatchLearned)]
-    named = torch.tensor([state.classes[code] for code in codes.tolist()])
+    named = torch.tensor([state.model.classes[code] for code in codes.tolist()])
     truth = torch.tensor([batch.vocabulary[code] for code in batch.codes.tolist()])  # type: ignore[union-attr]
     assert scored.prequential_accuracy == pytest.approx(float((named == truth).double().mean()))
 
@@ -443,7 +443,7 @@ def test_a_label_that_is_new_is_heard_once() -> None:
         x, codes = samples(64, 3, index, n_classes)
         state, _ = one.step(state, Batch.of(x.float(), codes.tolist()))
         total += 64
-        panel = state.panel
+        panel = state.model.panel
         assert panel is not None
         torch.testing.assert_close(
             panel.gaussians.mass[HORIZONS.index(math.inf)].sum(),
@@ -462,12 +462,12 @@ def test_labels_of_set_aside_samples_are_heard_once_and_at_once() -> None:
     state, _ = play(one, one.start(), list(steady(30, 0)))
     held = 0
     for batch in steady(10, 1):
-        before = state.panel
+        before = state.model.panel
         state, _ = one.step(state, replace(batch, features=batch.features + 0.5))
-        held += bool(state.set_aside)
+        held += bool(state.pending.set_aside)
         assert before is not None
-        assert state.panel is not None
-        told = state.panel.gaussians.mass[-1].sum() - before.gaussians.mass[-1].sum()
+        assert state.model.panel is not None
+        told = state.model.panel.gaussians.mass[-1].sum() - before.gaussians.mass[-1].sum()
         torch.testing.assert_close(told, torch.tensor(100.0).double())
     assert held
 
@@ -483,13 +483,13 @@ def test_a_class_is_answered_before_the_model_has_learned_it(preset: str) -> Non
     one = engine(preset=preset)
     state, _ = play(one, one.start(), list(steady(30, 0)))
     first, second, *_ = new_class(2)
-    before = state.version
+    before = state.model.version
     state, _ = one.step(state, first)
-    assert state.set_aside
-    assert "new" not in state.classes
+    assert state.pending.set_aside
+    assert "new" not in state.model.classes
     snapshot = one.snapshot(state)
     assert snapshot.version > before
-    assert snapshot.answers == (*state.classes, "new")
+    assert snapshot.answers == (*state.model.classes, "new")
     assert "new" not in snapshot.classes
     again, _ = Snapshot.from_bytes(snapshot.to_bytes({}))
     for version in (snapshot, again):
@@ -512,13 +512,13 @@ def test_of_outliers_that_were_named_no_class_is_left() -> None:
     state, _ = play(one, one.start(), list(steady(30, 0)))
     far_away = Batch.of(torch.full((20, 2), 60.0) + torch.rand(20, 2), ["freak"] * 20)
     state, _ = one.step(state, far_away)
-    assert state.set_aside
+    assert state.pending.set_aside
     assert "freak" in one.snapshot(state).answers
     state, events = play(one, state, list(steady(3, 1)))
     assert [event.kind for event in events if event.kind == "outlier_burst"]
-    assert one.snapshot(state).answers == state.classes
-    assert state.panel is not None
-    assert "freak" not in state.panel.labels
+    assert one.snapshot(state).answers == state.model.classes
+    assert state.model.panel is not None
+    assert "freak" not in state.model.panel.labels
 
 
 def test_a_class_keeps_its_column_whichever_is_learned_first() -> None:
@@ -527,9 +527,10 @@ def test_a_class_keeps_its_column_whichever_is_learned_first() -> None:
     panel = Panel.start(3)
     assert panel is not None
     state, _ = one.step(one.start(), Batch.of(x.float(), codes.tolist()))
-    state = replace(state, panel=state.panel.of_classes((2, 0, 1)))  # type: ignore[union-attr]
+    assert state.model.panel is not None
+    state = state.with_model(panel=state.model.panel.of_classes((2, 0, 1)))
     said = one.snapshot(state).classify(x.float())
-    named = torch.tensor([state.classes[code] for code in said.codes.tolist()])
+    named = torch.tensor([state.model.classes[code] for code in said.codes.tolist()])
     assert float((named == codes).double().mean()) > 0.9
 
 
@@ -540,12 +541,12 @@ def test_labels_that_come_late_are_heard() -> None:
     x, codes = samples(40, 3, 1)
     ids = [f"s{row}" for row in range(40)]
     state, _ = one.step(state, Batch.of(x.float(), [None] * 40, ids))
-    before = state.panel
+    before = state.model.panel
     state, _ = one.label(state, ids, codes.tolist())
     assert before is not None
-    assert state.panel is not None
-    assert float(state.panel.gaussians.mass[-1].sum()) == pytest.approx(104)
-    assert not torch.equal(before.weights, state.panel.weights)
+    assert state.model.panel is not None
+    assert float(state.model.panel.gaussians.mass[-1].sum()) == pytest.approx(104)
+    assert not torch.equal(before.weights, state.model.panel.weights)
 
 
 @pytest.mark.parametrize("image", [None, "2,3"])
@@ -554,7 +555,7 @@ def test_images_have_no_experts(image: str | None) -> None:
     batch = Batch.of(x if image is None else x.reshape(50, 6), [0, 1] * 25)
     one = engine(image=image)
     state, _ = one.step(one.start(), batch)
-    assert state.panel is None
+    assert state.model.panel is None
     assert one.snapshot(state).experts is None
 
 
@@ -562,7 +563,7 @@ def test_images_have_no_experts(image: str | None) -> None:
 def test_nor_has_who_wants_none(settings_: dict[str, object]) -> None:
     one = engine(**settings_)
     state, _ = play(one, one.start(), moving(2, 0))
-    assert state.panel is None
+    assert state.model.panel is None
 
 
 def test_a_snapshot_with_experts_survives_its_bytes() -> None:
@@ -581,8 +582,8 @@ def test_a_life_saved_while_samples_wait_goes_on_bit_for_bit(at: int) -> None:
     one = engine()
     stream = moving(20, 0, size=7)
     half, _ = play(one, one.start(), stream[:at])
-    assert half.panel is not None
-    assert len(half.panel.rows)
+    assert half.model.panel is not None
+    assert len(half.model.panel.rows)
     kept, _, _ = load(dump(half, one.config, {}))
     assert_identical(play(one, kept, stream[at:])[0], play(one, half, stream[at:])[0])
 
@@ -594,12 +595,12 @@ def test_at_a_boundary_no_sample_waits_on_and_no_sum_is_of_a_sample_or_two() -> 
     state, _ = one.step(state, Batch.of(rare, ["rare", "rare"]))
     assert one.snapshot(state).info.heard == 2
     state, _ = one.declare_boundary(state)
-    assert state.panel is not None
+    assert state.model.panel is not None
     assert one.snapshot(state).info.heard == 0
-    code = state.classes.index("rare")
-    for part in (state.panel.gaussians, state.panel.joint, state.panel.forests):
+    code = state.model.classes.index("rare")
+    for part in (state.model.panel.gaussians, state.model.panel.joint, state.model.panel.forests):
         assert not bool(part.mass[:, code].any())
-    for part in (state.panel.gaussians, state.panel.joint):
+    for part in (state.model.panel.gaussians, state.model.panel.joint):
         assert float(part.mass[-1].sum()) == pytest.approx(200)
-    assert not bool(state.panel.gaussians.sums[:, code].any())
-    assert not bool(state.panel.joint.cross[..., code].any())
+    assert not bool(state.model.panel.gaussians.sums[:, code].any())
+    assert not bool(state.model.panel.joint.cross[..., code].any())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -113,10 +111,10 @@ def test_every_preset_is_calibrated_and_goes_through_a_checkpoint(preset: str) -
     script = list(batches([0, 1], 14))
     state, _ = play(engine, engine.start(), script[:12])
     again, _, _ = load(dump(state, engine.config, {}))
-    assert_identical(again.calibration, state.calibration)
+    assert_identical(again.model.calibration, state.model.calibration)
     one, _ = play(engine, state, script[12:])
     other, _ = play(engine, again, script[12:])
-    assert_identical(one.calibration, other.calibration)
+    assert_identical(one.model.calibration, other.model.calibration)
     scores = engine.snapshot(one).outliers(blob(0, 20, seed=5))
     assert scores.calibration >= FEWEST_ROWS
     assert bool(((scores.p_values > 0) & (scores.p_values <= 1)).all())
@@ -128,11 +126,11 @@ def test_the_learner_and_what_is_served_agree_on_traits() -> None:
         state, _ = play(engine, engine.start(), [*batches([0, 1], 8), "boundary", *batches([2], 8)])
         assert state.standardiser is not None
         x = state.standardiser.apply(blob(0, 10, seed=3))
-        scores = engine.learner.score(state.learner, x)
-        model = engine.learner.model(state.learner)
+        scores = engine.learner.score(state.model.learner, x)
+        model = engine.learner.model(state.model.learner)
         assert scores is not None
         assert model is not None
-        learned = engine.learner.traits(state.learner, scores)
+        learned = engine.learner.traits(state.model.learner, scores)
         served = model.density.traits(x, model.density.score(x))
         torch.testing.assert_close(learned, served, rtol=1e-3, atol=1e-2)
 
@@ -140,18 +138,21 @@ def test_the_learner_and_what_is_served_agree_on_traits() -> None:
 def test_nothing_is_calibrated_by_the_first_samples_nor_by_what_looks_like_a_change() -> None:
     engine = Engine(EngineConfig(n_components=12))
     state, _ = play(engine, engine.start(), list(batches([0], FIRST_UNCALIBRATED_SAMPLES // 100)))
-    assert not state.calibration.current
+    assert not state.model.calibration.current
     state, _ = play(engine, state, list(batches([0], 20, seed=1)))
-    before = state.calibration.current[0].samples
+    before = state.model.calibration.current[0].samples
     after, events = engine.step(state, Batch(blob(7, 100, seed=1)))
     assert events[-1].kind != "batch_learned" or any(e.kind == "boundary" for e in events)
-    assert sum(g.samples for g in (*after.calibration.past, *after.calibration.current)) == before
+    assert (
+        sum(g.samples for g in (*after.model.calibration.past, *after.model.calibration.current))
+        == before
+    )
 
 
 def test_checkpoints_of_before_have_no_scores_and_gain_them() -> None:
     engine = Engine(EngineConfig(n_components=4))
     state, _ = play(engine, engine.start(), list(batches([0], 10)))
-    old = dataclasses.replace(state, calibration=Calibration())
+    old = state.with_model(calibration=Calibration())
     assert engine.snapshot(old).outliers(blob(0, 3, seed=1)).calibration == 0
     later, _ = play(engine, old, list(batches([0], 4, seed=2)))
     assert engine.snapshot(later).outliers(blob(0, 3, seed=1)).calibration > 0

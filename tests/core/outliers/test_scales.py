@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -77,14 +77,14 @@ def test_the_scale_is_the_share_that_is_looked_at() -> None:
 def test_every_preset_has_them_but_for_mixtures_of_patches(preset: str) -> None:
     engine = Engine(EngineConfig(preset=preset, n_components=4, detector="none"))
     state, _ = play(engine, engine.start(), list(batches([0, 1], 12)))
-    assert state.calibration.n_scales == (0 if preset == "dcgmm" else N_SCALES)
+    assert state.model.calibration.n_scales == (0 if preset == "dcgmm" else N_SCALES)
     again, _, _ = load(dump(state, engine.config, {}))
-    assert_identical(again.calibration, state.calibration)
+    assert_identical(again.model.calibration, state.model.calibration)
     more = list(batches([0, 1], 8, seed=3))
     one, _ = play(engine, state, more)
     other, _ = play(engine, again, more)
-    assert_identical(one.calibration, other.calibration)
-    assert one.calibration.n_scales == state.calibration.n_scales
+    assert_identical(one.model.calibration, other.model.calibration)
+    assert one.model.calibration.n_scales == state.model.calibration.n_scales
 
 
 def test_what_is_left_of_a_sub_task_that_ended_has_them() -> None:
@@ -149,7 +149,7 @@ def test_a_rare_class_that_is_labelled_is_no_group_of_outliers() -> None:
 def test_images_are_asked_by_all_components_alone() -> None:
     engine = Engine(EngineConfig(preset="flat", n_components=12, image="4,4"))
     state, _ = play(engine, engine.start(), list(batches([0, 1], 12)))
-    assert state.calibration.n_scales == 0
+    assert state.model.calibration.n_scales == 0
     answer = engine.snapshot(state).outliers(blob(0, 50, 9))
     assert answer.scales is not None
     assert answer.scales.unique().tolist() == [WHOLE]
@@ -161,11 +161,14 @@ def test_traits_of_an_earlier_release_are_not_mixed_with_those_of_today() -> Non
 
     engine = Engine(EngineConfig(n_components=4, detector="none"))
     state, _ = play(engine, engine.start(), list(batches([0], 12)))
-    assert asdict(state.calibration)["current"]
+    assert asdict(state.model.calibration)["current"]
     tensors, text = checkpoint.unpack(checkpoint.FORMAT, dump(state, engine.config, {}))
     tree = checkpoint.json.loads(text["state"])
-    del tree["calibration"]["n_scales"]
-    tree["scales"] = {"sizes": [4, 4, 1]}
-    text["state"] = checkpoint.json.dumps(tree)
+    flat = tree.pop("model")
+    for part, names in checkpoint.EARLIER.items():
+        flat |= {was: tree[part][now] for now, was in names.items()}
+    del flat["calibration"]["n_scales"]
+    flat["scales"] = {"sizes": [4, 4, 1]}
+    text["state"] = checkpoint.json.dumps(flat)
     old, _, _ = load(checkpoint.pack(checkpoint.FORMAT, tensors, text))
-    assert_identical(old, replace(state, calibration=Calibration()))
+    assert_identical(old, state.with_model(calibration=Calibration()))

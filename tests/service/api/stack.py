@@ -18,10 +18,9 @@ from typing import Any
 
 import httpx2
 import numpy as np
-import uvicorn
 from pydantic import SecretStr
 
-from service.api.app import Server, create_app
+from service.api.app import Server, create_app, server_config
 from service.broker.lease import DirectoryLock
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis, find_binary
@@ -92,10 +91,7 @@ def training(settings: Settings) -> Iterator[Trainer]:
 def serving(settings: Settings) -> Iterator[httpx2.Client]:
     """An API process's worth of server, and a client of it."""
     app = create_app(settings)
-    config = uvicorn.Config(
-        app, host=settings.host, port=settings.port, log_config=None, access_log=False
-    )
-    server = Server(config, app)
+    server = Server(server_config(app, settings), app)
     thread = threading.Thread(target=server.run, name="api")
     thread.start()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -136,9 +137,14 @@ def test_the_first_page_names_the_model_and_every_route(
     assert response.headers["content-type"].startswith("text/html")
     page = response.text
     assert "default-src 'none'" in response.headers["content-security-policy"]
-    for path in blank.get("/openapi.json").json()["paths"]:
+    routes = blank.get("/openapi.json").json()["paths"]
+    for path in routes:
         if path not in ("/drift/boundary", "/model/rollback"):
             assert path in page, path
+    told = re.findall(r"<code>([A-Z]+) (/[^<]+)</code>", page)
+    assert len(told) > 4
+    for method, path in told:
+        assert method.lower() in routes.get(path, {}), f"{method} {path} is no route"
 
 
 def test_no_page_loads_anything_from_elsewhere(blank: httpx2.Client) -> None:
@@ -157,7 +163,7 @@ def test_a_client_that_hangs_up_in_the_middle_harms_nobody(
     host, port = blank.base_url.host, blank.base_url.port
     with socket.create_connection((host, port)) as connection:
         connection.sendall(
-            b"POST /ingest HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"POST /ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 1000\r\n\r\n{"
         )
     wait_until(lambda: 'status="400"' in blank.get("/metrics").text)

@@ -35,6 +35,7 @@ READS = (
     "/drift/boundaries",
     "/drift/boundaries/1-1",
     "/drift/history",
+    "/drift/curve",
     "/drift/quarantine",
     "/drift/proposals",
     "/model/versions",
@@ -152,3 +153,12 @@ def test_what_the_model_knows_is_answered_while_redis_hangs(
             assert client.get("/sample?n=2&seed=1").status_code == 200
             body = {"features": samples(2).tolist()}
             assert client.post("/classify", json=body).status_code == 200
+
+
+def test_a_listener_is_let_go_in_order_so_that_it_comes_back(
+    redis: EmbeddedRedis, client: httpx2.Client
+) -> None:
+    with hanging(redis):
+        answer = client.get("/events?after=0")
+    assert answer.status_code == 200
+    assert answer.text.startswith("retry: ")

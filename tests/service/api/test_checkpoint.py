@@ -37,8 +37,8 @@ def test_the_whole_state_can_be_downloaded(taught: httpx2.Client) -> None:
     assert response.headers["content-type"] == SAFETENSORS
     assert response.headers["content-disposition"].startswith("attachment")
     state, config, _ = load(response.content)
-    assert state.samples_seen == 600
-    assert state.classes == (3, "cat")
+    assert state.model.samples_seen == 600
+    assert state.model.classes == (3, "cat")
     assert config.n_components == 4
 
 
@@ -137,7 +137,7 @@ def test_a_large_model_moves_from_one_service_to_another_with_defaults(
         assert (response.status_code, response.json()["applied"]) == (200, True)
         after = client.post("/classify", **binary(probe)).json()
         assert {**after, "model_version": 0} == {**before, "model_version": 0}
-        assert load(client.get("/model/checkpoint").content)[0].samples_seen == 50
+        assert load(client.get("/model/checkpoint").content)[0].model.samples_seen == 50
 
 
 def binary(features: np.ndarray) -> dict[str, Any]:

@@ -64,6 +64,9 @@ def test_the_state_of_the_detector_is_reported(drifted: httpx2.Client) -> None:
     assert set(state["statistics"]) == set(state["thresholds"]) != set()
     assert (state["phase"], state["armed"], state["armed_in"]) == ("learning", False, ARMED_IN)
     assert (state["recurrence_of"], state["bursts"]) == (None, 0)
+    assert state["shadows"] == []
+    assert {row["label"] for row in state["class_accuracies"]} == {3, "cat", "new"}
+    assert sum(row["samples"] for row in state["class_accuracies"]) <= state["stream_samples"]
     assert state["ert"] == 1e7
     assert state["probe_samples"] > 0
     assert (state["ert_achieved"] is None) == (state["probe_alarms"] == 0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import struct
+
 import httpx2
-import orjson
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -32,12 +35,49 @@ def assert_polite(response: httpx2.Response) -> None:
 @QUICK
 @given(route=ROUTES, document=st.dictionaries(FIELDS, VALUES, max_size=4) | VALUES)
 def test_any_json(blank: httpx2.Client, route: str, document: object) -> None:
-    try:
-        content = orjson.dumps(document)
-    except TypeError:  # an integer beyond 64 bits
-        return
+    content = json.dumps(document).encode()  # which writes integers of any length
     headers = {"Content-Type": "application/json"}
     assert_polite(blank.post(route, content=content, headers=headers))
+
+
+SIZES = st.integers(0, 3) | st.integers(0, 2**70) | st.sampled_from([2**31, 2**62, 2**63, 2**64])
+
+
+@QUICK
+@given(
+    route=ROUTES,
+    shape=st.lists(SIZES, max_size=9),
+    offsets=st.lists(SIZES, min_size=2, max_size=2) | st.just([0, 0]),
+    type_=st.sampled_from(["F32", "U8", "F16", "I64"]),
+)
+def test_any_shape_that_a_binary_body_claims(
+    blank: httpx2.Client, route: str, shape: list[int], offsets: list[int], type_: str
+) -> None:
+    tensor = {"dtype": type_, "shape": shape, "data_offsets": offsets}
+    header = json.dumps({"features": tensor}).encode()
+    content = struct.pack("<Q", len(header)) + header
+    assert_polite(blank.post(route, content=content, headers={"Content-Type": SAFETENSORS}))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/drift/boundaries/%D9%A1-%D9%A1",
+        "/drift/boundaries?since=%D9%A1-%D9%A1",
+        "/sample?n=1&shape=99999999999999999999,1",
+        "/sample?n=1&shape=" + "9" * 3000 + "," + "9" * 3000,
+        "/sample?n=1&shape=%D9%A1,%D9%A1",
+        "/drift/history?last=" + "9" * 30,
+    ],
+)
+def test_numbers_that_only_look_like_some(taught: httpx2.Client, path: str) -> None:
+    assert_polite(taught.get(path, headers={"Accept": "application/json"}))
+    assert_polite(taught.get(path, headers={"Accept": "image/png"}))
+
+
+@pytest.mark.parametrize("version", [2**63 - 1, 2**63, 2**64, 10**400, -(2**64)])
+def test_versions_of_any_length(taught: httpx2.Client, version: int) -> None:
+    assert_polite(taught.post("/model/rollback", json={"version": version}))
 
 
 VALID = pack({"features": samples(3)}, {"batch_id": "x"})

@@ -60,6 +60,17 @@ def test_a_trainer_that_has_fallen_silent_is_noticed(
         assert 100 <= float(measured[1]) <= most
 
 
+def test_a_trainer_that_refuses_to_start_says_why(
+    settings: Callable[..., Settings], redis_url: str
+) -> None:
+    made = settings()
+    status = {"time": time.time(), "state": "refused", "error": "6 entries are missing."}
+    with serving(made) as client, redis.Redis.from_url(redis_url) as connection:
+        connection.set(Keys(made.model).status, orjson.dumps(status))
+        document = problem(client.get("/health/ready"), 503, "unavailable")
+        assert document["reasons"] == ["The trainer does not start: 6 entries are missing."]
+
+
 def test_a_redis_that_goes_away_and_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx2
+import numpy as np
 import pytest
 
 from service.api.routes.model import ModelState, Versions
@@ -37,6 +38,25 @@ def test_the_model_says_what_it_is(taught: httpx2.Client) -> None:
     assert model["parameters"] > 0
     assert model["last_entry_id"]
     assert model["held"] == []
+
+
+@pytest.mark.parametrize(
+    ("image", "shape"),
+    [(None, [4, 4]), ("2,8", [2, 8]), ("4,4,1", [4, 4, 1])],
+)
+def test_the_model_says_of_which_shape_its_images_are(
+    settings: Callable[..., Settings], image: str | None, shape: list[int]
+) -> None:
+    made = settings(image=image)
+    with training(made), serving(made) as client:
+        assert client.get("/model").json()["image_shape"] is None
+        images = (255 * samples(100)).astype(np.uint8)
+        send(client, RawBatch.of(images, labels(100))).raise_for_status()
+        assert learned(client)["image_shape"] == shape
+
+
+def test_a_table_has_no_shape_even_where_it_could_be_drawn(taught: httpx2.Client) -> None:
+    assert taught.get("/model").json()["image_shape"] is None
 
 
 def test_the_model_says_how_well_it_holds_the_past(settings: Callable[..., Settings]) -> None:

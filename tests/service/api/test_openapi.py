@@ -18,6 +18,11 @@ COMMITTED = Path(__file__).parents[3] / "docs" / "openapi.json"
 
 OPERATIONS = {
     "ingest": "post /ingest",
+    "list_keys": "get /keys",
+    "make_key": "post /keys",
+    "revoke_key": "delete /keys/{id}",
+    "begin_session": "post /session",
+    "end_session": "delete /session",
     "label": "post /labels",
     "dead_letters": "get /deadletters",
     "dead_letter": "get /deadletters/{id}",
@@ -30,6 +35,7 @@ OPERATIONS = {
     "drift": "get /drift",
     "boundaries": "get /drift/boundaries",
     "boundary": "get /drift/boundaries/{id}",
+    "curve": "get /drift/curve",
     "quarantine": "get /drift/quarantine",
     "proposals": "get /drift/proposals",
     "history": "get /drift/history",

@@ -33,6 +33,25 @@ def test_each_sample_is_told_the_scale_at_which_it_is_strangest(taught: httpx2.C
     assert set(scales) <= {WHOLE, *SHARES}
 
 
+def test_the_responsible_component_is_named_where_it_is_asked_for(taught: httpx2.Client) -> None:
+    plain = taught.post("/outliers", json=BODY).json()
+    assert plain["components"] is plain["responsibilities"] is None
+    answer = taught.post("/outliers", json={**BODY, "components": True}).json()
+    assert answer["log_likelihoods"] == plain["log_likelihoods"]
+    components = np.array(answer["components"])
+    # Odd rows are the second blob: no component is responsible for samples of both.
+    assert not set(components[::2]) & set(components[1::2])
+    assert components.max() < taught.get("/model").json()["components"]
+    shares = np.array(answer["responsibilities"])
+    assert shares.shape == components.shape
+    assert ((shares > 0.2) & (shares <= 1)).all()
+    headers = {"Content-Type": SAFETENSORS, "Accept": SAFETENSORS}
+    content = RawBatch.of(samples(50, seed=5)).to_safetensors()
+    response = taught.post("/outliers?components=true", content=content, headers=headers)
+    np.testing.assert_array_equal(unpack(response.content)[0]["components"], components)
+    problem(taught.post("/outliers?components=perhaps", json=BODY), 422, "invalid-request")
+
+
 def test_while_nothing_is_calibrated_there_are_no_p_values(settings) -> None:
     with training(made := settings()), serving(made) as client:
         teach(client, batches=2)

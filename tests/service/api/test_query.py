@@ -140,8 +140,13 @@ def test_metrics_and_pages_ignore_what_they_do_not_know(blank: httpx2.Client) ->
 
 def test_the_page_asks_for_nothing_that_is_refused(taught: httpx2.Client) -> None:
     page = taught.get("/").text
-    asked = re.findall(r"[\"`](/(?:sample|drift/history|drift/quarantine)[^\"`]*)[\"`]", page)
-    assert len(asked) >= 3
+    scripts = "".join(taught.get(path).text for path in re.findall(r"static/\w+\.js", page))
+    asked = set(
+        re.findall(r"[\"`]((?:sample\?|drift|model)(?![_-])[^\"`\s]*)[\"`]", page + scripts)
+    ) - {"model/rollback"}
+    assert len(asked) >= 10
     for address in asked:
-        response = taught.get(re.sub(r"\$\{\w+\}", "1", address))
-        assert response.status_code == 200, address
+        known = re.sub(r"\$\{(since|wanted)\}", "", address)
+        known = re.sub(r"drift/boundaries/\$\{.*\}", "drift/boundaries/1-1", known)
+        response = taught.get("/" + re.sub(r"\$\{\w+\}", "25", known))
+        assert response.status_code == (404 if "boundaries/" in known else 200), address

@@ -12,6 +12,7 @@ import redis
 from service.broker.branch import Branch
 from service.broker.stream import (
     Appended,
+    BacklogFull,
     BatchConflict,
     LetterConflict,
     RestorePending,
@@ -206,3 +207,54 @@ async def test_the_note_of_an_id_is_bounded(stream: Stream) -> None:
         await roll_back(stream, sent.entry_id)
     note = await stream.client.get(stream.keys.batch("one"))
     assert note.count(b"\n") == 7
+
+
+def shaped(*shape: int, dtype: str = "u1", batch_id: str = "shape") -> RawBatch:
+    return RawBatch.of(np.zeros(shape, dtype), None, batch_id)
+
+
+async def test_content_of_another_shape_or_type_is_no_repeat(stream: Stream) -> None:
+    assert not (await stream.append(shaped(2, 4))).duplicate
+    assert (await stream.append(shaped(2, 4))).duplicate
+    for other in (shaped(1, 8), shaped(2, 2, 2), shaped(1, 4, dtype="f2")):
+        with pytest.raises(BatchConflict):
+            await stream.append(other)
+
+
+async def test_content_of_the_same_crc32_is_no_repeat(stream: Stream) -> None:
+    # CRC-32 is linear: where a and b differ by a multiple of its polynomial, it is the same.
+    first = np.zeros((1, 16), "u1")
+    second = first.copy()
+    second[0, :5] = list(int("100000100110000010001110110110111"[::-1], 2).to_bytes(5, "little"))
+    one, other = (RawBatch.of(rows, None, "crc") for rows in (first, second))
+    assert one.to_entry()["crc"] == other.to_entry()["crc"]
+    await stream.append(one)
+    with pytest.raises(BatchConflict):
+        await stream.append(other)
+
+
+async def test_the_note_of_an_earlier_release_is_understood(stream: Stream) -> None:
+    sent = batch()
+    crc = sent.to_entry()["crc"]
+    assert isinstance(crc, bytes)
+    note = b"1-0 %s 2" % crc
+    await stream.client.set(stream.keys.batch("one"), note)
+    assert (await stream.append(sent)).duplicate
+    with pytest.raises(BatchConflict):
+        await stream.append(batch(2.0))
+
+
+async def test_an_id_that_the_service_made_is_forgotten_soon(stream: Stream) -> None:
+    made = await stream.append(RawBatch.of(np.zeros((1, 2), "f4")))
+    assert 0 < await stream.client.ttl(stream.keys.batch(made.batch_id)) <= 600
+    own = await stream.append(RawBatch.of(np.zeros((1, 2), "f4"), None, "mine"))
+    assert await stream.client.ttl(stream.keys.batch(own.batch_id)) > 80_000
+
+
+async def test_controls_obey_the_limit_of_the_backlog_too(settings: MakeSettings) -> None:
+    async with Stream.open(settings(max_backlog=2)) as stream:
+        for _ in range(18):
+            await stream.append_control(Control("boundary"), entries_applied=0)
+        with pytest.raises(BacklogFull):
+            await stream.append_control(Control("boundary"), entries_applied=0)
+        assert await stream.accepted() == 18

@@ -256,7 +256,7 @@ def test_an_entry_that_keeps_killing_is_set_aside_with_the_reason_and_the_rest_i
         assert f"died {MOST_DEATHS} times in a row" in one["detail"]
         assert why in one["detail"]
         expected = learned_directly(settings(), [stream[0], stream[1], stream[3]])
-        assert published_position(settings()) == (expected.version, 4)
+        assert published_position(settings()) == (expected.model.version, 4)
     assert fails.seen == MOST_DEATHS
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.batch import UNLABELLED, Batch
-from core.engine.engine import REMEMBERED_STARTS
+from core.engine.state import REMEMBERED_STARTS
 from core.events import (
     BoundaryDetected,
     EntryRejected,
@@ -23,6 +23,7 @@ from core.events import (
 from service.broker import feed as feed_module
 from service.broker.feed import Feed, Position
 from service.broker.keys import QUARANTINE_LENGTH
+from service.trainer.class_accuracies import MOST_CLASSES, told
 from service.trainer.journal import Journal, Totals, encode_status
 from service.trainer.metrics import TrainerMetrics
 from tests.service.trainer.test_metrics import BOUNDARY, BURST, LEARNED, SET_ASIDE
@@ -146,6 +147,21 @@ def test_only_the_newest_outliers_are_kept(feed: Feed, monkeypatch: pytest.Monke
     kept = quarantined(feed)
     assert 290 <= len(kept) <= 400
     assert kept[-1]["features"] == [4000, 4000]
+
+
+def test_accuracies_of_classes_are_running_means_since_the_newest_rollback() -> None:
+    first = {"label": "1", "samples": 4, "accuracy": 0.5}
+    second = [{"label": "1", "samples": 4, "accuracy": 1.0}, {**first, "label": 1}]
+    batches = [
+        replace(LEARNED, class_accuracies=[first]),
+        replace(SET_ASIDE, class_accuracies=second),
+    ]
+    totals = total(*batches)
+    assert told(totals.class_accuracies) == [{**first, "samples": 8, "accuracy": 0.75}, second[1]]
+    assert Totals.from_json(totals.to_json()) == totals
+    assert total(*batches, ModelRestored(3, 9, "rollback")).class_accuracies == {}
+    many = [{**first, "label": label} for label in range(MOST_CLASSES + 5)]
+    assert len(total(replace(LEARNED, class_accuracies=many)).class_accuracies) == MOST_CLASSES
 
 
 def test_totals_come_through_a_checkpoint_unchanged() -> None:

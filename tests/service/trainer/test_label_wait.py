@@ -111,4 +111,4 @@ def test_the_wait_ends_by_the_clock_through_an_entry_of_the_stream(settings: Mak
     engine = Engine(hasty.engine_config())
     state = learned_directly(hasty, stream)
     state, _ = engine.expire(state, 40)
-    assert state.version == published_position(hasty)[0]
+    assert state.model.version == published_position(hasty)[0]

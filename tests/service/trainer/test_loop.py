@@ -305,7 +305,7 @@ def test_the_version_before_a_boundary_is_kept_and_can_come_back(settings: MakeS
         assert published(settings()).version == before
         # Experts hear labels of what is set aside, each batch in a version of its own.
         expected = learned_directly(settings(), stream[:before])
-        assert expected.version == before
+        assert expected.model.version == before
         assert published(settings()).classify(_features(0)).codes.tolist() == [0] * 20
         engine = Engine(settings().engine_config())
         bare = engine.snapshot(engine.without_raw(expected))  # the same model, its window empty
@@ -342,7 +342,9 @@ def test_a_checkpoint_can_be_downloaded_and_given_to_another_service(
         assert snapshot_bytes(settings(), state) == snapshot_bytes(settings(), expected)
         assert config == settings().engine_config()
 
-    other = settings(model="other", data_dir=settings().data_dir.with_name("other"))
+    other = settings(
+        model=f"{settings().model}-other", data_dir=settings().data_dir.with_name("other")
+    )
     with training(other):
         send(other, Control("restore", checkpoint=data))
         wait_for_backlog(other)
@@ -362,7 +364,9 @@ def test_an_upload_lies_beside_the_stream_until_a_checkpoint_holds_it(
         wait_for_backlog(settings())
         data = ask(settings(), downloaded)
 
-    other = settings(model="other", data_dir=settings().data_dir.with_name("other"))
+    other = settings(
+        model=f"{settings().model}-other", data_dir=settings().data_dir.with_name("other")
+    )
     keys = Keys(other.model)
     made = upload(other, data)
     with connect(other.redis_address() or "") as client:
@@ -385,7 +389,9 @@ def test_an_upload_is_found_again_by_a_trainer_that_had_no_time_to_keep_it(
         wait_for_backlog(settings())
         data = ask(settings(), downloaded)
 
-    other = settings(model="other", data_dir=settings().data_dir.with_name("other"))
+    other = settings(
+        model=f"{settings().model}-other", data_dir=settings().data_dir.with_name("other")
+    )
     made = upload(other, data)
     with monkeypatch.context() as broken, training(other):
         # As if it had been killed before its first checkpoint: none reaches the disk.
@@ -494,7 +500,7 @@ def test_without_time_to_drain_the_rest_stays_in_the_stream(settings: MakeSettin
         assert published_position(hasty) == (15, 15)
 
 
-def test_entries_are_let_go_once_a_checkpoint_holds_them(settings: MakeSettings) -> None:
+def test_entries_are_let_go_once_two_checkpoints_hold_them(settings: MakeSettings) -> None:
     eager = settings(checkpoint_interval_s=0.05)
     with training(eager), connect(eager.redis_address() or "") as client:
         send(eager, *sub_tasks(0))
@@ -517,7 +523,7 @@ def test_a_lot_of_learned_bytes_brings_the_checkpoint_forward(settings: MakeSett
         wait_until(lambda: client.xlen(Keys(patient.model).input) == 0)
 
 
-def test_a_damaged_checkpoint_costs_what_it_held_and_no_more(
+def test_a_damaged_checkpoint_is_named_and_costs_nothing(
     settings: MakeSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream = sub_tasks(0)
@@ -526,14 +532,15 @@ def test_a_damaged_checkpoint_costs_what_it_held_and_no_more(
         with training(settings(checkpoint_interval_s=3600)):
             send(settings(), *part)
             wait_for_backlog(settings())
-    newest = settings().data_dir / "checkpoints" / "10-10.safetensors"
+    folder = settings().data_dir / "checkpoints"
+    newest = folder / "10-10-twin.safetensors"
     newest.write_bytes(newest.read_bytes()[:-100])
     with caplog.at_level(logging.ERROR), training(settings()):
         send(settings(), *stream[10:])
         wait_for_backlog(settings())
-        assert status(settings())["samples_seen"] == 200
-    assert "10-10.safetensors" in caplog.text
-    assert "5 entries were learned and removed" in caplog.text
+        assert status(settings())["samples_seen"] == 300
+    assert "10-10-twin.safetensors" in caplog.text
+    assert (folder / "10-10-twin.damaged").exists()
 
 
 def test_a_full_disk_stops_neither_learning_nor_the_trainer(
@@ -671,3 +678,29 @@ def test_a_trainer_can_stop_while_redis_is_away(
 def test_wrong_settings_end_the_process_with_status_2(settings: MakeSettings) -> None:
     with process(settings(device="cuda:9")) as trainer:
         assert trainer.wait(30) == 2
+
+
+def test_what_is_served_never_goes_back_after_a_crash(
+    settings: MakeSettings,
+) -> None:
+    quiet = settings(checkpoint_interval_s=3600)
+    stream = sub_tasks(0, batches=12)
+    with training(quiet):
+        send(quiet, *stream[:4])
+        wait_for_backlog(quiet)
+    with process(quiet) as trainer:
+        send(quiet, *stream[4:])
+        wait_for_backlog(quiet)
+        trainer.kill()
+    before = len(notices(quiet))
+    with training(quiet):
+        wait_until(lambda: (status(quiet) or {}).get("entries_applied") == 12)
+    later = notices(quiet)[before:]
+    assert later
+    assert min(int(fields[b"entries_applied"]) for _, fields in later) == 12
+
+
+def notices(settings: Settings) -> list[Any]:
+    with connect(settings.redis_address() or "") as client:
+        found: list[Any] = client.xrange(Keys(settings.model).published)
+        return found

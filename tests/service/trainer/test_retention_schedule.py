@@ -34,7 +34,7 @@ class SlowEngine(Engine):
 
     def held(self, state: EngineState) -> tuple[SubTaskRetention, ...]:
         self.clock.now += 1
-        self.asked.append(state.version)
+        self.asked.append(state.model.version)
         return super().held(state)
 
 
@@ -64,7 +64,7 @@ def test_it_is_asked_at_once_where_there_is_time(engine: SlowEngine, state: Engi
     asking = RetentionSchedule(engine)
     assert not asking.is_fresh(state)
     (row,) = asking.rows(state, quiet=False)
-    assert row.model_version == state.version == 4
+    assert row.model_version == state.model.version == 4
     assert asking.is_fresh(state)
 
 
@@ -78,11 +78,13 @@ def test_a_sub_task_that_has_just_ended_is_held_as_it_was_until_there_is_time(
     same, new = asking.rows(ended, quiet=False)
     assert same == first
     # Its samples are drawn of the model at rest, after what was learned has been put away.
-    assert (new.sub_task, new.model_version) == (1, ended.version)
+    assert (new.sub_task, new.model_version) == (1, ended.model.version)
     assert new.accuracy_now == new.accuracy_then
-    assert engine.asked == [state.version]
+    assert engine.asked == [state.model.version]
     clock.now += 1 / look_back.SHARE
-    assert [row.model_version for row in asking.rows(ended, quiet=False)] == [ended.version] * 2
+    assert [row.model_version for row in asking.rows(ended, quiet=False)] == [
+        ended.model.version
+    ] * 2
 
 
 def test_while_the_stream_flows_it_takes_its_share_of_the_time_and_no_more(
@@ -114,8 +116,8 @@ def test_when_the_stream_is_quiet_it_is_asked_once_more(
     later = learned(engine, state)
     for _ in range(3):
         (row,) = asking.rows(later, quiet=True)
-    assert row.model_version == later.version
-    assert engine.asked == [state.version, later.version]
+    assert row.model_version == later.model.version
+    assert engine.asked == [state.model.version, later.model.version]
 
 
 def test_without_a_past_nothing_is_asked(engine: SlowEngine) -> None:

@@ -90,7 +90,7 @@ def test_a_time_reaches_the_engine_through_an_entry_of_the_stream(settings: Make
         assert asked(timed) == told
     # Reading the same stream again gives the same model.
     state = learned_directly(timed, [*batches, batch(0, 70)])
-    assert published_position(timed)[0] == state.version
+    assert published_position(timed)[0] == state.model.version
 
 
 def test_a_number_of_samples_takes_the_place_of_a_time(settings: MakeSettings) -> None:
@@ -106,8 +106,8 @@ def test_a_number_of_samples_takes_the_place_of_a_time(settings: MakeSettings) -
         assert ask(counted, lambda stream: stream.accepted()) == 3
     state = learned_directly(counted, [batch(0, 0)])
     state, events = Engine(counted.engine_config()).aim(state, 50_000)
-    assert (state.ert, events) == (50_000, [])
-    assert published_position(counted)[0] == state.version
+    assert (state.watch.ert, events) == (50_000, [])
+    assert published_position(counted)[0] == state.model.version
 
 
 def test_an_aim_that_makes_no_sense_is_set_aside(settings: MakeSettings) -> None:

@@ -31,7 +31,7 @@ def learned(n: int, config: EngineConfig = CONFIG, state: EngineState | None = N
     """A state that has learned n batches (more)."""
     engine = Engine(config)
     state = state or engine.start()
-    generator = torch.Generator().manual_seed(state.stream_batches)
+    generator = torch.Generator().manual_seed(state.stream.batches)
     for _ in range(n):
         features = torch.rand(20, 4, generator=generator)
         state, _ = engine.step(state, Batch.of(features, [0, 1] * 10))
@@ -118,7 +118,7 @@ def test_another_detector_starts_afresh_on_the_same_model(checkpoints: Checkpoin
     config = replace(CONFIG, detector="paper")
     recovered = Saver(checkpoints, Engine(config)).recover()
     assert recovered is not None
-    assert recovered.state.version == 3
+    assert recovered.state.model.version == 3
     learned(2, config, recovered.state)  # it goes on
 
 
@@ -138,9 +138,9 @@ def test_versions_tell_their_lineage(checkpoints: Checkpoints) -> None:
     keeper.save(progress(first, 1), before_boundary=1)
     keeper.save(progress(second, 2))
     keeper.save(progress(second, 3))  # only the position moved
-    keeper.restored(first.version, "rollback")
+    keeper.restored(first.model.version, "rollback", 4)
     keeper.save(progress(first, 4))
-    third = replace(learned(1, state=first), version=9)
+    third = learned(1, state=first).with_model(version=9)
     keeper.save(progress(third, 5))
     keeper.close()
     lineage = {
@@ -179,17 +179,23 @@ def test_no_raw_sample_of_a_sub_task_that_is_over_stays_on_disk(checkpoints: Che
     keeper.save(progress(before, 2), before_boundary=1)
     keeper.wait()
     # Until the state behind the boundary is durable, a restart needs everything.
-    assert engine.snapshot(keeper.find(before.version).state).info.window == 40
+    assert engine.snapshot(keeper.find(before.model.version).state).info.window == 40
 
     after, _ = engine.declare_boundary(before)
     keeper.save(progress(after, 3))
     keeper.wait()
-    kept = keeper.find(before.version).state
+    # So does one that finds the newest checkpoint damaged.
+    assert engine.snapshot(keeper.find(before.model.version).state).info.window == 40
+    assert keeper.finished()
+    keeper.save(progress(after, 3), twin=True)
+    keeper.wait()
+    assert [saved.position.entries_applied for saved in keeper.finished()] == [3]
+    kept = keeper.find(before.model.version).state
     assert engine.snapshot(kept).info.window == 0
     assert torch.equal(
         engine.snapshot(kept).model.tensors[1], engine.snapshot(before).model.tensors[1]
     )
-    assert learned(3, state=kept).samples_seen == 100
+    assert learned(3, state=kept).model.samples_seen == 100
     recovered = keeper.recover()
     assert recovered is not None
     assert same(recovered.state, after)

@@ -42,6 +42,7 @@ def test_it_is_rehearsed_meanwhile_where_a_detector_or_experts_have_loops(
     assert rehearsed.is_set() is wanted
 
 
+@pytest.mark.usefixtures("main_in_this_process")
 def test_a_trainer_that_starts_rehearses(
     monkeypatch: pytest.MonkeyPatch, rehearsed: threading.Event
 ) -> None:
@@ -53,8 +54,4 @@ def test_a_trainer_that_starts_rehearses(
             assert rehearsed.wait(10)
 
     monkeypatch.setattr(trainer, "Trainer", Idle)
-    # Switches of the whole process, which has other tests to run.
-    for switch in ("signal.signal", "torch.set_num_threads", "torch.set_flush_denormal"):
-        monkeypatch.setattr(switch, lambda *_: None)
-    monkeypatch.setattr(trainer, "configure_logs", lambda *_: None)
     assert trainer.main(Settings.load({})) == 0

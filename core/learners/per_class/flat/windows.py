@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from core.density.diagonal.components import NO_CLASS, Components
+from core.density.diagonal.components import Components
+from core.density.diagonal.merging import merged
 from core.density.diagonal.seeding import EM_ROUNDS, FEWEST_COPIES, seed_components
 from core.density.mixture import Moments, log_joint
-from core.learners.per_class.budget import Budget
-from core.learners.per_class.flat.state import FlatState, Group, votes_of
+from core.density.owned import NO_CLASS
+from core.learners.per_class.flat.state import FlatGroup, FlatState
+from core.learners.per_class.flat.stepwise import STEP_SAMPLES, maximised, votes_of
+from core.learners.per_class.windows import Windows
 
 WINDOW_PER_OWNER = 512
 WINDOW_FACTOR = 8
@@ -26,26 +29,25 @@ PASSING_ROUNDS = 3
 """Rounds of EM for components that will be started again when the window has doubled."""
 
 
-@dataclass(frozen=True)
-class Windows:
-    """Holds first samples, and starts components from them.
+class FirstWindows(Windows[FlatState]):
+    """Holds first samples, and starts components from them."""
 
-    Arguments:
-        budget: How many components that may be.
-        floor: Smallest variance while responsibilities are computed.
-        samples: Most samples held in all windows together.
-    """
+    def merged(self, components: Components, most: int) -> Components:
+        return merged(components, most, self.floor)
 
-    budget: Budget
-    floor: float
-    samples: int
+    def opened(self, state: FlatState, owner: int, window: Tensor, codes: Tensor) -> FlatGroup:
+        return FlatGroup(owner=owner, samples=0.0, window=window, codes=codes)
 
-    def shrunk(self, state: FlatState, generator: torch.Generator) -> FlatState:
+    def finished(self, state: FlatState) -> FlatState:
+        return maximised(state, at_least=1)
+
+    def crowded(self, state: FlatState, generator: torch.Generator) -> FlatState:
         """With every window closed that is longer than its fair share has become."""
-        lengths = state.window_lengths
-        for index, length in lengths.items():
-            if length and length >= self.samples // len(lengths):
-                state = self.closed(state, index, generator)
+        lengths = [None if group.window is None else group.held for group in state.groups]
+        n_open = sum(length is not None for length in lengths)
+        for index, length in enumerate(lengths):
+            if length and length >= self.samples // n_open:
+                state = self.absorbed(state, index, generator)
         return state
 
     def take(self, state: FlatState, index: int, x: Tensor, codes: Tensor) -> tuple[FlatState, int]:
@@ -71,72 +73,60 @@ class Windows:
         group = state.groups[index]
         if group.window is None:
             return False
-        doubled = len(group.window) >= max(1, 2 * group.seeded_at)
+        doubled = group.held >= max(1, 2 * group.seeded_at)
         return doubled or self._room(state, index) == 0
 
     def started(self, state: FlatState, index: int, generator: torch.Generator) -> FlatState:
         """With components started from a window that is due; a full one is let go."""
         if self._room(state, index) == 0:
-            return self.closed(state, index, generator)
-        return self._seeded(state, index, generator, None, PASSING_ROUNDS)
+            return self.absorbed(state, index, generator)
+        return self._seeded(state, index, generator, PASSING_ROUNDS)
 
     def settled(self, state: FlatState, index: int, generator: torch.Generator) -> FlatState:
-        """With components started from a window that stays open, and is due when it was due."""
+        # It stays open, and is due when it was due.
         group = state.groups[index]
-        assert group.window is not None
-        state = self._seeded(state, index, generator, None, PASSING_ROUNDS)
-        return state.with_group(index, replace(group, settled_at=len(group.window)))
+        state = self._seeded(state, index, generator, PASSING_ROUNDS)
+        return state.with_group(index, replace(group, settled_at=group.held))
 
-    def closed(
-        self, state: FlatState, index: int, generator: torch.Generator, most: int | None = None
-    ) -> FlatState:
-        """With an owner's raw samples let go; its components stand on their own from here.
-
-        Arguments:
-            most: Components to start, if they have to be started; None takes the allowance.
-        """
+    def absorbed(self, state: FlatState, index: int, generator: torch.Generator) -> FlatState:
         group = state.groups[index]
         if group.window is None:
             return state
-        if len(group.window):
-            state = self._seeded(state, index, generator, most, EM_ROUNDS)
-        group = replace(state.groups[index], window=None, codes=None, steps=0.0, settled_at=0)
-        return state.with_group(index, group)
+        if group.held:
+            state = self._seeded(state, index, generator, EM_ROUNDS)
+        return state.with_group(index, _closed(state.groups[index]))
 
-    def emptied(self, state: FlatState) -> Iterator[Group]:
-        """Every group without its raw samples; no component is started from them first."""
+    def resumed(self, group: FlatGroup, mass: float) -> FlatGroup:
+        steps = group.steps + mass / STEP_SAMPLES
+        return replace(group, samples=group.samples + mass, steps=steps, window=None, codes=None)
+
+    def emptied(self, state: FlatState) -> Iterator[FlatGroup]:
         active = set(state.active.owner.tolist())
         for group in state.groups:
             if group.window is None:
                 yield group
             elif group.owner in active:
-                yield replace(group, window=None, codes=None, steps=0.0, settled_at=0)
+                yield _closed(group)
             else:
                 assert group.codes is not None
                 window, codes = group.window[:0].clone(), group.codes[:0].clone()
-                yield Group(group.owner, 0.0, 0.0, window, codes, 0)
+                yield self.opened(state, group.owner, window, codes)
 
     def _room(self, state: FlatState, index: int) -> int:
         """Samples that a window may still take."""
         group = state.groups[index]
-        assert group.window is not None
-        fair = max(1, self.samples // len(state.window_lengths))
+        fair = max(1, self.samples // sum(one.window is not None for one in state.groups))
         wanted = max(WINDOW_PER_OWNER, WINDOW_FACTOR * self.budget.most_active(state, group.owner))
-        return max(0, min(wanted, fair) - len(group.window))
+        return max(0, min(wanted, fair) - group.held)
 
     def _seeded(
-        self,
-        state: FlatState,
-        index: int,
-        generator: torch.Generator,
-        most: int | None,
-        rounds: int,
+        self, state: FlatState, index: int, generator: torch.Generator, rounds: int
     ) -> FlatState:
         """With an owner's components started anew from its window."""
         group = state.groups[index]
         assert group.window is not None
         owner, window = group.owner, group.window
-        most = self.budget.most_active(state, owner) if most is None else most
+        most = self.budget.most_active(state, owner)
         k = min(most, max(1, len(window) // SAMPLES_PER_COMPONENT))
         sums = seed_components(window, k, self.floor, generator, rounds)
         if len(window) < FEWEST_COPIES and bool((window == window[0]).all()):
@@ -144,12 +134,10 @@ class Windows:
         seeded = Components.of_owner(sums, owner, state.n_classes)
         if owner == NO_CLASS:
             seeded = self._with_votes(seeded, group)
-        others = state.active.select(state.active.owner != owner)
         state = state.with_group(index, replace(group, seeded_at=len(window)))
-        active = Components.concatenated([others, seeded])
-        return state.with_components(state.frozen, active, restart=owner)
+        return state.with_active(index, seeded)
 
-    def _with_votes(self, seeded: Components, group: Group) -> Components:
+    def _with_votes(self, seeded: Components, group: FlatGroup) -> Components:
         """The votes of a window's labelled samples on the components that it started."""
         assert group.window is not None
         assert group.codes is not None
@@ -170,3 +158,8 @@ class Windows:
             mean, second = known.first.sum(0) / total, known.second.sum(0) / total
         mass = sums.mass[:, None]
         return Moments(sums.mass, (sums.first + mass * mean) / 2, (sums.second + mass * second) / 2)
+
+
+def _closed(group: FlatGroup) -> FlatGroup:
+    """Without raw samples: its components stand on their own from here."""
+    return replace(group, window=None, codes=None, steps=0.0, settled_at=0)

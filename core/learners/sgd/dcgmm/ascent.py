@@ -45,7 +45,7 @@ class _Mixture(NamedTuple):
     form: NaturalForm
 
     def clone(self) -> _Mixture:
-        """With memory of its own, to be edited."""
+        """A copy with memory of its own, to be edited."""
         return _Mixture(
             Parameters(*(value.clone() for value in self.parameters)),
             NaturalForm(*(value.clone() for value in self.form)),

@@ -10,7 +10,7 @@ from core.density.diagonal.gradient import Rates
 
 @dataclass(frozen=True)
 class LayerSettings:
-    """How one layer learns.
+    """The settings by which one layer learns.
 
     Arguments:
         minibatch: Images per gradient step, about.
@@ -28,7 +28,7 @@ class LayerSettings:
 
 @dataclass(frozen=True)
 class DcgmmSettings:
-    """How the stack learns.
+    """The settings by which the stack learns.
 
     Arguments:
         patches: Of the layers below the last.

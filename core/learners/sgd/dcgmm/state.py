@@ -46,7 +46,7 @@ class LayerState:
 
 @dataclass(frozen=True, eq=False)
 class DeepGenerator:
-    """What was known at the last boundary.
+    """The frozen generator of the last boundary.
 
     What it draws are the patches of an image side by side, not yet averaged where they
     overlap: the mean of patches looks like no patch of the stream, so that learning from

@@ -7,8 +7,9 @@ import math
 import pytest
 import torch
 
-from core.density.diagonal.components import NO_CLASS, Components
+from core.density.diagonal.components import Components
 from core.density.mixture import Moments, log_joint, log_sum_exp
+from core.density.owned import NO_CLASS
 
 CPU = torch.device("cpu")
 

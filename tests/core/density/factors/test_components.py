@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from core.density.diagonal.components import NO_CLASS
 from core.density.factor_mixture import FactorMixture, covariances, log_likelihood
 from core.density.factors.components import Analysers
+from core.density.owned import NO_CLASS
 
 CPU = torch.device("cpu")
 

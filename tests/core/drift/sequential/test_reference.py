@@ -232,7 +232,7 @@ def test_a_tally_of_other_components_is_refused() -> None:
 def test_earlier_samples_without_some_of_the_scores_are_refused() -> None:
     now, seen = reference(), sees(features([Stretch(50)]))
     damaged = replace(now.earlier, ranking=Ranks(now.earlier.ranking.scores[:-1]))
-    with pytest.raises(ValueError, match="earlier samples have other scores"):
+    with pytest.raises(ValueError, match="reference samples have other scores"):
         weighed(replace(now, earlier=damaged), WATCHER, seen, BOOK, NONE)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.density.diagonal.components import NO_CLASS
+from core.density.owned import NO_CLASS
 from core.learners.per_class.budget import Budget
 
 relaxed = settings(deadline=None, max_examples=150, derandomize=True)

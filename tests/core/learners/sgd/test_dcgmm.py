@@ -149,7 +149,7 @@ def test_an_engine_refuses_the_batch_and_goes_on() -> None:
     with pytest.raises(InvalidBatch, match="no square"):
         engine.step(state, Batch(torch.rand(3, 35)))
     state, _ = engine.step(state, Batch(torch.rand(3, 36)))
-    assert state.samples_seen == 3
+    assert state.model.samples_seen == 3
 
 
 # Learning ---------------------------------------------------------------------------------

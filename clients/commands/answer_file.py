@@ -1,0 +1,172 @@
+"""Answers about the samples of a file, as CSV or JSON, to standard output or to a file.
+
+Rules of this module:
+
+1. Answers are written as they come, in the order of the samples; nothing is held but a batch.
+2. Standard output is for answers alone; what else is said goes to standard error.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import numpy as np
+import orjson
+from rich import progress as bars
+from rich.console import Console
+
+from clients.data.files import Rows, Source
+from clients.http.errors import InputError
+from service.wire import SampleId
+
+
+class AnswerFile(Protocol):
+    """Takes answers, row by row."""
+
+    def add(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Write rows, in the order of the columns."""
+
+
+class CsvAnswers:
+    """Answers as CSV; None and NaN are empty cells."""
+
+    def __init__(self, file: IO[str], columns: Sequence[str]) -> None:
+        self._writer = csv.writer(file, lineterminator="\n")
+        self._writer.writerow(columns)
+
+    def add(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Write rows."""
+        self._writer.writerows([[_cell(value) for value in row] for row in rows])
+
+
+class JsonAnswers:
+    """Answers as one JSON document: {"samples": [{column: value}, ...], ...}."""
+
+    def __init__(self, file: IO[str], columns: Sequence[str]) -> None:
+        self._file, self._columns = file, columns
+        self._first = True
+        file.write('{"samples":[')
+
+    def add(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Write rows."""
+        for row in rows:
+            self._file.write("\n" if self._first else ",\n")
+            self._first = False
+            self._file.write(_dump(dict(zip(self._columns, row, strict=True))))
+
+    def end(self, summary: Mapping[str, Any]) -> None:
+        """Write what is to be said about all of them."""
+        self._file.write(f"\n],{_dump(dict(summary))[1:]}\n")
+
+
+@contextmanager
+def output(out: Path | None) -> Iterator[IO[str]]:
+    """The file that was asked for, or standard output.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    if out is None:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    try:
+        file = out.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        raise InputError(f"{out} cannot be written ({error.strerror}). Choose another.") from error
+    with file:
+        yield file
+
+
+def answer_all(
+    source: Source,
+    batch_size: int,
+    out: Path | None,
+    as_json: bool,
+    columns: Sequence[str],
+    ask: Callable[[Rows], tuple[int, Sequence[Sequence[Any]]]],
+    summary: Callable[[], Mapping[str, Any]],
+) -> None:
+    """Ask about every batch of a file and write the answers.
+
+    Arguments:
+        source: The open file.
+        batch_size: Samples per question.
+        out: Where answers go; None: standard output.
+        as_json: Write one JSON document in place of CSV.
+        columns: Names of the columns.
+        ask: From rows to the version that answered, and one row of answers per sample.
+        summary: Called at the end; what is to be said about all of them.
+
+    Raises:
+        InputError: the file cannot be read, or the answers not be written.
+    """
+    versions: set[int] = set()
+    n = 0
+    with output(out) as file, _bar(source, out) as advance:
+        answers = (JsonAnswers if as_json else CsvAnswers)(file, columns)
+        for rows in source.read(batch_size):
+            version, told = ask(rows)
+            versions.add(version)
+            answers.add(told)
+            n += len(rows)
+            advance(n)
+        if isinstance(answers, JsonAnswers):
+            answers.end({"model_versions": sorted(versions), **summary()})
+
+
+def names_of(rows: Rows) -> list[SampleId]:
+    """The id of each sample where the file has ids, else its row, from 0."""
+    return list(range(rows.start, rows.start + len(rows))) if rows.ids is None else rows.ids
+
+
+def labels_of(rows: Rows) -> list[int | str | None]:
+    """The label of each sample; None where it has none."""
+    if rows.labels is None:
+        return [None] * len(rows)
+    return [plain(label) for label in rows.labels]
+
+
+def plain(value: Any) -> Any:
+    """A number of NumPy as one of Python."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def numbers(values: Any, n: int) -> list[float | None]:
+    """N numbers, or N times None where there are none."""
+    return [None] * n if values is None else [float(value) for value in values]
+
+
+@contextmanager
+def _bar(source: Source, out: Path | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error, where that is a terminal that shows no answers."""
+    console = Console(stderr=True)
+    shown = console.is_terminal and not (out is None and sys.stdout.isatty())
+    progress = bars.Progress(
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeRemainingColumn(),
+        console=console,
+        disable=not shown,
+    )
+    with progress:
+        task = progress.add_task(source.path.name, total=source.n_samples)
+        yield lambda n: progress.update(task, completed=n)
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if np.isnan(value) else f"{value:.7g}"
+    if isinstance(value, bool):
+        return int(value)
+    return "" if value is None else value
+
+
+def _dump(document: dict[str, Any]) -> str:
+    return orjson.dumps(document).decode()

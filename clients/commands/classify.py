@@ -1,0 +1,115 @@
+"""`gmr classify`: the class of every sample of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from clients.commands.answer_file import answer_all, labels_of, names_of, numbers, plain
+from clients.commands.options import (
+    AnswerFile,
+    DroppedColumns,
+    FeatureColumns,
+    IdColumn,
+    InsteadOfCsv,
+    SampleFile,
+    SamplesPerQuestion,
+    Url,
+)
+from clients.data.files import Rows, open_source
+from clients.data.formats.rows import column_names
+from clients.data.standard_input import named_file
+from clients.http.client import GMRClient
+from clients.sending.bar import check_reachable
+
+
+def classify_command(
+    file: SampleFile,
+    out: AnswerFile = None,
+    p_values: Annotated[
+        bool, typer.Option("--p-values", help="Tell how usual each sample is, too.")
+    ] = False,
+    unknown_rate: Annotated[
+        float | None,
+        typer.Option(help="Share of usual samples that may be called unknown, between 0 and 1."),
+    ] = None,
+    label_column: Annotated[
+        str | None,
+        typer.Option(help="Labels, to be compared: a column's name or index, or an array."),
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Labels: a file of their own (.npy, .npz or IDX).")
+    ] = None,
+    id_column: IdColumn = None,
+    columns: FeatureColumns = None,
+    drop: DroppedColumns = None,
+    batch_size: SamplesPerQuestion = 500,
+    url: Url = None,
+    as_json: InsteadOfCsv = False,
+) -> None:
+    """Name the class of every sample of a file, as CSV.
+
+    Example: gmr classify new.csv --out classes.csv
+
+    Example: gmr classify test.csv --label-column species --p-values
+
+    Example: cat new.csv | gmr classify -
+
+    Columns: row (or id), class, probability; p_value with --p-values; with --unknown-rate an
+    unknown sample has no class; label where the file has labels. Labels are not sent: the accuracy
+    on them goes to standard error.
+    """
+    names = ["row" if id_column is None else "id", "class", "probability"]
+    asked = p_values or unknown_rate is not None
+    names += ["p_value"] if asked else []
+    right = known = unknown = 0
+
+    with named_file(file) as path, GMRClient(url) as client:
+        source = open_source(
+            path,
+            label_column=label_column,
+            labels=labels,
+            id_column=id_column,
+            columns=column_names(columns),
+            drop=column_names(drop) or (),
+        )
+        names += ["label"] if source.labelled else []
+
+        def ask(rows: Rows) -> tuple[int, list[list[Any]]]:
+            nonlocal right, known, unknown
+            answer = client.classify(rows.features, unknown_rate=unknown_rate, p_values=asked)
+            classes = [plain(label) for label in answer.labels]
+            told = [
+                list(row)
+                for row in zip(
+                    names_of(rows), classes, answer.probabilities.max(axis=1).tolist(), strict=True
+                )
+            ]
+            if asked:
+                for row, value in zip(told, numbers(answer.p_values, len(rows)), strict=True):
+                    row.append(value)
+            if source.labelled:
+                true = labels_of(rows)
+                for row, label in zip(told, true, strict=True):
+                    row.append(label)
+                pairs = [pair for pair in zip(classes, true, strict=True) if pair[1] is not None]
+                right += sum(named == label for named, label in pairs)
+                unknown += sum(named is None for named, _ in pairs)
+                known += len(pairs)
+            return answer.model_version, told
+
+        def summary() -> Mapping[str, Any]:
+            accuracy = right / known if known else None
+            return {"accuracy": accuracy, "labelled": known, "unknown": unknown}
+
+        check_reachable(client)
+        answer_all(source, batch_size, out, as_json, names, ask, summary)
+    if known:
+        part = f", {unknown} of them unknown, which counts as wrong" if unknown else ""
+        typer.echo(
+            f"accuracy {100 * right / known:.2f} % ({right:,} of {known:,} labelled samples{part})",
+            err=True,
+        )

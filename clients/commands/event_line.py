@@ -1,0 +1,30 @@
+"""One event as a line of text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+_SAID_BEFORE: Final = ("kind", "time", "entry_id")
+
+
+def event_line(kind: str, data: Mapping[str, Any]) -> str:
+    """The time, the kind and every single value of an event; lists and tables are left out.
+
+    Example:
+        >>> event_line("class_discovered", {"label": "cat", "sub_task": 0, "shares": [1]})
+        '-                class_discovered         label=cat sub_task=0'
+    """
+    when = data.get("time")
+    clock = "-" if when is None else time.strftime("%d %b %H:%M:%S", time.localtime(float(when)))
+    told = [
+        f"{name}={_value(value)}"
+        for name, value in data.items()
+        if name not in _SAID_BEFORE and isinstance(value, (bool, int, float, str))
+    ]
+    return f"{clock:16} {kind:24} {' '.join(told)}".rstrip()
+
+
+def _value(value: bool | float | str) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,86 @@
+"""`gmr keys`: who may ask the service what."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from clients.commands.options import Url
+from clients.http.client import GMRClient
+from clients.http.errors import InputError
+
+
+class Action(StrEnum):
+    """What to do with keys."""
+
+    LIST = "list"
+    ADD = "add"
+    REVOKE = "revoke"
+
+
+class Role(StrEnum):
+    """What a key may do."""
+
+    INGEST = "ingest"
+    READ = "read"
+    ADMIN = "admin"
+
+
+def keys_command(
+    action: Annotated[Action, typer.Argument(help="What to do.")] = Action.LIST,
+    name: Annotated[
+        str | None, typer.Argument(help="Of add: whose key it is. Of revoke: the key's id.")
+    ] = None,
+    role: Annotated[
+        list[Role] | None, typer.Option(help="Of add: what it may do; may be given again.")
+    ] = None,
+    url: Url = None,
+) -> None:
+    """List, make or revoke the keys by which others may ask.
+
+    Example: gmr keys add "camera 7" --role ingest
+
+    Example: gmr keys revoke 3f9a0c12be77
+
+    Where the service wants a key, this wants one with the role admin, in GMR_API_KEY: at first the
+    service's own GMR_ADMIN_KEY. A new key counts at once, a revoked one for a second at most. A
+    service on loopback wants none, unless it has an admin key.
+    """
+    with GMRClient(url) as client:
+        if action is Action.LIST:
+            _list(client)
+        elif name is None:
+            what = "a name for the key" if action is Action.ADD else "the id of a key"
+            raise InputError(
+                f"`gmr keys {action.value}` was given nothing to go by. Expected {what}. Add it."
+            )
+        elif action is Action.ADD:
+            made = client.make_api_key(name, [one.value for one in role or [Role.READ]])
+            typer.echo(made.key)
+            typer.echo(
+                f"Key {made.id} of {made.name}, for {', '.join(made.roles)}. It is shown this "
+                f"once: keep it in GMR_API_KEY, or in the header `Authorization: Bearer ...`.",
+                err=True,
+            )
+        else:
+            client.revoke_api_key(name)
+            typer.echo(f"Key {name} no longer counts.")
+
+
+def _list(client: GMRClient) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("id", "name", "roles", "made"):
+        table.add_column(column, overflow="fold")
+    keys = client.api_keys()
+    for key in keys:
+        made = time.strftime("%d %b %Y %H:%M", time.localtime(key.made))
+        table.add_row(key.id, key.name, ", ".join(key.roles), made)
+    if keys:
+        Console().print(table, markup=False)
+    typer.echo(f"{len(keys)} keys")

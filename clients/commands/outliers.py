@@ -1,0 +1,99 @@
+"""`gmr outliers`: how usual every sample of a file is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from clients.commands.answer_file import answer_all, labels_of, names_of, numbers
+from clients.commands.options import (
+    AnswerFile,
+    DroppedColumns,
+    FeatureColumns,
+    IdColumn,
+    InsteadOfCsv,
+    SampleFile,
+    SamplesPerQuestion,
+    Url,
+)
+from clients.data.files import Rows, open_source
+from clients.data.formats.rows import column_names
+from clients.data.standard_input import named_file
+from clients.http.client import GMRClient
+from clients.sending.bar import check_reachable
+
+
+def outliers_command(
+    file: SampleFile,
+    out: AnswerFile = None,
+    false_positive_rate: Annotated[
+        float | None,
+        typer.Option(help="Share of usual samples that may be called outliers, between 0 and 1."),
+    ] = None,
+    c: Annotated[
+        float | None,
+        typer.Option(help="Instead: deviations of the log-likelihood at which outliers begin."),
+    ] = None,
+    label_column: Annotated[
+        str | None,
+        typer.Option(help="Labels, which are no feature: a column's name or index, or an array."),
+    ] = None,
+    id_column: IdColumn = None,
+    columns: FeatureColumns = None,
+    drop: DroppedColumns = None,
+    batch_size: SamplesPerQuestion = 500,
+    url: Url = None,
+    as_json: InsteadOfCsv = False,
+) -> None:
+    """Say of every sample of a file how usual it is, as CSV.
+
+    Example: gmr outliers new.csv --out verdicts.csv
+
+    Example: gmr outliers test.csv --label-column species --false-positive-rate 0.01
+
+    Columns: row (or id), log_likelihood in nats, p_value (empty until enough has been learned),
+    outlier (1 or 0), and label where the file has labels, which are not sent. How many outliers
+    there are goes to standard error.
+    """
+    names = ["row" if id_column is None else "id", "log_likelihood", "p_value", "outlier"]
+    n = found = 0
+
+    with named_file(file) as path, GMRClient(url) as client:
+        source = open_source(
+            path,
+            label_column=label_column,
+            id_column=id_column,
+            columns=column_names(columns),
+            drop=column_names(drop) or (),
+        )
+        names += ["label"] if source.labelled else []
+
+        def ask(rows: Rows) -> tuple[int, list[list[Any]]]:
+            nonlocal n, found
+            answer = client.outliers(rows.features, c, false_positive_rate=false_positive_rate)
+            outlying = [not inlier for inlier in answer.inliers.tolist()]
+            told = [
+                list(row)
+                for row in zip(
+                    names_of(rows),
+                    answer.log_likelihoods.tolist(),
+                    numbers(answer.p_values, len(rows)),
+                    outlying,
+                    strict=True,
+                )
+            ]
+            if source.labelled:
+                for row, label in zip(told, labels_of(rows), strict=True):
+                    row.append(label)
+            n += len(rows)
+            found += sum(outlying)
+            return answer.model_version, told
+
+        def summary() -> Mapping[str, Any]:
+            return {"outliers": found, "n": n}
+
+        check_reachable(client)
+        answer_all(source, batch_size, out, as_json, names, ask, summary)
+    typer.echo(f"{found:,} of {n:,} samples are outliers", err=True)

@@ -1,0 +1,118 @@
+"""One reading of a service: what `gmr status` prints once and `gmr top` again and again.
+
+Rules of this module:
+
+1. A number that the service does not know, or did not answer, is None.
+2. A service that is away is a reading as well: not ready, with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from clients.http.answers import Boundary, DriftState, ModelInfo, Readiness
+from clients.http.client import GMRClient
+from clients.http.errors import ServiceUnavailable, ServiceUnreachable
+
+AWAY = (ServiceUnavailable, ServiceUnreachable)
+"""Errors that say that there is no answer, and not that the question was wrong."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The answers of a service about itself; None for what it did not answer."""
+
+    url: str
+    readiness: Readiness
+    model: ModelInfo | None = None
+    drift: DriftState | None = None
+    boundaries: tuple[Boundary, ...] = ()
+
+    @classmethod
+    def of(cls, client: GMRClient) -> Reading:
+        """Ask a service.
+
+        Raises:
+            ServiceError: the service answered, and refused.
+        """
+        try:
+            readiness = client.ready()
+            if not readiness.ready:
+                # What Redis holds would be waited for in vain.
+                return cls(client.url, readiness)
+            return cls(client.url, readiness, client.model(), client.drift(), client.boundaries())
+        except AWAY as error:
+            return cls.away(client.url, error)
+
+    @classmethod
+    def away(cls, url: str, error: Exception) -> Reading:
+        """The reading of a service that does not answer."""
+        return cls(url, Readiness(False, str(error)))
+
+    def document(self, boundaries: int = 3) -> dict[str, Any]:
+        """The reading as JSON-ready values, with the newest boundaries."""
+        model, drift = self.model, self.drift
+        raw = {} if drift is None else drift.raw
+        return {
+            "url": self.url,
+            "ready": self.readiness.ready,
+            "reason": None if self.readiness.ready else self.readiness.reason,
+            "model_version": model and model.model_version,
+            "preset": model and model.preset,
+            "components": model and model.components,
+            "classes": model and len(model.classes),
+            "features": model and model.features,
+            "samples_seen": model and model.samples_seen,
+            "backlog": model and model.backlog,
+            "set_aside": model and model.set_aside,
+            "sub_task": drift and drift.sub_task,
+            "phase": drift and drift.phase,
+            "armed_in": drift and drift.armed_in,
+            "inlier_rate": drift and drift.inlier_rate,
+            "inlier_rate_mean": drift and drift.inlier_rate_mean,
+            "statistic": drift and drift.statistic,
+            "threshold": drift and drift.threshold,
+            "accuracy": raw.get("prequential_accuracy_mean"),
+            "stream_samples": raw.get("stream_samples"),
+            "trainer_reported": drift and drift.time,
+            "boundaries": [
+                {
+                    "boundary": one.boundary,
+                    "id": one.id,
+                    "time": one.time,
+                    "sample": one.estimated_start_sample,
+                    "sub_task": one.sub_task,
+                    "detector": one.detector,
+                    "signal": one.signal or None,
+                    "recurrence_of": one.recurrence_of,
+                    "dropped": one.dropped,
+                }
+                for one in self.boundaries[-boundaries:]
+            ],
+        }
+
+
+def phase_of(document: dict[str, Any]) -> str:
+    """The phase in words.
+
+    Example:
+        >>> phase_of({"phase": "learning", "armed_in": 120, "set_aside": 0})
+        'learning, armed in 120 samples'
+    """
+    phase = str(document["phase"] or "")
+    if phase == "learning" and document["armed_in"]:
+        return f"learning, armed in {document['armed_in']:,} samples"
+    if phase == "warning":
+        return f"warning, {document['set_aside'] or 0:,} samples set aside"
+    return phase or "-"
+
+
+def share(value: float | None) -> str:
+    """A share from 0 to 1 in per cent, or a dash where it is not known.
+
+    Example:
+        >>> share(0.8333), share(None)
+        ('83.3 %', '-')
+    """
+    return "-" if value is None else f"{100 * value:.1f} %"

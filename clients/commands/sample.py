@@ -1,0 +1,142 @@
+"""`gmr sample`: samples drawn from the model."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from clients.commands.answer_file import output, plain
+from clients.commands.json_lines import print_json
+from clients.commands.options import AsDocument, Url
+from clients.http.answers import Samples
+from clients.http.client import GMRClient
+from clients.http.errors import InputError
+
+_ENDINGS = (".npz", ".csv", ".png")
+
+
+def sample_command(
+    n: Annotated[int, typer.Option(min=1, help="How many.")] = 25,
+    classes: Annotated[
+        str | None, typer.Option(help="Only of these classes, separated by commas.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A file: .npz, .csv or .png; without it CSV to standard output."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the draw; without it a new one each time.")
+    ] = None,
+    min_probability: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="What the model must give a sample's class."),
+    ] = None,
+    noise: Annotated[
+        bool, typer.Option(help="With the noise of single features, or cleaner without.")
+    ] = True,
+    shape: Annotated[
+        str | None,
+        typer.Option(help="Of one sample in a .png: HEIGHT,WIDTH; not needed for squares."),
+    ] = None,
+    url: Url = None,
+    as_json: AsDocument = False,
+) -> None:
+    """Draw samples from the model, as CSV, .npz or picture.
+
+    Example: gmr sample --classes 2 --n 5
+
+    Example: gmr sample --n 1000 --seed 7 --out drawn.npz
+
+    Example: gmr sample --classes 0,1,2 --n 30 --out drawn.png
+
+    A .csv has the label first and then the features; an .npz holds features, labels,
+    log_likelihoods, probabilities, short and seed. `gmr ingest` reads both.
+    """
+    chosen = None
+    if classes is not None:
+        chosen = [name.strip() for name in classes.split(",") if name.strip()]
+    ending = "" if out is None else out.suffix.lower()
+    if out is not None and (ending not in _ENDINGS or as_json):
+        raise InputError(
+            f"Samples cannot be saved as {out}{' and as JSON at once' if as_json else ''}. "
+            f"Expected a name that ends in {', '.join(_ENDINGS)}, without --json. Choose one."
+        )
+    options: dict[str, Any] = {"min_probability": min_probability, "noise": noise}
+    with GMRClient(url) as client:
+        if out is not None and ending == ".png":
+            _save(out, client.sample_image(n, chosen, seed, _shape(shape), **options))
+            return
+        drawn = client.sample(n, chosen, seed, **options)
+    if as_json:
+        print_json(_document(drawn))
+    elif out is not None and ending == ".npz":
+        _save_arrays(out, drawn)
+    else:
+        with output(out) as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["label", *(f"x{i}" for i in range(drawn.features.shape[1]))])
+            for label, row in zip(drawn.labels, drawn.features.tolist(), strict=True):
+                writer.writerow(["" if label is None else label, *(f"{x:.7g}" for x in row)])
+    if short := int(drawn.short.sum()):
+        typer.echo(
+            f"{short} of {n} samples are less probable than was asked for: the best that came.",
+            err=True,
+        )
+
+
+def _document(drawn: Samples) -> dict[str, Any]:
+    return {
+        "model_version": drawn.model_version,
+        "seed": drawn.seed,
+        "features": drawn.features.tolist(),
+        "labels": [plain(label) for label in drawn.labels],
+        "log_likelihoods": drawn.log_likelihoods.tolist(),
+        "probabilities": drawn.probabilities.tolist(),
+        "short": drawn.short.tolist(),
+    }
+
+
+def _save_arrays(out: Path, drawn: Samples) -> None:
+    labels = drawn.labels
+    if labels.dtype == object:  # Python values would be pickled
+        labels = np.array(["" if label is None else str(label) for label in labels])
+    try:
+        np.savez_compressed(
+            out,
+            features=drawn.features,
+            labels=labels,
+            log_likelihoods=drawn.log_likelihoods,
+            probabilities=drawn.probabilities,
+            short=drawn.short,
+            seed=np.array(-1 if drawn.seed is None else drawn.seed),
+        )
+    except OSError as error:
+        raise _unwritable(out, error) from error
+    typer.echo(f"{out}: {len(labels)} samples", err=True)
+
+
+def _save(out: Path, content: bytes) -> None:
+    try:
+        out.write_bytes(content)
+    except OSError as error:
+        raise _unwritable(out, error) from error
+    typer.echo(f"{out}: {len(content):,} bytes", err=True)
+
+
+def _unwritable(out: Path, error: OSError) -> InputError:
+    return InputError(f"{out} cannot be written ({error.strerror}). Choose another.")
+
+
+def _shape(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(
+            f"The shape {text!r} is not two whole numbers. Expected HEIGHT,WIDTH, like 28,28."
+        ) from None

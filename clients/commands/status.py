@@ -1,0 +1,96 @@
+"""`gmr status`: how the service is, once."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from clients.commands.json_lines import print_json
+from clients.commands.options import AsDocument, Url
+from clients.commands.reading import Reading, phase_of, share
+from clients.http.client import GMRClient
+from clients.http.retry import RetryPolicy
+
+_PATIENCE_S = 1.0
+
+
+def status_command(
+    url: Url = None,
+    as_json: AsDocument = False,
+) -> None:
+    """Print how a service is: model, phase, backlog, accuracy, last boundaries, trainer.
+
+    Example: gmr status
+
+    Example: gmr status --json
+
+    Ends with status 1 where the service is not ready, or does not answer.
+    """
+    # Whoever asks how it is wants to know it, not to wait until it is better.
+    with GMRClient(url, retry=RetryPolicy(total_s=_PATIENCE_S)) as client:
+        document = Reading.of(client).document()
+    if as_json:
+        print_json(document)
+    else:
+        console = Console()
+        console.print(_facts(document))
+        if document["boundaries"]:
+            console.print(_boundaries(document["boundaries"]))
+    if not document["ready"]:
+        raise typer.Exit(1)
+
+
+def _facts(document: dict[str, Any]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+
+    def row(name: str, text: str, style: str = "") -> None:
+        table.add_row(name, Text(text, style=style))
+
+    row("service", document["url"])
+    if not document["ready"]:
+        row("ready", f"no: {document['reason']}", "bold red")
+        return table
+    row("ready", "yes", "green")
+    row(
+        "model",
+        f"version {document['model_version']}, preset {document['preset']}, "
+        f"{document['components']} components, {document['classes']} classes, "
+        f"{document['features'] or 'no'} features",
+    )
+    row("learned", f"{document['samples_seen']:,} samples, sub-task {document['sub_task']}")
+    row("phase", phase_of(document), "bold yellow" if document["phase"] == "warning" else "")
+    row("backlog", f"{document['backlog']:,} entries")
+    row("accuracy", f"{share(document['accuracy'])} (prequential)")
+    row(
+        "inlier rate",
+        f"{share(document['inlier_rate'])} (usual: {share(document['inlier_rate_mean'])})",
+    )
+    reported = document["trainer_reported"]
+    # By the clock of this machine, which may not be the service's.
+    age = "-" if reported is None else f"{max(0.0, time.time() - reported):.0f} s ago"
+    row("trainer", f"reported {age}")
+    return table
+
+
+def _boundaries(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("boundary", "when", "from sample", "sub-task", "signal", "return of"):
+        table.add_column(name, overflow="fold")
+    for one in reversed(rows):
+        table.add_row(
+            f"{one['boundary']}{' (dropped)' if one['dropped'] else ''}",
+            time.strftime("%d %b %H:%M:%S", time.localtime(one["time"])),
+            f"{one['sample']:,}",
+            str(one["sub_task"]),
+            one["signal"] or one["detector"],
+            "" if one["recurrence_of"] is None else f"sub-task {one['recurrence_of']}",
+        )
+    return table

@@ -1,0 +1,187 @@
+"""Whether a state from elsewhere makes sense: its values first, then a few steps on a copy.
+
+A checksum says that bytes are as they were written, not that what was written can be lived with.
+States are immutable, so trying one changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.batch import Batch, Label
+from core.engine.engine import Engine
+from core.engine.state import EngineState
+from core.errors import InvalidCheckpoint, ModelNotReady
+from core.experts.growing import Trees
+from core.snapshot import Snapshot
+
+MOST = 2**62
+"""No number of a state is larger: counters must have room to grow within 63 bits."""
+
+NAMES = frozenset({"classes", "vocabulary", "sample_ids", "ids", "label", "labels", "name"})
+"""Fields that hold what senders call things, which may be any integer."""
+
+TRIED = 64
+"""Samples of each batch of the trial."""
+
+
+def check_values(state: EngineState) -> None:
+    """Return where every number of a state is one that it may be.
+
+    What detectors remember is not looked at: an uploaded state begins with a new one.
+
+    Raises:
+        InvalidCheckpoint: A counter is negative or too large, or a number is none.
+    """
+    model, stream, sub_task = state.model, state.stream, state.sub_task
+    counters = {
+        "version": model.version,
+        "last_version": model.last_version,
+        "samples_seen": model.samples_seen,
+        "batches_seen": model.batches_seen,
+        "batches": stream.batches,
+        "samples": stream.samples,
+        "sub_task": sub_task.number,
+        "first_batch": sub_task.first_batch,
+        "first_sample": sub_task.first_sample,
+        "boundaries": state.past.boundaries,
+        **{f"class_counts[{code}]": count for code, count in enumerate(model.class_counts)},
+    }
+    for name, count in counters.items():
+        if not 0 <= count <= MOST:
+            raise _senseless(f"{name} is {str(count)[:40]}, expected 0 to {MOST}")
+    if model.version > model.last_version:
+        raise _senseless(f"version {model.version} is above the last, {model.last_version}")
+    if len(model.class_counts) != len(model.classes):
+        raise _senseless(f"{len(model.classes)} classes have {len(model.class_counts)} counts")
+    if len(set(model.classes)) != len(model.classes):
+        raise _senseless("a class is named twice")
+    for part in ("model", "stream", "sub_task", "past", "pending"):
+        for place, value in _values(getattr(state, part), part):
+            if isinstance(value, int) and abs(value) > MOST:
+                raise _senseless(f"{place} is {str(value)[:40]}, expected at most {MOST}")
+            if not math.isfinite(value):
+                raise _senseless(f"{place} is not a finite number")
+
+
+def try_out(engine: Engine, state: EngineState) -> None:
+    """Return where a state answers, learns, settles and crosses a boundary.
+
+    Raises:
+        InvalidCheckpoint: What it answers is no number.
+        Exception: Whatever else stops it.
+    """
+    standardiser = state.model.standardiser
+    if standardiser is None:
+        return
+    generator = torch.Generator().manual_seed(0)
+    shift, scale = standardiser.shift.cpu(), standardiser.scale.cpu()
+    x = shift + scale * torch.rand(TRIED, len(shift), generator=generator) / 10
+    if state.model.panel is not None:
+        check_trees(state.model.panel.forests.trees, len(shift))
+    _answers(engine, state, x)
+    batches = [Batch.of(x)]
+    if classes := state.model.classes:
+        named: list[Label | None] = [classes[place % len(classes)] for place in range(TRIED)]
+        batches += [Batch.of(x, named), Batch.of(x, named[::-1])]
+    for batch in batches:
+        state, _ = engine.step(state, batch)
+    state, _ = engine.settle(state)
+    state, _ = engine.declare_boundary(state)
+    check_values(state)
+    _answers(engine, state, x)
+
+
+def _answers(engine: Engine, state: EngineState, x: Tensor) -> None:
+    try:
+        snapshot: Snapshot = engine.snapshot(state)
+        answers = [snapshot.outliers(x).log_likelihoods, snapshot.sample(2).features]
+        if state.model.classes:
+            answers.append(snapshot.classify(x).probabilities)
+    except ModelNotReady:
+        return
+    if not all(bool(answer.isfinite().all()) for answer in answers):
+        raise _senseless("its model answers with numbers that are none")
+
+
+def _values(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """Every number of a part, with its place; of a tensor whether all are finite."""
+    if isinstance(value, Tensor):
+        if value.is_floating_point():
+            yield place, 0.0 if bool(value.isfinite().all()) else float("nan")
+    elif isinstance(value, bool) or value is None or isinstance(value, str):
+        return
+    elif isinstance(value, int | float):
+        yield place, value
+    elif is_dataclass(value):
+        for field in fields(value):
+            if field.name not in NAMES:
+                yield from _values(getattr(value, field.name, None), f"{place}.{field.name}")
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _values(one, f"{place}.{key}")
+    elif isinstance(value, tuple | list):
+        for index, one in enumerate(value):
+            yield from _values(one, f"{place}[{index}]")
+
+
+def check_trees(trees: Trees, n_features: int) -> None:
+    """Return where compiled loops, which check no bounds, may walk through these trees.
+
+    Raises:
+        InvalidCheckpoint: A node names a feature, a child or a leaf that there is not.
+    """
+    t = SimpleNamespace(
+        **{name: torch.from_numpy(array) for name, array in trees._asdict().items()}
+    )
+    n_trees, n_nodes = t.features.shape
+    leaves, tests, n_classes = t.tests.shape[1], t.tests.shape[2], t.counts.shape[2]
+    shapes = {
+        "features": (n_trees, n_nodes),
+        "thresholds": (n_trees, n_nodes),
+        "children": (n_trees, n_nodes),
+        "counts": (n_trees, n_nodes, n_classes),
+        "totals": (n_trees, n_nodes),
+        "sizes": (n_trees,),
+        "tests": (n_trees, leaves, tests),
+        "cuts": (n_trees, leaves, tests),
+        "tallies": (n_trees, leaves, tests, 2, n_classes),
+        "ready": (n_trees, leaves),
+        "seen": (n_trees, leaves),
+        "drawn": (n_trees,),
+        "weights": (n_trees,),
+        "since": (n_trees,),
+    }
+    for name, shape in shapes.items():
+        if getattr(t, name).shape != shape:
+            raise _senseless(f"{name} of its trees has a wrong shape")
+    node = torch.arange(n_nodes)
+    used = node < t.sizes[:, None]
+    inner = used & (t.features >= 0)
+    leaf = used & ~inner
+    wrong = (
+        (t.sizes < 1).any()
+        | (t.sizes > n_nodes).any()
+        | (t.features >= n_features).any()
+        | (t.tests >= n_features).any()
+        | (inner & ((t.children <= node) | (t.children + 1 >= t.sizes[:, None]))).any()
+        | (leaf & ((t.children < 0) | (t.children >= leaves))).any()
+        | ((t.ready < 0) | (t.ready > tests)).any()
+        | any((values < 0).any() for values in (t.seen, t.drawn, t.counts, t.tallies, t.weights))
+    )
+    if bool(wrong):
+        raise _senseless("its trees name what there is not")
+
+
+def _senseless(what: str) -> InvalidCheckpoint:
+    return InvalidCheckpoint(
+        f"The checkpoint makes no sense: {what}. Expected one that GET /model/checkpoint gave; "
+        f"nothing was changed. Take another copy."
+    )

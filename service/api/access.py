@@ -1,0 +1,164 @@
+"""Who may do what: one table from requests to roles, and the check in front of every route.
+
+Rules of this module:
+
+1. A route that has no row is for `admin`: what is new is closed until somebody decides. A test
+   wants a row for every route.
+2. The check reads method, path and headers, before any of the body.
+3. Where keys are not required, nothing is checked: see `Settings.requires_keys`.
+4. A refusal never says whether a key exists.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.api.errors import Forbidden, Unauthorized
+from service.api.key_ring import Caller
+from service.api.parts import Parts
+from service.api.problems import answer, problem_of
+from service.broker.api_keys import Role
+from service.broker.stream import StreamUnavailable
+from service.settings import Settings
+
+OPEN: Final[Role | None] = None
+"""Of a route: it needs no key."""
+
+ACCESS: Final[Mapping[tuple[str, str], Role | None]] = {
+    ("GET", "/"): OPEN,
+    ("GET", "/static/{path}"): OPEN,
+    ("GET", "/docs"): OPEN,
+    ("GET", "/docs/assets/{path}"): OPEN,
+    ("GET", "/openapi.json"): OPEN,
+    ("GET", "/problems"): OPEN,
+    ("GET", "/problems/{name}"): OPEN,
+    ("GET", "/health/live"): OPEN,
+    ("GET", "/health/ready"): OPEN,
+    ("POST", "/ingest"): "ingest",
+    ("POST", "/labels"): "ingest",
+    ("POST", "/classify"): "read",
+    ("POST", "/outliers"): "read",
+    ("GET", "/sample"): "read",
+    ("GET", "/drift"): "read",
+    ("GET", "/drift/boundaries"): "read",
+    ("GET", "/drift/boundaries/{id}"): "read",
+    ("GET", "/drift/proposals"): "read",
+    ("GET", "/drift/history"): "read",
+    ("GET", "/drift/curve"): "read",
+    ("GET", "/events"): "read",
+    ("GET", "/model"): "read",
+    ("GET", "/model/versions"): "read",
+    ("GET", "/metrics"): "read",
+    ("GET", "/deadletters"): "read",
+    ("POST", "/session"): "read",
+    ("DELETE", "/session"): OPEN,
+    # Raw samples of others, or another model.
+    ("GET", "/drift/quarantine"): "admin",
+    ("GET", "/deadletters/{id}"): "admin",
+    ("POST", "/deadletters/{id}"): "admin",
+    ("DELETE", "/deadletters/{id}"): "admin",
+    ("DELETE", "/deadletters"): "admin",
+    ("POST", "/drift/boundary"): "admin",
+    ("POST", "/model/rollback"): "admin",
+    ("GET", "/model/checkpoint"): "admin",
+    ("PUT", "/model/checkpoint"): "admin",
+    ("GET", "/keys"): "admin",
+    ("POST", "/keys"): "admin",
+    ("DELETE", "/keys/{id}"): "admin",
+}
+
+COOKIE: Final = "gmr_key"
+"""In which a browser brings its key: see `routes/session.py`."""
+
+CHALLENGE: Final = 'Bearer realm="gmr"'
+"""How a client that brings no key is told to bring one."""
+
+audit = logging.getLogger("service.audit")
+
+
+ANYBODY: Final = Caller("anybody", ("admin",))
+"""Who asks where keys are not required."""
+
+
+def role_for(method: str, path: str) -> Role | None:
+    """The role that a request needs; `OPEN` for none.
+
+    Example:
+        >>> role_for("GET", "/drift/boundaries/1-1"), role_for("HEAD", "/"), role_for("GET", "/new")
+        ('read', None, 'admin')
+    """
+    method = "GET" if method == "HEAD" else method
+    for (wanted, pattern), role in _PATTERNS:
+        if wanted == method and pattern.fullmatch(path):
+            return role
+    return "admin"
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    parts = re.split(r"\{\w+\}", template)
+    return re.compile(".+".join(map(re.escape, parts)))
+
+
+_PATTERNS: Final = [((method, _pattern(path)), role) for (method, path), role in ACCESS.items()]
+
+
+class Admitted:
+    """Lets a request through to its route if whoever asks may do that."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self._required = settings.requires_keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        scope.setdefault("state", {})["caller"] = ANYBODY
+        role = role_for(scope["method"], scope["path"])
+        if not self._required or role is None:
+            return await self.app(scope, receive, send)
+        request = Request(scope)
+        parts: Parts = scope["app"].state.parts
+        key = key_of(request)
+        try:
+            caller = None if key is None else await parts.keys.caller(key)
+        except StreamUnavailable as error:
+            refusal = answer(problem_of(error), request, str(error))
+            return await refusal(scope, receive, send)
+        if caller is None:
+            nobody = Unauthorized.without(key)
+            refusal = answer(problem_of(nobody), request, str(nobody))
+            refusal.headers["WWW-Authenticate"] = CHALLENGE
+            return await refusal(scope, receive, send)
+        if not caller.may(role):
+            less = Forbidden.of(role, caller.roles)
+            refusal = answer(problem_of(less), request, str(less), less.context)
+            return await refusal(scope, receive, send)
+        scope["state"]["caller"] = caller
+        if role == "admin" and scope["method"] != "GET":
+            audit.info(
+                "%s %s by %s, request %s",
+                scope["method"],
+                scope["path"],
+                caller.name,
+                scope["state"]["request_id"],
+            )
+        return await self.app(scope, receive, send)
+
+
+def key_of(request: Request) -> str | None:
+    """The key that a request brings: as a bearer token, or in the cookie of a session."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    try:
+        cookies = SimpleCookie(request.headers.get("cookie", ""))
+    except CookieError:
+        return None
+    return cookies[COOKIE].value if COOKIE in cookies else None

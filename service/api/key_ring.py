@@ -1,0 +1,90 @@
+"""Whose key a request brings: the keys in Redis, as one API process knows them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import math
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from service.broker.api_keys import ApiKey, Role, digest_of, parts_of_key
+from service.broker.stream import Stream, StreamUnavailable
+from service.settings import Settings
+
+FRESH_S: Final = 1.0
+"""For so long a list of keys is taken for that of Redis: a revoked key is refused after it."""
+
+AGAIN_S: Final = 0.1
+"""A key that is not known is looked for again, unless that was done just now."""
+
+PATIENCE_S: Final = 0.25
+"""For Redis to answer, where a list is there to go on with: questions are answered without it."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks.
+
+    Arguments:
+        name: Of the key.
+        roles: What it may do.
+    """
+
+    name: str
+    roles: tuple[Role, ...]
+
+    def may(self, role: Role) -> bool:
+        """Whether a route of this role answers."""
+        return role in self.roles or "admin" in self.roles
+
+
+class KeyRing:
+    """The keys that count, as Redis has them.
+
+    Arguments:
+        settings: Hold the key of the operator, which is always one.
+        stream: Where the others are.
+    """
+
+    def __init__(self, settings: Settings, stream: Stream) -> None:
+        self._stream = stream
+        own = settings.admin_key
+        self._admin = None if own is None else digest_of(own.get_secret_value())
+        self._known: dict[str, ApiKey] | None = None
+        self._asked_at = -math.inf
+
+    async def caller(self, key: str) -> Caller | None:
+        """Whose key that is; None for nobody's.
+
+        Raises:
+            StreamUnavailable: Redis does not tell, and never has.
+        """
+        if self._admin is not None and hmac.compare_digest(digest_of(key), self._admin):
+            return Caller("operator", ("admin",))
+        parts = parts_of_key(key)
+        if parts is None:
+            return None
+        known = await self._list(parts[0])
+        kept = known.get(parts[0])
+        return None if kept is None or not kept.fits(key) else Caller(kept.name, kept.roles)
+
+    async def _list(self, id: str) -> dict[str, ApiKey]:
+        """The keys by their ids, read anew where the list is too old to answer for this id.
+
+        A list that was read before goes on counting while Redis is away, or slow to answer.
+        """
+        if self._known is None:
+            self._known = {key.id: key for key in await self._stream.api_keys()}
+            self._asked_at = time.monotonic()
+            return self._known
+        now = time.monotonic()
+        if now - self._asked_at < (FRESH_S if id in self._known else AGAIN_S):
+            return self._known
+        self._asked_at = now
+        with contextlib.suppress(StreamUnavailable, TimeoutError):
+            keys = await asyncio.wait_for(self._stream.api_keys(), PATIENCE_S)
+            self._known = {key.id: key for key in keys}
+        return self._known

@@ -1,0 +1,104 @@
+"""/keys: who may ask. Keys are made, listed and revoked by a key with the role `admin`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.api.bodies import read_model
+from service.api.errors import TooManyKeys, UnknownKey
+from service.api.openapi import problems
+from service.api.parts import parts_of
+from service.api.query import StrictRoute
+from service.broker.api_keys import LONGEST_NAME, MOST_KEYS, ApiKey, Role
+
+router = APIRouter(prefix="/keys", tags=["operations"], route_class=StrictRoute)
+
+
+class Asked(BaseModel):
+    """A key to be made."""
+
+    model_config = ConfigDict(extra="forbid", title="KeyAsked")
+
+    name: str = Field(description=f"Whose it is, for people; 1 to {LONGEST_NAME} characters.")
+    roles: list[Literal["ingest", "read", "admin"]] = Field(
+        min_length=1, description="What it may do: send samples, ask, or anything."
+    )
+
+
+class Listed(BaseModel):
+    """A key, without its secret."""
+
+    model_config = ConfigDict(title="KeyListed")
+
+    id: str = Field(description="By which it is revoked.")
+    name: str
+    roles: list[Role]
+    made: float = Field(description="When, in seconds since 1970.")
+
+    @classmethod
+    def of(cls, key: ApiKey) -> Listed:
+        """What may be told of a key."""
+        return cls(id=key.id, name=key.name, roles=list(key.roles), made=key.made)
+
+
+class Made(Listed):
+    """A new key."""
+
+    model_config = ConfigDict(title="KeyMade")
+
+    key: str = Field(description="The key itself. It is shown this once; nobody keeps it.")
+
+
+class Keys(BaseModel):
+    """All keys."""
+
+    model_config = ConfigDict(title="Keys")
+
+    keys: list[Listed] = Field(description="Oldest first.")
+
+
+BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": Asked.model_json_schema()}},
+    }
+}
+
+
+@router.get("", operation_id="list_keys", responses=problems(401, 403, 421, 503))
+async def list_keys(request: Request) -> Keys:
+    """The keys that count, without their secrets. The operator's own is none of them."""
+    return Keys(keys=[Listed.of(key) for key in await parts_of(request).stream.api_keys()])
+
+
+@router.post(
+    "",
+    operation_id="make_key",
+    status_code=201,
+    responses=problems(401, 403, 409, 413, 415, 421, 422, 503),
+    openapi_extra=BODY,
+)
+async def make_key(request: Request) -> Made:
+    """Make a key. All API processes know it at once."""
+    parts = parts_of(request)
+    asked = await read_model(request, parts.settings, Asked)
+    kept, key = ApiKey.mint(asked.name, asked.roles)
+    if len(await parts.stream.api_keys()) >= MOST_KEYS:
+        raise TooManyKeys.beyond(MOST_KEYS)
+    await parts.stream.add_api_key(kept)
+    return Made(**Listed.of(kept).model_dump(), key=key)
+
+
+@router.delete(
+    "/{id}",
+    operation_id="revoke_key",
+    status_code=204,
+    responses=problems(401, 403, 404, 421, 422, 503),
+)
+async def revoke_key(request: Request, id: str) -> None:
+    """Revoke a key. Within a second no API process takes it any more."""
+    if not await parts_of(request).stream.drop_api_key(id):
+        raise UnknownKey.of(id)

@@ -1,0 +1,173 @@
+// Boundaries: the list of all, and the page of one with its evidence.
+
+import { byId, make, show } from "./element.js";
+import { UNKNOWN, clock, count, decimal, isKnown, percent, plural } from "./format.js";
+import { extent, picture } from "./picture.js";
+import { get } from "./service.js";
+import { goBack } from "./versions.js";
+
+const MOST_LISTED = 100;
+
+/** @type {Record<string, string>} */
+const SIGNALS = {
+  inliers: "samples became less likely",
+  likelihood: "samples became more likely",
+  doubt: "samples lie between what is known",
+  occupancy: "other components, classes or heights than usual",
+  labels: "labels contradict what was known of such samples",
+  features: "a single feature lies elsewhere than usual",
+};
+
+/** In words, what kind of change it was. @param {any} row */
+export function cause(row) {
+  if (row.detector === "declared") return "declared by a person";
+  if (isKnown(row.recurrence_of)) return `sub-task ${row.recurrence_of} has come back`;
+  return SIGNALS[row.signal] ?? (row.signal ? `signal ${row.signal}` : `found by ${row.detector}`);
+}
+
+/** @param {any[]} boundaries oldest first */
+export function showBoundaries(boundaries) {
+  byId("boundaries-none").hidden = boundaries.length > 0;
+  const rows = boundaries.slice(-MOST_LISTED).reverse();
+  show(byId("boundaries"), rows.map((row) => [row.id, row.dropped]), () => rows.map((row) =>
+    make("li", { class: row.dropped ? "dropped" : null },
+      make("a", { href: `#/boundary/${row.id}` },
+        make("b", {}, `Boundary ${row.boundary}`),
+        make("span", { class: "cause" }, cause(row)),
+        make("span", { class: "faint" }, `sample ${count(row.estimated_start_sample)} · ${clock(row.time)}${row.dropped ? " · dropped by a rollback" : ""}`)))));
+}
+
+/**
+ * The page of one boundary.
+ * @param {string} id
+ * @param {any} model
+ * @param {number[]} kept versions that can be gone back to
+ * @param {() => void} changed
+ */
+export async function openBoundary(id, model, kept, changed) {
+  const place = byId("boundary-page");
+  let row;
+  try {
+    row = await get(`drift/boundaries/${encodeURIComponent(id)}`);
+  } catch (problem) {
+    place.replaceChildren(make("h2", { tabindex: -1 }, "No such boundary"), make("p", {}, /** @type {Error} */ (problem).message));
+    return;
+  }
+  const why = row.explanation ?? {};
+  const late = row.sample_index - row.estimated_start_sample;
+  place.replaceChildren(
+    make("h2", { tabindex: -1, id: "boundary-title" }, `Boundary ${row.boundary}: sub-task ${row.sub_task} begins`),
+    make("p", { class: "lead" }, `${capital(cause(row))}. `, `The change probably began at sample ${count(row.estimated_start_sample)}; it was found ${late > 0 ? `${plural(late, "sample")} later` : "in the same batch"}, ${clock(row.time)}.`),
+    row.dropped ? make("p", { class: "notice" }, "A rollback or an upload has taken this boundary out of the model's past.") : "",
+    make("dl", { class: "facts" },
+      fact("Evidence", odds(row, why)),
+      fact("Fit of the new samples", isKnown(why.effect) ? `${decimal(Math.abs(why.effect), 2)} deviations ${why.effect < 0 ? "worse" : "better"} than usual` : UNKNOWN),
+      fact("Log-likelihood", isKnown(why.log_likelihood_now) ? `${decimal(why.log_likelihood_before)} → ${decimal(why.log_likelihood_now)} nats` : UNKNOWN),
+      fact("Inliers among the new", percent(why.inliers)),
+      fact("New samples", isKnown(why.samples) ? `${count(why.samples)}, ${count(why.examined)} looked at` : UNKNOWN),
+      fact("Found by", row.signal ? `${row.detector}, signal ${row.signal}` : row.detector),
+      fact("Again", isKnown(row.recurrence_of) ? `sub-task ${row.recurrence_of}` : "no, a new sub-task"),
+      row.mixed_samples ? fact("Mixed", `${plural(row.mixed_samples, "sample")} learned as the end of the old`) : "",
+      fact("Began in entry", row.estimated_start_entry_id ?? UNKNOWN)),
+    ...prototypes(why, model),
+    make("div", { class: "columns" }, features(why), classes(why), labels(why), components(why)),
+    make("h3", {}, "Versions"),
+    make("p", {}, `Version ${count(row.version_before)} answered before, version ${count(row.version_after)} was the first after. `,
+      kept.includes(row.version_before) ? goBack(row.version_before, changed) : `Version ${count(row.version_before)} is not kept any more.`),
+    make("p", { class: "faint" }, make("a", { href: `drift/boundaries/${row.id}` }, "All of it as JSON")));
+}
+
+/** @param {any} row @param {any} why */
+function odds(row, why) {
+  const { statistic, threshold } = row.evidence ?? {};
+  if (!isKnown(statistic) || !isKnown(threshold)) return UNKNOWN;
+  const by_chance = isKnown(why.p_value) ? `; by chance ${why.p_value < 1e-300 ? "practically never" : `p ≤ ${decimal(why.p_value, 2)}`}` : "";
+  return `statistic ${decimal(statistic)}, an alarm is at ${decimal(threshold)}${by_chance}`;
+}
+
+/** @param {string} name @param {any} value */
+function fact(name, value) {
+  return make("div", {}, make("dt", {}, name), make("dd", {}, value));
+}
+
+/** @param {any} why @param {any} model */
+function prototypes(why, model) {
+  const groups = why.prototypes ?? [];
+  const shape = model?.image_shape ?? null;
+  if (!groups.length) return [];
+  const range = extent(groups.map((/** @type {any} */ group) => group.features));
+  const most = Math.max(...(why.contributions ?? []), 1e-12);
+  return [
+    make("h3", {}, "What the new samples look like"),
+    make("ul", { class: "prototypes" },
+      groups.map((/** @type {any} */ group) => make("li", {},
+        picture(group.features, shape, `Mean of ${group.samples} new samples`, range),
+        make("small", {}, `mean of ${plural(group.samples, "sample")}`))),
+      why.contributions?.length ? make("li", {},
+        picture(why.contributions.map((/** @type {number} */ share) => share / most), shape, "Where they differ from what was expected", [0, 1]),
+        make("small", {}, "where they differ")) : null),
+  ];
+}
+
+/** @param {any} why */
+function features(why) {
+  const rows = why.features ?? [];
+  return section("Features that changed", rows, ["feature", "share of the change", "mean, expected"], (one) => [
+    `${one.feature}`, bar(one.share, rows[0].share), `${decimal(one.mean)}, ${decimal(one.expected)}`]);
+}
+
+/** @param {any} why */
+function classes(why) {
+  return section("Classes, before and now", why.classes ?? [], ["class", "before", "now"], (one) => [
+    `${one.label}`, bar(one.before), bar(one.now)]);
+}
+
+/** @param {any} why */
+function components(why) {
+  const rows = why.components ?? [];
+  const most = Math.max(...rows.map((/** @type {any} */ one) => Math.max(one.before, one.now)), 1e-12);
+  return section("Components that fill or drain", rows, ["component", "before", "now"], (one) => [
+    `${one.component}`, bar(one.before, most), bar(one.now, most)]);
+}
+
+/** @param {any} why */
+function labels(why) {
+  return section("Called something else", why.labels ?? [], ["before", "now", "samples"], (one) => [
+    `${one.before}`, `${one.now}`, count(one.samples)]);
+}
+
+/**
+ * @param {string} title
+ * @param {any[]} rows
+ * @param {string[]} heads
+ * @param {(row: any) => any[]} cells
+ */
+function section(title, rows, heads, cells) {
+  if (!rows.length) return "";
+  return make("section", {},
+    make("h3", {}, title),
+    make("table", {},
+      make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col" }, head)))),
+      make("tbody", {}, rows.map((row) => {
+        const [head, ...rest] = cells(row);
+        return make("tr", {}, make("th", { scope: "row" }, head), rest.map((cell) => make("td", {}, cell)));
+      }))));
+}
+
+/** @param {number | null} share @param {number} [most] that fills the bar */
+function bar(share, most = 1) {
+  if (!isKnown(share)) return make("span", { class: "faint" }, UNKNOWN);
+  return [make("span", { class: "meter", "data-level": "plain", share: Math.min(1, share / most) }),
+    make("span", { class: "figure" }, percent(share))];
+}
+
+/** @param {string} text */
+function capital(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}
+
+/** Show the page of a boundary, or the overview. @param {string | null} id */
+export function turn(id) {
+  byId("overview").hidden = id !== null;
+  byId("boundary").hidden = id === null;
+}

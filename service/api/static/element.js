@@ -1,0 +1,63 @@
+// Elements of the page, made and replaced.
+
+const SVG = "http://www.w3.org/2000/svg";
+const DRAWN = new Set(["svg", "path", "line", "rect", "title", "text"]);
+
+/**
+ * An element. `on...` properties listen; `class`, `data-...`, `aria-...` and the like are
+ * attributes; null, undefined and false leave an attribute or a child out.
+ * @param {string} tag
+ * @param {Record<string, any>} [properties]
+ * @param {...any} children elements, text, numbers, or lists of these
+ * @returns {any}
+ */
+export function make(tag, properties = {}, ...children) {
+  const made = DRAWN.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "share") made.style.setProperty("--share", String(value));
+    else if (name === "hue") made.style.setProperty("--hue", String(value));
+    else made.setAttribute(name, value === true ? "" : String(value));
+  }
+  made.append(...children.flat(2).filter((one) => one !== null && one !== undefined && one !== false)
+    .map((one) => (typeof one === "number" ? String(one) : one)));
+  return made;
+}
+
+/**
+ * The element with an id; it is part of the page from the start.
+ * @param {string} id
+ * @returns {any}
+ */
+export function byId(id) {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`the page has no element ${id}`);
+  return found;
+}
+
+/**
+ * Put other children into an element, unless the same facts were shown already: so what somebody
+ * has focused, or is typing into, stays.
+ * @param {HTMLElement} parent
+ * @param {unknown} facts what the children are made of
+ * @param {() => any[]} children
+ */
+export function show(parent, facts, children) {
+  const key = JSON.stringify(facts);
+  if (shown.get(parent) === key) return;
+  shown.set(parent, key);
+  parent.replaceChildren(...children().flat(2).filter(Boolean));
+}
+
+/** @type {WeakMap<HTMLElement, string>} */
+const shown = new WeakMap();
+
+/**
+ * Set text, and only if it is another: a screen reader is not told twice.
+ * @param {HTMLElement} element
+ * @param {string} text
+ */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}

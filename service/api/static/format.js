@@ -1,0 +1,63 @@
+// Numbers and times as people read them. What is not known is "unknown", never 0.
+
+export const UNKNOWN = "unknown";
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+/** @typedef {number | null | undefined} Known */
+
+/** @param {Known} value */
+export function count(value) {
+  return isKnown(value) ? whole.format(value) : UNKNOWN;
+}
+
+/**
+ * @param {Known} value 0 to 1
+ * @param {number} [digits]
+ */
+export function percent(value, digits = 1) {
+  return isKnown(value) ? `${(100 * value).toFixed(digits)}\u00a0%` : UNKNOWN;
+}
+
+/**
+ * @param {Known} value
+ * @param {number} [digits] significant ones
+ */
+export function decimal(value, digits = 3) {
+  if (!isKnown(value)) return UNKNOWN;
+  if (value !== 0 && Math.abs(value) < 1e-3) return scientific(value);
+  if (Math.abs(value) >= 10 ** digits) return whole.format(value);
+  return String(Number(value.toPrecision(digits)));
+}
+
+/** @param {number} value */
+function scientific(value) {
+  const [mantissa, exponent] = value.toExponential(1).split("e");
+  const raised = [...exponent.replace("+", "")].map((one) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(one)]);
+  return `${mantissa} · 10${raised.join("")}`;
+}
+
+/** @param {Known} seconds Unix time */
+export function clock(seconds) {
+  if (!isKnown(seconds)) return UNKNOWN;
+  const moment = new Date(1000 * seconds);
+  const today = moment.toDateString() === new Date().toDateString();
+  return today ? moment.toLocaleTimeString() : moment.toLocaleString();
+}
+
+/**
+ * @param {number} number
+ * @param {string} one
+ * @param {string} [many]
+ */
+export function plural(number, one, many = `${one}s`) {
+  return `${count(number)} ${number === 1 ? one : many}`;
+}
+
+/**
+ * @param {Known} value
+ * @returns {value is number}
+ */
+export function isKnown(value) {
+  return typeof value === "number" && Number.isFinite(value);
+}

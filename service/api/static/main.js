@@ -1,0 +1,180 @@
+// The dashboard: what is known of the service, kept fresh by its events, and shown.
+//
+// First the history is asked for, then events are followed from where it ends: nothing is missed
+// and nothing comes twice. State that the trainer reports is asked for every second or two; what
+// seldom changes is asked for again when an event says so.
+
+import { openBoundary, showBoundaries, turn } from "./boundary.js";
+import { Charts } from "./charts.js";
+import { showClasses } from "./classes.js";
+import { Curve } from "./curve.js";
+import { byId, make, say, show } from "./element.js";
+import { Feed } from "./feed.js";
+import "./key.js";
+import { showOutliers } from "./outliers.js";
+import { showProposals } from "./proposals.js";
+import { showRetention } from "./retention.js";
+import * as sample from "./sample.js";
+import { get } from "./service.js";
+import { showDetectors, showStatus } from "./status.js";
+import { Throughput } from "./throughput.js";
+import { showTimeline } from "./timeline.js";
+import { showVersions } from "./versions.js";
+
+const STATE_MS = 1000;
+const SELDOM_MS = 15_000;
+const DRAW_MS = 250;
+const MISSED_MS = 3000;
+const POINTS = 500;
+const OUTLIERS = 24;
+
+const known = {
+  /** @type {any} */ drift: null,
+  /** @type {any} */ model: null,
+  /** @type {any[]} */ boundaries: [],
+  /** @type {any[]} */ proposals: [],
+  /** @type {any[]} */ outliers: [],
+  /** @type {any} */ versions: null,
+  curve: new Curve(),
+  throughput: new Throughput(),
+  report: { time: 0, at: performance.now() },
+  problem: "",
+};
+
+let range = "all";
+const charts = new Charts();
+const feed = new Feed(heard, (live) => {
+  byId("link").dataset.live = String(live);
+  say(byId("link"), live ? "live" : "reconnecting");
+});
+
+// What is asked ---------------------------------------------------------------------------------
+
+async function state() {
+  const [drift, model] = await Promise.allSettled([get("drift"), get("model")]);
+  if (drift.status === "fulfilled") {
+    known.drift = drift.value;
+    known.problem = "";
+    known.throughput.add(drift.value);
+    if (drift.value.time !== known.report.time) known.report = { time: drift.value.time, at: performance.now() };
+  } else known.problem = drift.reason.message;
+  if (model.status === "fulfilled") {
+    const other = known.versions && known.model?.model_version !== model.value.model_version;
+    known.model = model.value;
+    if (other) known.versions.model_version = model.value.model_version;
+  }
+  draw();
+}
+
+/**
+ * Ask again, and show.
+ * @param {"boundaries" | "proposals" | "outliers" | "versions"} what
+ */
+async function again(what) {
+  const paths = { boundaries: "drift/boundaries", proposals: "drift/proposals", outliers: `drift/quarantine?last=${OUTLIERS}`, versions: "model/versions" };
+  try {
+    const answer = await get(paths[what]);
+    known[what] = what === "versions" ? answer : answer[what];
+    draw();
+  } catch { /* away for the moment; asked again soon */ }
+}
+
+const everything = () => /** @type {const} */ (["boundaries", "proposals", "outliers", "versions"]).forEach((what) => void again(what));
+
+async function history() {
+  const since = range === "all" || !newest() ? "" : `&since=${newest() - Number(range)}`;
+  try {
+    const answer = await get(`drift/curve?points=${POINTS}${since}`);
+    known.curve = Curve.of(answer);
+    feed.follow(answer.last_id);
+    draw();
+  } catch {
+    setTimeout(history, 2 * STATE_MS);
+  }
+}
+
+/** Time of the newest batch; 0 where there is none. */
+function newest() {
+  return known.curve.points.at(-1)?.time ?? 0;
+}
+
+/** @param {string} kind @param {any} event @param {string} id */
+function heard(kind, event, id) {
+  if (kind === "batch_learned" || kind === "batch_set_aside") {
+    known.curve.add(event);
+    if (range !== "all") known.curve.forget(event.time - Number(range));
+  }
+  if (kind === "boundary") {
+    if (!known.boundaries.some((row) => row.id === id)) known.boundaries = [...known.boundaries, { ...event, id, dropped: false }];
+    say(byId("said"), `Boundary ${event.boundary}: sub-task ${event.sub_task} begins.`);
+    setTimeout(() => { void again("boundaries"); void again("versions"); }, STATE_MS);
+  }
+  if (kind === "class_proposed" || kind === "proposal_closed") setTimeout(() => again("proposals"), STATE_MS);
+  if (kind === "outlier_burst" || kind === "outlier_burst_continued") void again("outliers");
+  if (kind === "model_restored") setTimeout(everything, STATE_MS);
+  if (kind === "missed") setTimeout(history, MISSED_MS);
+  draw();
+}
+
+// What is shown ---------------------------------------------------------------------------------
+
+let due = false;
+
+/** Show what is known, a few times a second at most, and never while nobody looks. */
+function draw() {
+  if (due) return;
+  due = true;
+  setTimeout(() => requestAnimationFrame(() => {
+    due = false;
+    drawNow();
+  }), DRAW_MS);
+}
+
+function drawNow() {
+  const { drift, model, boundaries, curve } = known;
+  const past = boundaries.filter((row) => !row.dropped);
+  showStatus({ drift, model, rate: known.throughput.rate, boundary: past.at(-1) ?? null, report: known.report, problem: known.problem });
+  showClasses(drift);
+  showDetectors(drift, curve.points);
+  showTimeline(boundaries, drift, model, draw);
+  showBoundaries(boundaries);
+  showRetention(model);
+  showProposals(known.proposals, model, () => void again("proposals"));
+  showOutliers(known.outliers, model);
+  showVersions(known.versions, everything);
+  sample.fit(model);
+  show(byId("known-classes"), model?.classes?.map((/** @type {any} */ one) => one.label), () =>
+    (model?.classes ?? []).map((/** @type {any} */ one) => make("option", { value: one.label })));
+  const marks = past.map((row) => ({ time: row.time, name: String(row.boundary) }));
+  if (!byId("overview").hidden) charts.update(curve.points, marks, drift?.shadows ?? []);
+}
+
+async function route() {
+  const [, id] = /^#\/boundary\/([0-9-]+)$/.exec(location.hash) ?? [null, null];
+  turn(id);
+  if (id === null) {
+    // A link from the page of a boundary to a section of the overview, which was hidden until now.
+    if (/^#[a-z-]+$/.test(location.hash)) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+    return draw();
+  }
+  known.model ??= await get("model").catch(() => null);
+  if (!known.versions) await again("versions");
+  await openBoundary(id, known.model, (known.versions?.versions ?? []).map((/** @type {any} */ one) => one.version), everything);
+  scrollTo(0, 0);
+  byId("boundary-page").querySelector("h2")?.focus();
+}
+
+for (const choice of byId("range").querySelectorAll("input")) {
+  choice.addEventListener("change", () => {
+    range = choice.value;
+    void history();
+  });
+}
+addEventListener("hashchange", route);
+sample.begin(() => known.model);
+void route();
+void state();
+void history();
+everything();
+setInterval(() => document.hidden || state(), STATE_MS);
+setInterval(() => document.hidden || everything(), SELDOM_MS);

@@ -1,0 +1,70 @@
+// Unlabelled samples that may be a new class, and giving that class a name.
+
+import { byId, make, say, show } from "./element.js";
+import { count, percent, plural } from "./format.js";
+import { extent, picture } from "./picture.js";
+import { post } from "./service.js";
+
+/**
+ * @param {any[]} proposals
+ * @param {any} model
+ * @param {() => void} changed
+ */
+export function showProposals(proposals, model, changed) {
+  byId("proposals-none").hidden = proposals.length > 0;
+  const range = proposals.length ? extent(proposals.map((one) => one.prototype)) : undefined;
+  // A card stays as it is while its proposal grows: somebody may be typing a name into it.
+  const place = byId("proposals");
+  const numbers = proposals.map((one) => one.proposal);
+  show(place, [numbers, model?.image_shape ?? null], () => proposals.map((one) => card(one, model, range, changed)));
+  for (const one of proposals) {
+    const said = place.querySelector(`[data-proposal="${one.proposal}"] .facts-line`);
+    if (said) say(/** @type {HTMLElement} */ (said), facts(one));
+  }
+}
+
+/** @param {any} one */
+function facts(one) {
+  const nearest = one.nearest_classes.slice(0, 3).map((/** @type {any} */ label, /** @type {number} */ place) =>
+    `${label} (${percent(one.nearest_probabilities[place], 0)})`).join(", ");
+  return `${plural(one.samples, "sample")} between sample ${count(one.first_sample)} and ${count(one.last_sample)}. ${nearest ? `Looks most like ${nearest}.` : ""}`;
+}
+
+/** @param {any} one @param {any} model @param {any} range @param {() => void} changed */
+function card(one, model, range, changed) {
+  const field = `name-${one.proposal}`;
+  const input = make("input", { id: field, name: "label", autocomplete: "off", required: true, maxlength: 200, list: "known-classes" });
+  const decide = async (/** @type {string | number | null} */ label) => {
+    say(byId("said"), `Telling the service about proposal ${one.proposal} …`);
+    try {
+      await post("labels", { proposal: one.proposal, label });
+      say(byId("said"), label === null ? `Proposal ${one.proposal} will be dismissed.` : `The samples of proposal ${one.proposal} will be learned as class ${label}.`);
+    } catch (problem) {
+      say(byId("said"), /** @type {Error} */ (problem).message);
+    }
+    changed();
+  };
+  return make("li", { class: "card", "data-proposal": one.proposal },
+    make("div", { class: "pictures large" }, picture(one.prototype, model?.image_shape ?? null, `Mean of the samples of proposal ${one.proposal}`, range)),
+    make("div", {},
+      make("h3", {}, `Perhaps a new class`, make("span", { class: "aside" }, ` (proposal ${one.proposal})`)),
+      make("p", { class: "facts-line" }, facts(one)),
+      make("form", { onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); decide(labelOf(input.value, model)); } },
+        make("label", { for: field }, "Name"), input,
+        make("button", { type: "submit", class: "primary" }, "Name it"),
+        make("button", { type: "button", onclick: () => decide(null) }, "No class"))));
+}
+
+/**
+ * A whole number is an integer where every known class is one, or none is known: so "4" joins 0 to 3.
+ * @param {string} text
+ * @param {any} model
+ * @returns {string | number}
+ */
+export function labelOf(text, model) {
+  const trimmed = text.trim();
+  const known = (model?.classes ?? []).map((/** @type {any} */ one) => one.label);
+  if (known.includes(trimmed)) return trimmed;
+  const integers = known.every((/** @type {any} */ label) => typeof label === "number");
+  return integers && /^-?\d{1,15}$/.test(trimmed) ? Number(trimmed) : trimmed;
+}

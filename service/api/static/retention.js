@@ -1,0 +1,47 @@
+// How well every past sub-task is still held, by samples that the model drew when it ended.
+
+import { byId, make, show } from "./element.js";
+import { UNKNOWN, decimal, isKnown, percent, plural } from "./format.js";
+
+/** @param {any} model GET /model */
+export function showRetention(model) {
+  const held = model?.held ?? [];
+  byId("retention-none").hidden = held.length > 0;
+  byId("retention").hidden = held.length === 0;
+  show(byId("retention-rows"), held, () => held.toReversed().map(row));
+}
+
+/** @param {any} one */
+function row(one) {
+  const named = one.classes.map((/** @type {any} */ each) => each.label).join(", ");
+  return [
+    make("tr", {},
+      make("th", { scope: "row" }, `Sub-task ${one.sub_task}`, " ", make("small", {}, named || "no labels")),
+      make("td", {}, kept(one.accuracy_then, one.accuracy_now)),
+      make("td", {}, kept(one.probability_then, one.probability_now)),
+      make("td", {}, nats(one)),
+      make("td", { class: "faint" }, `version ${one.model_version}`)),
+    one.classes.length > 1 ? make("tr", { class: "inner" }, make("td", { colspan: 5 },
+      make("details", {}, make("summary", {}, `Each of the ${plural(one.classes.length, "class", "classes")} of sub-task ${one.sub_task}`),
+        make("ul", { class: "classes" }, one.classes.map((/** @type {any} */ each) => make("li", {},
+          make("b", {}, each.label), kept(each.accuracy_then, each.accuracy_now))))))) : null,
+  ];
+}
+
+/** What was right, and what still is. @param {number | null} then @param {number | null} now */
+function kept(then, now) {
+  if (!isKnown(then) || !isKnown(now)) return make("span", { class: "faint" }, UNKNOWN);
+  const level = now < then - 0.1 ? "alarm" : now < then - 0.02 ? "near" : "good";
+  return make("span", { class: "kept" },
+    make("span", { class: "meter", "data-level": level, share: now }),
+    make("span", { class: "figure" }, `${percent(now)}${Math.abs(now - then) < 5e-4 ? "" : ` from ${percent(then)}`}`));
+}
+
+/** @param {any} one */
+function nats({ log_likelihood_then: then, log_likelihood_now: now }) {
+  if (!isKnown(now)) {
+    return make("span", { class: "faint", title: "Components that drew those samples have changed since." }, UNKNOWN);
+  }
+  const change = now - then;
+  return make("span", { class: "figure" }, Math.abs(change) < 0.05 ? "as it was" : `${change > 0 ? "+" : "−"}${decimal(Math.abs(change), 2)}`);
+}

@@ -1,0 +1,96 @@
+// Questions to the API that the page came from. Addresses are relative, so that a proxy may serve
+// the page below any path.
+
+/** An answer that is a problem document; `message` says what to do. */
+export class Problem extends Error {
+  /**
+   * @param {number} status
+   * @param {string} type last part of the document's type
+   * @param {string} detail
+   */
+  constructor(status, type, detail) {
+    super(detail);
+    this.status = status;
+    this.type = type;
+  }
+}
+
+/** Is told ("refused") when the service wants a key. */
+export const unauthorized = new EventTarget();
+
+/**
+ * @param {string} path
+ * @param {RequestInit} [options]
+ * @returns {Promise<Response>}
+ */
+async function ask(path, options) {
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch {
+    throw new Problem(0, "unreachable", "The service does not answer. The page goes on trying.");
+  }
+  if (response.ok) return response;
+  if (response.status === 401) unauthorized.dispatchEvent(new Event("refused"));
+  const problem = await response.json().catch(() => ({}));
+  const type = String(problem.type ?? "").replace("/problems/", "");
+  throw new Problem(response.status, type, problem.detail ?? `The answer was ${response.status}.`);
+}
+
+/**
+ * @param {string} path
+ * @returns {Promise<any>}
+ */
+export async function get(path) {
+  return (await ask(path)).json();
+}
+
+/**
+ * @param {string} path
+ * @param {object} [body]
+ * @returns {Promise<any>}
+ */
+export async function post(path, body) {
+  const headers = { "Content-Type": "application/json" };
+  const options = body === undefined ? {} : { headers, body: JSON.stringify(body) };
+  return (await ask(path, { method: "POST", ...options })).json();
+}
+
+/**
+ * Let the browser bring a key from now on.
+ * @param {string} key
+ * @returns {Promise<void>}
+ */
+export async function beginSession(key) {
+  await ask("session", { method: "POST", headers: { Authorization: `Bearer ${key}` } });
+}
+
+/**
+ * Samples drawn from the model, without noise; the same every time for one version.
+ * @param {string | number | null} label of a class; null: whatever the model knows
+ * @param {number} n
+ * @returns {Promise<number[][]>}
+ */
+export async function drawn(label, n) {
+  const wanted = label === null ? "" : `&classes=${encodeURIComponent(label)}`;
+  const response = await ask(`sample?n=${n}&seed=1&noise=false${wanted}`, {
+    headers: { Accept: "application/x-npy" },
+  });
+  return rows(await response.arrayBuffer());
+}
+
+/**
+ * The rows of a .npy file of float32 in C order.
+ * @param {ArrayBuffer} buffer
+ * @returns {number[][]}
+ */
+export function rows(buffer) {
+  const view = new DataView(buffer);
+  const begin = 10 + view.getUint16(8, true);
+  const header = new TextDecoder().decode(buffer.slice(10, begin));
+  const shape = /'shape': \((\d+), (\d+)\)/.exec(header);
+  if (!shape || !header.includes("<f4")) throw new Error(`not rows of float32: ${header}`);
+  const [n, width] = [Number(shape[1]), Number(shape[2])];
+  const all = new Float32Array(buffer.slice(begin));
+  return Array.from({ length: n }, (_, row) => [...all.subarray(row * width, (row + 1) * width)]);
+}

@@ -1,0 +1,124 @@
+// What is going on at the moment: the phase in words, and the numbers that go with it.
+
+import { byId, say, show, make } from "./element.js";
+import { UNKNOWN, count, decimal, isKnown, percent, plural } from "./format.js";
+
+const RECENT_S = 15;
+const SILENT_MS = 10_000;
+
+/**
+ * @typedef {object} Now
+ * @property {any} drift GET /drift; null while no trainer has reported
+ * @property {any} model GET /model; null while it is not known
+ * @property {number | null} rate samples per second
+ * @property {any} boundary the newest of the model's past; null without one
+ * @property {{time: number, at: number}} report the trainer's last, and when the page first saw it
+ * @property {string} problem why nothing is known; empty where all is well
+ */
+
+/** @param {Now} now */
+export function showStatus(now) {
+  const { drift, model } = now;
+  const [phase, headline, sentence] = inWords(now);
+  byId("status").dataset.phase = phase;
+  say(byId("phase"), headline);
+  say(byId("phase-says"), sentence);
+  byId("steps").querySelectorAll("li").forEach((/** @type {HTMLElement} */ step) => {
+    if (step.dataset.step === phase) step.setAttribute("aria-current", "step");
+    else step.removeAttribute("aria-current");
+  });
+  const usual = drift?.inlier_rate_mean;
+  tile("inliers", percent(drift?.inlier_rate),
+    isKnown(usual) ? `usual: ${percent(usual)}` : "no reference yet");
+  tile("accuracy", percent(drift?.prequential_accuracy_mean),
+    isKnown(drift?.prequential_accuracy) ? `newest batch: ${percent(drift.prequential_accuracy)}` : "newest batch: no labels");
+  tile("likelihood", decimal(drift?.log_likelihood_mean), "nats per sample, newest batch");
+  tile("rate", isKnown(now.rate) ? `${decimal(now.rate, 2)}/s` : UNKNOWN,
+    `${count(drift?.stream_samples)} samples read`);
+  tile("backlog", count(model?.backlog), !model ? "" : model.backlog ? `${model.backlog === 1 ? "batch waits" : "batches wait"} to be learned` : "all that came is learned");
+  tile("version", model?.model_version ? count(model.model_version) : model ? "none" : UNKNOWN,
+    model ? `${plural(model.classes.length, "class", "classes")}, ${plural(model.components, "component")}` : "");
+}
+
+/** @param {string} name @param {string} value @param {string} note */
+function tile(name, value, note) {
+  const cell = byId(`tile-${name}`);
+  say(cell.querySelector(".value"), value);
+  cell.classList.toggle("unknown", value === UNKNOWN);
+  say(cell.querySelector(".note"), note);
+}
+
+/**
+ * The phase, its name, and a sentence.
+ * @param {Now} now
+ * @returns {[string, string, string]}
+ */
+function inWords({ drift, boundary, report, problem }) {
+  if (!drift) return ["away", problem ? "No news" : "Connecting", problem || "Asking the service how it does."];
+  const silent = performance.now() - report.at;
+  if (silent > SILENT_MS) {
+    return ["away", "Trainer is silent", `It has not reported for ${Math.round(silent / 1000)} seconds; what you see is from before. ${problem}`];
+  }
+  if (!drift.stream_samples) {
+    return ["empty", "Waiting for samples", "Nothing has come yet. Send a batch to POST /ingest, or run: gmr ingest FILE.csv --label-column NAME"];
+  }
+  const where = `Sub-task ${drift.sub_task}${isKnown(drift.recurrence_of) ? `, a return of sub-task ${drift.recurrence_of}` : ""}, ${plural(drift.samples_since_boundary, "sample")} so far.`;
+  if (boundary && drift.time - boundary.time < RECENT_S) {
+    return ["boundary", `Boundary ${boundary.boundary} found`, `The stream changed at sample ${count(boundary.estimated_start_sample)}. ${where}`];
+  }
+  if (drift.phase === "warning") {
+    return ["warning", "A change is suspected", `${plural(drift.set_aside_batches, "batch", "batches")} set aside until that is decided. ${where}`];
+  }
+  if (drift.phase === "learning") {
+    const until = isKnown(drift.armed_in) ? `The detector may speak in about ${plural(drift.armed_in, "sample")}.` : "When the detector may speak is not known.";
+    return ["learning", isKnown(drift.armed_in) ? `Learning, armed in ${plural(drift.armed_in, "sample")}` : "Learning", `${until} ${where}`];
+  }
+  return ["armed", "Armed, nothing has changed", `The detector watches every batch. ${where}`];
+}
+
+/**
+ * Every detector beside the others: how near each is to an alarm.
+ * @param {any} drift
+ * @param {import("./curve.js").Point[]} points
+ */
+export function showDetectors(drift, points) {
+  if (!drift) return;
+  const shadows = drift.shadows ?? [];
+  const signals = Object.keys(drift.statistics).filter((name) => !shadows.includes(name));
+  const ratio = (/** @type {string} */ name) => {
+    const threshold = drift.thresholds[name];
+    return threshold ? drift.statistics[name] / threshold : null;
+  };
+  const deciding = drift.threshold ? drift.statistic / drift.threshold : null;
+  const highest = (/** @type {string} */ name) => points.reduce((most, point) => Math.max(most, point.ratios[name] ?? -Infinity), -Infinity);
+  const peaks = shadows.map(highest);
+  const facts = [drift.detector, deciding, shadows.map(ratio), signals.map(ratio), peaks, drift.boundaries, drift.bursts];
+  show(byId("detectors"), facts, () => [
+    row(drift.detector, "decides", deciding, `${plural(drift.boundaries, "boundary", "boundaries")}, ${plural(drift.bursts, "burst")}`),
+    ...shadows.map((/** @type {string} */ name, /** @type {number} */ place) =>
+      row(name, "shadow", ratio(name), isKnown(peaks[place]) ? `highest shown: ${decimal(peaks[place], 2)}` : "")),
+  ]);
+  show(byId("signals"), signals.map(ratio), () => signals.length < 2 ? [make("tr", {}, make("td", { colspan: 3 }, "This detector has one signal."))]
+    : signals.map((name) => row(name, SIGNALS[name] ?? "", ratio(name), null)));
+}
+
+/** @type {Record<string, string>} */
+const SIGNALS = {
+  inliers: "samples become less likely",
+  likelihood: "samples become more likely",
+  doubt: "samples lie between classes",
+  occupancy: "other components fill",
+  labels: "labels contradict what is known",
+  features: "a single feature has moved",
+  fused: "all together; this decides",
+};
+
+/** @param {string} name @param {string} role @param {number | null} ratio @param {string | null} said */
+function row(name, role, ratio, said) {
+  const level = ratio === null ? "none" : ratio >= 1 ? "alarm" : ratio >= 0.7 ? "near" : "calm";
+  return make("tr", {},
+    make("th", { scope: "row" }, name, " ", make("small", {}, role)),
+    make("td", {}, make("span", { class: "meter", "data-level": level, share: Math.min(1, Math.max(0, ratio ?? 0)) }),
+      make("span", { class: "figure" }, ratio === null ? UNKNOWN : `${decimal(ratio, 2)} of 1`)),
+    said === null ? null : make("td", { class: "faint" }, said));
+}

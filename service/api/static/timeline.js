@@ -1,0 +1,189 @@
+// The sub-tasks of the stream in their order, each with what it showed; one that came back has the
+// colour of the first time, and an arc that leads there.
+
+import { byId, make, show } from "./element.js";
+import { count, isKnown, plural } from "./format.js";
+import { extent, picture } from "./picture.js";
+import { drawn, get } from "./service.js";
+
+const HUES = [212, 28, 158, 285, 48, 340, 190, 100];
+const PER_CLASS = 2;
+const MOST_CLASSES = 12;
+const MOST_CARDS = 60;
+const REFRESH_MS = 60_000;
+
+/**
+ * @typedef {object} SubTask
+ * @property {number} number
+ * @property {number | null} returnOf
+ * @property {number} concept the sub-task that it was at first
+ * @property {number} start sample
+ * @property {number} samples
+ * @property {any} boundary with which it began; null for the first
+ */
+
+/**
+ * The sub-tasks that the boundaries of the model's past make.
+ * @param {any[]} boundaries
+ * @param {any} drift
+ * @returns {SubTask[]}
+ */
+export function subTasks(boundaries, drift) {
+  if (!drift?.stream_samples) return [];
+  const kept = boundaries.filter((row) => !row.dropped);
+  const starts = [0, ...kept.map((row) => row.estimated_start_sample)];
+  const begin = kept.length ? kept[0].sub_task - 1 : drift.sub_task;
+  /** @type {Map<number, number>} */
+  const concepts = new Map();
+  return starts.map((start, place) => {
+    const boundary = place ? kept[place - 1] : null;
+    const number = boundary ? boundary.sub_task : begin;
+    const returnOf = boundary?.recurrence_of ?? null;
+    const concept = returnOf === null ? number : concepts.get(returnOf) ?? returnOf;
+    concepts.set(number, concept);
+    const end = starts[place + 1] ?? drift.stream_samples;
+    return { number, returnOf, concept, start, samples: Math.max(0, end - start), boundary };
+  });
+}
+
+/** @param {number} concept */
+export function hue(concept) {
+  return HUES[concept % HUES.length];
+}
+
+/** What sub-tasks look like: pictures, asked for once in a while, and kept. */
+class Looks {
+  constructor() {
+    /** @type {Map<string, {version: number, at: number, samples: number[][]}>} */
+    this.kept = new Map();
+    /** @type {Set<string>} */
+    this.asked = new Set();
+  }
+
+  /**
+   * @param {string} key
+   * @param {number} version
+   * @param {() => Promise<number[][]>} ask
+   * @param {() => void} then
+   */
+  of(key, version, ask, then) {
+    const kept = this.kept.get(key);
+    const old = !kept || (kept.version !== version && performance.now() - kept.at > REFRESH_MS);
+    if (old && !this.asked.has(key)) {
+      this.asked.add(key);
+      ask().catch(() => []).then((samples) => {
+        this.kept.set(key, { version, at: performance.now(), samples });
+        this.asked.delete(key);
+        then();
+      });
+    }
+    return kept?.samples ?? null;
+  }
+}
+
+const looks = new Looks();
+
+/**
+ * @param {any[]} boundaries
+ * @param {any} drift
+ * @param {any} model
+ * @param {() => void} again called when pictures have come
+ */
+export function showTimeline(boundaries, drift, model, again) {
+  const tasks = subTasks(boundaries, drift);
+  byId("timeline-none").hidden = tasks.length > 0;
+  byId("timeline").hidden = tasks.length === 0;
+  if (!tasks.length) return;
+  const total = tasks.reduce((sum, task) => sum + task.samples, 0) || 1;
+  const places = new Map(tasks.map((task, place) => [task.number, place]));
+  const middle = (/** @type {number} */ place) =>
+    (1000 * (tasks.slice(0, place).reduce((sum, task) => sum + task.samples, 0) + tasks[place].samples / 2)) / total;
+
+  show(byId("strip"), tasks.map((task) => [task.number, task.concept, Math.round((200 * task.samples) / total)]), () =>
+    tasks.map((task) => make("span", { class: "stretch", share: task.samples / total, hue: hue(task.concept) },
+      make("b", {}, task.number))));
+
+  const returns = tasks.map((task, place) => ({ task, place })).filter(({ task }) => isKnown(task.returnOf) && places.has(task.returnOf));
+  show(byId("arcs"), returns.map(({ task, place }) => [task.number, Math.round(middle(place))]), () =>
+    returns.map(({ task, place }) => {
+      const [from, to] = [middle(place), middle(/** @type {number} */ (places.get(/** @type {number} */ (task.returnOf))))];
+      return make("path", { d: `M${from} 100C${from} ${20} ${to} ${20} ${to} 100`, hue: hue(task.concept) },
+        make("title", {}, `Sub-task ${task.number} is a return of sub-task ${task.returnOf}`));
+    }));
+  byId("arcs").toggleAttribute("hidden", returns.length === 0);
+
+  const recent = tasks.slice(-MOST_CARDS);
+  const cards = recent.map((task) => ({ task, ...look(task, tasks, drift, model, again) }));
+  show(byId("sub-tasks"), cards.map(({ task, classes, samples }) => [task.number, task.concept, task.boundary?.id, count(task.samples), classes, samples?.length, samples?.[0]?.slice(0, 50)]), () =>
+    cards.map(({ task, classes, samples }) => card(task, classes, samples, model, task === tasks.at(-1))));
+}
+
+/**
+ * What a sub-task showed: its classes where they are known, and pictures.
+ * @param {SubTask} task
+ * @param {SubTask[]} tasks
+ * @param {any} drift
+ * @param {any} model
+ * @param {() => void} again
+ */
+function look(task, tasks, drift, model, again) {
+  const classes = classesOf(task, tasks, drift, model);
+  const version = model?.model_version ?? 0;
+  if (!version) return { classes, samples: null };
+  if (classes.length) {
+    const samples = classes.slice(0, MOST_CLASSES).flatMap((label) =>
+      looks.of(`class ${JSON.stringify(label)}`, version, () => drawn(label, PER_CLASS), again) ?? []);
+    return { classes, samples };
+  }
+  if (task.boundary) {
+    const samples = looks.of(`boundary ${task.boundary.id}`, 0, async () => {
+      const found = await get(`drift/boundaries/${task.boundary.id}`);
+      return found.explanation.prototypes.map((/** @type {any} */ group) => group.features);
+    }, again);
+    return { classes, samples };
+  }
+  return { classes, samples: tasks.length === 1 ? looks.of("all", version, () => drawn(null, 6), again) : null };
+}
+
+/**
+ * Labels that a sub-task showed; none where that is not known.
+ * @param {SubTask} task
+ * @param {SubTask[]} tasks
+ * @param {any} drift
+ * @param {any} model
+ * @returns {(string | number)[]}
+ */
+function classesOf(task, tasks, drift, model) {
+  const labels = (/** @type {any} */ row) => row.classes.map((/** @type {any} */ one) => one.label);
+  const held = model?.held?.find((/** @type {any} */ row) => row.sub_task === task.number);
+  if (held?.classes.length) return labels(held);
+  if (task.concept !== task.number) {
+    const first = model?.held?.find((/** @type {any} */ row) => row.sub_task === task.concept);
+    if (first?.classes.length) return labels(first);
+  }
+  if (task === tasks.at(-1) && drift && isKnown(drift.prequential_accuracy)) {
+    // Of the current one that is new: the classes that no past one showed.
+    const past = new Set((model?.held ?? []).flatMap(labels));
+    return (model?.classes ?? []).map((/** @type {any} */ one) => one.label).filter((/** @type {any} */ label) => !past.has(label));
+  }
+  return [];
+}
+
+/**
+ * @param {SubTask} task
+ * @param {(string | number)[]} classes
+ * @param {number[][] | null} samples
+ * @param {any} model
+ * @param {boolean} current
+ */
+function card(task, classes, samples, model, current) {
+  const range = samples?.length ? extent(samples) : undefined;
+  const title = `Sub-task ${task.number}`;
+  return make("li", { class: "card", hue: hue(task.concept) },
+    make("h3", {}, title, current ? make("span", { class: "badge" }, "now") : null),
+    isKnown(task.returnOf) ? make("p", { class: "return" }, `↩ return of ${task.returnOf}`) : null,
+    make("p", { class: "faint" }, plural(task.samples, "sample"), classes.length ? ` · ${current && task.concept === task.number && task.boundary ? "new here: " : ""}${classes.slice(0, MOST_CLASSES).join(", ")}${classes.length > MOST_CLASSES ? " …" : ""}` : ""),
+    make("div", { class: "pictures" }, (samples ?? []).map((features, place) =>
+      picture(features, model?.image_shape ?? null, classes.length ? `A sample drawn of class ${classes[Math.floor(place / PER_CLASS)]}` : `What ${title} looks like`, range))),
+    task.boundary ? make("a", { href: `#/boundary/${task.boundary.id}` }, `Why it began`) : null);
+}

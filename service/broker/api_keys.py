@@ -1,0 +1,106 @@
+"""API keys: who may do what. Redis holds their digests, never a key.
+
+A key reads `gmr_ID_SECRET`. Its secret has 256 random bits, so that a plain SHA-256 of it tells
+nothing, and needs no salt and no slow hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Final, Literal, Self, get_args
+
+import orjson
+
+from core.errors import InvalidRequest
+
+Role = Literal["ingest", "read", "admin"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+"""`ingest` sends samples and labels, `read` asks and sees what happens, `admin` does anything."""
+
+MOST_KEYS: Final = 1000
+LONGEST_NAME: Final = 64
+_PARTS: Final = re.compile(r"gmr_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """What is kept of a key.
+
+    Arguments:
+        id: Public part of the key, by which it is listed and revoked.
+        name: Whose it is, for people.
+        roles: What it may do.
+        digest: SHA-256 of the secret part, in hexadecimal.
+        made: When, in seconds since 1970.
+    """
+
+    id: str
+    name: str
+    roles: tuple[Role, ...]
+    digest: str
+    made: float
+
+    @classmethod
+    def mint(cls, name: str, roles: Iterable[str]) -> tuple[Self, str]:
+        """A new key: what is kept of it, and the key itself, which is shown once.
+
+        Raises:
+            InvalidRequest: The name is empty or too long, or a role is none.
+
+        Example:
+            >>> kept, key = ApiKey.mint("camera 7", ["ingest"])
+            >>> kept.fits(key), kept.fits(key[:-1] + "!"), key in repr(kept)
+            (True, False, False)
+        """
+        if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+            raise InvalidRequest(
+                f"The name of a key has {len(name)} characters, or some that cannot be printed. "
+                f"Expected 1 to {LONGEST_NAME} printable ones. Choose another.",
+                parameter="name",
+            )
+        chosen = tuple(role for role in ROLES if role in set(roles))
+        if not chosen or set(roles) - set(ROLES):
+            raise InvalidRequest(
+                f"The roles of a key are {sorted(set(roles))}. Expected one or more of "
+                f"{', '.join(ROLES)}. Correct them.",
+                parameter="roles",
+            )
+        id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+        return cls(id, name, chosen, digest_of(secret), time.time()), f"gmr_{id}_{secret}"
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """The inverse of `to_json`."""
+        fields = orjson.loads(data)
+        return cls(**{**fields, "roles": tuple(fields["roles"])})
+
+    def to_json(self) -> bytes:
+        """What Redis holds."""
+        return orjson.dumps(asdict(self))
+
+    def fits(self, key: str) -> bool:
+        """Whether this was made of that key; takes as long whichever way it is."""
+        parts = parts_of_key(key)
+        return parts is not None and hmac.compare_digest(digest_of(parts[1]), self.digest)
+
+
+def parts_of_key(key: str) -> tuple[str, str] | None:
+    """Id and secret of a key; None where it is none."""
+    found = _PARTS.fullmatch(key)
+    return None if found is None else (found[1], found[2])
+
+
+def digest_of(secret: str) -> str:
+    """What is kept of a secret.
+
+    Example:
+        >>> len(digest_of("x"))
+        64
+    """
+    return hashlib.sha256(secret.encode("utf-8")).hexdigest()

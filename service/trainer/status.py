@@ -1,0 +1,28 @@
+"""What the status says of the engine's state."""
+
+from __future__ import annotations
+
+from core.engine.engine import Engine
+from core.engine.state import EngineState
+
+
+def facts_of(state: EngineState, engine: Engine) -> dict[str, object]:
+    """Facts of a state for GET /drift, JSON-ready."""
+    return {
+        "phase": state.phase,
+        "armed": state.watch.armed,
+        "armed_in": engine.armed_in(state),
+        "recurrence_of": state.sub_task.recurrence,
+        "model_version": state.model.version,
+        "samples_seen": state.model.samples_seen,
+        "batches_seen": state.model.batches_seen,
+        "stream_batches": state.stream.batches,
+        "stream_samples": state.stream.samples,
+        "sub_task": state.sub_task.number,
+        "begun": state.begun,
+        "proposals_made": state.pending.proposals.made,
+        "set_aside_batches": len(state.pending.set_aside),
+        "set_aside_samples": state.pending.set_aside_samples,
+        "awaiting": state.pending.awaiting.raw_samples,
+        "n_features": state.n_features,
+    }

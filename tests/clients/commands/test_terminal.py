@@ -1,0 +1,434 @@
+"""Tests for the commands that look at a service, ask it and act on it, against a real one."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from clients.commands.cli import app
+from clients.commands.reading import Reading
+from clients.commands.top import Watch, picture
+from clients.http.answers import ServiceEvent
+from clients.http.client import GMRClient
+from service.wire import RawBatch
+from tests.service.api.stack import (
+    free_port,
+    labels,
+    learned,
+    make_settings,
+    redis_server,
+    samples,
+    send,
+    serving,
+    teach,
+    training,
+    wait_until,
+)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
+    """A service that has learned two classes, and crosses a boundary only where one is declared."""
+    folder = tmp_path_factory.mktemp("service")
+    with redis_server(folder) as redis:
+        settings = make_settings(
+            redis.url, folder, detector="none", checkpoint_interval_s=0.05, settle_after_s=3600
+        )
+        with training(settings), serving(settings) as client:
+            teach(client)
+            yield client
+
+
+class Gmr:
+    """The command line, for one service."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def run(self, *arguments: object, status: int = 0, given: bytes | None = None) -> Result:
+        typed = [*map(str, arguments), "--url", self.url]
+        result = CliRunner().invoke(app, typed, input=given)
+        assert result.exit_code == status, result.output
+        return result
+
+    def __call__(self, *arguments: object, status: int = 0) -> str:
+        return " ".join(self.run(*arguments, status=status).output.split())
+
+    def json(self, *arguments: object, status: int = 0) -> Any:
+        """What a machine reads: standard output is one document and nothing else."""
+        return json.loads(self.run(*arguments, "--json", status=status).stdout)
+
+    def rows(self, *arguments: object) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(self.run(*arguments).stdout)))
+
+
+@pytest.fixture
+def gmr(service: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> Gmr:
+    monkeypatch.setenv("COLUMNS", "300")
+    return Gmr(str(service.base_url).rstrip("/"))
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> Gmr:
+    """The command line, for an address at which nobody listens."""
+    monkeypatch.setenv("COLUMNS", "300")
+    return Gmr(f"http://127.0.0.1:{free_port()}")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Thirty samples with their labels, of which two are wrong and one is missing."""
+    names = [str(label) for label in labels(30)]
+    names[0], names[1], names[2] = "cat", "3", ""
+    path = tmp_path / "table.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*(f"f{i}" for i in range(16)), "kind"])
+        writer.writerows(
+            [*row, name] for row, name in zip(samples(30, seed=50).tolist(), names, strict=True)
+        )
+    return path
+
+
+# How it is
+
+
+def test_status_is_a_table_and_a_document(gmr: Gmr, service: httpx2.Client) -> None:
+    said = gmr("status")
+    model, drift = service.get("/model").json(), service.get("/drift").json()
+    for part in ("ready yes", f"version {model['model_version']}", "2 classes", "backlog 0"):
+        assert part in said
+    document = gmr.json("status")
+    assert document["ready"] is True
+    assert document["reason"] is None
+    assert document["samples_seen"] == model["samples_seen"]
+    assert document["accuracy"] == drift["prequential_accuracy_mean"]
+    assert document["phase"] == drift["phase"]
+    assert document["trainer_reported"] >= drift["time"]
+
+
+def test_status_of_nobody_is_1_and_says_why(nobody: Gmr) -> None:
+    assert "no: No service answers" in nobody("status", status=1)
+    document = nobody.json("status", status=1)
+    assert document["ready"] is False
+    assert "No service answers" in document["reason"]
+    assert document["model_version"] is None
+
+
+def test_top_prints_a_line_per_reading_where_it_is_no_terminal(gmr: Gmr) -> None:
+    lines = gmr.run("top", "--count", 2, "--interval", 0.05).stdout.splitlines()
+    assert len(lines) == 2
+    assert "- samples/s" in lines[0]  # one reading is no speed yet
+    assert "0 samples/s" in lines[1]
+    assert "backlog 0" in lines[1]
+
+
+def test_top_speaks_json_and_of_events_once(gmr: Gmr, service: httpx2.Client) -> None:
+    command = [sys.executable, "-m", "clients.commands.cli", "top", "--json", "--interval", "0.05"]
+    with subprocess.Popen(
+        [*command, "--url", gmr.url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    ) as top:
+        assert top.stdout is not None
+        seen: list[dict[str, Any]] = [json.loads(top.stdout.readline()) for _ in range(3)]
+        send(service, RawBatch.of(samples(4), ["cat", 3, "cat", "dog"])).raise_for_status()
+        while not any(document["events"] for document in seen):
+            seen.append(json.loads(top.stdout.readline()))
+        seen += [json.loads(top.stdout.readline()) for _ in range(3)]
+        top.send_signal(signal.SIGINT)
+        top.stdout.read()
+        assert top.wait(20) == 0
+        assert top.stderr is not None
+        assert top.stderr.read() == ""
+    kinds = [event["kind"] for document in seen for event in document["events"]]
+    assert kinds.count("class_discovered") == 1
+    assert any(document["samples_per_second"] for document in seen)
+
+
+def test_top_of_nobody_says_so_and_asks_again(nobody: Gmr) -> None:
+    lines = nobody.run("top", "--count", 2, "--interval", 0.05).stdout.splitlines()
+    assert [("not ready: No service answers" in line) for line in lines] == [True, True]
+
+
+def test_the_picture_of_top_shows_numbers_and_the_newest_events(gmr: Gmr) -> None:
+    watch = Watch()
+    with GMRClient(gmr.url) as client:
+        watch.read(Reading.of(client), 10.0)
+        watch.read(Reading.of(client), 11.0)
+    watch.document |= {"statistic": 5.0, "threshold": 10.0, "phase": "warning", "set_aside": 7}
+    for i in range(9):
+        watch.events.append(ServiceEvent(f"{i}-0", "boundary", {"sub_task": i}))
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(picture(watch, 14))
+    text = console.export_text()
+    assert len(text.splitlines()) <= 14
+    assert "warning, 7 samples set aside" in text
+    assert f"{'━' * 24}  5.0 of 10.0" in text
+    assert "0 samples/s" in text
+    assert "sub_task=8" in text
+    assert "sub_task=0" not in text
+
+
+# Questions about files
+
+
+def test_classes_go_out_as_csv_and_the_accuracy_beside(gmr: Gmr, table: Path) -> None:
+    arguments = ("classify", table, "--label-column", "kind", "--batch-size", 7)
+    result = gmr.run(*arguments)
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert [row["row"] for row in rows] == [str(i) for i in range(30)]
+    assert [row["class"] for row in rows] == [str(label) for label in labels(30)]
+    assert all(0.5 < float(row["probability"]) <= 1 for row in rows)
+    assert [row["label"] for row in rows[:3]] == ["cat", "3", ""]
+    assert "accuracy 93.10 % (27 of 29 labelled samples)" in result.stderr
+    document = gmr.json(*arguments, "--p-values")
+    assert document["accuracy"] == 27 / 29
+    assert document["samples"][3]["class"] == "cat"
+    assert 0 < document["samples"][3]["p_value"] <= 1
+    assert document["model_versions"] == [gmr.json("status")["model_version"]]
+
+
+def test_a_file_takes_the_answers_and_ids_name_the_samples(gmr: Gmr, tmp_path: Path) -> None:
+    path, out = tmp_path / "a.npz", tmp_path / "out.csv"
+    np.savez(path, features=samples(3), names=np.array(["a", "b", "c"]))
+    said = gmr.run("classify", path, "--id-column", "names", "--out", out)
+    assert said.output == ""
+    rows = list(csv.DictReader(io.StringIO(out.read_text())))
+    assert [(row["id"], row["class"]) for row in rows] == [("a", "3"), ("b", "cat"), ("c", "3")]
+    assert set(rows[0]) == {"id", "class", "probability"}
+    bad = gmr("classify", path, "--out", tmp_path / "missing" / "out.csv", status=2)
+    assert "cannot be written" in bad
+
+
+@pytest.mark.parametrize("form", ["csv", "npz", "npy"])
+def test_a_file_may_come_by_standard_input(gmr: Gmr, form: str) -> None:
+    held = io.BytesIO()
+    if form == "npz":
+        np.savez(held, features=samples(4))
+    elif form == "npy":
+        np.save(held, samples(4))
+    else:
+        np.savetxt(held, samples(4), delimiter=",")
+    result = gmr.run("classify", "-", given=held.getvalue())
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert [row["class"] for row in rows] == ["3", "cat", "3", "cat"]
+
+
+def test_columns_of_a_table_are_chosen_alike_by_all_commands(gmr: Gmr, tmp_path: Path) -> None:
+    path = tmp_path / "dated.csv"
+    rows = ["day," + ",".join(map(str, row)) + ",3" for row in samples(2).tolist()]
+    path.write_text("\n".join(["date," + ",".join(f"f{i}" for i in range(16)) + ",kind", *rows]))
+    options = ("--label-column", "kind", "--drop", "date")
+    assert [row["class"] for row in gmr.rows("classify", path, *options)] == ["3", "cat"]
+    assert len(gmr.rows("outliers", path, *options)) == 2
+    only = ",".join(f"f{i}" for i in range(16))
+    assert len(gmr.rows("outliers", path, "--columns", only)) == 2
+    assert "column 0 ('date')" in gmr("classify", path, "--label-column", "kind", status=2)
+
+
+def test_a_file_is_sent_by_standard_input_once(
+    gmr: Gmr, service: httpx2.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    content = "\n".join(",".join(["x", *map(str, row)]) for row in samples(6, seed=77).tolist())
+    before = service.get("/drift").json()["stream_samples"]
+    options = ("ingest", "-", "--drop", 0, "--wait")
+    assert "6 samples in 1 batches" in gmr.run(*options, given=content.encode()).output
+    assert service.get("/drift").json()["stream_samples"] == before + 6
+    again = gmr.run(*options, given=content.encode())
+    assert "standard input was sent completely before" in again.output
+    skipping = gmr.run(*options, "--skip-bad-rows", given=f"{content}\nx,1,2\n".encode())
+    assert "1 rows could not be used and were left out" in skipping.output
+
+
+def test_empty_standard_input_is_an_error(gmr: Gmr) -> None:
+    result = gmr.run("outliers", "-", given=b"", status=2)
+    assert "Standard input brought nothing" in result.output
+
+
+def test_where_nothing_listens_a_command_fails_at_once_and_writes_nothing(
+    nobody: Gmr, table: Path
+) -> None:
+    for arguments in (["classify", table], ["outliers", table], ["events"]):
+        result = nobody.run(*arguments, "--drop=kind" if len(arguments) > 1 else "-f", status=1)
+        assert "No service answers" in result.stderr
+        assert result.stdout == ""
+
+
+def test_unknown_samples_have_no_class(gmr: Gmr, tmp_path: Path) -> None:
+    path = tmp_path / "far.npz"
+    np.savez(path, features=samples(2) * 0 + [[0.25], [0.5]], labels=np.array([3, 3]))
+    result = gmr.run("classify", path, "--unknown-rate", 0.01)
+    first, second = csv.DictReader(io.StringIO(result.stdout))
+    assert first["class"] == "3"
+    assert second["class"] == ""
+    assert float(second["p_value"]) <= 0.01
+    assert "1 of them unknown" in result.stderr
+
+
+def test_outliers_are_told_by_p_value_or_likelihood(gmr: Gmr, table: Path, tmp_path: Path) -> None:
+    path = tmp_path / "far.npy"
+    np.save(path, np.concatenate([samples(3), np.full((1, 16), 9.0)]).astype(np.float32))
+    result = gmr.run("outliers", path, "--false-positive-rate", 0.01)
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert [row["outlier"] for row in rows] == ["0", "0", "0", "1"]
+    assert float(rows[3]["log_likelihood"]) < float(rows[0]["log_likelihood"])
+    assert float(rows[3]["p_value"]) <= 0.01
+    assert "1 of 4 samples are outliers" in result.stderr
+    document = gmr.json("outliers", path, "--c", 2)
+    assert document["outliers"] == 1
+    assert [row["outlier"] for row in document["samples"]] == [False, False, False, True]
+    # The labels of a table are no feature.
+    assert gmr.rows("outliers", table, "--label-column", "kind")[0]["label"] == "cat"
+
+
+# Samples
+
+
+def test_samples_are_drawn_into_any_form(gmr: Gmr, tmp_path: Path) -> None:
+    rows = gmr.rows("sample", "--classes", "3", "--n", 5, "--seed", 1)
+    assert [row["label"] for row in rows] == ["3"] * 5
+    first = [float(value) for name, value in rows[0].items() if name != "label"]
+    assert np.mean(first) == pytest.approx(0.25, abs=0.1)
+    document = gmr.json("sample", "--classes", "3", "--n", 5, "--seed", 1)
+    np.testing.assert_allclose(document["features"][0], first, rtol=1e-5)
+    assert document["seed"] == 1
+
+    gmr("sample", "--n", 6, "--classes", "3,cat", "--out", tmp_path / "drawn.npz")
+    arrays = np.load(tmp_path / "drawn.npz")
+    assert arrays["features"].shape == (6, 16)
+    assert sorted(arrays["labels"].tolist()) == ["3"] * 3 + ["cat"] * 3
+    gmr("sample", "--n", 4, "--out", tmp_path / "drawn.png")
+    with Image.open(tmp_path / "drawn.png") as image:
+        assert image.format == "PNG"
+    # What was drawn is a file like any other.
+    gmr("sample", "--n", 4, "--out", tmp_path / "drawn.csv", "--classes", "cat")
+    answers = gmr.rows("classify", tmp_path / "drawn.csv", "--label-column", "label")
+    assert [row["class"] for row in answers] == ["cat"] * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["sample", "--out", "a.gif"], "Expected a name that ends in .npz, .csv, .png"),
+        (["sample", "--out", "a.csv", "--json"], "without --json"),
+        (["sample", "--out", "a.png", "--shape", "four"], "Expected HEIGHT,WIDTH"),
+        (["sample", "--classes", "bird"], "bird"),
+        (["events", "--kinds", "boundry"], "Did you mean `boundary`?"),
+        (["events", "--since", "yesterday"], "no id of an event"),
+        (["rollback", "1"], "Add --yes"),
+        (["classify", "missing.csv"], "does not exist"),
+    ],
+)
+def test_what_was_typed_wrong_is_one_message(
+    gmr: Gmr, arguments: list[str], complaint: str
+) -> None:
+    assert complaint in gmr(*arguments, status=2)
+
+
+# What happened, and what is done about it
+
+
+def test_events_that_are_kept_are_printed_and_an_end_is_made(
+    gmr: Gmr, service: httpx2.Client
+) -> None:
+    lines = gmr.run("events", "--json").stdout.splitlines()
+    events = [json.loads(line) for line in lines]
+    kinds = [event["kind"] for event in events]
+    assert kinds.count("batch_learned") >= 6
+    chosen = gmr.run("events", "--kinds", "class_discovered").stdout.splitlines()
+    assert len(chosen) == kinds.count("class_discovered")
+    assert "class_discovered" in chosen[0]
+    assert "label=3" in chosen[0]
+    # After an event come those after it; after the newest none.
+    later = gmr.run("events", "--since", events[2]["id"], "--json").stdout.splitlines()
+    assert later == lines[3:]
+    assert gmr("events", "--since", events[-1]["id"]) == ""
+    newest = gmr.run("events", "--last", 2, "--json").stdout.splitlines()
+    assert newest == lines[-2:]
+
+
+def test_followed_events_come_until_ctrl_c(gmr: Gmr, service: httpx2.Client) -> None:
+    command = [sys.executable, "-m", "clients.commands.cli", "events", "--follow", "--json"]
+    with subprocess.Popen(
+        [*command, "--last", "1", "--url", gmr.url],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    ) as following:
+        assert following.stdout is not None
+        following.stdout.readline()  # the newest of those that are kept
+        answer = send(service, RawBatch.of(samples(4), labels(4))).json()
+        told = {"entry_id": ""}
+        while told["entry_id"] != answer["entry_id"]:
+            told = json.loads(following.stdout.readline())
+        following.send_signal(signal.SIGINT)
+        following.stdout.read()
+        assert following.wait(20) == 0
+
+
+def test_a_boundary_is_declared_and_taken_back(
+    gmr: Gmr, service: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(service, RawBatch.of(samples(4), labels(4))).raise_for_status()
+    assert gmr.json("boundary")["entry_id"]
+    learned(service)
+    wait_until(lambda: gmr.json("status")["boundaries"])
+    assert gmr.json("status")["boundaries"][0]["detector"] == "declared"
+    assert "declared" in gmr("status")
+    assert "sub-task" in gmr("boundary", status=1)  # nothing has come since
+
+    def before() -> list[int]:
+        kept = gmr.json("versions")["versions"]
+        return [one["version"] for one in kept if one["before_boundary"] == 1]
+
+    [version] = wait_until(before)
+    assert f"{version}" in gmr("versions")
+    # Somebody is asked, and says no.
+    monkeypatch.setattr("clients.commands.versions.on_terminal", lambda: True)
+    refused = gmr.run("rollback", version, given=b"n\n", status=1)
+    assert "Drop what version" in refused.output
+    assert gmr.json("status")["sub_task"] == 1
+    assert "served again" in gmr.run("rollback", version, given=b"y\n").stdout
+    assert gmr.json("status")["sub_task"] == 0
+    done = gmr.json("rollback", version, "--yes")
+    assert done["applied"] is True
+
+
+def test_a_version_that_is_not_kept_is_refused(gmr: Gmr) -> None:
+    assert "999" in gmr("rollback", 999, "--yes", status=2)
+
+
+# Completion
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [("gmr sta", "status"), ("gmr classify --unk", "--unknown-rate"), ("gmr keys re", "revoke")],
+)
+def test_the_shell_completes_commands_options_and_choices(
+    typed: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_GMR_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
+    result = CliRunner().invoke(app, [], prog_name="gmr")
+    assert expected in result.output.split()

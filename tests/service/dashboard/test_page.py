@@ -1,0 +1,165 @@
+"""Tests for the dashboard's parts: breaks, tables, keyboards, long histories, odd names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import numpy as np
+from playwright.sync_api import Browser, expect
+
+from service.api.curve import Curve
+from service.settings import Settings
+from service.wire import RawBatch
+from tests.service.api.stack import free_port, learned, send, serving, training
+from tests.service.api.test_curve import rows
+from tests.service.dashboard import history
+from tests.service.dashboard.browser import visiting
+from tests.service.dashboard.digits import Digits
+from tests.service.dashboard.test_story import check_accessible
+
+MakeSettings = Callable[..., Settings]
+
+CONTINUED = """async ([answer, events]) => {
+    const { Curve } = await import('/static/curve.js');
+    const curve = Curve.of(answer);
+    for (const event of events) curve.add(event);
+    return [curve.perPoint, curve.points];
+}"""
+
+
+def url_of(client: httpx2.Client) -> str:
+    return str(client.base_url).rstrip("/")
+
+
+def declare(client: httpx2.Client, digits: Digits, *classes: int) -> None:
+    """A sub-task, and its end by hand."""
+    digits.send(client, classes, 100)
+    client.post("/drift/boundary").raise_for_status()
+    learned(client)
+
+
+def test_what_happened_while_no_api_answered_is_caught_up_with(
+    browser: Browser, settings: MakeSettings
+) -> None:
+    quiet = settings(detector="none", port=free_port())
+    digits = Digits()
+    with training(quiet), serving(quiet) as client, visiting(browser, url_of(client)) as visit:
+        page = visit.page
+        declare(client, digits, 0, 1)
+        expect(page.locator("#boundaries li")).to_have_count(1)
+        page.evaluate("window.untouched = true")
+        context = page.context
+        # This replica goes; another is there, and the stream goes on.
+        with serving(quiet.model_copy(update={"port": free_port()})) as other:
+            context.set_offline(True)
+            declare(other, digits, 2, 3)
+        context.set_offline(False)
+        expect(page.locator("#boundaries li")).to_have_count(2)
+        expect(page.locator("#link")).to_have_text("live")
+        assert page.evaluate("window.untouched")
+        visit.complaints.clear()  # that the network was away
+
+
+def test_tables_are_drawn_as_profiles_and_strange_names_are_text(
+    browser: Browser, settings: MakeSettings
+) -> None:
+    strange = "<img src=x onerror=alert(1)>"
+    quiet = settings(detector="none", preset="flat")
+    random = np.random.default_rng(0)
+    with training(quiet), serving(quiet) as client:
+        for level, label in ((0.0, "calm"), (5.0, strange)):
+            x = random.normal(level, 1, (300, 6)).astype("f4")
+            send(client, RawBatch.of(x, [label] * 300)).raise_for_status()
+            client.post("/drift/boundary").raise_for_status()
+        learned(client)
+        with visiting(browser, url_of(client)) as visit:
+            page = visit.page
+            expect(page.locator("#sub-tasks svg.profile").first).to_be_visible()
+            expect(page.locator("#sub-tasks")).to_contain_text(strange)
+            expect(page.locator("#sample-draw")).to_be_hidden()
+            expect(page.locator("#phase")).to_have_text("Boundary 2 found")
+            box = page.get_by_label("Paste the features")
+            ask = page.get_by_role("button", name="Ask the model")
+            box.fill("5, 5, 5, 5, 5, 5")
+            ask.click()
+            expect(page.locator("#answer-class")).to_have_text(strange)
+            for text, said in (
+                ("1 2 3", "These are 3 numbers; a sample has 6."),
+                ("1 2 x 4 5 6", "“x” is no number."),
+                ("", "There is nothing to ask about."),
+            ):
+                box.fill(text)
+                ask.click()
+                expect(page.locator("#answer")).to_contain_text(said)
+            check_accessible(page)
+
+
+def test_everything_is_reached_by_keyboard(browser: Browser, settings: MakeSettings) -> None:
+    quiet = settings(detector="none", checkpoint_interval_s=0.05)
+    with training(quiet), serving(quiet) as client:
+        declare(client, Digits(), 0, 1)
+        with visiting(browser, url_of(client)) as visit:
+            page, keys = visit.page, visit.page.keyboard
+            expect(page.locator("#boundaries li")).to_have_count(1)
+            keys.press("Tab")
+            expect(page.get_by_text("Skip to what is going on")).to_be_focused()
+            page.locator("#boundaries a").focus()
+            keys.press("Enter")
+            expect(page.locator("#boundary-page h2")).to_be_focused()
+            expect(page.locator("#boundary-page")).to_contain_text("Declared by a person.")
+            # A declared boundary has no new samples: what is not known is not made up.
+            expect(page.locator("#boundary-page .facts")).to_contain_text("unknown")
+            keys.press("Shift+Tab")
+            keys.press("Enter")
+            expect(page.locator("#overview")).to_be_visible()
+            page.get_by_label("all", exact=True).focus()
+            keys.press("ArrowLeft")
+            expect(page.get_by_label("24 h")).to_be_checked()
+            page.get_by_role("button", name="Go back").first.focus()
+            keys.press("Enter")
+            expect(page.get_by_role("button", name="Stay")).to_be_focused()
+            keys.press("Escape")
+            expect(page.locator("#rollback")).to_be_hidden()
+            assert client.get("/drift").json()["boundaries"] == 1
+
+
+def test_a_day_of_history_is_few_points_and_goes_on_as_the_service_would(
+    browser: Browser, settings: MakeSettings
+) -> None:
+    with serving(settings()) as client, visiting(browser, url_of(client)) as visit:
+        known, n = 1000, 1700
+        begun = Curve(500)
+        begun.add(rows(known))
+        answer = {"batches_per_point": begun.batches_per_point, "points": begun.columns()}
+        events = [history.event(index) for index in range(known, n)]
+        per_point, points = visit.page.evaluate(CONTINUED, [answer, events])
+        # The page keeps a few more points than it asks for, before it halves them.
+        whole = Curve(600)
+        whole.add(rows(n))
+        assert per_point == whole.batches_per_point == 4
+        columns = whole.columns()
+        ratios = columns.pop("ratios")
+        assert len(points) == len(columns["time"])
+        for place, point in enumerate(points):
+            same(point, {name: column[place] for name, column in columns.items()})
+            same(point["ratios"], {name: column[place] for name, column in ratios.items()})
+
+
+def same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    for name, value in wanted.items():
+        if name in ("batch_index", "sample_index", "armed", "sub_task"):
+            continue  # which no chart asks for
+        got = found.get(name)
+        if value is None or isinstance(value, str):
+            assert got is value, name
+        else:
+            np.testing.assert_allclose(got, value, rtol=1e-9, err_msg=name)
+
+
+def test_without_a_trainer_the_page_says_so(browser: Browser, settings: MakeSettings) -> None:
+    with serving(settings()) as client, visiting(browser, url_of(client)) as visit:
+        expect(visit.page.locator("#phase")).to_have_text("No news")
+        expect(visit.page.locator("#phase-says")).to_contain_text("gmr trainer")
+        check_accessible(visit.page)
