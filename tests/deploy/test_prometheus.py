@@ -175,7 +175,8 @@ def test_a_real_prometheus_scrapes_a_real_service_and_answers(
     assert value("gmr_backlog_entries") == 0
     assert value("gmr_classes") == 2
     wait_until(lambda: value('sum(gmr_http_requests_total{route="/ingest",status="202"})') == 6)
-    assert value("gmr_train_step_duration_seconds_count") == 6
+    # Six batches, and the entry by which a trainer settles once its stream is quiet.
+    assert value("gmr_train_step_duration_seconds_count") in (6, 7)
 
     # The rules are loaded and evaluated on real series, without an error, and nothing is wrong.
     wait_until(lambda: all(rule["lastEvaluation"][:4] != "0001" for rule in rules(prometheus)))
