@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -163,3 +164,33 @@ def test_a_loop_of_no_file_is_compiled_for_this_run() -> None:
     values = np.arange(4.0)
     compiled(names["double"])(values)
     assert values.tolist() == [0, 2, 4, 6]
+
+
+LOOK = """
+import hashlib
+import numpy as np
+from core.drift.sequential.scores import look
+
+generator = np.random.default_rng(0)
+n, k = 100, 67
+joint = generator.normal(0, 300, (n, k)).astype(np.float32)
+scores, winners = np.zeros((5, n)), np.zeros(n, np.int64)
+classes = (np.arange(k) % 4).astype(np.int32)
+look(scores, winners, joint, joint.max(1), (0.5, classes, classes, True, 28.0))
+print(hashlib.sha256(scores.tobytes()).hexdigest())
+"""
+
+
+def test_what_is_compiled_now_and_what_is_read_back_give_the_same_bits(tmp_path: Path) -> None:
+    unkept = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "core", tmp_path / "core", ignore=unkept)
+
+    def bits() -> str:
+        command = [sys.executable, "-c", LOOK]
+        return subprocess.run(
+            command, cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout
+
+    now = bits()
+    assert list((tmp_path / "core").rglob("*.nbi"))
+    assert bits() == now
