@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from importlib import metadata
 from types import TracebackType
@@ -391,22 +392,7 @@ class GMRClient:
             ServiceUnreachable: the service was away for longer than the policy's patience.
         """
         feed = Feed(self._retry, last_event_id, kinds)
-        while True:
-            try:
-                with self._http.stream("GET", "/events", **_as_asked(feed)) as response:
-                    if response.status_code >= 400:
-                        response.read()
-                    feed.opened(_reply(response))
-                    for record in httpx2.EventSource(response):
-                        if (event := feed.received(record)) is not None:
-                            yield event
-                failure: ClientError | None = None
-            except httpx2.TransportError as error:
-                failure = _unreachable(error, self.url)
-            except ServiceError as error:
-                failure = error
-            pause = feed.interrupted(failure, time.monotonic())
-            time.sleep(pause)
+        yield from self._heard(feed, feed.received)
 
     def kept_events(
         self, last_event_id: str = "0", *, kinds: Sequence[str] | None = None
@@ -428,7 +414,11 @@ class GMRClient:
                 return
 
     def _newest_event(self, kinds: Sequence[str] | None) -> str:
-        feed = Feed(self._retry, None, kinds)
+        # A feed begins with the id that it starts after.
+        return next(self._heard(Feed(self._retry, None, kinds), _id_of))
+
+    def _heard(self, feed: Feed, read: Callable[[httpx2.ServerSentEvent], T | None]) -> Iterator[T]:
+        """What is read from the records of a feed, which is opened again wherever it breaks."""
         while True:
             try:
                 with self._http.stream("GET", "/events", **_as_asked(feed)) as response:
@@ -436,9 +426,8 @@ class GMRClient:
                         response.read()
                     feed.opened(_reply(response))
                     for record in httpx2.EventSource(response):
-                        # A feed begins with the id that it starts after.
-                        if record.id:
-                            return record.id
+                        if (found := read(record)) is not None:
+                            yield found
                 failure: ClientError | None = None
             except httpx2.TransportError as error:
                 failure = _unreachable(error, self.url)
@@ -714,22 +703,9 @@ class AsyncGMRClient:
     ) -> AsyncIterator[ServiceEvent]:
         """See `GMRClient.events`."""
         feed = Feed(self._retry, last_event_id, kinds)
-        while True:
-            try:
-                async with self._http.stream("GET", "/events", **_as_asked(feed)) as response:
-                    if response.status_code >= 400:
-                        await response.aread()
-                    feed.opened(_reply(response))
-                    async for record in httpx2.EventSource(response):
-                        if (event := feed.received(record)) is not None:
-                            yield event
-                failure: ClientError | None = None
-            except httpx2.TransportError as error:
-                failure = _unreachable(error, self.url)
-            except ServiceError as error:
-                failure = error
-            pause = feed.interrupted(failure, time.monotonic())
-            await asyncio.sleep(pause)
+        async with aclosing(self._heard(feed, feed.received)) as events:
+            async for event in events:
+                yield event
 
     async def kept_events(
         self, last_event_id: str = "0", *, kinds: Sequence[str] | None = None
@@ -745,7 +721,13 @@ class AsyncGMRClient:
                 return
 
     async def _newest_event(self, kinds: Sequence[str] | None) -> str:
-        feed = Feed(self._retry, None, kinds)
+        async with aclosing(self._heard(Feed(self._retry, None, kinds), _id_of)) as ids:
+            return await anext(ids)
+
+    async def _heard(
+        self, feed: Feed, read: Callable[[httpx2.ServerSentEvent], T | None]
+    ) -> AsyncGenerator[T]:
+        """See `GMRClient._heard`."""
         while True:
             try:
                 async with self._http.stream("GET", "/events", **_as_asked(feed)) as response:
@@ -753,8 +735,8 @@ class AsyncGMRClient:
                         await response.aread()
                     feed.opened(_reply(response))
                     async for record in httpx2.EventSource(response):
-                        if record.id:
-                            return record.id
+                        if (found := read(record)) is not None:
+                            yield found
                 failure: ClientError | None = None
             except httpx2.TransportError as error:
                 failure = _unreachable(error, self.url)
@@ -866,6 +848,10 @@ def _headers(headers: Mapping[str, str] | None, api_key: str | None) -> dict[str
 def _as_asked(feed: Feed) -> dict[str, Any]:
     """How events are asked for: from where, which, and how long nothing may come."""
     return {"params": feed.query, "headers": feed.headers(), "timeout": _feed_timeout()}
+
+
+def _id_of(record: httpx2.ServerSentEvent) -> str | None:
+    return record.id or None
 
 
 def _reply(response: httpx2.Response) -> Reply:
