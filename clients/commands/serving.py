@@ -79,7 +79,7 @@ def _trainer(settings: Settings) -> int:
     Example: gmr trainer --redis-url redis://redis.internal:6379
     """
     from service.ending import end_with
-    from service.trainer.loop import main
+    from service.trainer.host import main
 
     end_with(lambda: main(settings))
 

@@ -27,7 +27,7 @@ from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 import redis
@@ -53,6 +53,9 @@ READ_PAUSE_S: Final = 0.25
 
 LEAST_COUNT: Final = 1
 MOST_COUNT: Final = 64
+MOST_OF_MANY: Final = 256
+"""Entries of one read of several streams, in all."""
+
 READ_BYTES: Final = 8 * 1024 * 1024
 """About how much one read asks for: enough to hide the round trip, little to hold."""
 
@@ -121,11 +124,31 @@ local function drop_uploads(uploads, entries)
 end
 """
 
+# Ids up to one that was read must not be given out again.
+RAISE_TOP: Final = """
+local function raise_top(entries, last)
+  local info, top = redis.call('XINFO', 'STREAM', entries), '0-0'
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then top = info[i + 1] end
+  end
+  local function parts(id)
+    local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+    return tonumber(ms), tonumber(seq)
+  end
+  local top_ms, top_seq = parts(top)
+  local last_ms, last_seq = parts(last)
+  if top_ms < last_ms or (top_ms == last_ms and top_seq < last_seq) then
+    redis.call('XSETID', entries, last)
+  end
+end
+"""
+
 # A start trims nothing: what lies before the checkpoint is there for the day on which that cannot
 # be read. How many entries are gone follows from the checkpoint and what is left before it, also
 # where Redis has lost its data. Ids up to the checkpoint's must not be given out again even then.
 START: Final = (
     DROP_UPLOADS
+    + RAISE_TOP
     + """
 local fence, lease, entries, applied, uploads = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local token, group, last, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -138,19 +161,7 @@ if redis.call('EXISTS', entries) == 0 then
   redis.call('XGROUP', 'CREATE', entries, group, '0', 'MKSTREAM')
 end
 drop_uploads(uploads, entries)
-local info, top = redis.call('XINFO', 'STREAM', entries), '0-0'
-for i = 1, #info, 2 do
-  if info[i] == 'last-generated-id' then top = info[i + 1] end
-end
-local function parts(id)
-  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
-  return tonumber(ms), tonumber(seq)
-end
-local top_ms, top_seq = parts(top)
-local last_ms, last_seq = parts(last)
-if top_ms < last_ms or (top_ms == last_ms and top_seq < last_seq) then
-  redis.call('XSETID', entries, last)
-end
+raise_top(entries, last)
 redis.pcall('XGROUP', 'DESTROY', entries, group)
 redis.call('XGROUP', 'CREATE', entries, group, last)
 if before > count then return before end
@@ -178,6 +189,23 @@ redis.call('SET', applied, count)
 for i = 5, #ARGV, 1000 do
   redis.call('XACK', entries, group, unpack(ARGV, i, math.min(i + 999, #ARGV)))
 end
+"""
+)
+
+# Where a group goes back to. A replica that took over may lack the newest entries: what it gives
+# out next must come after them, or it would never be read.
+GO_TO: Final = (
+    RAISE_TOP
+    + """
+local fence, entries = KEYS[1], KEYS[2]
+local token, group, last = ARGV[1], ARGV[2], ARGV[3]
+if redis.call('GET', fence) ~= token then return redis.error_reply('LEASELOST') end
+redis.call('PERSIST', fence)
+if redis.call('EXISTS', entries) == 0 then return 0 end
+raise_top(entries, last)
+local moved = redis.pcall('XGROUP', 'SETID', entries, group, last)
+if type(moved) == 'table' and moved.err then return 0 end
+return 1
 """
 )
 
@@ -311,6 +339,7 @@ class Feed:
         self._rewind = False
         self._mean_bytes = READ_BYTES / 8
         self._start = client.register_script(START)
+        self._go_to = client.register_script(GO_TO)
         self._release = client.register_script(RELEASE)
         self._write = client.register_script(WRITE)
         self._bury = client.register_script(BURY)
@@ -354,44 +383,51 @@ class Feed:
         Returns:
             Entries; none when the wait was over, or when Redis is away for the moment.
         """
+        for _, entries in read_next(self.client, [self], block_ms):
+            return entries
+        return []
+
+    # The three steps of a read, for `read_next` --------------------------------------
+
+    @property
+    def mean_bytes(self) -> float:
+        """Bytes of an entry, as the last ones were."""
+        return self._mean_bytes
+
+    def prepare(self) -> None:
+        """Let the group stand after the last entry that arrived here."""
+        if not self._rewind:
+            return
+        last = self._read_to.last_entry_id
+        keys = [self.keys.fence, self.keys.input]
         try:
-            if self._rewind:
-                self.client.xgroup_setid(self.keys.input, GROUP, self._read_to.last_entry_id)
-                self._rewind = False
-            rows = self.client.xreadgroup(
-                GROUP,
-                GROUP,
-                {self.keys.input: ">"},
-                count=max(LEAST_COUNT, min(MOST_COUNT, int(READ_BYTES / self._mean_bytes))),
-                block=block_ms or None,
-            )
+            there = self._go_to(keys=keys, args=[self._lease.token, GROUP, last])
         except redis.ResponseError as error:
-            self._rewind = True
-            if not str(error).startswith("NOGROUP") and not is_transient(error):
-                raise
+            raise _lost(error) from error
+        if not there:
             # Redis came back without the group: without its data, that is.
             logger.error("Redis has lost the input stream; going on after %s", self._read_to)
             self.redis_errors += 1
             self.open(self._read_to)
-            return []
-        except Exception as error:
-            self._rewind = True
-            if is_refusal(error):
-                raise refused(error) from error
-            if not is_transient(error):
-                raise
-            self.redis_errors += 1
-            logger.warning("reading from Redis failed, trying again: %s", error)
-            time.sleep(READ_PAUSE_S)
-            return []
-        # redis-py types answers by what they could be.
-        found: list[Any] = rows[0][1] if rows else []  # type: ignore[index, assignment]
+        self._rewind = False
+
+    def took(self, rows: Sequence[Any]) -> list[Entry]:
+        """The entries of an answer, which is in order."""
         # An entry that was deleted by hand after it was sent comes without fields.
-        entries = [Entry(id.decode(), fields or {}) for id, fields in found]
+        entries = [Entry(id.decode(), fields or {}) for id, fields in rows]
         if entries:
             self._read_to = Position(entries[-1].id, self._read_to.entries_applied + len(entries))
             self._mean_bytes = max(1.0, sum(entry.nbytes for entry in entries) / len(entries))
         return entries
+
+    def missed(self, *, counts: bool) -> None:
+        """The answer of a read did not come: the group may have moved.
+
+        Arguments:
+            counts: Whether that is an error of Redis.
+        """
+        self._rewind = True
+        self.redis_errors += counts
 
     def go_back(self, position: Position) -> None:
         """Read on after a position that was passed. Not while a read is under way."""
@@ -597,12 +633,7 @@ class Feed:
         try:
             return patiently(operation, self._failed)
         except redis.ResponseError as error:
-            if "LEASELOST" not in str(error):
-                raise
-            raise LeaseLost(
-                "Another trainer works on this model now; this one was away for too long. "
-                "Expected one at a time; it stops, and changes nothing more."
-            ) from error
+            raise _lost(error) from error
 
     def _failed(self, error: Exception) -> None:
         self.redis_errors += 1
@@ -611,35 +642,156 @@ class Feed:
         logger.warning("Redis is away, trying again: %s", error)
 
 
+class Readable(Protocol):
+    """One stream of several that are read together; `Feed` says what each member means."""
+
+    keys: Keys
+
+    @property
+    def mean_bytes(self) -> float:
+        """Bytes of an entry, as the last ones were."""
+
+    def prepare(self) -> None:
+        """Let the group stand where it should."""
+
+    def took(self, rows: Sequence[Any]) -> list[Entry]:
+        """The entries of an answer."""
+
+    def missed(self, *, counts: bool) -> None:
+        """The answer did not come."""
+
+
+S = TypeVar("S", bound=Readable)
+
+
+def read_next(
+    client: SyncClient, streams: Sequence[S], block_ms: int
+) -> list[tuple[S, list[Entry]]]:
+    """The next entries of several streams, in one command, as many of each as suit.
+
+    Arguments:
+        client: Of all of them.
+        streams: One or more; on a cluster, whose streams lie on several nodes, each is asked by
+            itself.
+        block_ms: Longest wait in milliseconds while there are none; 0 does not wait.
+
+    Returns:
+        Streams that have entries, with these; none when the wait was over, or when Redis is away
+        for the moment.
+
+    Raises:
+        InvalidSettings: Redis answers, but not to us.
+        LeaseLost: Another trainer has taken over the one stream; of several, it is left out.
+    """
+    if len(streams) > 1 and isinstance(client, redis.RedisCluster):
+        return _read_in_turn(client, streams, block_ms)
+    total = sum(stream.mean_bytes for stream in streams)
+    most = MOST_COUNT if len(streams) == 1 else max(LEAST_COUNT, MOST_OF_MANY // len(streams))
+    try:
+        streams = _prepared(streams)
+        rows = client.xreadgroup(
+            GROUP,
+            GROUP,
+            {stream.keys.input: ">" for stream in streams},
+            count=max(LEAST_COUNT, min(most, int(READ_BYTES / total))),
+            block=block_ms or None,
+        )
+    except Exception as error:
+        passing = is_transient(error)
+        lost = isinstance(error, redis.ResponseError) and str(error).startswith("NOGROUP")
+        for stream in streams:
+            stream.missed(counts=passing)
+        if is_refusal(error):
+            raise refused(error) from error
+        if not passing and not lost:
+            raise
+        if passing:
+            logger.warning("reading from Redis failed, trying again: %s", error)
+            time.sleep(READ_PAUSE_S)
+        return []
+    by_name = {stream.keys.input.encode(): stream for stream in streams}
+    # redis-py types answers by what they could be.
+    answer: Any = rows or []
+    found = [(by_name[name], by_name[name].took(entries)) for name, entries in answer]
+    return [(stream, entries) for stream, entries in found if entries]
+
+
+def _prepared(streams: Sequence[S]) -> list[S]:
+    ready = []
+    for stream in streams:
+        try:
+            stream.prepare()
+        except LeaseLost:
+            if len(streams) == 1:
+                raise
+            continue  # whoever writes for it is told at the next write
+        ready.append(stream)
+    return ready
+
+
+def _read_in_turn(
+    client: SyncClient, streams: Sequence[S], block_ms: int
+) -> list[tuple[S, list[Entry]]]:
+    found = [one for stream in streams for one in read_next(client, [stream], 0)]
+    if not found:
+        time.sleep(block_ms / 1000)
+    return found
+
+
 class Reader:
     """Reads one step ahead, on a thread: learning does not wait for Redis to send.
 
     Arguments:
-        feed: What to read.
+        client: Of all streams.
         block_ms: Longest wait of one read, in milliseconds.
+
+    Example:
+        reader.ask([feed])
+        while (found := reader.next(0.05)) is None:
+            ...  # a read is under way
+        # None is: streams may be opened and closed here
+        reader.ask([feed])
     """
 
-    def __init__(self, feed: Feed, block_ms: int = 250) -> None:
-        self._feed = feed
+    def __init__(self, client: SyncClient, block_ms: int = 250) -> None:
+        self._client = client
         self._block_ms = block_ms
         self._thread = ThreadPoolExecutor(1, "gmr-reader")
-        self._next: Future[list[Entry]] = self._ask()
+        self._next: Future[Any] | None = None
 
-    def next(self, timeout_s: float) -> list[Entry]:
-        """The next entries; none when there are none yet."""
+    @property
+    def asked(self) -> bool:
+        """Whether a read is under way, or its answer waits."""
+        return self._next is not None
+
+    def ask(self, streams: Sequence[Readable]) -> None:
+        """Begin a read. None may be under way."""
+        assert self._next is None
+        self._next = self._thread.submit(read_next, self._client, streams, self._block_ms)
+
+    def next(self, timeout_s: float) -> list[tuple[Any, list[Entry]]] | None:
+        """Streams with their next entries; None while the read goes on."""
+        assert self._next is not None
         try:
-            entries = self._next.result(timeout_s)
+            found: list[tuple[Any, list[Entry]]] = self._next.result(timeout_s)
         except NotYet:
-            return []
-        self._next = self._ask()
-        return entries
+            return None
+        self._next = None
+        return found
 
     def close(self) -> None:
         """Stop reading. What was read ahead is forgotten; see `Feed.go_back`."""
         self._thread.shutdown()
 
-    def _ask(self) -> Future[list[Entry]]:
-        return self._thread.submit(self._feed.read, self._block_ms)
+
+def _lost(error: redis.ResponseError) -> Exception:
+    """What an answer of a script means, if it means that the lease is lost."""
+    if "LEASELOST" not in str(error):
+        return error
+    return LeaseLost(
+        "Another trainer works on this model now; this one was away for too long. "
+        "Expected one at a time; it stops, and changes nothing more."
+    )
 
 
 def report_id(entry_id: str, index: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.ending import end_with
 from service.settings import Settings
-from service.trainer.loop import main
+from service.trainer.host import main
 
 if __name__ == "__main__":
     end_with(lambda: main(Settings.load()))

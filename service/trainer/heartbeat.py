@@ -1,7 +1,7 @@
-"""Shows, beside the work, that the trainer lives: renews the lease, repeats the status.
+"""Shows, beside the work, that the trainer lives: renews leases, repeats statuses.
 
 Learning a batch, or a whole sub-task again after a boundary, may take longer than a
-lease lasts, so this has a thread of its own.
+lease lasts, so this has a thread of its own: one, for however many models.
 """
 
 from __future__ import annotations
@@ -23,28 +23,60 @@ BEAT_S: Final = 1.0
 RENEW_S: Final = LEASE_S / 5
 
 
-class Heartbeat:
-    """Beats once a second between `__enter__` and `__exit__`.
+class Pulse:
+    """One model's share of the heartbeat.
 
     Arguments:
         lease: Held; it is renewed, not given up at the end.
-        client: Connection that threads may share.
         status_key: Where the status is.
+        beat_s: Seconds after which the status is repeated.
     """
 
-    def __init__(self, lease: Lease, client: SyncClient, status_key: str) -> None:
+    def __init__(self, lease: Lease, status_key: str, beat_s: float = BEAT_S) -> None:
         self.lost = False  # whether another trainer has the lease now
         self._lease = lease
-        self._client = client
         self._key = status_key
+        self._beat_s = beat_s
         self._status: Mapping[str, object] | None = None
-        self._told_at = time.monotonic()
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="gmr-heart", daemon=True)
+        self._told_at = self._renewed_at = time.monotonic()
 
     def told(self, status: Mapping[str, object]) -> None:
         """Say which status the trainer has just sent itself."""
         self._status, self._told_at = status, time.monotonic()
+
+    def beat(self, client: SyncClient) -> None:
+        """Do what is due."""
+        now = time.monotonic()
+        if now - self._renewed_at >= RENEW_S:
+            self._renewed_at = now
+            if not self._lease.renew():
+                self.lost = True
+                return
+        if self._status is not None and now - self._told_at >= self._beat_s:
+            self._told_at = now
+            client.set(self._key, encode_status(self._status))
+
+
+class Heart:
+    """Beats for its pulses between `__enter__` and `__exit__`.
+
+    Arguments:
+        client: Connection that threads may share.
+    """
+
+    def __init__(self, client: SyncClient) -> None:
+        self._client = client
+        self._pulses: tuple[Pulse, ...] = ()  # replaced whole, since two threads look at it
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="gmr-heart", daemon=True)
+
+    def add(self, pulse: Pulse) -> None:
+        """Beat for a model from here on."""
+        self._pulses = (*self._pulses, pulse)
+
+    def remove(self, pulse: Pulse) -> None:
+        """Beat for it no longer."""
+        self._pulses = tuple(one for one in self._pulses if one is not pulse)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -60,19 +92,13 @@ class Heartbeat:
         self._thread.join()
 
     def _beat(self) -> None:
-        renewed_at = time.monotonic()
         while not self._end.wait(BEAT_S / 4):
-            now = time.monotonic()
-            try:
-                if now - renewed_at >= RENEW_S:
-                    renewed_at = now
-                    if not self._lease.renew():
-                        self.lost = True
-                        return
-                if self._status is not None and now - self._told_at >= BEAT_S:
-                    self._told_at = now
-                    self._client.set(self._key, encode_status(self._status))
-            except Exception as error:
-                # The trainer itself meets the same failure and reports it.
-                level = logging.DEBUG if is_transient(error) else logging.WARNING
-                logger.log(level, "no heartbeat: %s", error)
+            for pulse in self._pulses:
+                if pulse.lost:
+                    continue
+                try:
+                    pulse.beat(self._client)
+                except Exception as error:
+                    # The trainer itself meets the same failure and reports it.
+                    level = logging.DEBUG if is_transient(error) else logging.WARNING
+                    logger.log(level, "no heartbeat: %s", error)

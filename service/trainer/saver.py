@@ -78,6 +78,7 @@ class Saved:
     position: Position
     seconds: float
     time: float  # Unix seconds
+    nbytes: int
 
 
 class Saver:
@@ -99,6 +100,7 @@ class Saver:
         self._gone_back_to: dict[int, int] = {}  # of the latest rollbacks, as `prune` takes it
         self.error: str | None = None
         self.checkpoint_time: float | None = None  # of the newest on disk, Unix seconds
+        self.nbytes = 0  # of that one
 
     # Writing --------------------------------------------------------------------
 
@@ -161,7 +163,7 @@ class Saver:
             one = self._pending.popleft().result()
             if one is not None:
                 saved.append(one)
-                self.checkpoint_time = one.time
+                self.checkpoint_time, self.nbytes = one.time, one.nbytes
         return saved
 
     def wait(self) -> None:
@@ -209,7 +211,7 @@ class Saver:
             return None
         self.error = None
         file = f"{progress.state.model.version}-{position.entries_applied}-{twin}"
-        return Saved(file, position, time.perf_counter() - started, time.time())
+        return Saved(file, position, time.perf_counter() - started, time.time(), len(data))
 
     def _let_raw_samples_go(self, sub_task: int) -> None:
         """Rewrite the kept checkpoints of earlier sub-tasks without their raw samples.
@@ -259,7 +261,8 @@ class Saver:
                 logger.warning("the detector starts afresh: it was %s before", config.detector)
                 fresh = self._engine.watched_anew(progress.state)
                 progress = replace(progress, state=fresh)
-            self.checkpoint_time = kept.path.stat().st_mtime
+            stat = kept.path.stat()
+            self.checkpoint_time, self.nbytes = stat.st_mtime, stat.st_size
             self._newest, self._parent = progress.state.model.version, kept.note.get("parent")
             return progress
         return None

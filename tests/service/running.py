@@ -20,7 +20,7 @@ from core.engine.state import EngineState
 from service.broker.pieces import pieces
 from service.broker.stream import Appended, Stream
 from service.settings import Settings
-from service.trainer.loop import Trainer
+from service.trainer.host import Trainer
 from service.wire import Control, RawBatch, RawLabels, RawName, Upload
 
 D = 6

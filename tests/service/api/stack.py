@@ -24,7 +24,7 @@ from service.api.app import Server, create_app, server_config
 from service.broker.lease import DirectoryLock
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis, find_binary
-from service.trainer.loop import Trainer
+from service.trainer.host import Trainer
 from service.wire import RawBatch
 
 SAFETENSORS = "application/vnd.safetensors"

@@ -17,8 +17,17 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 
-from service.broker.connection import StreamUnavailable, connect
-from service.broker.feed import LAST_REPORT, Entry, Feed, LeaseLost, Position, Reader, report_id
+from service.broker.connection import StreamUnavailable, SyncClient, connect
+from service.broker.feed import (
+    LAST_REPORT,
+    Entry,
+    Feed,
+    LeaseLost,
+    Position,
+    Reader,
+    read_next,
+    report_id,
+)
 from service.broker.keys import GROUP, Keys
 from service.broker.lease import Lease
 from service.supervisor.embedded import EmbeddedRedis
@@ -29,6 +38,16 @@ def add(feed: Feed, n: int, size: int = 10) -> list[str]:
     """Append n entries; their ids."""
     fields = {"x": b"x" * size}
     return [feed.client.xadd(feed.keys.input, fields).decode() for _ in range(n)]
+
+
+def opened(client: SyncClient) -> Feed:
+    """The feed of a model that nobody else uses."""
+    model = uuid.uuid4().hex
+    lease = Lease(client, Keys(model))
+    lease.acquire()
+    feed = Feed(client, model, lease, events_length=10, history_length=10)
+    feed.open(Position())
+    return feed
 
 
 def read(feed: Feed) -> list[str]:
@@ -133,6 +152,7 @@ def test_a_stream_that_vanishes_is_made_anew(feed: Feed) -> None:
     assert read(feed) == ids
     feed.client.delete(feed.keys.input)
     assert feed.read(block_ms=1) == []
+    assert feed.read(block_ms=1) == []
     assert feed.redis_errors == 1
     more = add(feed, 2)
     assert read(feed) == more
@@ -175,11 +195,56 @@ def test_an_entry_deleted_by_hand_does_not_stop_the_reading(feed: Feed) -> None:
 def test_reading_ahead_loses_nothing_when_it_stops(feed: Feed) -> None:
     feed.open(Position())
     ids = add(feed, 200, size=100_000)
-    reader = Reader(feed, block_ms=20)
-    seen = [entry.id for entry in reader.next(5.0)]
+    reader = Reader(feed.client, block_ms=20)
+    reader.ask([feed])
+    seen = [entry.id for _, entries in reader.next(5.0) or [] for entry in entries]
+    reader.ask([feed])
     reader.close()
     feed.go_back(Position(seen[-1], len(seen)))
     assert seen + read(feed) == ids
+
+
+def test_several_streams_are_read_in_one_command(redis_server: EmbeddedRedis) -> None:
+    with connect(redis_server.url) as client:
+        feeds = [opened(client) for _ in range(3)]
+        ids = [add(feeds[0], 2), [], add(feeds[2], 1)]
+        found = dict(read_next(client, feeds, block_ms=0))
+        assert [[entry.id for entry in found.get(feed, [])] for feed in feeds] == ids
+        assert read_next(client, feeds, block_ms=1) == []
+        feeds[1].go_back(Position())
+        late = add(feeds[1], 1)
+        [(feed, [entry])] = read_next(client, feeds, block_ms=0)
+        assert (feed, [entry.id]) == (feeds[1], late)
+
+
+def test_a_stream_that_another_trainer_has_taken_over_keeps_no_other_from_being_read(
+    redis_server: EmbeddedRedis,
+) -> None:
+    with connect(redis_server.url) as client:
+        mine, lost = opened(client), opened(client)
+        client.set(lost.keys.fence, "someone else")
+        lost.go_back(Position())
+        ids = add(mine, 2)
+        [(feed, entries)] = read_next(client, [lost, mine], block_ms=0)
+        assert (feed, [entry.id for entry in entries]) == (mine, ids)
+        with pytest.raises(LeaseLost):
+            lost.read(block_ms=0)
+
+
+def test_what_comes_after_a_fail_over_is_read_though_a_replica_lacked_the_newest(
+    feed: Feed,
+) -> None:
+    feed.open(Position())
+    ahead = "99999999999999-0"  # given out by a primary whose clock was ahead
+    feed.client.xadd(feed.keys.input, {"x": "x"}, id=ahead)
+    assert read(feed) == [ahead]
+    # The replica that took over never had it.
+    feed.client.delete(feed.keys.input)
+    feed.client.xgroup_create(feed.keys.input, GROUP, "0", mkstream=True)
+    feed.go_back(Position(ahead, 1))
+    assert feed.read(block_ms=1) == []
+    [later] = add(feed, 1)
+    assert read(feed) == [later]
 
 
 def test_reading_goes_on_through_a_restart_of_redis(own_redis: EmbeddedRedis) -> None:

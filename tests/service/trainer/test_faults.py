@@ -27,10 +27,10 @@ from service.broker.keys import Keys
 from service.broker.snapshots import SnapshotFiles
 from service.settings import Settings
 from service.trainer import attempts
-from service.trainer import loop as module
+from service.trainer import writer as module
 from service.trainer.attempts import MOST_DEATHS, Attempt, Attempts
 from service.trainer.faults import is_machines, is_out_of_memory, may_pass
-from service.trainer.loop import Trainer
+from service.trainer.host import Trainer
 from tests.service.conftest import MakeSettings
 from tests.service.running import (
     ask,
@@ -184,7 +184,7 @@ def test_what_is_wrong_with_the_entry_itself_sets_it_aside_at_once(
 PROCESS = """
 import os, torch
 from core.engine.engine import Engine
-from service.trainer import loop as trainer
+from service.trainer import host, writer
 from service.ending import end_with
 from service.settings import Settings
 
@@ -196,8 +196,8 @@ def step(engine, state, one):
     return real(engine, state, one)
 
 Engine.step = step
-trainer.MEMORY_PAUSES_S = (0.0,)
-end_with(lambda: trainer.main(Settings.load()))
+writer.MEMORY_PAUSES_S = (0.0,)
+end_with(lambda: host.main(Settings.load()))
 """
 
 

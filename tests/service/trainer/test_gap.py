@@ -11,10 +11,10 @@ from core.errors import InvalidSettings
 from service.broker.feed import Feed, Position, id_before
 from service.settings import Settings
 from service.trainer.gap import find_gap
-from service.trainer.loop import Trainer, main
+from service.trainer.host import Trainer, main
 from tests.service.conftest import MakeSettings
 from tests.service.running import ask, learned_directly, send, snapshot_bytes, sub_tasks, training
-from tests.service.trainer.test_loop import events, kinds, published, status
+from tests.service.trainer.test_writer import events, kinds, published, status
 
 STREAM = sub_tasks(0, batches=10)
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 import uuid
+from collections.abc import Iterator
 
 import orjson
 import pytest
 
-from service.broker.connection import connect
+from service.broker.connection import SyncClient, connect
 from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.supervisor.embedded import EmbeddedRedis
-from service.trainer.heartbeat import Heartbeat
+from service.trainer.heartbeat import Heart, Pulse
 from tests.service.running import wait_until
+
+
+@contextlib.contextmanager
+def beating(client: SyncClient, pulse: Pulse) -> Iterator[Pulse]:
+    with Heart(client) as heart:
+        heart.add(pulse)
+        yield pulse
 
 
 def test_it_renews_the_lease_and_repeats_the_status(
@@ -24,15 +34,15 @@ def test_it_renews_the_lease_and_repeats_the_status(
     with connect(redis_server.url) as client:
         lease = Lease(client, keys)
         lease.acquire()
-        with Heartbeat(lease, client, keys.status) as heart:
+        with beating(client, Pulse(lease, keys.status, 0.05)) as pulse:
             client.pexpire(keys.lease, 3_000)
             wait_until(lambda: client.pttl(keys.lease) > 3_000)
             assert client.get(keys.status) is None  # nothing to repeat yet
-            heart.told({"state": "running"})
+            pulse.told({"state": "running"})
             first = orjson.loads(wait_until(lambda: client.get(keys.status)))
             assert first["state"] == "running"
             wait_until(lambda: orjson.loads(client.get(keys.status))["time"] > first["time"])
-            assert not heart.lost
+            assert not pulse.lost
 
 
 def test_it_notices_that_another_trainer_has_begun(
@@ -44,9 +54,9 @@ def test_it_notices_that_another_trainer_has_begun(
     with connect(redis_server.url) as client:
         lease = Lease(client, keys)
         lease.acquire()
-        with Heartbeat(lease, client, keys.status) as heart:
+        with beating(client, Pulse(lease, keys.status, 0.05)) as pulse:
             client.set(keys.lease, "someone else")
-            wait_until(lambda: heart.lost)
+            wait_until(lambda: pulse.lost)
 
 
 def test_it_goes_on_through_an_outage(
@@ -60,9 +70,33 @@ def test_it_goes_on_through_an_outage(
         lease = Lease(client, keys)
         lease.acquire()
         client.set(keys.fence, lease.token)  # as a trainer does when it begins
-        with Heartbeat(lease, client, keys.status) as heart:
+        with beating(client, Pulse(lease, keys.status, 0.05)) as pulse:
             own_redis.stop()
             own_redis.start()
             client.delete(keys.lease)  # it ran out meanwhile
             wait_until(lambda: client.get(keys.lease) == lease.token.encode())
-            assert not heart.lost
+            assert not pulse.lost
+
+
+def test_a_model_that_is_lost_does_not_keep_others_from_beating(
+    redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.trainer.heartbeat.BEAT_S", 0.05)
+    monkeypatch.setattr("service.trainer.heartbeat.RENEW_S", 0.05)
+    first, second = Keys(uuid.uuid4().hex), Keys(uuid.uuid4().hex)
+    with connect(redis_server.url) as client, Heart(client) as heart:
+        pulses = []
+        for keys in (first, second):
+            lease = Lease(client, keys)
+            lease.acquire()
+            pulses.append(Pulse(lease, keys.status, 0.05))
+            heart.add(pulses[-1])
+        client.set(first.lease, "someone else")
+        wait_until(lambda: pulses[0].lost)
+        client.pexpire(second.lease, 3_000)
+        wait_until(lambda: client.pttl(second.lease) > 3_000)
+        heart.remove(pulses[1])
+        client.delete(second.lease)
+        pulses[1].told({"state": "running"})
+        time.sleep(0.3)
+        assert client.get(second.status) is None

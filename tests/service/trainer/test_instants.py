@@ -14,7 +14,7 @@ import pytest
 from service.settings import Settings
 from tests.service.conftest import MakeSettings
 from tests.service.running import learned_directly, send, snapshot_bytes, sub_tasks, training
-from tests.service.trainer.test_loop import events, history, published
+from tests.service.trainer.test_writer import events, history, published
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,7 +35,7 @@ INSTANTS = {
 DIES = """
 import importlib, os, signal, sys
 from service.settings import Settings
-from service.trainer import loop
+from service.trainer import host, writer
 module, _, name = sys.argv[1].rpartition(".")
 owner = getattr(importlib.import_module(module), name)
 method, when, left = sys.argv[2], sys.argv[3], [int(sys.argv[4])]
@@ -47,8 +47,9 @@ def dying(*given, **named):
     if when == "after" and not left[0]: os.kill(os.getpid(), signal.SIGKILL)
     return result
 setattr(owner, method, dying)
-loop.HOUSE_S = 0.5  # reports wait for as long as they may, and longer
-sys.exit(loop.main(Settings.load()))
+# Reports wait for as long as they may, and longer.
+host.ALONE = writer.Pace(house_s=0.5, status_s=1.0)
+sys.exit(host.main(Settings.load()))
 """
 
 

@@ -27,7 +27,7 @@ from tests.service.running import (
     wait_for_backlog,
     wait_until,
 )
-from tests.service.trainer.test_loop import history, published
+from tests.service.trainer.test_writer import history, published
 
 PATIENT = {"checkpoint_interval_s": 3600}
 STREAM = sub_tasks(0, 1, batches=10)
@@ -135,7 +135,7 @@ def entry(feed: Feed) -> Entry:
 
 
 def saved(file: str, entry: Entry, n: int) -> Saved:
-    return Saved(file, Position(entry.id, n), 0.0, 0.0)
+    return Saved(file, Position(entry.id, n), 0.0, 0.0, 1)
 
 
 def test_entries_go_behind_the_older_of_two_files(feed: Feed) -> None:

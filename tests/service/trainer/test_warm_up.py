@@ -9,7 +9,7 @@ import pytest
 
 from core.config import EngineConfig
 from service.settings import Settings
-from service.trainer import loop as trainer
+from service.trainer import host as trainer
 from service.trainer import warm_up as rehearsal
 
 

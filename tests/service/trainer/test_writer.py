@@ -1,4 +1,4 @@
-"""Tests for the service.trainer.loop module: a real trainer on a real Redis, killed for real."""
+"""Tests for the service.trainer.writer module: a real trainer on a real Redis, killed for real."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from service.broker.keys import Keys
 from service.broker.snapshots import SnapshotFiles
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis
-from service.trainer.loop import Trainer
+from service.trainer.host import Trainer
 from service.wire import Control, RawBatch, Upload
 from tests.service.conftest import MakeSettings
 from tests.service.running import (

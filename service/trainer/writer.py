@@ -1,4 +1,6 @@
-"""Process 1, the single writer: stream -> engine -> snapshots, events, checkpoints.
+"""The single writer of one model: entries -> engine -> snapshots, events, checkpoints.
+
+Which entry comes next is for `service.trainer.host` to say, which leads one writer or a thousand.
 
 Rules of this module:
 
@@ -21,10 +23,10 @@ import logging
 import math
 import os
 import re
-import signal
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import orjson
@@ -39,30 +41,19 @@ from core.memory.proposals import Proposal
 from core.memory.retention import summary
 from core.snapshot import Snapshot
 from service.broker.branch import Branch
-from service.broker.connection import StreamUnavailable, connect, patiently, unavailable
-from service.broker.feed import (
-    LAST_REPORT,
-    Entry,
-    Feed,
-    LeaseLost,
-    Position,
-    Reader,
-    next_id,
-)
+from service.broker.connection import StreamUnavailable, SyncClient, patiently, unavailable
+from service.broker.feed import LAST_REPORT, Entry, Feed, LeaseLost, Position, next_id
 from service.broker.keys import Keys
-from service.broker.lease import DirectoryLock, Lease
+from service.broker.lease import LEASE_S, DirectoryLock, Lease
 from service.broker.snapshots import Publisher, SnapshotFiles
 from service.checkpoints import Checkpoints
-from service.ending import MUST_CHANGE_SETTINGS
-from service.extras import check_extras
-from service.logs import configure_logs
 from service.settings import MIB, Settings
 from service.signature import key_of
 from service.trainer.attempts import Attempts
 from service.trainer.device import choose_device
 from service.trainer.faults import is_machines, is_out_of_memory, make_room
 from service.trainer.gap import check_accepted, find_gap
-from service.trainer.heartbeat import Heartbeat
+from service.trainer.heartbeat import Heart, Pulse
 from service.trainer.journal import Journal, Totals, encode_status
 from service.trainer.label_wait import LabelWait
 from service.trainer.metrics import TrainerMetrics
@@ -71,18 +62,12 @@ from service.trainer.retention_schedule import RetentionSchedule
 from service.trainer.run_time_target import RunTimeTarget
 from service.trainer.saver import Progress, Saver
 from service.trainer.status import facts_of
-from service.trainer.warm_up import rehearse_meanwhile
 from service.webhook.courier import Courier
 from service.webhook.receiver import Receiver
 from service.wire import Control, Limits, RawBatch, RawLabels, RawName, read_entry
 
 logger = logging.getLogger(__name__)
 
-HOUSE_S: Final = 0.1
-"""Seconds between two rounds of reporting, publishing and keeping, at least."""
-
-TICK_S: Final = 0.05
-STATUS_S: Final = 1.0
 REDIS_GRACE_S: Final = 2.0
 """Seconds to wait for a Redis that is away when the trainer is to stop."""
 
@@ -95,33 +80,51 @@ MEMORY_PAUSES_S: Final = (0.1, 0.5, 2.0)
 NEVER: Final = -math.inf
 
 
-class Trainer:
-    """Learns from one model's stream until told to stop.
+@dataclass(frozen=True)
+class Pace:
+    """How often a writer looks after what is not learning.
 
     Arguments:
-        settings: With a Redis address.
-
-    Raises:
-        InvalidSettings: They cannot work: no Redis address, no such device, a data dir
-            in use, or a checkpoint of another kind of model.
+        house_s: Seconds between two rounds of reporting, publishing and keeping, at least.
+        status_s: Seconds after which the status is sent again although nothing came.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        address = settings.redis_address()
-        if address is None:
-            raise InvalidSettings(
-                "No Redis address is set, and only `gmr serve` brings an embedded Redis. Set "
-                "GMR_REDIS_URL, or start the whole service by `gmr serve`."
-            )
+    house_s: float
+    status_s: float
+
+
+ALONE: Final = Pace(0.1, 1.0)
+AMONG_MANY: Final = Pace(0.5, 10.0)
+
+
+class ModelWriter:
+    """Applies the entries of one model's stream, in the order in which they are given to it.
+
+    Between `begin` and `end` it is the one that may change the model. `close` comes last,
+    whatever has happened.
+
+    Arguments:
+        settings: Of this model.
+        client: Connection to Redis that threads may share.
+        heart: Shows that it lives, and keeps its lease.
+        pace: How often it reports.
+
+    Raises:
+        InvalidSettings: They cannot work: no such device, a data dir in use, or a checkpoint of
+            another kind of model.
+    """
+
+    def __init__(self, settings: Settings, client: SyncClient, heart: Heart, pace: Pace) -> None:
         self._settings = settings
+        self._pace = pace
         self._limits = Limits(settings.max_samples, settings.max_features)
         self._engine = Engine(settings.engine_config(), choose_device(settings.device))
         self._lock = DirectoryLock(settings.data_dir / "checkpoints", "trainer")
         self._keeper = Saver(Checkpoints(settings.data_dir / "checkpoints"), self._engine)
-        self._client = connect(address)
-        self._lease = Lease(self._client, Keys(settings.model))
+        self._client = client
+        self._lease = Lease(client, Keys(settings.model))
         self._feed = Feed(
-            self._client,
+            client,
             settings.model,
             self._lease,
             events_length=settings.events_length,
@@ -147,9 +150,11 @@ class Trainer:
         if self._keeper.checkpoint_time is not None:
             self._metrics.checkpoint_timestamp.set(self._keeper.checkpoint_time)
 
-        self._heart = Heartbeat(self._lease, self._client, self._feed.keys.status)
+        self._heart = heart
+        self._pulse = Pulse(self._lease, self._feed.keys.status, pace.status_s)
         self._webhook = self._courier()
         self._phase = "starting"
+        self._begun = False
         self._stop_asked_at: float | None = None
         self._dying = False
         self._error: str | None = None
@@ -182,45 +187,114 @@ class Trainer:
         self._releases = Releases(self._feed)
         self._unsaved_bytes = 0
 
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return self._settings.model
+
+    @property
+    def feed(self) -> Feed:
+        """Its end of Redis, to read from."""
+        return self._feed
+
+    @property
+    def position(self) -> Position:
+        """How far into the stream its state reaches."""
+        return self._position
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the newest checkpoint: about what the state takes in memory, too."""
+        return self._keeper.nbytes
+
+    # A life -----------------------------------------------------------------------
+
+    def begin(self, patience_s: float = LEASE_S + 1) -> None:
+        """Become the one that may change the model.
+
+        Arguments:
+            patience_s: Seconds to wait for the lease of a trainer that is gone to run out.
+
+        Raises:
+            InvalidSettings: Another trainer works on this model, or entries are missing.
+            StreamUnavailable: It was asked to stop while Redis was away.
+        """
+        self._take_lease(patience_s)
+        self._heart.add(self._pulse)
+        self._open()
+        self._webhook.__enter__()
+        self._begun = True
+
+    def expect(self, entries: Sequence[Entry]) -> None:
+        """Entries that come next, as they were read."""
+        self._attempts.expect(entries)
+
+    def learn(self, entry: Entry) -> None:
+        """Apply the next entry, and look after what is due.
+
+        Raises:
+            LeaseLost: Another trainer has taken over.
+        """
+        self._learn(entry)
+        self._keep_house()
+
+    def rest(self) -> None:
+        """Look after what is due while no entry waits.
+
+        Raises:
+            LeaseLost: Another trainer has taken over.
+        """
+        self._attempts.done()
+        self._settle_when_quiet()
+        self._keep_house()
+
     def stop(self) -> None:
-        """Ask for an orderly end: learn what is in the stream, publish, keep, go."""
+        """Prepare for an orderly end: calls of Redis wait no longer for ever."""
         if self._stop_asked_at is None:
             self._stop_asked_at = time.monotonic()
 
-    def run(self) -> None:
-        """Work until `stop` is called.
+    def end(self) -> None:
+        """Learn what is in the stream already, as far as time allows; publish, keep, let go.
 
         Raises:
-            InvalidSettings: Another trainer works on this model.
+            StreamUnavailable: Redis is away.
             LeaseLost: Another trainer has taken over.
         """
-        try:
-            self._take_lease()
-            with self._heart:
-                self._open()
-                with self._webhook:
-                    self._work()
-        except StreamUnavailable as error:
-            # Asked to stop while Redis is away. What a checkpoint holds is safe, and
-            # what it does not hold is in the stream, and is reported when it is read again.
+        self.stop()
+        self._drain()
+        self._finish()
+
+    def fall(self, error: Exception) -> None:
+        """Leave behind what the next trainer must know of an end by an error."""
+        if isinstance(error, StreamUnavailable):
+            # What a checkpoint holds is safe, and what it does not hold is in the stream, and is
+            # reported when it is read again.
             logger.warning("stopping without Redis: %s", error)
             if self._position != self._kept and not self._feed.has_reports:
                 self._keeper.save(self._progress(self._state))
             self._keeper.wait()
-        finally:
-            self._keeper.close()
-            self._client.close()
-            self._lock.release()
+        elif self._begun and not isinstance(error, LeaseLost):
+            self._dying = True  # so that nothing waits for Redis any more
+            with suppress(StreamUnavailable, LeaseLost):
+                self._attempts.died(error)
+
+    def close(self) -> None:
+        """Let go of threads and of the folder."""
+        if self._begun:
+            self._webhook.__exit__(None, None, None)
+        self._heart.remove(self._pulse)
+        self._keeper.close()
+        self._lock.release()
 
     # Phases ---------------------------------------------------------------------
 
-    def _take_lease(self) -> None:
+    def _take_lease(self, patience_s: float) -> None:
         def failed(error: Exception) -> None:
             if self._is_stopping():
                 raise unavailable(error) from error
             logger.warning("waiting for Redis: %s", error)
 
-        patiently(self._lease.acquire, failed)
+        patiently(lambda: self._lease.acquire(patience_s), failed)
 
     def _courier(self) -> AbstractContextManager[object]:
         """Tells the webhook, if there is one."""
@@ -267,41 +341,7 @@ class Trainer:
         self._journal.write(next_id(gap.last_entry_id), [gap])
         self._save_now = True
 
-    def _work(self) -> None:
-        try:
-            reader = Reader(self._feed)
-            try:
-                self._learn_until_stopped(reader)
-            finally:
-                reader.close()
-            self._drain()
-            self._finish()
-        except (StreamUnavailable, LeaseLost):
-            raise
-        except Exception as error:
-            self._dying = True  # so that nothing waits for Redis any more
-            with suppress(StreamUnavailable, LeaseLost):
-                self._attempts.died(error)
-            raise
-
-    def _learn_until_stopped(self, reader: Reader) -> None:
-        while not self._is_stopping():
-            entries = reader.next(TICK_S)
-            if entries:
-                self._attempts.expect(entries)
-            for entry in entries:
-                self._learn(entry)
-                self._keep_house()
-                if self._is_stopping():
-                    break  # the rest is read again
-            self._aim_again()
-            if not entries:
-                self._attempts.done()
-                self._settle_when_quiet()
-                self._keep_house()
-
     def _drain(self) -> None:
-        """Learn what is in the stream already, as far as time allows."""
         assert self._stop_asked_at is not None
         end = self._stop_asked_at + self._settings.drain_timeout_s
         self._phase = "draining"
@@ -495,17 +535,18 @@ class Trainer:
 
     def _keep_house(self, *, now: bool = False) -> None:
         """Report, publish, write down: whatever is due."""
-        if self._heart.lost:
+        if self._pulse.lost:
             raise LeaseLost(
                 "Another trainer works on this model now; this one was away for too long. "
                 "Expected one at a time; it stops, and changes nothing more."
             )
         moment = time.monotonic()
-        if not now and moment - self._house_at < HOUSE_S:
+        if not now and moment - self._house_at < self._pace.house_s:
             return
         self._house_at = moment
         self._let_go()
         if not self._is_stopping():
+            self._aim_again()
             self._end_waits()
         publish = self._is_time_to_publish()
         self._report_proposals()
@@ -527,15 +568,16 @@ class Trainer:
     def _report_if_due(self, now: bool) -> None:
         """Send events, status and metrics."""
         moment = time.monotonic()
-        if not (now or self._position != self._reported or moment - self._reported_at >= STATUS_S):
+        late = moment - self._reported_at >= self._pace.status_s
+        if not (now or late or self._position != self._reported):
             return
         self._reported, self._reported_at = self._position, moment
         self._metrics.redis_errors.inc(self._feed.redis_errors - self._redis_errors)
         self._redis_errors = self._feed.redis_errors
         status = self._status()
         self._feed.put(self._feed.keys.status, encode_status(status))
-        self._heart.told(status)
-        if now or moment - self._metrics_at >= STATUS_S:
+        self._pulse.told(status)
+        if now or moment - self._metrics_at >= self._pace.status_s:
             self._metrics_at = moment
             self._feed.put(self._feed.keys.trainer_metrics, self._metrics.text())
         self._feed.flush()
@@ -693,32 +735,6 @@ class Trainer:
             return True
         asked_at = self._stop_asked_at
         return asked_at is not None and time.monotonic() - asked_at > REDIS_GRACE_S
-
-
-def main(settings: Settings) -> int:
-    """Run a trainer until SIGTERM or SIGINT; the exit status of the process.
-
-    Returns:
-        0 after an orderly end, 2 when the operator must change a setting, 1 otherwise.
-    """
-    configure_logs(settings, "trainer")
-    # Switches of the whole process, so not the business of a Trainer.
-    torch.set_num_threads(settings.trainer_threads)
-    torch.set_flush_denormal(True)  # tiny numbers would take a slow path of the processor
-    try:
-        check_extras(settings)
-        trainer = Trainer(settings)
-        rehearse_meanwhile(settings.engine_config())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: trainer.stop())
-        trainer.run()
-    except InvalidSettings as error:
-        logger.error("%s", error)
-        return MUST_CHANGE_SETTINGS
-    except LeaseLost as error:
-        logger.error("%s", error)
-        return 1
-    return 0
 
 
 def _batch(raw: RawBatch) -> Batch:
