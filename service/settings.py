@@ -363,6 +363,13 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(
         32 * MIB, ge=1024, le=512 * MIB, description="Largest request body, in bytes."
     )
+    max_bodies_mib: int = Field(
+        256,
+        ge=1,
+        le=1_048_576,
+        description="Memory for the bodies of all requests at a time, in MiB for each API process; "
+        "at least one body of max_body_bytes has room.",
+    )
     max_checkpoint_bytes: int = Field(
         1024 * MIB,
         ge=1024,
@@ -582,6 +589,11 @@ class Settings(BaseSettings):
         if self.webhook_url is None:
             return frozenset()
         return frozenset(kind.strip() for kind in self.webhook_events.split(","))
+
+    @property
+    def bodies_bytes(self) -> int:
+        """Bytes that the bodies of all requests may hold at a time."""
+        return max(self.max_bodies_mib * MIB, self.max_body_bytes)
 
     @property
     def snapshots_in_redis(self) -> bool:

@@ -14,6 +14,7 @@
   - UnknownKey          no API key has this id
   - TooManyKeys         there are as many keys as there may be
 * Unavailable           a part that the answer needs is away for the moment
+  - TooManyBodies       the bodies of other requests fill the memory that there is for them
 
 `problems.py` says which status each of them is.
 """
@@ -246,3 +247,18 @@ class TooManyKeys(InvalidRequest):
 
 class Unavailable(GMRError):
     """A part that the answer needs is away for the moment."""
+
+
+class TooManyBodies(Unavailable):
+    """The bodies of other requests fill the memory that there is for them."""
+
+    @classmethod
+    def beyond(cls, limit: int, held: int) -> TooManyBodies:
+        """The error where `held` bytes of `limit` are taken."""
+        return cls(
+            f"The bodies of other requests hold {held} of {limit} bytes, and this one finds no "
+            f"room; nothing was accepted. Send the same again in a moment, or raise "
+            f"GMR_MAX_BODIES_MIB.",
+            limit=limit,
+            held=held,
+        )

@@ -11,6 +11,7 @@ from fastapi import Request
 
 from core.errors import ModelNotReady
 from core.snapshot import Snapshot
+from service.api.body_budget import BodyBudget
 from service.api.feed import EventFeed
 from service.api.key_ring import KeyRing
 from service.api.work import Workers
@@ -34,6 +35,7 @@ class Parts:
     workers: Workers
     metrics: ApiMetrics
     keys: KeyRing
+    bodies: BodyBudget
     draining: bool = False
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
 

@@ -231,6 +231,12 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "The service cannot answer at the moment",
         "Ask again after Retry-After seconds; give a batch the same batch_id.",
     ),
+    edge_errors.TooManyBodies: Problem(
+        "too-many-bodies",
+        503,
+        "Other requests fill the memory for bodies",
+        "Send the same again after Retry-After seconds, or smaller batches.",
+    ),
     stream_errors.StreamUnavailable: Problem(
         "stream-unavailable",
         503,

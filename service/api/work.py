@@ -20,6 +20,8 @@ INLINE_PRODUCTS: Final = 5e7
 """Multiplications that are done at once: a millisecond or two on one core."""
 
 WORKERS: Final = 4
+PARSERS: Final = 1
+"""More would not read faster, since one holds the lock at a time, but keep the loop waiting."""
 
 
 class Workers:
@@ -35,6 +37,7 @@ class Workers:
         self._pool = ThreadPoolExecutor(
             WORKERS, "gmr-api", initializer=torch.set_num_threads, initargs=(threads,)
         )
+        self._parsers = ThreadPoolExecutor(PARSERS, "gmr-parse")
 
     async def run(self, work: Callable[[], Result], products: float) -> Result:
         """The result of `work`, computed where `products` multiplications are best done."""
@@ -42,6 +45,11 @@ class Workers:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
+    async def parse(self, work: Callable[[], Result]) -> Result:
+        """The result of `work`, which reads text and so holds Python's lock most of the time."""
+        return await asyncio.get_running_loop().run_in_executor(self._parsers, work)
+
     def close(self) -> None:
         """Wait for what is running, then end the threads."""
         self._pool.shutdown()
+        self._parsers.shutdown()

@@ -7,6 +7,7 @@ null dismisses it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +24,11 @@ from service.wire.fields import (
     number_of,
     text_of,
 )
+from service.wire.json_body import read_list
+from service.wire.json_object import JsonObject
 from service.wire.json_type import json_type
 from service.wire.labels import Label, encode_labels
 from service.wire.limits import NO_LIMITS, Limits
-from service.wire.not_json import refusal
 from service.wire.sample_ids import SampleId, check_sample_ids
 from service.wire.unknown import refuse_unknown
 
@@ -186,27 +188,29 @@ class RawName:
         return cls.of(number_of(fields, "proposal"), plain[0], text_of(fields, "id"))
 
 
-def parse_labels(body: bytes | bytearray | memoryview, limits: Limits) -> RawLabels | RawName:
+def parse_labels(body: bytes | bytearray, limits: Limits) -> RawLabels | RawName:
     """The body of POST /labels, of either form.
 
     Raises:
         InvalidBatch, InvalidLabels, InvalidRequest: It cannot be used.
     """
-    try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        advice = "Send an object with `sample_ids` and `labels`"
-        raise refusal(body, error, advice, lambda near: _read(near, limits)) from None
-    return _read(document, limits)
+    advice = "Send an object with `sample_ids` and `labels`, or with `proposal` and `label`"
+    known = ("sample_ids", "labels", "proposal", "label", "batch_id")
+    text = JsonObject(body, known, advice)
+    document = text.read(
+        {
+            "sample_ids": lambda array: read_list(array.scalars(), limits, check_sample_ids),
+            "labels": lambda array: read_list(array.scalars(), limits, encode_labels),
+            "label": lambda array: encode_labels([[]], 1),  # type: ignore[list-item]  # raises
+        }
+    )
+    request = _read(document)
+    text.check()
+    return request
 
 
-def _read(document: object, limits: Limits) -> RawLabels | RawName:
+def _read(document: Mapping[str, Any]) -> RawLabels | RawName:
     """Labels, or a name, from what the body says."""
-    if not isinstance(document, dict):
-        raise InvalidBatch(
-            f"The body is a JSON {json_type(document)}; expected an object with `sample_ids` and "
-            f"`labels`, or with `proposal` and `label`."
-        )
     if "proposal" in document:
         refuse_unknown("field", document, {"proposal", "label", "batch_id"})
         if "label" not in document:
@@ -219,7 +223,6 @@ def _read(document: object, limits: Limits) -> RawLabels | RawName:
     refuse_unknown("field", document, {"sample_ids", "labels", "batch_id"})
     for name in ("sample_ids", "labels"):
         _listed(document.get(name), name)
-    limits.check(len(document["labels"]), 0)
     return RawLabels.of(document["sample_ids"], document["labels"], document.get("batch_id"))
 
 

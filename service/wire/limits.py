@@ -28,12 +28,29 @@ class Limits(NamedTuple):
                 max_samples=self.max_samples,
             )
         if d > self.max_features:
-            raise ShapeMismatch(
-                f"Each sample has {d} features; at most {self.max_features} are accepted. Check "
-                f"that samples are rows, or raise GMR_MAX_FEATURES.",
-                features=d,
-                max_features=self.max_features,
+            raise self.too_many_features(d)
+
+    def check_begun(self, n: int) -> None:
+        """Refuse a request of which `n` samples were read, and more may come.
+
+        Raises:
+            InvalidBatch: Too many samples.
+        """
+        if n > self.max_samples:
+            raise InvalidBatch(
+                f"The request has more samples than are taken; at most {self.max_samples} are "
+                f"accepted at once. Send smaller batches, or raise GMR_MAX_SAMPLES.",
+                max_samples=self.max_samples,
             )
+
+    def too_many_features(self, d: int) -> ShapeMismatch:
+        """The error for `d` features per sample."""
+        return ShapeMismatch(
+            f"Each sample has {d} features; at most {self.max_features} are accepted. Check "
+            f"that samples are rows, or raise GMR_MAX_FEATURES.",
+            features=d,
+            max_features=self.max_features,
+        )
 
 
 NO_LIMITS: Final = Limits(max_samples=2**62, max_features=2**62)

@@ -61,7 +61,7 @@ class Classified(BaseModel):
     response_model=Classified,
     responses={
         200: {"content": forms(SAFETENSORS)},
-        **problems(403, 406, 409, 413, 415, 422),
+        **problems(403, 406, 409, 413, 415, 422, 503),
     },
     openapi_extra=samples_body(
         {"features": [[0.0, 0.5], [1.0, 0.25]], "unknown_rate": 0.01},

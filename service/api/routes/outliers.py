@@ -69,7 +69,7 @@ class Scored(BaseModel):
     response_model=Scored,
     responses={
         200: {"content": forms(SAFETENSORS)},
-        **problems(403, 406, 409, 413, 415, 422),
+        **problems(403, 406, 409, 413, 415, 422, 503),
     },
     openapi_extra=samples_body(
         {"features": [[0.0, 0.5], [9.0, 9.0]], "c": 2.0},
