@@ -171,8 +171,16 @@ def evaluate_command(
         typer.Option("--set", metavar="NAME=VALUE", help="Any setting of the private service."),
     ] = None,
     report: Annotated[
-        Path, typer.Option(help="Folder for report.html, report.json and the figures.")
+        Path, typer.Option(help="Folder for report.html, .md and .json, CSV and the figures.")
     ] = Path("report"),
+    compare: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="REPORT",
+            help="report.json of an earlier evaluation, or its folder, to set beside this one; "
+            "may be given several times.",
+        ),
+    ] = None,
 ) -> None:
     """Measure continual learning on SOURCE through a live service.
 
@@ -183,8 +191,11 @@ def evaluate_command(
     """
     # Imported here: drawing takes a second to import, and --help should not.
     from clients.evaluation.progress import Bars, print_results
+    from clients.evaluation.recorded import read_all
     from clients.evaluation.report import write_report
 
+    # Before the run: a report that cannot be read should not cost one.
+    compared = read_all(compare or [])
     plan = Plan(
         source=source,
         slt=slt,
@@ -201,7 +212,7 @@ def evaluate_command(
     console = Console()
     with Bars(console, n_seeds=seeds) as bars:
         evaluation, drawn = evaluate(plan, bars, shlex.join(["gmr", *sys.argv[1:]]))
-    written = write_report(evaluation, drawn, report)
+    written = write_report(evaluation, drawn, report, compared)
     print_results(evaluation, written, console)
 
 

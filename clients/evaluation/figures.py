@@ -8,6 +8,7 @@ things differ by colour alone. Sizes are made for a page 7 inches wide.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
 from matplotlib.transforms import ScaledTranslation
@@ -32,16 +34,21 @@ BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE = (
     "#56B4E9",
     "#CC79A7",
 )
-INK, SOFT, FAINT = "#222222", "#767676", "#EDF1F4"
+INK, SOFT, FAINT, GRID, PAPER = "#222222", "#767676", "#EDF1F4", "#DDE2E6", "#FFFFFF"
+HEAT, ON_HEAT = "#00558A", "#FEFEFE"
+"""Cells of heat maps, and what is written on the full ones, on paper of any colour."""
+HEATS = LinearSegmentedColormap.from_list("heat", [(*to_rgb(HEAT), 0.0), (*to_rgb(HEAT), 1.0)])
+_FULL = 0.7  # where writing on a cell changes its colour
 DPI = 150
 PAGE_INCHES = 7.0
 
 STYLE: dict[Any, Any] = {
-    "figure.facecolor": "white",
+    "figure.facecolor": PAPER,
     "figure.dpi": DPI,
     "savefig.dpi": DPI,
     "font.family": "DejaVu Sans",
     "font.size": 9,
+    "text.parse_math": False,  # a class may be called $
     "text.color": INK,
     "axes.edgecolor": SOFT,
     "axes.labelcolor": INK,
@@ -55,7 +62,7 @@ STYLE: dict[Any, Any] = {
     "axes.titlepad": 8,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": "#DDE2E6",
+    "grid.color": GRID,
     "grid.linewidth": 0.6,
     "xtick.color": SOFT,
     "ytick.color": SOFT,
@@ -81,9 +88,16 @@ def save(figure: Figure, path: Path) -> Path:
     return path
 
 
-def width_inches(png: bytes) -> float:
-    """How wide a figure that `save` wrote is meant to be; a PNG's width stands in its head."""
-    return int.from_bytes(png[16:20], "big") / DPI
+def to_svg(figure: Figure) -> str:
+    """A figure as SVG text: the same figure gives the same text, and letters stay letters.
+
+    Where things stand is settled by it: what is saved of the figure afterwards is laid out alike.
+    """
+    with mpl.rc_context({**STYLE, "svg.fonttype": "none", "svg.hashsalt": "gmr"}):
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    figure.set_layout_engine("none")
+    return text.getvalue()
 
 
 @mpl.rc_context(STYLE)
@@ -155,6 +169,59 @@ def _accuracy_axes(
 
 
 @mpl.rc_context(STYLE)
+def compared_accuracy(
+    curves: Mapping[str, ArrayLike], sub_tasks: Sequence[Classes] | None = None
+) -> Figure:
+    """Accuracy on the classes seen so far, after every sub-task, of several evaluations.
+
+    Arguments:
+        curves: Per evaluation its name and its accuracies, with shape (S, T): a row per seed.
+            They may differ in S and in T.
+        sub_tasks: The classes of each sub-task, where all evaluations had the same.
+    """
+    figure, axes = _figure(PAGE_INCHES, 3.4)
+    longest = 0
+    styles = (
+        (BLUE, "o", "-"),
+        (VERMILION, "s", "--"),
+        (GREEN, "^", "-."),
+        (PURPLE, "D", ":"),
+        (ORANGE, "v", "--"),
+        (SKY, "P", "-."),
+    )
+    lowest = 1.0
+    for number, (name, values) in enumerate(curves.items()):
+        table = np.atleast_2d(np.asarray(values, dtype=np.float64))
+        colour, marker, line = styles[number % len(styles)]
+        steps = np.arange(table.shape[1])
+        longest = max(longest, len(steps))
+        lowest = min(lowest, float(np.nanmin(table)))
+        axes.plot(
+            steps, table.mean(axis=0), line, marker=marker, markersize=5, color=colour, label=name
+        )
+        if len(table) > 1:
+            low, high = table.min(axis=0), table.max(axis=0)
+            axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
+    names = [_names(classes) for classes in sub_tasks or ()]
+    axes.set_xticks(range(longest), [f"{i}\n{n}" for i, n in enumerate(names)] or None)
+    axes.set_xlim(-0.3, longest - 0.7)
+    # Evaluations that are compared often differ by points: the scale begins near the lowest.
+    floor = max(0.0, math.floor(10 * (lowest - 0.02)) / 10)
+    axes.set_ylim(floor, 1.0 + 0.02 * (1.0 - floor))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_xlabel("sub-task learned last" + (", and its classes" if names else ""))
+    axes.set_ylabel("accuracy, classes seen so far")
+    axes.grid(axis="x", visible=False)
+    axes.set_title(
+        "Accuracy after every sub-task, compared", pad=8 + 14 * math.ceil(len(curves) / 3)
+    )
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.2, handlelength=2.6
+    )
+    return figure
+
+
+@mpl.rc_context(STYLE)
 def accuracy_matrix(matrix: ArrayLike, sub_tasks: Sequence[Classes]) -> Figure:
     """Heat map of the accuracy matrix, with shape (T, T): after sub-task i, on sub-task j.
 
@@ -166,14 +233,11 @@ def accuracy_matrix(matrix: ArrayLike, sub_tasks: Sequence[Classes]) -> Figure:
     side = min(6.4, max(3.2, 0.62 * n + 1.6))
     figure, axes = _figure(side + 0.8, side - 0.3)
     past = np.tril(np.ones((n, n), dtype=bool))
-    image = axes.imshow(
-        np.ma.masked_array(table, ~past), cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal"
-    )
-    axes.set_facecolor("#F4F5F6")
+    _heat(axes, np.where(past, table, np.nan))
     for i in range(n):
         for j in range(n):
             if not math.isnan(table[i, j]):
-                colour = "white" if past[i, j] and table[i, j] > 0.55 else INK
+                colour = ON_HEAT if past[i, j] and table[i, j] > _FULL else INK
                 axes.text(
                     j,
                     i,
@@ -181,7 +245,7 @@ def accuracy_matrix(matrix: ArrayLike, sub_tasks: Sequence[Classes]) -> Figure:
                     ha="center",
                     va="center",
                     fontsize=8.5 if n <= 8 else 6.5,
-                    color=colour if past[i, j] else "#A9AFB4",
+                    color=colour if past[i, j] else SOFT,
                 )
     names = [_names(classes) for classes in sub_tasks]
     if max(map(len, names)) > 9:
@@ -194,10 +258,6 @@ def accuracy_matrix(matrix: ArrayLike, sub_tasks: Sequence[Classes]) -> Figure:
     axes.grid(visible=False)
     axes.tick_params(length=0)
     _no_spines(axes)
-    bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.03)
-    bar.ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    bar.ax.tick_params(labelsize=8, length=0)
-    bar.outline.set_visible(False)
     axes.set_title("Accuracy matrix, %")
     return figure
 
@@ -212,7 +272,8 @@ def confusion(counts: ArrayLike, classes: Classes) -> Figure:
     side = min(PAGE_INCHES, max(3.4, 0.4 * n + 1.4))
     figure, axes = _figure(side - 0.1, side)
     # The square root keeps confusions of a few per cent visible beside the diagonal.
-    axes.imshow(np.sqrt(share), cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
+    # What would show as 0 is left out: with 50 classes these are nearly all of 2500 cells.
+    _heat(axes, np.where(share >= 0.002, np.sqrt(share), np.nan))
     if n <= 30:
         for i in range(n):
             for j in range(n):
@@ -224,7 +285,7 @@ def confusion(counts: ArrayLike, classes: Classes) -> Figure:
                         ha="center",
                         va="center",
                         fontsize=8 if n <= 12 else 5,
-                        color="white" if share[i, j] > 0.3 else INK,
+                        color=ON_HEAT if math.sqrt(share[i, j]) > _FULL else INK,
                     )
     names = [str(label) for label in classes]
     size = 8.5 if n <= 12 else 6.5
@@ -291,7 +352,7 @@ def inlier_rate_axes(
             linestyle="none",
             marker="o",
             markersize=3.5,
-            markerfacecolor="white",
+            markerfacecolor=PAPER,
             markeredgecolor=BLUE,
             markeredgewidth=0.9,
             label="batch set aside",
@@ -413,7 +474,7 @@ def _montage_axes(
             left + width / 2 - 0.5, top - 0.12 * height, name, ha="center", va="bottom", fontsize=9
         )
     # Ink on paper: large features are dark, and the gaps (NaN) stay white.
-    axes.imshow(canvas, cmap="Greys", vmin=0.0, vmax=1.0, interpolation="nearest")
+    axes.imshow(canvas, cmap="Greys", vmin=0.0, vmax=1.0, interpolation="none")
     axes.set_axis_off()
 
 
@@ -564,6 +625,26 @@ def _grey_range(groups: Sequence[NDArray[Any]]) -> tuple[float, float]:
     return (low, high) if high > low else (low, low + 1.0)
 
 
+def _heat(axes: Axes, values: FloatArray) -> None:
+    """Draw a heat map, a cell a vector square; NaN leaves the paper bare.
+
+    Cells are more or less opaque, not more or less white, so that they read on dark paper too.
+    """
+    rows, columns = values.shape
+    axes.pcolormesh(
+        np.arange(columns + 1) - 0.5,
+        np.arange(rows + 1) - 0.5,
+        np.ma.masked_invalid(values),
+        cmap=HEATS,
+        vmin=0.0,
+        vmax=1.0,
+        linewidth=0,
+    )
+    axes.set_xlim(-0.5, columns - 0.5)
+    axes.set_ylim(rows - 0.5, -0.5)
+    axes.set_aspect("equal")
+
+
 def _no_spines(axes: Axes) -> None:
     for spine in axes.spines.values():
         spine.set_visible(False)
@@ -574,6 +655,7 @@ __all__ = [
     "FloatArray",
     "accuracy",
     "accuracy_matrix",
+    "compared_accuracy",
     "confusion",
     "inlier_rate",
     "inlier_rate_axes",

@@ -122,7 +122,8 @@ def print_results(evaluation: Evaluation, report: Report | None, console: Consol
     if report is not None:
         console.print()
         console.print(f"report   {report.html}", highlight=False, soft_wrap=True)
-        console.print(f"numbers  {report.json}", highlight=False, soft_wrap=True)
+        others = f"{report.json}, {report.scores}, {report.history}"
+        console.print(f"numbers  {others}", highlight=False, soft_wrap=True)
 
 
 def _print_held(evaluation: Evaluation, several: bool, console: Console) -> None:

@@ -1,17 +1,18 @@
-"""The report of an evaluation: report.json, report.html and the figures.
+"""The report of an evaluation: report.html, report.md, report.json, tables as CSV, the figures.
 
 Rules: everything is made from an `Evaluation` (and the samples drawn for the
-montage, which are too many for JSON); nothing is measured here. report.html is
-one file that needs no other and no network; the figures lie beside it too, as
-PNG, for papers and talks.
+montage, which are too many for JSON) and from report.json of others to compare
+with; nothing is measured here. report.html is one file that needs no other and
+no network, and says everything; report.md says it without most figures. The
+figures lie beside them too, as SVG for papers and PNG for talks.
 """
 
 from __future__ import annotations
 
-import base64
+import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,11 @@ from numpy.typing import ArrayLike
 
 from clients.data.tasks import PAPER_SLTS
 from clients.evaluation import figures
-from clients.evaluation.results import SCHEMA, Evaluation, Protocol, Run
+from clients.evaluation.comparison import Comparison
+from clients.evaluation.inline_svg import inline, width_inches
+from clients.evaluation.recorded import Recorded
+from clients.evaluation.results import SCHEMA, Evaluation, History, Protocol, Run
+from clients.evaluation.score_table import NONE, SCORES, number_text
 from clients.evaluation.scores import Latency, Spread
 
 Drawn = Mapping[object, ArrayLike]
@@ -36,26 +41,78 @@ class Report:
 
     json: Path
     html: Path
-    figures: Mapping[str, Path]  # name -> PNG
+    markdown: Path
+    scores: Path  # CSV: every score of every seed, of the evaluations compared with too
+    history: Path  # CSV: every batch of every seed
+    figures: Mapping[str, Path]  # name -> SVG; beside it lies a PNG of the same name
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file, PNGs too."""
+        pictures = tuple(
+            path for svg in self.figures.values() for path in (svg, svg.with_suffix(".png"))
+        )
+        return (self.html, self.markdown, self.json, self.scores, self.history, *pictures)
 
 
-def write_report(evaluation: Evaluation, drawn: Drawn, directory: Path) -> Report:
-    """Write report.json, report.html and the figures.
+def write_report(
+    evaluation: Evaluation, drawn: Drawn, directory: Path, compared: Sequence[Recorded] = ()
+) -> Report:
+    """Write a report.
 
     Arguments:
         evaluation: What was measured; figures of single batches show its first run.
         drawn: Samples per class, for the montage; empty leaves it out.
         directory: Where to; created if need be, files of the same names are replaced.
+        compared: Evaluations to set beside it.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    paths = _draw(evaluation, drawn, directory)
-    json_path, html_path = directory / "report.json", directory / "report.html"
-    json_path.write_bytes(orjson.dumps(evaluation.to_dict(), option=orjson.OPT_INDENT_2))
-    html_path.write_text(_html(evaluation, paths), encoding="utf-8")
-    return Report(json_path, html_path, paths)
+    recorded = Recorded.of(evaluation.to_dict(), "this")
+    comparison = Comparison(recorded, tuple(compared)) if compared else None
+    drawings = _draw(evaluation, drawn, directory, comparison)
+    report = Report(
+        json=directory / "report.json",
+        html=directory / "report.html",
+        markdown=directory / "report.md",
+        scores=directory / "scores.csv",
+        history=directory / "history.csv",
+        figures={name: directory / f"{name}.svg" for name in drawings},
+    )
+    report.json.write_bytes(orjson.dumps(evaluation.to_dict(), option=orjson.OPT_INDENT_2))
+    report.html.write_text(page(evaluation, drawings, comparison), encoding="utf-8")
+    report.markdown.write_text(markdown(evaluation, comparison), encoding="utf-8")
+    _write_scores(report.scores, (recorded, *compared))
+    _write_history(report.history, evaluation)
+    return report
 
 
-def _draw(evaluation: Evaluation, drawn: Drawn, directory: Path) -> dict[str, Path]:
+def _write_scores(path: Path, evaluations: Sequence[Recorded]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("evaluation", "seed", "score", "value"))
+        for one in evaluations:
+            for run in one.runs:
+                for name, value in run.scores.items():
+                    written = "" if math.isnan(value) else repr(value)
+                    writer.writerow((one.name, run.seed, name, written))
+
+
+def _write_history(path: Path, evaluation: Evaluation) -> None:
+    names = [field.name for field in fields(History)]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("seed", "batch", *names))
+        for run in evaluation.runs:
+            rows = zip(*(getattr(run.history, name) for name in names), strict=True)
+            for batch, row in enumerate(rows):
+                plain = ("" if isinstance(v, float) and math.isnan(v) else v for v in row)
+                writer.writerow((run.seed, batch, *plain))
+
+
+def _draw(
+    evaluation: Evaluation, drawn: Drawn, directory: Path, comparison: Comparison | None
+) -> dict[str, str]:
+    """Draw every figure into the directory; name -> SVG."""
     run, tasks = evaluation.runs[0], evaluation.protocol.sub_tasks
     history, speed = run.history, run.speed
     seen = [[m.accuracy_seen for m in each.milestones] for each in evaluation.runs]
@@ -81,12 +138,22 @@ def _draw(evaluation: Evaluation, drawn: Drawn, directory: Path) -> dict[str, Pa
     if drawn and shape is not None and len(shape) == 2:
         height, width = shape
         drawings["samples"] = lambda: figures.samples(drawn, (height, width))
-    return {
-        name: figures.save(draw(), directory / f"{name}.png") for name, draw in drawings.items()
-    }
+    if comparison is not None:
+        curves = {one.name: one.seen for one in comparison.all if one.seen}
+        same = tasks if comparison.same_sub_tasks else None
+        drawings["compared_accuracy"] = lambda: figures.compared_accuracy(curves, same)
+    drawn_figures = {}
+    for name, draw in drawings.items():
+        figure = draw()
+        drawn_figures[name] = figures.to_svg(figure)
+        figures.save(figure, directory / f"{name}.png")
+        (directory / f"{name}.svg").write_text(drawn_figures[name], encoding="utf-8")
+    return drawn_figures
 
 
 _CAPTIONS = {
+    "compared_accuracy": "Accuracy over the classes seen so far, of each evaluation: the mean over "
+    "its seeds, and their range. The scale begins near the lowest value.",
     "accuracy": "Accuracy over the classes seen so far, and over all classes of the joint test "
     "set, which no model can know before it has met them.",
     "accuracy_matrix": "Each row is one model: after which sub-task, tested on the classes of "
@@ -100,41 +167,6 @@ _CAPTIONS = {
     "speed": "Cumulative distribution of the time per request.",
 }
 
-_SCORES: tuple[tuple[str, str, str, str], ...] = (
-    ("accuracy", "accuracy", "%", "all classes of the joint test set, after the last sub-task"),
-    ("average_accuracy", "ACC", "%", "mean over sub-tasks of the final accuracy"),
-    (
-        "backward_transfer",
-        "BWT",
-        "points",
-        "change of accuracy on earlier sub-tasks since each was learned; below 0 is forgetting",
-    ),
-    ("forgetting", "forgetting", "points", "best earlier accuracy minus the final one, mean"),
-    (
-        "average_anytime_accuracy",
-        "average anytime accuracy",
-        "%",
-        "mean over time of the accuracy on sub-tasks seen by then",
-    ),
-    (
-        "prequential_accuracy",
-        "prequential accuracy",
-        "%",
-        "every labelled sample classified before it was learned",
-    ),
-    ("boundaries_found", "boundaries found", "count", "true changes reported in time"),
-    ("boundaries_missed", "missed", "count", "true changes not reported in time"),
-    ("boundaries_false", "false", "count", "reports without a true change"),
-    ("boundary_delay_batches", "delay, batches", "number", "mean over found boundaries"),
-    ("boundary_delay_samples", "delay, samples", "number", "mean over found boundaries"),
-    (
-        "samples_per_second",
-        "samples per second",
-        "count",
-        "from the first request until the last sample is learned",
-    ),
-)
-
 
 def score_rows(summary: Mapping[str, Spread]) -> list[tuple[str, str, str, str, str, str]]:
     """The headline scores as text: name, value, std, min, max, what it says.
@@ -142,11 +174,11 @@ def score_rows(summary: Mapping[str, Spread]) -> list[tuple[str, str, str, str, 
     For a single seed, the spread columns are dashes.
     """
     rows = []
-    for key, name, unit, meaning in _SCORES:
-        spread = summary[key]
+    for score in SCORES:
+        spread, name, unit, meaning = summary[score.key], score.name, score.unit, score.meaning
         numbers = (spread.mean, spread.std, spread.min, spread.max)
-        value, std, low, high = (_number(number, unit) for number in numbers)
-        suffix = {"%": " %", "points": " points"}.get(unit, "") if value != _NONE else ""
+        value, std, low, high = (number_text(number, unit) for number in numbers)
+        suffix = {"%": " %", "points": " points"}.get(unit, "") if value != NONE else ""
         rows.append((name, value + suffix, std, low, high, meaning))
     return rows
 
@@ -157,29 +189,58 @@ def unwatched_lines(evaluation: Evaluation) -> list[str]:
     return [one.told(epochs) for one in evaluation.runs[0].unwatched]
 
 
-def _html(evaluation: Evaluation, paths: Mapping[str, Path]) -> str:
-    def figure(name: str) -> Markup:
-        if name not in paths:
-            return Markup("")
-        content = paths[name].read_bytes()
-        # All to one scale, so that letters have one size on the page.
-        width = min(100, round(100 * figures.width_inches(content) / figures.PAGE_INCHES))
-        data = base64.b64encode(content).decode("ascii")
-        return Markup(
-            '<figure><img alt="{}" style="width: {}%" src="data:image/png;base64,{}">'
-            "<figcaption>{}</figcaption></figure>"
-        ).format(name.replace("_", " "), width, data, _CAPTIONS[name])
+def page(
+    evaluation: Evaluation,
+    drawings: Mapping[str, str] | None = None,
+    comparison: Comparison | None = None,
+) -> str:
+    """The report as one HTML page.
 
-    source = (
-        resources.files("clients.evaluation").joinpath("templates/report.html").read_text("utf-8")
-    )
+    Arguments:
+        evaluation: What was measured.
+        drawings: Name of a figure -> SVG; a figure that is not there is left out.
+        comparison: Of the same evaluation with others.
+    """
+    drawings = drawings or {}
+
+    def figure(name: str) -> Markup:
+        if name not in drawings:
+            return Markup("")
+        svg, caption = drawings[name], _CAPTIONS[name]
+        # All to one scale, so that letters have one size on the page.
+        width = min(100, round(100 * width_inches(svg) / figures.PAGE_INCHES))
+        label = f"{name.replace('_', ' ').capitalize()}. {caption}"
+        return Markup(
+            '<figure><div class="wide"><div class="drawing" style="--share: {}">{}</div></div>'
+            "<figcaption>{}</figcaption></figure>"
+        ).format(width / 100, Markup(inline(svg, name, label)), caption)
+
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.from_string(source).render(figure=figure, **_content(evaluation))
+    return environment.from_string(_template("report.html")).render(
+        figure=figure, **_content(evaluation, comparison)
+    )
 
 
-def _content(evaluation: Evaluation) -> dict[str, Any]:
+def markdown(evaluation: Evaluation, comparison: Comparison | None = None) -> str:
+    """The report as Markdown, with links to two or three of the figures."""
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["cell"] = lambda text: str(text).replace("|", "\\|").replace("\n", " ")
+    return (
+        environment.from_string(_template("report.md"))
+        .render(**_content(evaluation, comparison))
+        .strip()
+        + "\n"
+    )
+
+
+def _template(name: str) -> str:
+    folder = resources.files("clients.evaluation").joinpath("templates")
+    return folder.joinpath(name).read_text("utf-8")
+
+
+def _content(evaluation: Evaluation, comparison: Comparison | None) -> dict[str, Any]:
     """Everything that the page says, as text."""
     data, protocol, run = evaluation.data, evaluation.protocol, evaluation.runs[0]
     several = len(evaluation.runs) > 1
@@ -203,8 +264,8 @@ def _content(evaluation: Evaluation) -> dict[str, Any]:
                 "sub_task": milestone.sub_task,
                 "classes": ", ".join(map(str, milestone.classes)),
                 "samples": f"{milestone.samples_sent:,}",
-                "seen": _number(milestone.accuracy_seen, "%"),
-                "joint": _number(milestone.accuracy_joint, "%"),
+                "seen": number_text(milestone.accuracy_seen, "%"),
+                "joint": number_text(milestone.accuracy_joint, "%"),
                 "version": milestone.model_version,
             }
             for milestone in run.milestones
@@ -218,8 +279,8 @@ def _content(evaluation: Evaluation) -> dict[str, Any]:
             {
                 "name": test.name,
                 "samples": f"{test.samples:,}",
-                "auroc": _number(test.auroc, "share"),
-                "inlier_rate": _number(test.inlier_rate, "%"),
+                "auroc": number_text(test.auroc, "share"),
+                "inlier_rate": number_text(test.inlier_rate, "%"),
             }
             for test in run.outliers
         ],
@@ -232,6 +293,7 @@ def _content(evaluation: Evaluation) -> dict[str, Any]:
             f"{run.speed.stream_seconds:.1f} s: {run.speed.samples_per_second:,.0f} samples per "
             f"second end to end, not counting the evaluations in between."
         ),
+        "comparison": None if comparison is None else comparison.content(),
         "command": evaluation.command,
         "facts": _facts(evaluation),
         "schema": SCHEMA,
@@ -266,28 +328,28 @@ def _cards(summary: Mapping[str, Spread]) -> list[dict[str, object]]:
     false = summary["boundaries_false"].mean
     return [
         {
-            "value": f"{_number(summary['accuracy'].mean, '%')} %",
+            "value": f"{number_text(summary['accuracy'].mean, '%')} %",
             "label": "accuracy, all classes",
             "bad": False,
         },
         {
-            "value": _number(summary["forgetting"].mean, "points"),
+            "value": number_text(summary["forgetting"].mean, "points"),
             "label": "points of forgetting",
             "bad": False,
         },
         {
-            "value": f"{_number(found, 'count')} of {_number(true, 'count')}",
+            "value": f"{number_text(found, 'count')} of {number_text(true, 'count')}",
             "label": "boundaries found",
             "bad": found < true,
         },
-        {"value": _number(false, "count"), "label": "false boundaries", "bad": false > 0},
+        {"value": number_text(false, "count"), "label": "false boundaries", "bad": false > 0},
         {
-            "value": _number(summary["boundary_delay_batches"].mean, "number"),
+            "value": number_text(summary["boundary_delay_batches"].mean, "number"),
             "label": "batches of delay",
             "bad": False,
         },
         {
-            "value": _number(summary["samples_per_second"].mean, "count"),
+            "value": number_text(summary["samples_per_second"].mean, "count"),
             "label": "samples per second",
             "bad": False,
         },
@@ -324,20 +386,20 @@ def _boundary_rows(run: Run, sub_tasks: Sequence[Sequence[object]]) -> list[dict
                 "classes": ", ".join(map(str, sub_tasks[change])),
                 "true": str(start.batch),
                 "found": str(match.found.batch - 1) if match else "missed",
-                "batches": str(match.delay_batches) if match else _NONE,
-                "samples": f"{match.delay_samples:,}" if match else _NONE,
-                "detector": detector.get(match.found.batch, _NONE) if match else _NONE,
+                "batches": str(match.delay_batches) if match else NONE,
+                "samples": f"{match.delay_samples:,}" if match else NONE,
+                "detector": detector.get(match.found.batch, NONE) if match else NONE,
             }
         )
     rows += [
         {
             "change": "false",
-            "classes": _NONE,
-            "true": _NONE,
+            "classes": NONE,
+            "true": NONE,
             "found": str(report.batch - 1),
-            "batches": _NONE,
-            "samples": _NONE,
-            "detector": detector.get(report.batch, _NONE),
+            "batches": NONE,
+            "samples": NONE,
+            "detector": detector.get(report.batch, NONE),
         }
         for report in score.false
     ]
@@ -354,7 +416,7 @@ def held_rows(run: Run) -> list[dict[str, str]]:
     for held in run.held:
         row = {
             "sub_task": str(held.sub_task),
-            "classes": ", ".join(map(str, held.classes)) or _NONE,
+            "classes": ", ".join(map(str, held.classes)) or NONE,
         }
         for whose, then, now in (
             ("own", held.own_then, held.own_now),
@@ -371,8 +433,8 @@ def held_rows(run: Run) -> list[dict[str, str]]:
 
 def _then_now(then: float, now: float, unit: str) -> str:
     if not (math.isfinite(then) and math.isfinite(now)):
-        return _NONE
-    return f"{_number(then, unit)} \N{RIGHTWARDS ARROW} {_number(now, unit)}"
+        return NONE
+    return f"{number_text(then, unit)} \N{RIGHTWARDS ARROW} {number_text(now, unit)}"
 
 
 def _prediction(run: Run) -> str:
@@ -384,7 +446,7 @@ def _prediction(run: Run) -> str:
     def change(whose: str, name: str) -> str:
         pairs = ((getattr(row, f"{whose}_{when}") for when in ("then", "now")) for row in rows)
         changes = [getattr(now, name) - getattr(then, name) for then, now in pairs]
-        return _number(sum(changes) / len(changes), "points")
+        return number_text(sum(changes) / len(changes), "points")
 
     return (
         f"Mean change over past sub-tasks, in points: accuracy {change('own', 'accuracy')} by the "
@@ -396,7 +458,7 @@ def _prediction(run: Run) -> str:
 
 def _latency_row(name: str, latency: Latency, samples: int) -> dict[str, str]:
     milliseconds = {
-        key: _number(1000 * getattr(latency, key), "number")
+        key: number_text(1000 * getattr(latency, key), "number")
         for key in ("mean", "p50", "p90", "p99", "max")
     }
     return {
@@ -434,28 +496,3 @@ def _facts(evaluation: Evaluation) -> list[dict[str, Any]]:
         {"caption": "The model at the end, as GET /model describes it.", "rows": described},
         {"caption": "Machine and versions, of the client.", "rows": machine},
     ]
-
-
-_NONE = "\N{EN DASH}"
-
-
-def _number(value: float, unit: str) -> str:
-    """A number as a table shows it; a dash where there is none.
-
-    Example:
-        >>> _number(0.92345, "%"), _number(-0.0312, "points"), _number(1234.5, "count")
-        ('92.3', '-3.1', '1,234')
-        >>> _number(0.98765, "share"), _number(1.0, "number"), _number(math.nan, "%") == _NONE
-        ('0.988', '1', True)
-    """
-    if not math.isfinite(value):
-        return _NONE
-    if unit in ("%", "points"):
-        return f"{100 * value:.1f}"
-    if unit == "nats":
-        return f"{value:,.1f}"
-    if unit == "share":
-        return f"{value:.3f}"
-    if unit == "count":
-        return f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:.1f}"
-    return f"{value:,.1f}".removesuffix(".0")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clients.commands.evaluate import evaluate
+from clients.commands.evaluate import evaluate, evaluate_command
 from clients.data.datasets import load_dataset
 from clients.data.tasks import SLT
 from clients.evaluation.listener import Silent
@@ -20,6 +20,7 @@ from clients.evaluation.plan import Plan
 from clients.evaluation.results import Milestone
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
+from tests.clients.evaluation.test_report import a_run, an_evaluation
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -141,8 +142,11 @@ def test_the_command_runs_a_service_of_its_own_and_writes_the_report(tmp_path: P
         *(sys.executable, "-W", "error", "-m", "clients.commands.cli", "evaluate", "digits"),
         *("--slt", "0/1", "--limit", "140", "--epochs", "3", "--seeds", "2"),
         *("--components", "20", "--set", "publish_interval_s=0.1"),
-        *("--report", str(tmp_path / "report")),
+        *("--report", str(tmp_path / "report"), "--compare", str(tmp_path / "older")),
     ]
+    (tmp_path / "older").mkdir()
+    older = json.dumps(an_evaluation(a_run()).to_dict())
+    (tmp_path / "older" / "report.json").write_text(older, encoding="utf-8")
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert ended.returncode == 0, ended.stderr
     assert "digits, 0/1, 2 seeds" in ended.stdout
@@ -155,6 +159,12 @@ def test_the_command_runs_a_service_of_its_own_and_writes_the_report(tmp_path: P
     assert content["command"].startswith("gmr evaluate digits --slt 0/1")
     assert (tmp_path / "report" / "report.html").stat().st_size > 50_000
     assert (tmp_path / "report" / "inlier_rate.png").is_file()
+    assert "older was measured otherwise" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_a_report_that_cannot_be_read_costs_no_run(tmp_path: Path):
+    with pytest.raises(InputError, match=r"report\.json cannot be read"):
+        evaluate_command("digits", compare=[tmp_path / "report.json"])
 
 
 def test_a_setting_without_a_value_is_explained():

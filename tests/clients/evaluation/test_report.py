@@ -3,20 +3,22 @@ on a made-up run."""
 
 from __future__ import annotations
 
-import base64
+import csv
 import json
 import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from clients.evaluation import figures
-from clients.evaluation.report import score_rows, write_report
+from clients.evaluation.inline_svg import VARIABLES, inline
+from clients.evaluation.report import Report, markdown, page, score_rows, write_report
 from clients.evaluation.results import (
     SCHEMA,
     Certainty,
@@ -129,27 +131,42 @@ def drawn() -> dict[object, np.ndarray]:
     return {label: np.random.default_rng(label).uniform(size=(4, 64)) for label in range(6)}
 
 
-class Page(HTMLParser):
-    """Collects the text and the images of a page, and complains of tags left open."""
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """The files of one run."""
+    return write_report(an_evaluation(a_run()), drawn(), tmp_path_factory.mktemp("report"))
 
-    VOID = frozenset({"meta", "img", "br"})
+
+class Page(HTMLParser):
+    """Collects text, figures and links of a page, and complains of tags left open."""
+
+    VOID = frozenset({"meta", "br"})
 
     def __init__(self, source: str) -> None:
         super().__init__()
         self.text: list[str] = []
-        self.images: list[str] = []
+        self.figures: list[str] = []
         self.links: list[str] = []
+        self.ids: list[str] = []
         self.open: list[str] = []
         self.feed(source)
         assert self.open == []
 
     def handle_starttag(self, tag, attributes):
         values = dict(attributes)
-        self.links += [values[name] for name in ("src", "href") if name in values]
-        if tag == "img":
-            self.images.append(values["src"])
+        self.links += [
+            value for name, value in values.items() if name in ("src", "href", "xlink:href")
+        ]
+        self.ids += [values["id"]] if "id" in values else []
+        if tag == "svg":
+            assert values["role"] == "img"
+            self.figures.append(values["aria-label"])
         if tag not in self.VOID:
             self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.handle_endtag(tag)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
@@ -162,27 +179,69 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.text).split())
 
 
-def test_the_page_is_one_file_that_needs_no_other(tmp_path: Path):
-    report = write_report(an_evaluation(a_run()), drawn(), tmp_path)
-    page = Page(report.html.read_text(encoding="utf-8"))
-    assert len(page.images) == len(report.figures) == 7
-    assert all(link.startswith("data:image/png;base64,") for link in page.links)
-    embedded = [base64.b64decode(image.partition(",")[2]) for image in page.images]
-    assert sorted(embedded) == sorted(path.read_bytes() for path in report.figures.values())
+def test_the_page_is_one_file_that_needs_no_other(report: Report):
+    text = report.html.read_text(encoding="utf-8")
+    read = Page(text)
+    assert len(read.figures) == len(report.figures) == 7
+    assert any(label.startswith("Accuracy matrix. ") for label in read.figures)
+    inside = [link.removeprefix("#") for link in read.links if link.startswith("#")]
+    assert inside
+    assert set(inside) <= set(read.ids)
+    assert len(read.ids) == len(set(read.ids)), "figures share no ids"
+    assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(read.ids)
+    outside = [link for link in read.links if not link.startswith("#")]
+    assert all(link.startswith("data:image/png;base64,") for link in outside)
 
 
-def test_the_page_states_the_scores_that_a_paper_would(tmp_path: Path):
-    report = write_report(an_evaluation(a_run()), drawn(), tmp_path)
+def test_figures_in_the_page_take_the_colours_of_the_page(report: Report):
+    text = report.html.read_text(encoding="utf-8")
+    style, _, body = text.partition("</style>")
+    light, dark = style.split("prefers-color-scheme: dark")
+    for colour, variable in VARIABLES.items():
+        assert f"{variable}:" in light
+        assert f"{variable}:" in dark
+        drawings = re.findall(r'style="[^"]*"', body)
+        assert not [one for one in drawings if colour.lower() in one.lower()]
+    for variable in ("--figure-ink", "--figure-paper", "--figure-blue", "--figure-vermilion"):
+        assert f"var({variable})" in body
+    # The files for papers are drawn for white paper.
+    for path in report.figures.values():
+        assert "var(" not in path.read_text(encoding="utf-8")
+
+
+def test_the_same_figure_gives_the_same_text():
+    def drawing() -> str:
+        return figures.to_svg(figures.accuracy_matrix(a_run().matrix, SUB_TASKS))
+
+    assert drawing() == drawing()
+
+
+def test_a_class_may_have_any_name_in_a_figure():
+    figure = figures.accuracy_matrix([[1.0, 0.0], [1.0, 1.0]], [("$x_1$", "<b>"), ('"&',)])
+    svg = inline(figures.to_svg(figure), "figure", 'a "<b>" & b')
+    root = ElementTree.fromstring(svg)
+    assert root.get("aria-label") == 'a "<b>" & b'
+    written = "".join(root.itertext())
+    assert "$x_1$ <b>" in written
+    assert '"&' in written
+
+
+def test_a_heat_map_is_drawn_of_vectors():
+    svg = figures.to_svg(figures.confusion(np.eye(4) * 9 + 1, "abcd"))
+    assert "<image" not in svg
+    assert svg.count(figures.HEAT.lower()) == 16
+
+
+def test_the_page_states_the_scores_that_a_paper_would(report: Report):
     words = Page(report.html.read_text(encoding="utf-8")).words
     for expected in ("96.0 % accuracy, all classes", "2 of 2 boundaries found", "BWT -3.0 points"):
         assert expected in words
     assert "gmr evaluate digits --slt 0,1/2,3/4,5" in words
 
 
-def test_what_the_model_says_of_its_past_stands_beside_what_test_data_say(tmp_path: Path):
+def test_what_the_model_says_of_its_past_stands_beside_what_test_data_say():
     evaluation = an_evaluation(a_run())
-    report = write_report(evaluation, {}, tmp_path)
-    words = Page(report.html.read_text(encoding="utf-8")).words
+    words = Page(page(evaluation)).words
     row = "0 0, 1 100.0 → 99.0 97.0 → 94.0 98.0 → 94.0 95.0 → 90.0 212.5 → 200.2 210.0 → 190.0"
     assert row in words
     none = "\N{EN DASH}"
@@ -190,20 +249,20 @@ def test_what_the_model_says_of_its_past_stands_beside_what_test_data_say(tmp_pa
     # The unlabelled sub-task counts for nothing in it.
     assert "accuracy -1.0 by the model's own samples, -3.0 by test data" in words
     assert "certainty -4.0 by its own samples, -5.0 by test data" in words
-    content = json.loads(report.json.read_text(encoding="utf-8"))
+    content = json.loads(json.dumps(evaluation.to_dict()))
     first, second = content["runs"][0]["held"]
     assert first["own_now"] == {"accuracy": 0.99, "probability": 0.94, "log_likelihood": 200.25}
     assert second["test_now"] == dict.fromkeys(first["own_now"])
 
 
-def test_without_a_past_sub_task_the_page_says_nothing_of_it(tmp_path: Path):
+def test_without_a_past_sub_task_the_page_says_nothing_of_it():
     evaluation = an_evaluation(replace(a_run(), held=()))
-    assert "still held" not in Page(write_report(evaluation, {}, tmp_path).html.read_text()).words
+    assert "still held" not in Page(page(evaluation)).words
 
 
-def test_missed_and_false_boundaries_are_not_hidden(tmp_path: Path):
+def test_missed_and_false_boundaries_are_not_hidden():
     evaluation = an_evaluation(a_run(found=(10, N + 1)))
-    words = Page(write_report(evaluation, {}, tmp_path).html.read_text(encoding="utf-8")).words
+    words = Page(page(evaluation)).words
     assert "1 of 2 boundaries found" in words
     assert "1 false boundaries" in words
     assert "missed" in words
@@ -212,15 +271,15 @@ def test_missed_and_false_boundaries_are_not_hidden(tmp_path: Path):
 def test_names_of_classes_cannot_break_the_page(tmp_path: Path):
     run, evil = a_run(), "<script>alert(1)</script>"
     milestones = (replace(run.milestones[0], classes=(evil, "&")), *run.milestones[1:])
-    html = write_report(an_evaluation(replace(run, milestones=milestones)), {}, tmp_path).html
-    page = Page(html.read_text(encoding="utf-8"))
-    assert "<script" not in html.read_text(encoding="utf-8")
-    assert evil in page.words
+    evaluation = an_evaluation(replace(run, milestones=milestones))
+    text = write_report(evaluation, {}, tmp_path).html.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert evil in Page(text).words
 
 
 def test_the_json_is_complete_and_has_no_nan(tmp_path: Path):
     evaluation = an_evaluation(a_run(0), a_run(1))
-    text = write_report(evaluation, drawn(), tmp_path).json.read_text(encoding="utf-8")
+    text = write_report(evaluation, {}, tmp_path).json.read_text(encoding="utf-8")
     content = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert content["schema"] == SCHEMA
     assert content["protocol"]["seeds"] == [0, 1]
@@ -233,18 +292,14 @@ def test_the_json_is_complete_and_has_no_nan(tmp_path: Path):
     assert content["summary"]["accuracy"]["mean"] == pytest.approx(0.955, abs=1e-9)
 
 
-def test_a_sub_task_too_short_for_the_detector_is_told_in_both_files(tmp_path: Path) -> None:
+def test_a_sub_task_too_short_for_the_detector_is_told_in_both_files() -> None:
     run = replace(a_run(), unwatched=(TooShort(1, 120, 80),))
-    written = write_report(an_evaluation(run), {}, tmp_path)
-    (values,) = json.loads(written.json.read_text())["runs"]
+    (values,) = json.loads(json.dumps(an_evaluation(run).to_dict()))["runs"]
     assert values["unwatched"] == [{"sub_task": 1, "samples": 120, "missing": 80}]
-    page = written.html.read_text()
-    assert "Sub-task 1 has 120 samples, 80 fewer than the detector needs" in page
-    assert "--epochs 2" in page
-    assert (
-        "fewer than the detector"
-        not in write_report(an_evaluation(a_run()), {}, tmp_path).html.read_text()
-    )
+    for text in (page(an_evaluation(run)), markdown(an_evaluation(run))):
+        assert "Sub-task 1 has 120 samples, 80 fewer than the detector needs" in text
+        assert "--epochs 2" in text
+    assert "fewer than the detector" not in page(an_evaluation(a_run()))
 
 
 def test_the_names_in_the_json_do_not_change_by_accident():
@@ -267,7 +322,7 @@ def test_the_names_in_the_json_do_not_change_by_accident():
     ]  # fmt: skip
 
 
-def test_a_single_sub_task_and_unlabelled_data_leave_dashes_not_zeros(tmp_path: Path):
+def test_a_single_sub_task_and_unlabelled_data_leave_dashes_not_zeros():
     run = a_run()
     history = replace(
         run.history,
@@ -288,21 +343,21 @@ def test_a_single_sub_task_and_unlabelled_data_leave_dashes_not_zeros(tmp_path: 
     evaluation = replace(evaluation, protocol=protocol)
     values = {row[0]: row[1] for row in score_rows(evaluation.summary())}
     assert values["BWT"] == values["forgetting"] == values["prequential accuracy"] == "\N{EN DASH}"
-    words = Page(write_report(evaluation, {}, tmp_path).html.read_text(encoding="utf-8")).words
+    words = Page(page(evaluation)).words
     assert "no boundary is expected" in words
 
 
-def test_several_seeds_show_their_spread(tmp_path: Path):
+def test_several_seeds_show_their_spread():
     evaluation = an_evaluation(a_run(0), a_run(1), a_run(2))
-    words = Page(write_report(evaluation, {}, tmp_path).html.read_text(encoding="utf-8")).words
+    words = Page(page(evaluation)).words
     assert "Mean over 3 seeds." in words
     assert re.search(r"accuracy 95\.0 % 1\.0 94\.0 96\.0", words)
 
 
-def test_a_cut_training_set_is_said_out_loud(tmp_path: Path):
+def test_a_cut_training_set_is_said_out_loud():
     evaluation = an_evaluation(a_run())
     cut = replace(evaluation, protocol=replace(evaluation.protocol, limit=500))
-    words = Page(write_report(cut, {}, tmp_path).html.read_text(encoding="utf-8")).words
+    words = Page(page(cut)).words
     assert "cut to 500 samples per sub-task" in words
 
 
@@ -339,10 +394,9 @@ def test_found_boundaries_are_drawn_and_only_when_found(tmp_path: Path):
     assert not has_colour(images["without"], figures.VERMILION)
 
 
-def test_figures_are_large_enough_to_print(tmp_path: Path):
-    report = write_report(an_evaluation(a_run()), drawn(), tmp_path)
+def test_figures_are_large_enough_to_print(report: Report):
     for name, path in report.figures.items():
-        height, width, _ = pixels(path).shape
+        height, width, _ = pixels(path.with_suffix(".png")).shape
         assert width >= 400, name
         assert height >= 300, name
 
@@ -371,3 +425,39 @@ def test_the_overview_shows_boundaries_accuracy_and_samples(tmp_path: Path):
     image = pixels(figures.save(figure, tmp_path / "overview.png"))
     assert has_colour(image, figures.VERMILION)
     assert has_colour(image, figures.BLUE)
+
+
+def test_the_same_stands_in_markdown(report: Report):
+    evaluation = an_evaluation(a_run(found=(N + 1,)))
+    run = evaluation.runs[0]
+    milestones = (replace(run.milestones[0], classes=("a|b", "c\nd")), *run.milestones[1:])
+    evaluation = replace(evaluation, runs=(replace(run, milestones=milestones),))
+    text = markdown(evaluation)
+    assert "| accuracy | 96.0 % | all classes of the joint test set, at the end |" in text
+    assert "| 0 | a\\|b, c d | 2,000 |" in text
+    assert "| 2 | 4, 5 | 40 | missed |" in text
+    assert "gmr evaluate digits --slt 0,1/2,3/4,5" in text
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
+        assert len(widths) == 1, table
+    for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text):
+        assert report.markdown.with_name(picture).is_file()
+
+
+def test_scores_and_batches_stand_in_tables_for_other_programs(tmp_path: Path):
+    evaluation = an_evaluation(a_run(0), a_run(1))
+    report = write_report(evaluation, {}, tmp_path)
+    with report.scores.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["evaluation"] for row in rows} == {"this"}
+    found = {(int(row["seed"]), row["score"]): row["value"] for row in rows}
+    for run in evaluation.runs:
+        for name, value in run.scores().items():
+            assert float(found[run.seed, name] or "nan") == pytest.approx(value, nan_ok=True)
+    with report.history.open(encoding="utf-8", newline="") as file:
+        batches = list(csv.DictReader(file))
+    assert len(batches) == sum(len(run.history) for run in evaluation.runs)
+    assert batches[0]["inlier_rate"] == ""
+    assert (batches[N]["batch"], batches[N]["sub_task"]) == (str(N), "1")
+    assert float(batches[N]["inlier_rate"]) == 0.05
+    assert all(path.is_file() for path in report.files)
