@@ -66,6 +66,41 @@ REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "redis+cluster", "rediss+clus
 
 MIB: Final = 1024 * 1024
 
+OF_A_MODEL: Final = frozenset(
+    {
+        "preset",
+        "n_components",
+        "n_factors",
+        "n_features",
+        "variance_floor",
+        "detector",
+        "shadow_detectors",
+        "ert",
+        "outlier_c",
+        "outlier_false_positive_rate",
+        "image",
+        "shift",
+        "sharpening",
+        "pace",
+        "replay",
+        "replay_factor",
+        "window",
+        "set_aside_limit",
+        "label_wait_samples",
+        "label_wait_s",
+        "awaiting_limit",
+        "proposal_samples",
+        "experts",
+        "warm_up",
+        "seed",
+        "max_classes",
+    }
+)
+"""Settings that a named model may have otherwise than the service's own."""
+
+KIND_OF_MODEL: Final = ("preset", "n_components", "n_factors")
+"""Settings without which a checkpoint cannot be read."""
+
 ERT_UNITS: Final[Mapping[str, float]] = {"min": 60.0, "s": 1.0, "h": 3600.0, "d": 86400.0}
 
 ERT_PATTERN: Final = (
@@ -155,8 +190,9 @@ class Settings(BaseSettings):
     )
     model: str = Field(
         "default",
-        pattern=r"^[A-Za-z0-9._-]{1,64}$",
-        description="Name of the model; models with different names share a Redis without meeting.",
+        pattern=r"^[A-Za-z0-9._-]{1,64}(/[A-Za-z0-9][A-Za-z0-9._-]{0,63})?$",
+        description="Name of the service's own model; services whose names differ share a Redis "
+        "without meeting.",
     )
 
     # The model.
@@ -359,6 +395,37 @@ class Settings(BaseSettings):
         description="Kinds of events that the webhook is told of, separated by commas.",
     )
 
+    # Named models, beside the service's own.
+    max_models: int = Field(
+        1000, ge=0, le=100_000, description="Most named models (PUT /models/{name}); 0: none."
+    )
+    models_on_demand: bool = Field(
+        False,
+        description="Whether the first batch of a name that is not known makes the model; the key "
+        "that sends it needs the role ingest only.",
+    )
+    unload_after_s: float = Field(
+        60.0,
+        ge=0.1,
+        le=86_400,
+        description="Seconds without an entry after which the trainer keeps a named model and "
+        "lets go of it; its next entry loads it again.",
+    )
+    loaded_models_mib: int = Field(
+        1024,
+        ge=1,
+        le=1_048_576,
+        description="What checkpoints of loaded named models may come to, in MiB, before the "
+        "trainer lets go of those that have been quiet for longest.",
+    )
+    api_models: int = Field(
+        64,
+        ge=1,
+        le=10_000,
+        description="Named models whose snapshots an API process holds, at most; those asked for "
+        "longest ago go first.",
+    )
+
     # Limits of requests.
     max_body_bytes: int = Field(
         32 * MIB, ge=1024, le=512 * MIB, description="Largest request body, in bytes."
@@ -529,6 +596,56 @@ class Settings(BaseSettings):
         settings.engine_config()  # core refuses what does not go together, now and not later
         settings._sources.update(sources)
         return settings
+
+    def for_model(self, name: str, given: Mapping[str, object]) -> Settings:
+        """The settings of a named model: those of the service, but for what was given.
+
+        Arguments:
+            name: Of the model.
+            given: Some of `OF_A_MODEL`.
+
+        Raises:
+            InvalidSettings: One is no setting of a model, or has a value that will not do.
+        """
+        unknown = sorted(set(given) - OF_A_MODEL)
+        if unknown:
+            raise InvalidSettings(
+                f"{unknown[0][:80]!r} is no setting of a model. "
+                f"{_suggestion(unknown[0], set(OF_A_MODEL))} A model may have its own "
+                f"{', '.join(sorted(OF_A_MODEL))}.",
+                unknown=unknown,
+            )
+        own = {name: getattr(self, name) for name in self.model_fields_set}
+        if "outlier_c" in given and "outlier_false_positive_rate" not in given:
+            own.pop("outlier_false_positive_rate", None)
+        if (
+            given.get("preset", self.preset) != self.preset
+        ):  # what was chosen for another one is no choice for this
+            own.pop("n_components", None)
+            own.pop("n_factors", None)
+        values = {
+            **own,
+            **given,
+            "model": f"{self.model}/{name}",
+            "data_dir": self.data_dir / "models" / name,
+            # Of a file or Redis, as the service's own: an address says where Redis is.
+            "snapshot_store": "redis" if self.snapshots_in_redis else "directory",
+        }
+        try:
+            settings = Settings(**values)
+        except ValidationError as error:
+            raise _explain(error, values, dict.fromkeys(given, "the model's own")) from None
+        settings.engine_config()
+        return settings
+
+    def own_of_model(self, given: Mapping[str, object]) -> dict[str, object]:
+        """What is to be registered of a named model, of which these are the settings.
+
+        That is what was given, and what decides on the kind of model: that must not change when
+        the service's own settings do.
+        """
+        own = {name: getattr(self, name) for name in (*KIND_OF_MODEL, *given)}
+        return {name: value for name, value in own.items() if value is not None or name in given}
 
     @property
     def on_loopback(self) -> bool:

@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from clients.commands.options import for_one_model
 from clients.extras import require
 from core.errors import GMRError, InvalidBatch, InvalidSettings
 
@@ -86,6 +87,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.deadletters:deadletters_command",
         "List, show, save, send again or drop batches that were accepted and could not be used.",
     ),
+    "models": (
+        "clients.commands.models:models_command",
+        "List, make or take down the named models of a service.",
+    ),
     "keys": (
         "clients.commands.keys:keys_command",
         "List, make or revoke the keys by which others may ask.",
@@ -115,6 +120,22 @@ NEEDS_SERVE = ("demo", "serve", "trainer", "api", "evaluate", "bench", "compile"
 _SERVING = "clients.commands.serving"
 SETTINGS_AS_FLAGS = ("serve", "trainer", "api")
 """Commands whose flags are the settings of the service."""
+
+OF_ONE_MODEL = (
+    "status",
+    "top",
+    "events",
+    "ingest",
+    "labels",
+    "classify",
+    "outliers",
+    "sample",
+    "versions",
+    "rollback",
+    "boundary",
+    "deadletters",
+)
+"""Commands that ask or teach a model, by --url: a named one by --model, too."""
 
 PASSES_ON = ("bench",)
 """Commands that pass options which they do not know on to what they run."""
@@ -159,6 +180,8 @@ def load(name: str) -> Any:
         require(f"gmr {name}", "serve")
     module, _, attribute = COMMANDS[name][0].partition(":")
     function = getattr(import_module(module), attribute)
+    if name in OF_ONE_MODEL:
+        function = for_one_model(function)
     # Help is as wide as the terminal, not as the source: only empty lines break it.
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     single = typer.Typer(add_completion=False, rich_markup_mode="rich")

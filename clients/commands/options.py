@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 Url = Annotated[
     str | None,
     typer.Option(help="Where the service listens.", envvar="GMR_URL", show_default=False),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(help="Name of the model; without it the service's own.", show_default=False),
 ]
 AsDocument = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 
@@ -34,3 +41,25 @@ SamplesPerQuestion = Annotated[int, typer.Option(min=1, help="Samples per questi
 InsteadOfCsv = Annotated[
     bool, typer.Option("--json", help="Write one JSON document instead of CSV.")
 ]
+
+
+def for_one_model(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command with `url` that takes `model` as well, which becomes part of the address."""
+
+    @wraps(command)
+    def asked(*, url: str | None = None, model: str | None = None, **others: Any) -> Any:
+        if model is not None:
+            from clients.http.client import address  # `gmr --help` need not load it
+
+            url = address(url, model)
+        return command(url=url, **others)
+
+    signature = inspect.signature(command, eval_str=True)
+    option = inspect.Parameter(
+        "model", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Model
+    )
+    parameters = [*signature.parameters.values(), option]
+    asked.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    asked.__annotations__ = {one.name: one.annotation for one in parameters}
+    del asked.__wrapped__  # whose signature would be read instead
+    return asked

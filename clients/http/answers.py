@@ -93,6 +93,29 @@ class NewApiKey(ApiKey):
 
 
 @dataclass(frozen=True)
+class NamedModel:
+    """A named model of a service, beside its own."""
+
+    name: str
+    settings: Mapping[str, Any]  # its own; the rest is the service's
+    made: float  # Unix seconds
+    made_by: str  # name of the key that made it; empty without keys
+    state: str  # "loaded", "unloaded", "failing" or "leaving"
+    error: str | None  # of the last attempt to work on it
+
+
+@dataclass(frozen=True)
+class NamedModelSummary(NamedModel):
+    """A named model, and where it stands."""
+
+    model_version: int  # 0: nothing learned yet
+    samples_seen: int
+    sub_task: int
+    classes: int
+    backlog: int
+
+
+@dataclass(frozen=True)
 class DeadLetters:
     """Some dead letters, oldest first."""
 

@@ -13,7 +13,7 @@ Rules of this module:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -247,6 +247,51 @@ def revoke_api_key(id: str) -> Call[None]:
         headers={"accept": JSON},
         repeatable=False,
     )
+
+
+# Named models -----------------------------------------------------------------
+
+
+def models() -> Call[tuple[answers.NamedModel, ...]]:
+    """GET /models."""
+    return _get("/models", replies.named_models)
+
+
+def named_model(name: str) -> Call[answers.NamedModelSummary]:
+    """GET /models/{name}."""
+    return _get(
+        f"/models/{quote(name, safe='')}",
+        lambda document: answers.build(answers.NamedModelSummary, document),
+    )
+
+
+def make_model(name: str, settings: Mapping[str, Any]) -> Call[answers.NamedModel]:
+    """PUT /models/{name}."""
+    return Call(
+        "PUT",
+        f"/models/{quote(name, safe='')}",
+        lambda reply: answers.build(answers.NamedModel, replies.json(reply)),
+        headers={"accept": JSON, "content-type": JSON},
+        body=orjson.dumps({"settings": dict(settings)}),
+    )
+
+
+def take_down_model(name: str) -> Call[None]:
+    """DELETE /models/{name}. Not repeatable: the second time there may be none."""
+    return Call(
+        "DELETE",
+        f"/models/{quote(name, safe='')}",
+        lambda reply: None,
+        headers={"accept": JSON},
+        repeatable=False,
+    )
+
+
+def of_model(name: str | None, call: Call[T]) -> Call[T]:
+    """The same call for a named model; None for the service's own."""
+    if name is None:
+        return call
+    return replace(call, path=f"/models/{quote(name, safe='')}{call.path}")
 
 
 # Drift ------------------------------------------------------------------------

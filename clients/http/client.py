@@ -22,6 +22,7 @@ from functools import partial
 from importlib import metadata
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
+from urllib.parse import quote
 
 import httpx2
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +41,8 @@ from clients.http.answers import (
     Labelled,
     ModelInfo,
     ModelVersion,
+    NamedModel,
+    NamedModelSummary,
     NewApiKey,
     Outlier,
     OutlierScores,
@@ -77,6 +80,7 @@ class GMRClient:
 
     Arguments:
         url: Where the service listens; by default `GMR_URL`, or http://127.0.0.1:8000.
+        model: Name of the model that is asked and taught; by default the service's own.
         timeout: Seconds that one answer may take.
         retry: How patient to be; see `clients/http/retry.py`.
         api_key: Says who asks, where the service wants to know; by default `GMR_API_KEY`.
@@ -91,13 +95,14 @@ class GMRClient:
         self,
         url: str | None = None,
         *,
+        model: str | None = None,
         timeout: float = 60.0,
         retry: RetryPolicy | None = None,
         api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        self.url = address(url)
+        self.url = address(url, model)
         self._retry = RetryPolicy() if retry is None else retry
         self._http = httpx2.Client(
             base_url=self.url,
@@ -324,6 +329,56 @@ class GMRClient:
         """
         self.send(calls.revoke_api_key(id))
 
+    # Named models
+
+    def models(self) -> tuple[NamedModel, ...]:
+        """The named models of the service, beside its own, oldest first."""
+        return self.send(calls.models())
+
+    def named_model(self, name: str) -> NamedModelSummary:
+        """A named model, and where it stands.
+
+        Raises:
+            RequestRefused: No model has this name.
+        """
+        return self.send(calls.named_model(name))
+
+    def make_model(self, name: str, settings: Mapping[str, Any] | None = None) -> NamedModel:
+        """Make a named model; the same again changes nothing.
+
+        Arguments:
+            name: 1 to 64 letters, digits, dots, underscores and hyphens.
+            settings: Its own; the rest is as for the service's own model.
+
+        Raises:
+            RequestRefused: A setting will not do, or the model has others.
+        """
+        return self.send(calls.make_model(name, settings or {}))
+
+    def copy_model(self, source: str | None, name: str) -> NamedModel:
+        """Make a named model that begins where another one stands.
+
+        Arguments:
+            source: A named model; None for the service's own, whose settings the copy has, too.
+            name: Of the copy. If it is there, its state is replaced.
+
+        Raises:
+            RequestRefused: There is no source, or the copy is there with other settings.
+        """
+        settings = {} if source is None else self.named_model(source).settings
+        made = self.make_model(name, settings)
+        data = self.send(calls.of_model(source, calls.checkpoint()))
+        self.send(calls.of_model(name, calls.restore(data)))
+        return made
+
+    def take_down_model(self, name: str) -> None:
+        """Let the service take a model down, with all that is kept of it.
+
+        Raises:
+            RequestRefused: No model has this name.
+        """
+        self.send(calls.take_down_model(name))
+
     # Drift
 
     def drift(self) -> DriftState:
@@ -530,13 +585,14 @@ class AsyncGMRClient:
         self,
         url: str | None = None,
         *,
+        model: str | None = None,
         timeout: float = 60.0,
         retry: RetryPolicy | None = None,
         api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self.url = address(url)
+        self.url = address(url, model)
         self._retry = RetryPolicy() if retry is None else retry
         self._http = httpx2.AsyncClient(
             base_url=self.url,
@@ -665,6 +721,30 @@ class AsyncGMRClient:
     async def revoke_api_key(self, id: str) -> None:
         """See `GMRClient.revoke_api_key`."""
         await self.send(calls.revoke_api_key(id))
+
+    async def models(self) -> tuple[NamedModel, ...]:
+        """See `GMRClient.models`."""
+        return await self.send(calls.models())
+
+    async def named_model(self, name: str) -> NamedModelSummary:
+        """See `GMRClient.named_model`."""
+        return await self.send(calls.named_model(name))
+
+    async def make_model(self, name: str, settings: Mapping[str, Any] | None = None) -> NamedModel:
+        """See `GMRClient.make_model`."""
+        return await self.send(calls.make_model(name, settings or {}))
+
+    async def copy_model(self, source: str | None, name: str) -> NamedModel:
+        """See `GMRClient.copy_model`."""
+        settings = {} if source is None else (await self.named_model(source)).settings
+        made = await self.make_model(name, settings)
+        data = await self.send(calls.of_model(source, calls.checkpoint()))
+        await self.send(calls.of_model(name, calls.restore(data)))
+        return made
+
+    async def take_down_model(self, name: str) -> None:
+        """See `GMRClient.take_down_model`."""
+        await self.send(calls.take_down_model(name))
 
     async def drift(self) -> DriftState:
         """See `GMRClient.drift`."""
@@ -816,8 +896,12 @@ class AsyncGMRClient:
         return call.answer(_reply(response))
 
 
-def address(url: str | None) -> str:
+def address(url: str | None, model: str | None = None) -> str:
     """Where the service listens: the URL given, `GMR_URL`, or the default.
+
+    Arguments:
+        url: As given, if it was.
+        model: Name of a model; the address is where that one is asked.
 
     Raises:
         InputError: it is no address of HTTP.
@@ -828,7 +912,7 @@ def address(url: str | None) -> str:
             f"The address {chosen!r} is no http:// or https:// address. Expected one like "
             f"{DEFAULT_URL}. Correct it, or the variable GMR_URL."
         )
-    return chosen
+    return chosen if model is None else f"{chosen}/models/{quote(model, safe='')}"
 
 
 def user_agent() -> str:

@@ -294,6 +294,12 @@ def api_keys(document: Any) -> tuple[answers.ApiKey, ...]:
     )
 
 
+def named_models(document: Any) -> tuple[answers.NamedModel, ...]:
+    """The models of GET /models."""
+    rows = field_of(document, "models")
+    return tuple(answers.build(answers.NamedModel, row) for row in rows)
+
+
 def new_api_key(document: Any) -> answers.NewApiKey:
     """The answer of POST /keys."""
     roles = tuple(field_of(document, "roles"))

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.errors import Forbidden, Unauthorized
 from service.api.key_ring import Caller
+from service.api.of_model import path_within
 from service.api.parts import Parts
 from service.api.problems import answer, problem_of
 from service.broker.api_keys import Role
@@ -59,6 +60,10 @@ ACCESS: Final[Mapping[tuple[str, str], Role | None]] = {
     ("GET", "/deadletters"): "read",
     ("POST", "/session"): "read",
     ("DELETE", "/session"): OPEN,
+    ("GET", "/models"): "read",
+    ("GET", "/models/{name}"): "read",
+    ("PUT", "/models/{name}"): "admin",
+    ("DELETE", "/models/{name}"): "admin",
     # Raw samples of others, or another model.
     ("GET", "/drift/quarantine"): "admin",
     ("GET", "/deadletters/{id}"): "admin",
@@ -120,7 +125,7 @@ class Admitted:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         scope.setdefault("state", {})["caller"] = ANYBODY
-        role = role_for(scope["method"], scope["path"])
+        role = role_for(scope["method"], path_within(scope))
         if not self._required or role is None:
             return await self.app(scope, receive, send)
         request = Request(scope)

@@ -30,6 +30,8 @@ from service.api.head import HeadAsGet
 from service.api.hosts import TrustedHosts
 from service.api.key_ring import KeyRing
 from service.api.middleware import Guarded, Measured
+from service.api.models import Models
+from service.api.of_model import NamesModel, OfModel
 from service.api.parts import Parts
 from service.api.routes import (
     boundary,
@@ -46,6 +48,7 @@ from service.api.routes import (
     labels,
     metrics,
     model,
+    models,
     outliers,
     sample,
     session,
@@ -71,6 +74,7 @@ ROUTERS: Final = (
     boundary.router,
     events.router,
     model.router,
+    models.router,
     checkpoint.router,
     metrics.router,
     health.router,
@@ -133,7 +137,9 @@ def create_app(settings: Settings) -> FastAPI:
     problems.install(app)
     app.add_middleware(HeadAsGet)
     app.add_middleware(Budgeted)
+    app.add_middleware(OfModel)
     app.add_middleware(Admitted, settings=settings)
+    app.add_middleware(NamesModel)
     app.add_middleware(Guarded, hosts=TrustedHosts(settings))
     app.add_middleware(Measured)
     return app
@@ -152,31 +158,21 @@ async def _parts(settings: Settings, stream: Stream, device: torch.device) -> As
         keys=KeyRing(settings, stream),
         bodies=BodyBudget(settings.bodies_bytes),
     )
+    parts.models = Models(parts, str(device))
     endless = (parts.follower.run(), parts.feed.run(), parts.count_on())
     tasks = [asyncio.create_task(one) for one in endless]
     try:
-        await _first_model(parts)
+        await parts.first_model(FIRST_MODEL_S)
         yield parts
     finally:
         parts.drain()
+        await parts.models.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         with contextlib.suppress(StreamUnavailable, TimeoutError):
             await parts.count()
         parts.workers.close()
-
-
-async def _first_model(parts: Parts) -> None:
-    """Wait a while for the model that was published last, if any.
-
-    Without it the first requests would be told that nothing was learned, and everything
-    ever accepted would look like backlog.
-    """
-    with contextlib.suppress(StreamUnavailable, TimeoutError):
-        async with asyncio.timeout(FIRST_MODEL_S):
-            if await parts.stream.last_notice() is not None and parts.follower.current is None:
-                await parts.follower.changed()
 
 
 def _version() -> str:

@@ -13,6 +13,10 @@
   - Forbidden           a key that may not do this
   - UnknownKey          no API key has this id
   - TooManyKeys         there are as many keys as there may be
+  - UnknownModel        no named model has this name
+  - ModelConflict       a named model was made with other settings
+  - ModelLeaving        a named model is being taken down
+  - TooManyModels       there are as many named models as there may be
 * Unavailable           a part that the answer needs is away for the moment
   - TooManyBodies       the bodies of other requests fill the memory that there is for them
 
@@ -21,8 +25,9 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from core.errors import GMRError, InvalidRequest
 
@@ -241,6 +246,71 @@ class TooManyKeys(InvalidRequest):
         return cls(
             f"There are {limit} keys, which is the most. Revoke one that is no longer used, and "
             f"ask again.",
+            limit=limit,
+        )
+
+
+class UnknownModel(InvalidRequest):
+    """No named model has this name."""
+
+    @classmethod
+    def among(cls, name: str, known: Sequence[str], *, on_demand: bool) -> UnknownModel:
+        """The error for a name.
+
+        Arguments:
+            name: That was asked for.
+            known: The names that there are; the nearest are told.
+            on_demand: Whether a first batch would make the model.
+        """
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known[:3])
+        there = f"There are {len(known)}, such as {', '.join(near)}." if near else "There is none."
+        how = "Send its first batch to make it" if on_demand else "Make it by PUT /models/{name}"
+        return cls(
+            f"No model has the name {name[:64]!r}. {there} {how}, or correct the name.",
+            unknown=name[:64],
+            known=near,
+        )
+
+
+class ModelConflict(InvalidRequest):
+    """A named model was made with other settings."""
+
+    @classmethod
+    def of(cls, name: str, there: Mapping[str, object]) -> ModelConflict:
+        """The error for a model that is there.
+
+        Arguments:
+            name: Of the model.
+            there: Its settings.
+        """
+        return cls(
+            f"The model {name!r} was made with other settings ({dict(there)}), which stay as they "
+            f"are. Choose another name, or take the model down first.",
+            settings=dict(there),
+        )
+
+
+class ModelLeaving(InvalidRequest):
+    """A named model is being taken down."""
+
+    @classmethod
+    def of(cls, name: str) -> ModelLeaving:
+        """The error for a name."""
+        return cls(
+            f"The model {name!r} is being taken down, which the trainer does within seconds while "
+            f"it works. Ask for another, or make it anew when GET /models does not list it."
+        )
+
+
+class TooManyModels(InvalidRequest):
+    """There are as many named models as there may be."""
+
+    @classmethod
+    def beyond(cls, limit: int) -> TooManyModels:
+        """The error for one more than the limit."""
+        return cls(
+            f"There are {limit} named models, which is the most. Take one down, or raise "
+            f"GMR_MAX_MODELS.",
             limit=limit,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from fastapi import Request
 
@@ -20,13 +20,21 @@ from service.broker.stream import Stream, StreamUnavailable
 from service.settings import Settings
 from service.trainer.metrics import ApiMetrics
 
+if TYPE_CHECKING:
+    from service.api.models import Models
+
 COUNT_S: Final = 1.0
 """What was refused since then is lost when the process is killed."""
 
 
 @dataclass
 class Parts:
-    """The parts of one API process. All but `draining` are set once."""
+    """The parts by which one API process answers for one model. All but `draining` are set once.
+
+    Arguments:
+        models: The named models; None in the parts of one of these.
+        default: The parts of the default model; None in these themselves.
+    """
 
     settings: Settings
     stream: Stream
@@ -36,6 +44,8 @@ class Parts:
     metrics: ApiMetrics
     keys: KeyRing
     bodies: BodyBudget
+    models: Models | None = None
+    default: Parts | None = None
     draining: bool = False
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -70,6 +80,17 @@ class Parts:
                 raise
             self.metrics.counted(counts.samples_ingested, counts.batches_ingested, counts.rejected)
 
+    async def first_model(self, patience_s: float) -> None:
+        """Wait a while for the model that was published last, if any.
+
+        Without it the first requests would be told that nothing was learned, and everything
+        ever accepted would look like backlog.
+        """
+        with contextlib.suppress(StreamUnavailable, TimeoutError):
+            async with asyncio.timeout(patience_s):
+                if await self.stream.last_notice() is not None and self.follower.current is None:
+                    await self.follower.changed()
+
     async def count_on(self) -> None:
         """Do so every second in which something was refused, until cancelled."""
         while True:
@@ -82,11 +103,14 @@ class Parts:
         """Say on /health/ready that no new requests should come, and end the endless answers."""
         self.draining = True
         self.feed.stop()
+        if self.models is not None:
+            self.models.drain()
 
 
 def parts_of(request: Request) -> Parts:
-    """The parts of the process that answers `request`."""
-    return cast(Parts, request.app.state.parts)
+    """The parts that answer `request`: those of the model that its path names."""
+    named = getattr(request.state, "parts", None)
+    return cast(Parts, named or request.app.state.parts)
 
 
 def snapshot_of(parts: Parts) -> Snapshot:

@@ -141,6 +141,30 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "There are as many keys as there may be",
         "Revoke a key that is no longer used.",
     ),
+    edge_errors.UnknownModel: Problem(
+        "unknown-model",
+        404,
+        "No model has this name",
+        "Choose one of GET /models, or make it.",
+    ),
+    edge_errors.ModelConflict: Problem(
+        "model-conflict",
+        409,
+        "A model of this name has other settings",
+        "Choose another name.",
+    ),
+    edge_errors.ModelLeaving: Problem(
+        "model-leaving",
+        409,
+        "The model is being taken down",
+        "Wait until GET /models does not list it.",
+    ),
+    edge_errors.TooManyModels: Problem(
+        "too-many-models",
+        409,
+        "There are as many models as there may be",
+        "Take a model down that is no longer used.",
+    ),
     core_errors.UnknownClass: Problem(
         "unknown-class",
         404,
@@ -300,7 +324,8 @@ def answer(
     if isinstance(wait, (int, float)):
         headers["Retry-After"] = str(max(1, math.ceil(wait)))
     standard = {
-        "type": request.scope.get("root_path", "") + problem.type,
+        # The same for every model (`service.api.of_model`).
+        "type": request.scope.get("root_path", "").partition("/models/")[0] + problem.type,
         "title": problem.title,
         "status": problem.status,
         "detail": detail,

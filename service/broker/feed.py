@@ -362,16 +362,16 @@ class Feed:
         ]
         last, count = position.last_entry_id, position.entries_applied
         arguments: list[Any] = [self._lease.token, GROUP, last, count]
-        removed = int(self._call(lambda: self._start(keys=keys, args=arguments)))
+        removed = int(self.call(lambda: self._start(keys=keys, args=arguments)))
         self._read_to, self._rewind = Position(last, max(removed, count)), False
         return self._read_to
 
     def last_removed(self) -> str:
         """The greatest id that an entry may have that was removed from the stream."""
-        found: Any = self._call(lambda: self.client.xrange(self.keys.input, count=1))
+        found: Any = self.call(lambda: self.client.xrange(self.keys.input, count=1))
         if found:
             return id_before(found[0][0].decode())
-        info: Any = self._call(lambda: self.client.xinfo_stream(self.keys.input))
+        info: Any = self.call(lambda: self.client.xinfo_stream(self.keys.input))
         return str(info["last-generated-id"].decode())
 
     def read(self, block_ms: int) -> list[Entry]:
@@ -387,7 +387,12 @@ class Feed:
             return entries
         return []
 
-    # The three steps of a read, for `read_next` --------------------------------------
+    # The steps of a read, for `read_next` ---------------------------------------------
+
+    @property
+    def stream(self) -> str:
+        """The input stream."""
+        return self.keys.input
 
     @property
     def mean_bytes(self) -> float:
@@ -453,7 +458,7 @@ class Feed:
             position.entries_applied,
             *entry_ids,
         ]
-        self._call(lambda: self._release(keys=keys, args=arguments))
+        self.call(lambda: self._release(keys=keys, args=arguments))
 
     # Reports ----------------------------------------------------------------------
 
@@ -508,7 +513,7 @@ class Feed:
         ]
         if whole:
             arguments += [part for field in entry.fields.items() for part in field]
-        letters, nbytes = self._call(lambda: self._bury(keys=names, args=arguments))
+        letters, nbytes = self.call(lambda: self._bury(keys=names, args=arguments))
         return int(letters), int(nbytes)
 
     def quarantine(self, entry_id: str, index: int, data: bytes) -> None:
@@ -533,12 +538,12 @@ class Feed:
 
     def get(self, key: str) -> bytes | None:
         """A plain value; None where there is none."""
-        value: bytes | None = self._call(lambda: self.client.get(key))
+        value: bytes | None = self.call(lambda: self.client.get(key))
         return value
 
     def served_entries(self) -> int:
         """Entries that the model held which was published last; 0 where none was."""
-        rows: Any = self._call(lambda: self.client.xrevrange(self.keys.published, count=1))
+        rows: Any = self.call(lambda: self.client.xrevrange(self.keys.published, count=1))
         return int(rows[0][1][b"entries_applied"]) if rows else 0
 
     def forget(self, key: str) -> None:
@@ -561,7 +566,7 @@ class Feed:
     def requests(self) -> list[str]:
         """What readers asked for since the last call."""
         found = []
-        while (text := self._call(lambda: self.client.lpop(self.keys.requests))) is not None:
+        while (text := self.call(lambda: self.client.lpop(self.keys.requests))) is not None:
             found.append(text.decode("utf-8", "replace"))
         return found
 
@@ -582,7 +587,7 @@ class Feed:
         """
         key = self.keys.upload(upload.id)
         found = [
-            self._call(partial(self.client.hget, key, str(index))) for index in range(upload.pieces)
+            self.call(partial(self.client.hget, key, str(index))) for index in range(upload.pieces)
         ]
         data = b"".join(piece for piece in found if piece is not None)
         if len(data) != upload.size or hashlib.sha256(data).hexdigest() != upload.sha256:
@@ -626,10 +631,15 @@ class Feed:
         for command in commands:
             arguments += [len(command), *command]
             keys[str(command[1])] = None
-        self._call(lambda: self._write(keys=list(keys), args=arguments))
+        self.call(lambda: self._write(keys=list(keys), args=arguments))
 
-    def _call(self, operation: Callable[[], Any]) -> Any:
-        """The operation's result, repeating it while Redis is away."""
+    def call(self, operation: Callable[[], Any]) -> Any:
+        """The operation's result, repeating it while Redis is away.
+
+        Raises:
+            StreamUnavailable: It is to be given up.
+            LeaseLost: Another trainer has begun.
+        """
         try:
             return patiently(operation, self._failed)
         except redis.ResponseError as error:
@@ -645,7 +655,9 @@ class Feed:
 class Readable(Protocol):
     """One stream of several that are read together; `Feed` says what each member means."""
 
-    keys: Keys
+    @property
+    def stream(self) -> str:
+        """Its key."""
 
     @property
     def mean_bytes(self) -> float:
@@ -654,8 +666,8 @@ class Readable(Protocol):
     def prepare(self) -> None:
         """Let the group stand where it should."""
 
-    def took(self, rows: Sequence[Any]) -> list[Entry]:
-        """The entries of an answer."""
+    def took(self, rows: Sequence[Any]) -> list[Any]:
+        """What an answer holds."""
 
     def missed(self, *, counts: bool) -> None:
         """The answer did not come."""
@@ -664,15 +676,13 @@ class Readable(Protocol):
 S = TypeVar("S", bound=Readable)
 
 
-def read_next(
-    client: SyncClient, streams: Sequence[S], block_ms: int
-) -> list[tuple[S, list[Entry]]]:
+def read_next(client: SyncClient, streams: Sequence[S], block_ms: int) -> list[tuple[S, list[Any]]]:
     """The next entries of several streams, in one command, as many of each as suit.
 
     Arguments:
         client: Of all of them.
         streams: One or more; on a cluster, whose streams lie on several nodes, each is asked by
-            itself.
+            itself, and the last one is waited for.
         block_ms: Longest wait in milliseconds while there are none; 0 does not wait.
 
     Returns:
@@ -686,13 +696,13 @@ def read_next(
     if len(streams) > 1 and isinstance(client, redis.RedisCluster):
         return _read_in_turn(client, streams, block_ms)
     total = sum(stream.mean_bytes for stream in streams)
-    most = MOST_COUNT if len(streams) == 1 else max(LEAST_COUNT, MOST_OF_MANY // len(streams))
+    most = min(MOST_COUNT, max(LEAST_COUNT, MOST_OF_MANY // len(streams)))
     try:
         streams = _prepared(streams)
         rows = client.xreadgroup(
             GROUP,
             GROUP,
-            {stream.keys.input: ">" for stream in streams},
+            {stream.stream: ">" for stream in streams},
             count=max(LEAST_COUNT, min(most, int(READ_BYTES / total))),
             block=block_ms or None,
         )
@@ -709,7 +719,7 @@ def read_next(
             logger.warning("reading from Redis failed, trying again: %s", error)
             time.sleep(READ_PAUSE_S)
         return []
-    by_name = {stream.keys.input.encode(): stream for stream in streams}
+    by_name = {stream.stream.encode(): stream for stream in streams}
     # redis-py types answers by what they could be.
     answer: Any = rows or []
     found = [(by_name[name], by_name[name].took(entries)) for name, entries in answer]
@@ -731,11 +741,9 @@ def _prepared(streams: Sequence[S]) -> list[S]:
 
 def _read_in_turn(
     client: SyncClient, streams: Sequence[S], block_ms: int
-) -> list[tuple[S, list[Entry]]]:
+) -> list[tuple[S, list[Any]]]:
     found = [one for stream in streams for one in read_next(client, [stream], 0)]
-    if not found:
-        time.sleep(block_ms / 1000)
-    return found
+    return found or read_next(client, streams[-1:], block_ms)
 
 
 class Reader:
@@ -769,11 +777,11 @@ class Reader:
         assert self._next is None
         self._next = self._thread.submit(read_next, self._client, streams, self._block_ms)
 
-    def next(self, timeout_s: float) -> list[tuple[Any, list[Entry]]] | None:
+    def next(self, timeout_s: float) -> list[tuple[Any, list[Any]]] | None:
         """Streams with their next entries; None while the read goes on."""
         assert self._next is not None
         try:
-            found: list[tuple[Any, list[Entry]]] = self._next.result(timeout_s)
+            found: list[tuple[Any, list[Any]]] = self._next.result(timeout_s)
         except NotYet:
             return None
         self._next = None

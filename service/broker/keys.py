@@ -28,8 +28,37 @@ class Keys:
 
     model: str
 
+    def named(self, name: str) -> Keys:
+        """The keys of a named model of the service whose own model this is.
+
+        Example:
+            >>> Keys("default").named("pump-7").input
+            '{gmr:default/pump-7}:in'
+        """
+        return Keys(f"{self.model}/{name}")
+
+    @property
+    def prefix(self) -> str:
+        """What every key of the model begins with."""
+        return f"{{gmr:{self.model}}}:"
+
     def _key(self, name: str) -> str:
-        return f"{{gmr:{self.model}}}:{name}"
+        return self.prefix + name
+
+    @property
+    def models(self) -> str:
+        """Hash of the named models: name -> `service.broker.registry`, as JSON."""
+        return self._key("models")
+
+    @property
+    def model_states(self) -> str:
+        """How the trainer has the named models, as JSON."""
+        return self._key("model-states")
+
+    @property
+    def doorbell(self) -> str:
+        """Stream of names of models that the trainer should look at, though no entry came."""
+        return self._key("doorbell")
 
     @property
     def input(self) -> str:

@@ -44,6 +44,7 @@ from service.broker.connection import (
 from service.broker.keys import Keys
 from service.broker.pieces import ANSWER_S, UPLOAD_S
 from service.broker.records import Answer, Appended, Counts, Notice, Record
+from service.broker.registry import DOORBELL_LENGTH, REGISTER, TAKE_DOWN, NamedModel
 from service.settings import Settings
 from service.wire import Control, RawBatch, RawLabels, RawName, Upload, identity, new_batch_id
 
@@ -163,7 +164,7 @@ class Stream:
 
     Arguments:
         client: Connection that does not repeat commands by itself.
-        model: Name of the model.
+        model: Name of the model; of a named one SERVICE/NAME.
         max_backlog: Entries waiting beyond which a batch is refused.
         dedupe_ttl_s: Seconds for which a batch id is remembered.
         n_features: D, where a setting fixes it.
@@ -184,6 +185,8 @@ class Stream:
     ) -> None:
         self.client = client
         self.keys = Keys(model)
+        service, _, name = model.partition("/")
+        self._doorbell = (Keys(service).doorbell, name) if name else None
         self.redis_errors = 0
         self._max_backlog = max_backlog
         self._dedupe_ttl_s = dedupe_ttl_s
@@ -191,6 +194,8 @@ class Stream:
         self._append = client.register_script(APPEND)
         self._piece = client.register_script(PIECE)
         self._count = client.register_script(COUNT)
+        self._register = client.register_script(REGISTER)
+        self._take_down = client.register_script(TAKE_DOWN)
         self._accepted = client.register_script(ACCEPTED)
 
     @classmethod
@@ -377,6 +382,11 @@ class Stream:
         deadline = time.monotonic() + timeout_s
         request = f"checkpoint {request_id}"
         await self.read(lambda: self.client.rpush(self.keys.requests, request), READ_TRIES * READ_S)
+        if self._doorbell is not None:  # it may have to be loaded first
+            stream, name = self._doorbell
+            await self.read(
+                lambda: self.client.xadd(stream, {"model": name}, maxlen=DOORBELL_LENGTH)
+            )
         while time.monotonic() < deadline:
             await asyncio.sleep(ANSWER_POLL_S)
             answer: bytes | None = await self.read(
@@ -493,6 +503,47 @@ class Stream:
             away=lambda error: perhaps_done(error, "the key was revoked", "Revoke it again."),
         )
         return bool(gone)
+
+    async def named_models(self) -> dict[str, NamedModel]:
+        """The named models of the service whose own model this is, by name, oldest first."""
+        values = await self.read(lambda: self.client.hvals(self.keys.models))
+        models = sorted(map(NamedModel.from_json, values), key=lambda model: model.made)
+        return {model.name: model for model in models}
+
+    async def model_states(self) -> dict[str, dict[str, Any]]:
+        """How the trainer has those that are not unloaded, by name."""
+        text = await self.read(lambda: self.client.get(self.keys.model_states))
+        states: dict[str, dict[str, Any]] = {} if text is None else orjson.loads(text)
+        return states
+
+    async def register_model(self, model: NamedModel, most: int) -> NamedModel | None:
+        """Register a named model.
+
+        Arguments:
+            model: As it should be.
+            most: Named models that there may be.
+
+        Returns:
+            What is registered under its name; None where there are too many.
+        """
+        keys = [self.keys.models, self.keys.doorbell]
+        values: list[Any] = [model.name, model.to_json(), most, DOORBELL_LENGTH]
+        reply = await self.call(
+            lambda: self._register(keys=keys, args=values),
+            lambda error: perhaps_done(error, "the model was made", "Ask for the same again."),
+        )
+        return None if reply is None else NamedModel.from_json(reply)
+
+    async def take_down_model(self, model: NamedModel) -> bool:
+        """Let the trainer take a named model down; False where it is another by now."""
+        keys = [self.keys.models, self.keys.doorbell]
+        left = model.left().to_json()
+        values: list[Any] = [model.name, model.to_json(), left, DOORBELL_LENGTH]
+        reply = await self.call(
+            lambda: self._take_down(keys=keys, args=values),
+            lambda error: perhaps_done(error, "the model is taken down", "Ask for it again."),
+        )
+        return bool(reply)
 
     async def trainer_metrics(self) -> bytes | None:
         """The trainer's metrics, in Prometheus' text format."""

@@ -5,7 +5,7 @@ Rules of this module:
 1. Streams are read together, one step ahead. Writers begin and end only while no read is under way.
 2. Whose entry is next is told by a fair queue. What waits in it is read again after a restart: the
    stream is the truth, the queue is a convenience.
-3. The service's own model is always at work, and an error of its writer ends the process.
+3. The default model is always loaded, and an error of its writer ends the process.
 """
 
 from __future__ import annotations
@@ -13,27 +13,42 @@ from __future__ import annotations
 import logging
 import signal
 import time
+from collections.abc import Callable
 from typing import Final
 
 import torch
 
 from core.errors import InvalidSettings
 from service.broker.connection import StreamUnavailable, connect
-from service.broker.feed import Entry, LeaseLost, Reader
+from service.broker.feed import Entry, LeaseLost, Readable, Reader
+from service.broker.registry import Doorbell
 from service.ending import MUST_CHANGE_SETTINGS
 from service.extras import check_extras
 from service.logs import configure_logs
 from service.settings import Settings
 from service.trainer.fair_queue import FairQueue
 from service.trainer.heartbeat import Heart
+from service.trainer.named_models import NamedModels, Slot
 from service.trainer.warm_up import rehearse_meanwhile
-from service.trainer.writer import ALONE, ModelWriter
+from service.trainer.writer import ALONE, AMONG_MANY, NEVER, ModelWriter
 
 logger = logging.getLogger(__name__)
 
 TICK_S: Final = 0.05
+LOOK_S: Final = 0.5
+"""Seconds between two looks at which models have been quiet for long."""
+
+WATCH_S: Final = 0.1
+"""While there is something to learn, models that are not loaded are looked at so often."""
+
+REFRESH_S: Final = 30.0
+"""Seconds after which the register of models is read though nobody rang."""
+
 MOST_WAITING: Final = 64
-"""Entries of a model that wait in the queue, beyond which no more of them are read."""
+"""Entries of the default model that wait in the queue, beyond which no more of them are read."""
+
+MOST_WAITING_OF_ONE: Final = 8
+"""The same, of a named model."""
 
 
 class Trainer:
@@ -56,15 +71,17 @@ class Trainer:
             )
         self._client = connect(address)
         self._heart = Heart(self._client)
-        self.home = ModelWriter(settings, self._client, self._heart, ALONE)
-        self._queue: FairQueue[ModelWriter, Entry] = FairQueue()
-        self._rested_at = 0.0
+        self.default = ModelWriter(settings, self._client, self._heart, ALONE)
+        self._named = NamedModels(settings, self._client, self._heart, self.default)
+        self._doorbell = Doorbell(self._client, self.default.feed.keys)
+        self._queue: FairQueue[Slot | None, Entry] = FairQueue()  # None: the default model's
+        self._rested_at = self._looked_at = self._refreshed_at = self._watched_at = NEVER
         self._stopping = False
 
     def stop(self) -> None:
         """Ask for an orderly end: learn what is in the stream, publish, keep, go."""
         self._stopping = True
-        self.home.stop()
+        self.default.stop()
 
     def run(self) -> None:
         """Work until `stop` is called.
@@ -73,18 +90,24 @@ class Trainer:
             InvalidSettings: Another trainer works on this model.
             LeaseLost: Another trainer has taken over.
         """
+        failure: Exception | None = None
         try:
             with self._heart:
-                self.home.begin()
+                self.default.begin()
                 self._work()
-                self.home.end()
+                self._named.stop()
+                self._named.end()
+                self.default.end()
         except StreamUnavailable as error:
-            self.home.fall(error)
+            failure = error
+            self.default.fall(error)
         except Exception as error:
-            self.home.fall(error)
+            failure = error
+            self.default.fall(error)
             raise
         finally:
-            self.home.close()
+            self._named.close(failure)
+            self.default.close()
             self._client.close()
 
     def _work(self) -> None:
@@ -92,33 +115,77 @@ class Trainer:
         try:
             while not self._stopping:
                 if not reader.asked:
-                    self._ask(reader)
+                    self._look_after_named()
+                    reader.ask(self._streams())
                 self._take(reader)
                 self._learn_one()
                 self._rest()
         finally:
             reader.close()
 
-    def _ask(self, reader: Reader) -> None:
-        """Read on, but for whom enough waits already."""
-        if self._queue.waiting(self.home) < MOST_WAITING:
-            reader.ask([self.home.feed])
+    def _look_after_named(self) -> None:
+        """Load and let go of named models. No read of streams is under way."""
+        now = time.monotonic()
+        if now - self._refreshed_at >= REFRESH_S:
+            self._refreshed_at = now
+            # Before the register is read, so that no ring is lost.
+            self.default.feed.call(self._doorbell.prepare)
+            self._named.refresh()
+        self._named.load_wanted()
+        if now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            self._named.unload_idle({slot for slot in self._named if self._queue.waiting(slot)})
+            self._named.report()
+
+    def _streams(self) -> list[Readable]:
+        """What to read next: the streams of which not enough waits already."""
+        streams: list[Readable] = [self._doorbell]
+        now = time.monotonic()
+        look = not self._queue or now - self._watched_at >= WATCH_S
+        if look:
+            self._watched_at = now
+        for slot in self._named:
+            if slot.writer is None:
+                if look and not slot.wanted:
+                    streams.append(slot.stream)
+            elif self._queue.waiting(slot) < MOST_WAITING_OF_ONE:
+                streams.append(slot.writer.feed)
+        if self._queue.waiting(None) < MOST_WAITING:
+            streams.append(self.default.feed)  # the last one: on a cluster it is waited for
+        return streams
 
     def _take(self, reader: Reader) -> None:
         """Take over what was read, waiting a moment where there is nothing else to do."""
-        if not reader.asked:
+        found = reader.next(0.0 if self._queue else TICK_S)
+        if not found:
             return
-        for _, entries in reader.next(0.0 if self._queue else TICK_S) or ():
-            self.home.expect(entries)
-            self._queue.put(self.home, entries)
+        slots = {stream: slot for slot in self._named for stream in slot.streams}
+        for stream, came in found:
+            if stream is self._doorbell:
+                self._refreshed_at = NEVER
+                for name in came:
+                    self._named.ring(name)
+            elif stream is self.default.feed:
+                self.default.expect(came)
+                self._queue.put(None, came)
+            elif (slot := slots[stream]).writer is None:
+                self._named.want(slot)
+            else:
+                slot.writer.expect(came)
+                self._queue.put(slot, came)
 
     def _learn_one(self) -> None:
         if not self._queue:
             return
-        writer, entry = self._queue.take()
+        slot, entry = self._queue.take()
         started = time.perf_counter()
-        writer.learn(entry)
-        self._queue.charge(writer, time.perf_counter() - started)
+        if slot is None:
+            self.default.learn(entry)
+        elif slot.writer is None:
+            return  # it was let go since, and will be read again
+        elif self._let(slot, lambda writer: writer.learn(entry)):
+            self._named.learned(slot)
+        self._queue.charge(slot, time.perf_counter() - started)
 
     def _rest(self) -> None:
         """Let writers that have nothing to learn look after what is due."""
@@ -126,8 +193,25 @@ class Trainer:
         if now - self._rested_at < TICK_S:
             return
         self._rested_at = now
-        if not self._queue.waiting(self.home):
-            self.home.rest()
+        if not self._queue.waiting(None):
+            self.default.rest()
+        for slot in self._named.loaded:
+            if now >= slot.rest_at and not self._queue.waiting(slot):
+                slot.rest_at = now + AMONG_MANY.house_s
+                self._let(slot, ModelWriter.rest)
+
+    def _let(self, slot: Slot, act: Callable[[ModelWriter], None]) -> bool:
+        """Let a named model's writer do something; where that fails, the model is let go."""
+        assert slot.writer is not None
+        try:
+            act(slot.writer)
+        except StreamUnavailable:
+            raise
+        except Exception as error:
+            self._queue.drop(slot)
+            self._named.failed(slot, error)
+            return False
+        return True
 
 
 def main(settings: Settings) -> int:

@@ -416,6 +416,7 @@ class ApiMetrics:
         self._redis_up = False
         self._backlog: int | None = None
         self._dead_letters: tuple[int, int] | None = None
+        self._models: Mapping[str, int] = {}
         self._heartbeat_age: float | None = None
         # What all processes count together, as far as it is known here; and what is not in it yet.
         self._samples_ingested: int | None = None
@@ -476,6 +477,7 @@ class ApiMetrics:
         """Redis did not answer: what it would have said is left out, not repeated."""
         self._redis_up = False
         self._backlog = self._heartbeat_age = self._dead_letters = None
+        self._models = {}
 
     def redis_answered(
         self,
@@ -483,6 +485,7 @@ class ApiMetrics:
         backlog: int,
         heartbeat_age: float | None,
         dead_letters: tuple[int, int] | None = None,
+        models: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """What Redis says at this moment.
 
@@ -490,8 +493,10 @@ class ApiMetrics:
             backlog: Entries accepted that the served snapshot does not hold.
             heartbeat_age: Seconds since the trainer reported; None when it never has.
             dead_letters: How many were not sent again, and the bytes of what they hold.
+            models: Named models by their state.
         """
         self._redis_up = True
+        self._models = models
         self._dead_letters = dead_letters
         self._backlog, self._heartbeat_age = backlog, heartbeat_age
 
@@ -553,6 +558,13 @@ class ApiMetrics:
             yield GaugeMetricFamily(
                 "gmr_dead_letters_bytes", "Bytes of those of them that are kept whole.", nbytes
             )
+        if self._models:
+            models = GaugeMetricFamily(
+                "gmr_models", "Named models, by how the trainer has them.", labels=["state"]
+            )
+            for state, count in self._models.items():
+                models.add_metric([state], count)
+            yield models
         if self._heartbeat_age is not None:
             yield GaugeMetricFamily(
                 "gmr_trainer_heartbeat_age_seconds",

@@ -87,12 +87,16 @@ class Saver:
     Arguments:
         checkpoints: Where they are.
         engine: Whose states they are.
+        thread: Of one worker, on which bytes are made; shared by several, or one's own.
     """
 
-    def __init__(self, checkpoints: Checkpoints, engine: Engine) -> None:
+    def __init__(
+        self, checkpoints: Checkpoints, engine: Engine, thread: ThreadPoolExecutor | None = None
+    ) -> None:
         self._checkpoints = checkpoints
         self._engine = engine
-        self._thread = ThreadPoolExecutor(1, "gmr-keeper")
+        self._shared = thread is not None
+        self._thread = thread or ThreadPoolExecutor(1, "gmr-keeper")
         self._pending: deque[Future[Saved | None]] = deque()
         self._newest: int | None = None  # version of the last one asked for
         self._parent: int | None = None  # the version that one grew from
@@ -172,7 +176,10 @@ class Saver:
 
     def close(self) -> None:
         """Finish what is under way."""
-        self._thread.shutdown()
+        if self._shared:
+            wait(self._pending, FINAL_WAIT_S)
+        else:
+            self._thread.shutdown()
 
     def dump(self, progress: Progress) -> bytes:
         """A state as the bytes of a checkpoint."""

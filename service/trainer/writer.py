@@ -25,6 +25,7 @@ import os
 import re
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -108,19 +109,28 @@ class ModelWriter:
         client: Connection to Redis that threads may share.
         heart: Shows that it lives, and keeps its lease.
         pace: How often it reports.
+        saving: Thread on which checkpoints are written, of one worker; None for one of its own.
 
     Raises:
         InvalidSettings: They cannot work: no such device, a data dir in use, or a checkpoint of
             another kind of model.
     """
 
-    def __init__(self, settings: Settings, client: SyncClient, heart: Heart, pace: Pace) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        client: SyncClient,
+        heart: Heart,
+        pace: Pace,
+        saving: ThreadPoolExecutor | None = None,
+    ) -> None:
         self._settings = settings
         self._pace = pace
         self._limits = Limits(settings.max_samples, settings.max_features)
         self._engine = Engine(settings.engine_config(), choose_device(settings.device))
         self._lock = DirectoryLock(settings.data_dir / "checkpoints", "trainer")
-        self._keeper = Saver(Checkpoints(settings.data_dir / "checkpoints"), self._engine)
+        checkpoints = Checkpoints(settings.data_dir / "checkpoints")
+        self._keeper = Saver(checkpoints, self._engine, saving)
         self._client = client
         self._lease = Lease(client, Keys(settings.model))
         self._feed = Feed(
@@ -141,7 +151,11 @@ class ModelWriter:
         self._look_back = RetentionSchedule(self._engine)
         self._metrics = TrainerMetrics()
 
-        recovered = self._keeper.recover()
+        try:
+            recovered = self._keeper.recover()
+        except BaseException:
+            self._lock.release()
+            raise
         self._state = self._engine.start() if recovered is None else recovered.state
         self._position = Position() if recovered is None else recovered.position
         self._branch = Branch() if recovered is None else recovered.branch
@@ -198,6 +212,11 @@ class ModelWriter:
         return self._feed
 
     @property
+    def token(self) -> str:
+        """Of its lease."""
+        return self._lease.token
+
+    @property
     def position(self) -> Position:
         """How far into the stream its state reaches."""
         return self._position
@@ -206,6 +225,11 @@ class ModelWriter:
     def nbytes(self) -> int:
         """Bytes of the newest checkpoint: about what the state takes in memory, too."""
         return self._keeper.nbytes
+
+    @property
+    def may_unload(self) -> bool:
+        """Whether nothing waits that time alone would bring on."""
+        return self._engine.is_settled(self._state) and not self._state.pending.awaiting.raw_samples
 
     # A life -----------------------------------------------------------------------
 
@@ -253,8 +277,11 @@ class ModelWriter:
         if self._stop_asked_at is None:
             self._stop_asked_at = time.monotonic()
 
-    def end(self) -> None:
+    def end(self, phase: str = "stopped") -> None:
         """Learn what is in the stream already, as far as time allows; publish, keep, let go.
+
+        Arguments:
+            phase: What the status says afterwards.
 
         Raises:
             StreamUnavailable: Redis is away.
@@ -262,7 +289,7 @@ class ModelWriter:
         """
         self.stop()
         self._drain()
-        self._finish()
+        self._finish(phase)
 
     def fall(self, error: Exception) -> None:
         """Leave behind what the next trainer must know of an end by an error."""
@@ -285,6 +312,10 @@ class ModelWriter:
         self._heart.remove(self._pulse)
         self._keeper.close()
         self._lock.release()
+
+    def give_up_lease(self) -> None:
+        """Let another begin at once. Nothing may be written any more."""
+        self._lease.release()
 
     # Phases ---------------------------------------------------------------------
 
@@ -355,7 +386,7 @@ class ModelWriter:
                 self._learn(entry)
                 self._keep_house()
 
-    def _finish(self) -> None:
+    def _finish(self, phase: str) -> None:
         self._attempts.done()
         self._publish_now = True
         self._keep_house(now=True)
@@ -366,7 +397,7 @@ class ModelWriter:
         if self._position == self._kept and self._releases.twin_missing:
             self._save(twin=True)
         self._keeper.wait()
-        self._phase = "stopped"
+        self._phase = phase
         self._keep_house(now=True)
         self._lease.release()
         logger.info(

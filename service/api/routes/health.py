@@ -63,8 +63,9 @@ async def ready(request: Request) -> Response:
 async def _reasons(parts: Parts) -> list[str]:
     """Why no requests should be sent here; empty when they should."""
     reasons = ["The service is shutting down."] if parts.draining else []
+    trainer = parts.default or parts  # which says that it lives in the status of its own model
     try:
-        status = await asyncio.wait_for(parts.stream.status(), PATIENCE_S)
+        status = await asyncio.wait_for(trainer.stream.status(), PATIENCE_S)
     except (GMRError, TimeoutError):
         return [*reasons, "Redis does not answer."]
     age = heartbeat_age(status)

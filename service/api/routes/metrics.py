@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Final
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from core.errors import GMRError
-from service.api.parts import parts_of
+from service.api.models import state_of
+from service.api.parts import Parts, parts_of
 from service.api.routes.health import heartbeat_age
 from service.broker.dead_letters import DeadLetters
 
@@ -30,13 +32,14 @@ async def metrics(request: Request) -> Response:
     """docs/operations.md says what each means."""
     parts = parts_of(request)
     try:
-        accepted, status, trainer, _, dead_letters = await asyncio.wait_for(
+        accepted, status, trainer, _, dead_letters, models = await asyncio.wait_for(
             asyncio.gather(
                 parts.stream.accepted(),
-                parts.stream.status(),
+                (parts.default or parts).stream.status(),
                 parts.stream.trainer_metrics(),
                 parts.count(),
                 DeadLetters(parts.stream).size(),
+                _models(parts),
             ),
             PATIENCE_S,
         )
@@ -48,5 +51,14 @@ async def metrics(request: Request) -> Response:
             backlog=max(0, accepted - parts.entries_applied),
             heartbeat_age=heartbeat_age(status),
             dead_letters=dead_letters,
+            models=models,
         )
     return Response(parts.metrics.text(trainer), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _models(parts: Parts) -> dict[str, int]:
+    """How many named models are in which state; nothing where there is none."""
+    if parts.models is None:
+        return {}
+    register, states = await parts.models.register(), await parts.stream.model_states()
+    return Counter(state_of(model, states) for model in register.values())

@@ -11,6 +11,7 @@ import { Curve } from "./curve.js";
 import { byId, make, say, show } from "./element.js";
 import { Feed } from "./feed.js";
 import "./key.js";
+import { showModels } from "./models.js";
 import { showOutliers } from "./outliers.js";
 import { showProposals } from "./proposals.js";
 import { showRetention } from "./retention.js";
@@ -79,7 +80,10 @@ async function again(what) {
   } catch { /* away for the moment; asked again soon */ }
 }
 
-const everything = () => /** @type {const} */ (["boundaries", "proposals", "outliers", "versions"]).forEach((what) => void again(what));
+function everything() {
+  for (const what of /** @type {const} */ (["boundaries", "proposals", "outliers", "versions"])) void again(what);
+  void showModels().catch(() => { /* away for the moment; asked again soon */ });
+}
 
 async function history() {
   const since = range === "all" || !newest() ? "" : `&since=${newest() - Number(range)}`;

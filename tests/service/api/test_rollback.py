@@ -256,7 +256,7 @@ def test_a_rollback_that_is_read_again_from_the_log_leaves_the_same_behind(
             steady, marks = client.get("/model/checkpoint").content, boundaries(client)
             applied = client.get("/model").json()["last_entry_id"]
         with training(quiet) as trainer:
-            wait_until(lambda: trainer.home.position.last_entry_id == applied)
+            wait_until(lambda: trainer.default.position.last_entry_id == applied)
             recovered = client.get("/model/checkpoint").content
             assert marks == [(1, 1, False), (2, 2, True)]
             wait_until(lambda: boundaries(client) == marks)

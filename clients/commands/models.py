@@ -1,0 +1,116 @@
+"""`gmr models`: the named models of a service, beside its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from clients.commands.json_lines import print_json
+from clients.commands.options import AsDocument, Url
+from clients.http.client import GMRClient
+from clients.http.errors import InputError
+
+
+class Action(StrEnum):
+    """What to do with models."""
+
+    LIST = "list"
+    MAKE = "make"
+    COPY = "copy"
+    SHOW = "show"
+    DROP = "drop"
+
+
+def models_command(
+    action: Annotated[Action, typer.Argument(help="What to do.")] = Action.LIST,
+    name: Annotated[str | None, typer.Argument(help="Of which model.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Of make: NAME=VALUE, a setting of its own; may come again."),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", help="Of copy: the model to copy; without it the service's own."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Of drop: do not ask.")] = False,
+    url: Url = None,
+    as_document: AsDocument = False,
+) -> None:
+    """List, make, copy, show or drop the named models of a service.
+
+    Example: gmr models make pump-7 --set preset=flat --set n_components=20
+
+    Example: gmr ingest pump-7.csv --model pump-7
+
+    Each has a stream, versions and a dashboard of its own, at /models/NAME/; one that is quiet
+    costs nothing. To drop one takes down all that is kept of it.
+    """
+    with GMRClient(url) as client:
+        if action is Action.LIST:
+            _list(client, as_document)
+            return
+        if name is None:
+            raise InputError(f"`gmr models {action.value}` needs the name of a model. Add it.")
+        if action is Action.MAKE:
+            made = client.make_model(name, _settings(set_ or []))
+            _tell(
+                vars(made), as_document, f"Model {made.name} is there, with {_own(made.settings)}."
+            )
+        elif action is Action.COPY:
+            copied = client.copy_model(source, name)
+            said = f"Model {name} goes on from where {source or 'the own model'} stands."
+            _tell(vars(copied), as_document, said)
+        elif action is Action.SHOW:
+            shown = vars(client.named_model(name))
+            _tell(shown, as_document, "\n".join(f"{key:14} {shown[key]}" for key in shown))
+        else:
+            question = f"Drop the model {name} and all that is kept of it?"
+            if not yes and not typer.confirm(question):
+                raise typer.Exit(1)
+            client.take_down_model(name)
+            _tell({"name": name, "state": "leaving"}, as_document, f"Model {name} is taken down.")
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    found = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise InputError(f"--set {one} sets nothing. Expected NAME=VALUE. Correct it.")
+        found[name.strip().replace("-", "_").lower()] = value.strip()
+    return found
+
+
+def _own(settings: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in settings.items())
+
+
+def _tell(document: object, as_document: bool, text: str) -> None:
+    if as_document:
+        print_json(document)
+    else:
+        typer.echo(text)
+
+
+def _list(client: GMRClient, as_document: bool) -> None:
+    models = client.models()
+    if as_document:
+        print_json({"models": [vars(model) for model in models]})
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("name", "state", "settings", "made", "by"):
+        table.add_column(column, overflow="fold")
+    for model in models:
+        made = time.strftime("%d %b %Y %H:%M", time.localtime(model.made))
+        state = model.state if model.error is None else f"{model.state}: {model.error}"
+        table.add_row(model.name, state, _own(model.settings), made, model.made_by)
+    if models:
+        Console().print(table, markup=False)
+    typer.echo(f"{len(models)} named models")

@@ -1,0 +1,95 @@
+"""Which model a request is for: the one that its path names, or the service's own.
+
+`/models/NAME/classify` is answered as `/classify` is, for the model NAME; the address before it is
+the request's root (`root_path` of ASGI), so that routes, documents and problems need not know.
+
+Rules of this module:
+
+1. Who may do what is asked between the two steps here: whoever may not ask does not learn which
+   models there are.
+2. What concerns the whole service (keys, models themselves) is not asked of a model.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from core.errors import GMRError
+from service.api.errors import UnknownModel
+from service.api.parts import Parts
+from service.api.problems import answer, problem_of
+from service.broker.registry import NAME
+
+PATH: Final = re.compile(r"/models/([^/]+)(/.*)")
+OF_THE_SERVICE: Final = ("/models", "/keys")
+WITHOUT_MODEL: Final = ("/static", "/docs", "/openapi.json", "/problems", "/health/live")
+"""What is the same for every model, and asks nothing of one."""
+
+
+def path_within(scope: Scope) -> str:
+    """The path of a request, as seen from the model that it is for.
+
+    Example:
+        >>> path_within({"path": "/models/m/drift", "root_path": "/models/m"})
+        '/drift'
+    """
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+class NamesModel:
+    """Reads the name of a model from the path, and lets the rest of the path be the path."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            within = path_within(scope)
+            found = PATH.fullmatch(within)
+            if found is not None and not _starts(found[2], OF_THE_SERVICE):
+                scope["root_path"] = scope.get("root_path", "") + f"/models/{found[1]}"
+                scope.setdefault("state", {})["model"] = unquote(found[1])
+        return await self.app(scope, receive, send)
+
+
+class OfModel:
+    """Brings the parts of the model that was named."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = scope.get("state", {}).get("model") if scope["type"] == "http" else None
+        if name is None or _starts(path_within(scope), WITHOUT_MODEL):
+            return await self.app(scope, receive, send)
+        parts: Parts = scope["app"].state.parts
+        assert parts.models is not None
+        try:
+            try:
+                scope["state"]["parts"] = await parts.models.parts(name)
+            except UnknownModel:
+                if not _makes(scope) or not parts.settings.models_on_demand:
+                    raise
+                if not NAME.fullmatch(name):
+                    raise
+                await parts.models.make(name, {}, scope["state"]["caller"].name)
+                scope["state"]["parts"] = await parts.models.parts(name)
+        except GMRError as error:
+            refusal = answer(problem_of(error), Request(scope), str(error), error.context)
+            return await refusal(scope, receive, send)
+        return await self.app(scope, receive, send)
+
+
+def _makes(scope: Scope) -> bool:
+    """Whether a request may make the model that it is for, where that is allowed."""
+    return scope["method"] == "POST" and path_within(scope) == "/ingest"
+
+
+def _starts(path: str, with_one_of: tuple[str, ...]) -> bool:
+    return any(path == one or path.startswith(f"{one}/") for one in with_one_of)

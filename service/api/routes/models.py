@@ -1,0 +1,173 @@
+"""/models: the named models of the service, beside its own.
+
+Whatever is asked of the service's own model is asked of the model NAME below /models/NAME; see
+`service.api.of_model`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.api import answers
+from service.api.bodies import read_model
+from service.api.errors import UnknownModel
+from service.api.models import Models, State, state_of
+from service.api.openapi import problems
+from service.api.parts import Parts, parts_of
+from service.api.query import StrictRoute
+from service.broker.registry import NamedModel
+
+router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute)
+
+
+class ModelAsked(BaseModel):
+    """A model to be made."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    settings: dict[str, Any] = Field(
+        default_factory=dict,
+        description="By their names in docs/operations.md; the rest is as for the service's own "
+        "model.",
+        examples=[{"preset": "flat", "n_components": 20}],
+    )
+
+
+class ModelListed(BaseModel):
+    """A named model."""
+
+    name: str
+    settings: dict[str, Any] = Field(description="Its own; the rest is the service's.")
+    made: float = Field(description="When, in seconds since 1970.")
+    made_by: str = Field(description="Name of the key that made it; empty without keys.")
+    state: State = Field(
+        description="How the trainer has it. `unloaded`: kept, and loaded when an entry comes. "
+        "`failing`: it is tried again, and `error` says why it failed. `leaving`: it is being "
+        "taken down."
+    )
+    error: str | None = Field(description="Of the last attempt to work on it.")
+
+
+class ModelSummary(ModelListed):
+    """A named model and where it stands."""
+
+    model_version: int = Field(description="0: nothing learned yet.")
+    samples_seen: int = Field(description="Samples learned.")
+    sub_task: int = Field(description="0 for the first.")
+    classes: int = Field(description="Classes known.")
+    backlog: int = Field(description="Entries accepted that the model does not hold yet.")
+
+
+class ModelList(BaseModel):
+    """All named models."""
+
+    default: str = Field(description="Name of the service's own model.")
+    most: int = Field(description="Named models that there may be.")
+    models: list[ModelListed] = Field(description="Oldest first.")
+
+
+BODY = {
+    "requestBody": {
+        "required": False,
+        "content": {"application/json": {"schema": ModelAsked.model_json_schema()}},
+    }
+}
+
+
+@router.get("", operation_id="list_models", responses=problems(401, 403, 421, 503))
+async def list_models(request: Request) -> ModelList:
+    """The named models of the service, beside its own."""
+    parts = parts_of(request)
+    register = await _models(parts).register()
+    states = await parts.stream.model_states()
+    return ModelList(
+        default=parts.settings.model,
+        most=parts.settings.max_models,
+        models=[_listed(model, states) for model in register.values()],
+    )
+
+
+@router.get(
+    "/{name}",
+    operation_id="describe_model",
+    response_model=ModelSummary,
+    responses=problems(401, 403, 404, 421, 422, 503),
+)
+async def describe_model(request: Request, name: str) -> Response:
+    """A named model and where it stands. `/models/{name}/model` says all of it."""
+    parts = parts_of(request)
+    models = _models(parts)
+    register = await models.register(name)
+    if name not in register:
+        raise UnknownModel.among(name, list(register), on_demand=parts.settings.models_on_demand)
+    listed = _listed(register[name], await parts.stream.model_states())
+    if register[name].leaving:
+        unknown = dict.fromkeys(("model_version", "samples_seen", "sub_task", "classes"), 0)
+        return answers.json({**listed.model_dump(), **unknown, "backlog": 0})
+    own = await models.parts(name)
+    accepted = await own.stream.accepted()
+    served = own.follower.current
+    info = None if served is None or served.snapshot is None else served.snapshot.info
+    return answers.json(
+        {
+            **listed.model_dump(),
+            "model_version": own.model_version,
+            "samples_seen": 0 if info is None else info.samples_seen,
+            "sub_task": 0 if info is None else info.sub_task,
+            "classes": 0 if info is None else len(info.classes),
+            "backlog": max(0, accepted - own.entries_applied),
+        }
+    )
+
+
+@router.put(
+    "/{name}",
+    operation_id="make_model",
+    response_model=ModelListed,
+    status_code=201,
+    responses={200: {"model": ModelListed}, **problems(401, 403, 409, 413, 415, 421, 422, 503)},
+    openapi_extra=BODY,
+)
+async def make_model(request: Request, name: str) -> Response:
+    """Make a named model, with settings of its own. The same again changes nothing (200)."""
+    parts = parts_of(request)
+    asked = ModelAsked()
+    if int(request.headers.get("content-length") or 0) or "transfer-encoding" in request.headers:
+        asked = await read_model(request, parts.settings, ModelAsked)
+    models = _models(parts)
+    there = (await models.register(name)).get(name)
+    made = await models.make(name, asked.settings, request.state.caller.name)
+    listed = _listed(made, await parts.stream.model_states())
+    return answers.json(listed.model_dump(), status=201 if there is None else 200)
+
+
+@router.delete(
+    "/{name}",
+    operation_id="take_down_model",
+    status_code=202,
+    responses=problems(401, 403, 404, 421, 422, 503),
+)
+async def take_down_model(request: Request, name: str) -> Response:
+    """Take a named model down, with all that is kept of it. The trainer does it within seconds."""
+    parts = parts_of(request)
+    await _models(parts).take_down(name)
+    return answers.json({"name": name, "state": "leaving"}, status=202)
+
+
+def _models(parts: Parts) -> Models:
+    assert parts.models is not None
+    return parts.models
+
+
+def _listed(model: NamedModel, states: dict[str, dict[str, Any]]) -> ModelListed:
+    return ModelListed(
+        name=model.name,
+        settings=dict(model.settings),
+        made=model.made,
+        made_by=model.made_by,
+        state=state_of(model, states),
+        error=states.get(model.name, {}).get("error"),
+    )

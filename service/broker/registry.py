@@ -1,0 +1,204 @@
+"""The named models of a service: which there are, and what was set for each.
+
+A service has one model of its own, the default one, and any number of named models beside it. They
+are registered with the default model's keys; everything else of one lies under keys of its own
+(`Keys.named`), as if it were alone.
+
+Rules of this module:
+
+1. Registering is one script, so that two who register a name agree on what was set for it.
+2. A model that is to go is marked first. The trainer, who alone may write to its folder, takes
+   down what it has kept and then forgets the name.
+3. Whoever changes the register rings: the trainer reads the register when the doorbell rings.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, Self
+
+import orjson
+
+from service.broker.connection import SyncClient
+from service.broker.keys import GROUP, Keys
+
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+"""Names of models. They begin with a letter or digit, so that none is `..` or an option."""
+
+DOORBELL_LENGTH: Final = 10_000
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """What is registered of a model.
+
+    Arguments:
+        name: Unique within the service.
+        settings: What was set for it; the rest is as for the default model.
+        made: When, in seconds since 1970.
+        made_by: Name of the key that made it; empty where keys are not required.
+        leaving: Whether it is being taken down.
+    """
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    made: float = 0.0
+    made_by: str = ""
+    leaving: bool = False
+
+    @classmethod
+    def made_now(cls, name: str, settings: Mapping[str, Any], made_by: str) -> Self:
+        """A model that nobody has registered yet."""
+        return cls(name, dict(settings), time.time(), made_by)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """The inverse of `to_json`."""
+        return cls(**orjson.loads(data))
+
+    def to_json(self) -> bytes:
+        """What Redis holds."""
+        return orjson.dumps(asdict(self))
+
+    def left(self) -> Self:
+        """The same, being taken down."""
+        return replace(self, leaving=True)
+
+
+# Gives what is registered under the name afterwards; nothing where there are too many already. A
+# full Redis refuses only the first write of a script, if it needs memory.
+REGISTER: Final = """
+local models, doorbell = KEYS[1], KEYS[2]
+local name, data, most, length = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local there = redis.call('HGET', models, name)
+if there then return there end
+if redis.call('HLEN', models) >= most then return false end
+redis.call('HSET', models, name, data)
+redis.call('XADD', doorbell, 'MAXLEN', '~', length, '*', 'model', name)
+return data
+"""
+
+# Marks a model, if it is there as it was seen.
+TAKE_DOWN: Final = """
+local models, doorbell = KEYS[1], KEYS[2]
+local name, seen, data, length = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+if redis.call('HGET', models, name) ~= seen then return 0 end
+redis.call('HSET', models, name, data)
+redis.call('XADD', doorbell, 'MAXLEN', '~', length, '*', 'model', name)
+return 1
+"""
+
+# The trainer's: only whoever holds the default model may forget one.
+FORGET: Final = """
+local fence, models = KEYS[1], KEYS[2]
+local token, name = ARGV[1], ARGV[2]
+if redis.call('GET', fence) ~= token then return redis.error_reply('LEASELOST') end
+redis.call('HDEL', models, name)
+"""
+
+
+def read_register(client: SyncClient, keys: Keys) -> dict[str, NamedModel]:
+    """All named models, by name.
+
+    Arguments:
+        keys: Of the default model.
+    """
+    found: Any = client.hgetall(keys.models)
+    models = map(NamedModel.from_json, found.values())
+    return {model.name: model for model in sorted(models, key=lambda model: model.made)}
+
+
+def forget(client: SyncClient, keys: Keys, token: str, name: str) -> None:
+    """Take down everything that Redis has of a model, its name last.
+
+    Arguments:
+        keys: Of the default model.
+        token: Of the lease of the default model.
+    """
+    pattern = _escaped(keys.named(name).prefix) + "*"
+    for key in client.scan_iter(match=pattern, count=1000):
+        client.unlink(key)
+    client.register_script(FORGET)(keys=[keys.fence, keys.models], args=[token, name])
+
+
+class Doorbell:
+    """The trainer's end of the doorbell; `service.broker.feed.Readable`.
+
+    Arguments:
+        client: Connection to Redis.
+        keys: Of the default model.
+    """
+
+    mean_bytes: float = 100.0
+
+    def __init__(self, client: SyncClient, keys: Keys) -> None:
+        self.stream = keys.doorbell
+        self._client = client
+        self._ready = False
+
+    def prepare(self) -> None:
+        """Let the group be there."""
+        if not self._ready:
+            make_group(self._client, self.stream, "$")
+            self._ready = True
+
+    def took(self, rows: Any) -> list[str]:
+        """The names that were rung for."""
+        if rows:
+            self._client.xack(self.stream, GROUP, *(id for id, _ in rows))
+        return [fields[b"model"].decode("utf-8", "replace") for _, fields in rows if fields]
+
+    def missed(self, *, counts: bool) -> None:
+        """The group may be gone."""
+        self._ready = False
+
+
+class Unwatched:
+    """The stream of a model that nobody has loaded: what comes is noticed, and read again later.
+
+    Arguments:
+        client: Connection to Redis.
+        keys: Of the model.
+    """
+
+    mean_bytes: float = 1000.0
+
+    def __init__(self, client: SyncClient, keys: Keys) -> None:
+        self.stream = keys.input
+        self._client = client
+        self._ready = False
+
+    def prepare(self) -> None:
+        """Let the group be there."""
+        if not self._ready:
+            make_group(self._client, self.stream, "0")
+            self._ready = True
+
+    def took(self, rows: Any) -> list[bytes]:
+        """Ids of what came."""
+        return [id for id, _ in rows]
+
+    def missed(self, *, counts: bool) -> None:
+        """The group may be gone."""
+        self._ready = False
+
+
+def make_group(client: SyncClient, stream: str, start: str) -> None:
+    """Let the trainer's group of a stream be there, and the stream.
+
+    Arguments:
+        start: Where it stands if it is made.
+    """
+    try:
+        client.xgroup_create(stream, GROUP, start, mkstream=True)
+    except Exception as error:
+        if "BUSYGROUP" not in str(error):
+            raise
+
+
+def _escaped(text: str) -> str:
+    """A text as a pattern of Redis that matches nothing else."""
+    return re.sub(r"([\\*?\[\]^])", r"\\\1", text)

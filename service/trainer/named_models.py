@@ -1,0 +1,300 @@
+"""The named models of one trainer: which are loaded, and when one is loaded or let go.
+
+Rules of this module:
+
+1. A model that is not loaded costs its place in the one read of all streams, and nothing else.
+2. One that misbehaves stops nobody: an error of its own lets it go, and it is tried again later,
+   ever more rarely. Faults of the machine end the process, as they do for the default model.
+3. Models begin and end here only while no read of streams is under way.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from core.errors import InvalidSettings
+from service.broker.connection import StreamUnavailable, SyncClient
+from service.broker.feed import LeaseLost, Readable
+from service.broker.keys import Keys
+from service.broker.registry import NamedModel, Unwatched, forget, read_register
+from service.settings import MIB, Settings
+from service.trainer.faults import is_machines
+from service.trainer.heartbeat import Heart
+from service.trainer.writer import AMONG_MANY, ModelWriter
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 60.0
+
+
+@dataclass(eq=False)
+class Slot:
+    """One named model as the trainer has it.
+
+    Arguments:
+        model: What is registered of it.
+        keys: Its keys.
+        stream: Its input stream, to be read while it is not loaded.
+        writer: None while it is not loaded.
+        wanted: Whether it should be loaded: something came.
+        used_at: When something came last, by the monotonic clock.
+        failures: In a row.
+        error: Of the last one; None where all is well.
+        again_at: Not before this is it tried again.
+        rest_at: Not before this need it look after what is due.
+    """
+
+    model: NamedModel
+    keys: Keys
+    stream: Unwatched
+    writer: ModelWriter | None = None
+    wanted: bool = False
+    used_at: float = 0.0
+    failures: int = 0
+    error: str | None = None
+    again_at: float = 0.0
+    rest_at: float = 0.0
+
+    @property
+    def streams(self) -> tuple[Readable, ...]:
+        """Of which an answer may be this model's."""
+        return (self.stream,) if self.writer is None else (self.stream, self.writer.feed)
+
+    @property
+    def state(self) -> str:
+        """For GET /models: "loaded", "unloaded", "failing" or "leaving"."""
+        if self.model.leaving:
+            return "leaving"
+        if self.error is not None:
+            return "failing"
+        return "unloaded" if self.writer is None else "loaded"
+
+
+class NamedModels:
+    """Loads models, and lets them go.
+
+    Arguments:
+        settings: Of the service.
+        client: Connection to Redis that threads may share.
+        heart: Beats for those that are loaded.
+        default: Writer of the default model; while it holds its lease, this trainer is the one.
+    """
+
+    def __init__(
+        self, settings: Settings, client: SyncClient, heart: Heart, default: ModelWriter
+    ) -> None:
+        self._settings = settings
+        self._client = client
+        self._heart = heart
+        self._token = default.token
+        self._call = default.feed.call
+        self._keys = Keys(settings.model)
+        self._slots: dict[str, Slot] = {}
+        self._saving = ThreadPoolExecutor(1, "gmr-keeper")
+        self._told: bytes | None = None
+
+    def __iter__(self) -> Iterator[Slot]:
+        return iter(self._slots.values())
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @property
+    def loaded(self) -> list[Slot]:
+        """Those that are loaded."""
+        return [slot for slot in self if slot.writer is not None]
+
+    # What there is ------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Read the register: take up models that are new, take down those that are to go."""
+        register = self._call(lambda: read_register(self._client, self._keys))
+        for name in [name for name in self._slots if name not in register]:
+            self._unload(self._slots[name])
+            del self._slots[name]
+        for name, model in register.items():
+            if name not in self._slots:
+                self._slots[name] = self._slot(model)
+            self._slots[name].model = model
+            if model.leaving:
+                self._take_down(self._slots[name])
+
+    def ring(self, name: str) -> None:
+        """Somebody asks for a model, though no entry came."""
+        if name in self._slots:
+            self.want(self._slots[name])
+
+    def want(self, slot: Slot) -> None:
+        """Something came for a model."""
+        slot.wanted, slot.used_at = True, time.monotonic()
+
+    def _slot(self, model: NamedModel) -> Slot:
+        keys = self._keys.named(model.name)
+        slot = Slot(model, keys, Unwatched(self._client, keys))
+        # What came while nobody watched, or was read by a trainer that died.
+        came = self._call(lambda: self._client.xlen(keys.input))
+        asked = self._call(lambda: self._client.llen(keys.requests))
+        if came or asked:
+            self.want(slot)
+        return slot
+
+    def _take_down(self, slot: Slot) -> None:
+        self._unload(slot)
+        name = slot.model.name
+        shutil.rmtree(self._settings.data_dir / "models" / name, ignore_errors=True)
+        self._call(lambda: forget(self._client, self._keys, self._token, name))
+        del self._slots[name]
+        logger.info("model %r was taken down", name)
+
+    # Loading ------------------------------------------------------------------------
+
+    def load_wanted(self) -> None:
+        """Load what is wanted, unless it failed just now."""
+        now = time.monotonic()
+        for slot in self:
+            if slot.wanted and slot.writer is None and now >= slot.again_at:
+                self._load(slot)
+
+    def _load(self, slot: Slot) -> None:
+        writer = None
+        try:
+            settings = self._settings.for_model(slot.model.name, slot.model.settings)
+            writer = ModelWriter(settings, self._client, self._heart, AMONG_MANY, self._saving)
+            writer.begin(patience_s=0)
+        except Exception as error:
+            if writer is not None:
+                _close(writer)
+            stops = is_machines(error) and not isinstance(error, OSError)
+            if stops or isinstance(error, StreamUnavailable):
+                raise
+            self._failed(slot, error)
+            return
+        slot.writer, slot.wanted, slot.error = writer, False, None
+        slot.used_at = time.monotonic()
+
+    def failed(self, slot: Slot, error: Exception) -> None:
+        """Let a model go whose writer met an error, and try again later.
+
+        Raises:
+            Exception: The error, if it is the machine's.
+        """
+        writer = slot.writer
+        assert writer is not None
+        writer.fall(error)
+        _close(writer)
+        slot.writer = None
+        if is_machines(error):
+            raise error
+        self.want(slot)
+        self._failed(slot, error)
+
+    def learned(self, slot: Slot) -> None:
+        """An entry was applied: all is well again."""
+        slot.used_at, slot.failures = time.monotonic(), 0
+
+    def _failed(self, slot: Slot, error: Exception) -> None:
+        pause = min(FIRST_PAUSE_S * 2.0**slot.failures, LONGEST_PAUSE_S)
+        slot.failures += 1
+        slot.again_at = time.monotonic() + pause
+        slot.error = f"{type(error).__name__}: {error}"[:1000]
+        known = isinstance(error, InvalidSettings | LeaseLost)
+        logger.error(
+            "model %r is let go, and tried again in %.0f s: %s",
+            slot.model.name,
+            pause,
+            slot.error,
+            exc_info=None if known else error,
+        )
+
+    # Letting go ---------------------------------------------------------------------
+
+    def unload_idle(self, busy: frozenset[Slot] | set[Slot]) -> None:
+        """Let go of models that have been quiet for long, and of more where there is no room.
+
+        Arguments:
+            busy: Those with entries that wait.
+        """
+        now = time.monotonic()
+        quiet = [slot for slot in self.loaded if slot not in busy]
+        quiet.sort(key=lambda slot: slot.used_at)
+        room = self._settings.loaded_models_mib * MIB
+        held = sum(slot.writer.nbytes for slot in self.loaded if slot.writer is not None)
+        for slot in quiet:
+            assert slot.writer is not None
+            long = now - slot.used_at >= self._settings.unload_after_s
+            if not (long or held > room) or not slot.writer.may_unload:
+                continue
+            held -= slot.writer.nbytes
+            self._unload(slot)
+
+    def _unload(self, slot: Slot) -> None:
+        """Let go of a model in order: learn what is in its stream, publish, keep."""
+        writer = slot.writer
+        if writer is None:
+            return
+        try:
+            writer.end("unloaded")
+        except Exception as error:
+            writer.fall(error)
+            if is_machines(error):
+                raise
+            self._failed(slot, error)
+        finally:
+            writer.close()
+            slot.writer = None
+
+    def stop(self) -> None:
+        """Prepare the orderly end of all: calls of Redis wait no longer for ever."""
+        for slot in self.loaded:
+            assert slot.writer is not None
+            slot.writer.stop()
+
+    def end(self) -> None:
+        """Let go of all."""
+        for slot in self.loaded:
+            self._unload(slot)
+
+    def close(self, error: Exception | None = None) -> None:
+        """Let go of threads and folders, whatever has happened.
+
+        Arguments:
+            error: Of another model, that ends the process.
+        """
+        for slot in self.loaded:
+            assert slot.writer is not None
+            if isinstance(error, StreamUnavailable):
+                slot.writer.fall(error)
+            slot.writer.close()
+            slot.writer = None
+        self._saving.shutdown()
+
+    # Reporting ----------------------------------------------------------------------
+
+    def report(self) -> None:
+        """Say how the models are, where that has changed."""
+        states = {
+            slot.model.name: {"state": slot.state, "error": slot.error}
+            for slot in self
+            if slot.state != "unloaded"
+        }
+        said = orjson.dumps(states)
+        if said != self._told:
+            self._call(lambda: self._client.set(self._keys.model_states, said))
+            self._told = said
+
+
+def _close(writer: ModelWriter) -> None:
+    """Let go of a writer that met an error, so that another may begin at once."""
+    writer.close()
+    with suppress(Exception):  # the lease runs out by itself
+        writer.give_up_lease()

@@ -1,0 +1,267 @@
+"""Tests for named models over HTTP: a real Redis, a real trainer, the real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic import SecretStr
+from typer.testing import CliRunner
+
+from clients.commands.cli import app
+from clients.http.client import AsyncGMRClient, GMRClient
+from clients.http.errors import RequestRefused
+from service.api.of_model import path_within
+from service.settings import Settings
+from tests.service.api.stack import (
+    labels,
+    learned,
+    make_settings,
+    problem,
+    samples,
+    serving,
+    teach,
+    training,
+    wait_until,
+)
+
+OPERATOR = "operator-key-of-32-characters-0"
+
+
+@pytest.fixture(scope="module")
+def service(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
+    """A service with a trainer and two named models, of which one was taught."""
+    settings = make_settings(redis_url, tmp_path_factory.mktemp("models"), max_models=5)
+    with training(settings), serving(settings) as client:
+        assert client.put("/models/taught").status_code == 201
+        assert client.put("/models/empty", json={"settings": {"preset": "flat"}}).status_code == 201
+        with of_model(client, "taught") as taught:
+            teach(taught)
+        yield client
+
+
+def of_model(client: httpx2.Client, name: str) -> httpx2.Client:
+    return httpx2.Client(base_url=f"{client.base_url}/models/{name}", timeout=20)
+
+
+def names(client: httpx2.Client) -> list[str]:
+    return [model["name"] for model in client.get("/models").json()["models"]]
+
+
+def test_a_model_answers_below_its_name_as_the_services_own_does_at_the_root(
+    service: httpx2.Client,
+) -> None:
+    with of_model(service, "taught") as taught:
+        model = taught.get("/model").json()
+        assert model["name"].endswith("/taught")
+        assert (model["samples_seen"], model["features"]) == (600, 16)
+        rows = samples(20, seed=9).tolist()
+        answer = taught.post("/classify", json={"features": rows}).json()
+        assert answer["labels"] == labels(20)
+        assert taught.post("/outliers", json={"features": rows}).status_code == 200
+        drawn = taught.get("/sample", params={"classes": labels(1)[0], "n": 3}).json()
+        assert len(drawn["features"]) == 3
+        assert taught.get("/drift").json()["model_version"] == model["model_version"]
+        assert len(taught.get("/drift/history").json()["history"]) == 6
+        assert taught.get("/health/ready").status_code == 200
+        assert "gmr_samples_learned_total 600.0" in taught.get("/metrics").text
+        page = taught.get("/")
+        assert page.status_code == 200
+        assert "/taught" in page.text
+        assert taught.get("/static/main.js").status_code == 200
+
+
+def test_models_know_nothing_of_each_other(service: httpx2.Client) -> None:
+    assert service.get("/model").json()["samples_seen"] == 0
+    with of_model(service, "empty") as empty:
+        assert empty.get("/model").json()["preset"] == "flat"
+        problem(empty.post("/classify", json={"features": [[0.0] * 16]}), 409, "model-not-ready")
+
+
+def test_the_list_says_what_was_set_and_where_each_stands(service: httpx2.Client) -> None:
+    listed = {model["name"]: model for model in service.get("/models").json()["models"]}
+    assert listed["empty"]["settings"]["preset"] == "flat"
+    assert listed["taught"]["state"] in ("loaded", "unloaded")
+    one = service.get("/models/taught").json()
+    assert (one["samples_seen"], one["backlog"], one["classes"]) == (600, 0, 2)
+    assert 'gmr_models{state="' in service.get("/metrics").text
+
+
+def test_making_a_model_again_changes_nothing_and_other_settings_are_a_conflict(
+    service: httpx2.Client,
+) -> None:
+    flat = {"settings": {"preset": "flat"}}
+    again = service.put("/models/empty", json=flat)
+    assert (again.status_code, again.json()["settings"]["preset"]) == (200, "flat")
+    other = {"settings": {"preset": "flat", "seed": 5}}
+    found = problem(service.put("/models/empty", json=other), 409, "model-conflict")
+    assert found["settings"]["preset"] == "flat"
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "said"),
+    [
+        ("x", {"settings": {"prest": "flat"}}, "Did you mean preset"),
+        ("x", {"settings": {"n_components": 0}}, "n_components is 0"),
+        ("x", {"settings": {"redis_url": "redis://elsewhere"}}, "no setting of a model"),
+        ("x", {"settings": {"data_dir": "/etc"}}, "no setting of a model"),
+        ("x", {"setings": {}}, "setings"),
+        ("-x", None, "no name for a model"),
+        (".x", None, "no name for a model"),
+        ("a%20b", None, "no name for a model"),
+        ("x" * 65, None, "no name for a model"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_with_the_reason(
+    service: httpx2.Client, name: str, body: Any, said: str
+) -> None:
+    before = names(service)
+    answer = service.put(f"/models/{name}", **({} if body is None else {"json": body}))
+    assert said in problem(answer, 422, "invalid-request")["detail"]
+    assert names(service) == before
+
+
+def test_a_name_that_is_not_known_is_told_with_the_nearest(service: httpx2.Client) -> None:
+    for answer in (
+        service.get("/models/tought"),
+        service.get("/models/tought/model"),
+        service.post("/models/tought/ingest", json={"features": [[1.0]]}),
+        service.delete("/models/tought"),
+    ):
+        found = problem(answer, 404, "unknown-model")
+        assert found["known"] == ["taught"]
+        assert "PUT" in found["detail"]
+
+
+def test_a_model_has_no_models_and_no_keys(service: httpx2.Client) -> None:
+    for path in ("/models/taught/models", "/models/taught/keys"):
+        assert service.get(path).status_code == 404
+
+
+def test_a_model_is_taken_down_and_can_be_made_anew(service: httpx2.Client) -> None:
+    service.put("/models/passing").raise_for_status()
+    with of_model(service, "passing") as passing:
+        teach(passing, batches=2)
+        gone = service.delete("/models/passing")
+        assert (gone.status_code, gone.json()["state"]) == (202, "leaving")
+        wait_until(lambda: "passing" not in names(service))
+        wait_until(lambda: passing.get("/model").status_code == 404)
+        assert service.put("/models/passing").status_code == 201
+        wait_until(lambda: passing.get("/model").status_code == 200)
+        assert passing.get("/model").json()["samples_seen"] == 0
+        teach(passing, batches=1)
+        assert passing.get("/model").json()["samples_seen"] == 100
+    service.delete("/models/passing")
+    wait_until(lambda: "passing" not in names(service))
+
+
+def test_there_are_at_most_so_many(service: httpx2.Client) -> None:
+    made = [f"one-more-{i}" for i in range(5 - len(names(service)))]
+    for name in made:
+        service.put(f"/models/{name}").raise_for_status()
+    found = problem(service.put("/models/too-many"), 409, "too-many-models")
+    assert found["limit"] == 5
+    for name in made:
+        service.delete(f"/models/{name}")
+    wait_until(lambda: not set(made) & set(names(service)))
+
+
+def test_a_first_batch_makes_a_model_only_where_that_is_allowed(
+    settings: Callable[..., Settings],
+) -> None:
+    allowed = settings(models_on_demand=True)
+    with training(allowed), serving(allowed) as client:
+        with of_model(client, "new") as new:
+            problem(new.get("/model"), 404, "unknown-model")
+            teach(new, batches=1)
+        assert names(client) == ["new"]
+        with of_model(client, "a b") as bad:
+            problem(bad.post("/ingest", json={"features": [[1.0]]}), 404, "unknown-model")
+
+
+def test_snapshots_that_are_asked_for_rarely_make_room(
+    settings: Callable[..., Settings],
+) -> None:
+    few = settings(api_models=2)
+    with training(few), serving(few) as client:
+        for i in range(4):
+            client.put(f"/models/m{i}").raise_for_status()
+            with of_model(client, f"m{i}") as own:
+                teach(own, batches=1 + i)
+        for i in (0, 1, 2, 3, 0):
+            with of_model(client, f"m{i}") as own:
+                assert learned(own)["samples_seen"] == 100 * (1 + i)
+
+
+def test_roles_count_for_named_models_as_for_the_services_own(
+    settings: Callable[..., Settings],
+) -> None:
+    guarded = settings(admin_key=SecretStr(OPERATOR))
+    with serving(guarded) as client:
+        problem(client.put("/models/m"), 401, "unauthorized")
+        with GMRClient(str(client.base_url), api_key=OPERATOR) as admin:
+            admin.make_model("m")
+            key = admin.make_api_key("reader", ["read"]).key
+        reader = {"Authorization": f"Bearer {key}"}
+        # Whoever may not ask does not learn which models there are.
+        problem(client.get("/models/m/model"), 401, "unauthorized")
+        problem(client.get("/models/other/model"), 401, "unauthorized")
+        assert client.get("/models/m/model", headers=reader).status_code == 200
+        for method, path in (
+            ("POST", "/models/m/ingest"),
+            ("POST", "/models/m/model/rollback"),
+            ("GET", "/models/m/model/checkpoint"),
+            ("PUT", "/models/other"),
+            ("DELETE", "/models/m"),
+        ):
+            problem(client.request(method, path, headers=reader), 403, "forbidden")
+        assert client.get("/models/m/health/live").status_code == 200
+
+
+def test_the_client_asks_a_model_by_name(service: httpx2.Client) -> None:
+    url = str(service.base_url)
+    with GMRClient(url) as client, GMRClient(url, model="taught") as taught:
+        assert {model.name for model in client.models()} == {"taught", "empty"}
+        summary = client.named_model("taught")
+        assert (summary.samples_seen, summary.backlog) == (600, 0)
+        assert list(taught.classify(samples(2)).labels) == labels(2)
+        with pytest.raises(RequestRefused, match="No model has the name"):
+            client.named_model("nobody")
+
+        copied = client.copy_model("taught", "copied")
+        assert copied.name == "copied"
+    with GMRClient(url, model="copied") as copy:
+        copy.wait_until_learned()
+        assert copy.model().samples_seen == 600
+        assert list(copy.classify(samples(2)).labels) == labels(2)
+
+    async def the_same() -> None:
+        async with AsyncGMRClient(url) as client:
+            assert len(await client.models()) == 3
+            await client.take_down_model("copied")
+
+    asyncio.run(the_same())
+    wait_until(lambda: "copied" not in names(service))
+
+
+def test_commands_ask_a_model_by_name(service: httpx2.Client) -> None:
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(app, [*arguments, "--url", str(service.base_url)])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "taught" in run("models")
+    assert "flat" in run("models", "make", "by-hand", "--set", "preset=flat", "--set", "seed=7")
+    assert "samples_seen" in run("models", "show", "taught")
+    assert '"samples_seen":600' in run("status", "--model", "taught", "--json").replace(" ", "")
+    assert run("sample", "--model", "taught", "--n", "2").count("\n") >= 2
+    assert "taken down" in run("models", "drop", "by-hand", "--yes")
+    wait_until(lambda: "by-hand" not in names(service))
+
+
+def test_the_path_within_a_model_is_that_of_a_route() -> None:
+    assert path_within({"path": "/drift"}) == "/drift"
+    assert path_within({"path": "/models/a/drift", "root_path": "/models/a"}) == "/drift"

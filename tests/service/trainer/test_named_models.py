@@ -1,0 +1,289 @@
+"""Tests for the service.trainer.named_models and host modules: many models in one trainer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.engine.engine import Engine
+from core.errors import InvalidSettings
+from service.broker.connection import connect
+from service.broker.keys import Keys
+from service.broker.lease import Lease
+from service.broker.registry import NamedModel, read_register
+from service.broker.snapshots import SnapshotFiles
+from service.broker.stream import Stream
+from service.settings import Settings
+from tests.service.conftest import MakeSettings
+from tests.service.running import (
+    ask,
+    batch,
+    downloaded,
+    learned_directly,
+    published_position,
+    send,
+    snapshot_bytes,
+    sub_tasks,
+    training,
+    wait_for_backlog,
+    wait_until,
+)
+from tests.service.trainer.test_writer import events, history, status
+
+ROOT = Path(__file__).parents[3]
+
+
+def register(settings: Settings, name: str, **given: Any) -> Settings:
+    """Register a model as the API does; its settings."""
+    own = settings.for_model(name, given)
+    model = NamedModel.made_now(name, {"preset": own.preset, **given}, "")
+    assert ask(settings, lambda stream: stream.register_model(model, 100)) == model
+    return own
+
+
+def take_down(settings: Settings, name: str) -> None:
+    async def ask_for_it(stream: Stream) -> None:
+        [model] = [one for one in (await stream.named_models()).values() if one.name == name]
+        assert await stream.take_down_model(model)
+
+    ask(settings, ask_for_it)
+
+
+def states(settings: Settings) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = ask(settings, lambda stream: stream.model_states())
+    return found
+
+
+def state(settings: Settings, name: str) -> str:
+    return str(states(settings).get(name, {"state": "unloaded"})["state"])
+
+
+def published(settings: Settings) -> bytes:
+    notice = ask(settings, lambda stream: stream.last_notice())
+    from core.snapshot import Snapshot
+
+    data = SnapshotFiles(settings.data_dir / "snapshots").read(notice.location)
+    return Snapshot.from_bytes(data)[0].to_bytes({})
+
+
+@contextlib.contextmanager
+def trainer_process(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "service.trainer"]
+    environment = {**os.environ, **settings.environment(), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, cwd=ROOT)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def test_models_learned_together_are_what_each_would_be_alone(settings: MakeSettings) -> None:
+    service = settings()
+    given = [{}, {"preset": "flat"}, {"seed": 3}, {"n_components": 2}]
+    models = [register(service, f"m{i}", **own) for i, own in enumerate(given)]
+    streams = {own: sub_tasks(i, i + 1) for i, own in enumerate(models)}
+    streams[service] = sub_tasks(7, 8)
+    order = [own for own, stream in streams.items() for _ in stream]
+    random.Random(0).shuffle(order)
+    waiting = {own: iter(stream) for own, stream in streams.items()}
+    with training(service):
+        for own in order:
+            send(own, next(waiting[own]))
+        for own in streams:
+            wait_for_backlog(own)
+    for own, stream in streams.items():
+        assert published(own) == snapshot_bytes(own, learned_directly(own, stream))
+        assert [row["batch_index"] for row in history(own)] == list(range(30))
+        kinds = [event["kind"] for event in events(own)]
+        assert kinds.count("boundary") == 1
+
+
+def test_a_quiet_model_is_let_go_and_comes_back_with_its_next_entry(
+    settings: MakeSettings,
+) -> None:
+    service = settings(unload_after_s=0.3, settle_after_s=0.1)
+    own = register(service, "quiet")
+    stream = sub_tasks(0, 1)
+    with training(service) as trainer, connect(service.redis_address() or "") as client:
+        send(own, *stream[:20])
+        wait_for_backlog(own)
+        wait_until(lambda: not trainer._named.loaded)
+        wait_until(lambda: state(service, "quiet") == "unloaded")
+        assert status(own)["state"] == "unloaded"
+        keys = Keys(own.model)
+        assert client.xlen(keys.input) == 0  # two checkpoints hold all of it
+        assert not client.exists(keys.lease)
+        send(own, *stream[20:])
+        wait_for_backlog(own)
+        seen = status(own)["samples_seen"]
+        data = ask(own, downloaded)  # wakes it, too
+        wait_until(lambda: not trainer._named.loaded)
+        assert ask(own, downloaded)[:8] == data[:8]
+    assert seen == 600
+
+
+def test_what_came_while_no_trainer_was_there_is_learned(settings: MakeSettings) -> None:
+    service = settings()
+    own = register(service, "late")
+    send(own, *sub_tasks(0))
+    with training(service):
+        wait_for_backlog(own)
+    assert published(own) == snapshot_bytes(own, learned_directly(own, sub_tasks(0)))
+
+
+def test_a_model_that_misbehaves_stops_nobody(
+    settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.trainer.named_models.FIRST_PAUSE_S", 0.05)
+    service = settings()
+    bad, good = register(service, "bad", n_components=3), register(service, "good")
+    real = Engine.snapshot
+
+    def snapshot(engine: Engine, *given: Any) -> Any:
+        if engine.config.n_components == 3:
+            raise ZeroDivisionError("a fault of one model")
+        return real(engine, *given)
+
+    with training(service):
+        with monkeypatch.context() as patched:
+            patched.setattr(Engine, "snapshot", snapshot)
+            send(bad, *sub_tasks(0))
+            send(good, *sub_tasks(0))
+            send(service, *sub_tasks(1))
+            wait_for_backlog(good)
+            wait_for_backlog(service)
+            found = wait_until(lambda: states(service).get("bad"))
+            wait_until(lambda: state(service, "bad") == "failing")
+            assert "a fault of one model" in states(service)["bad"]["error"] or found
+        wait_for_backlog(bad)  # once the fault is gone, by itself
+        wait_until(lambda: state(service, "bad") == "loaded")
+    assert published(bad) == snapshot_bytes(bad, learned_directly(bad, sub_tasks(0)))
+
+
+def test_a_model_that_another_trainer_works_on_waits_for_it(
+    settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.trainer.named_models.FIRST_PAUSE_S", 0.05)
+    service = settings()
+    own = register(service, "elsewhere")
+    with connect(service.redis_address() or "") as client:
+        lease = Lease(client, Keys(own.model))
+        lease.acquire()
+        with training(service):
+            send(own, *sub_tasks(0))
+            send(service, *sub_tasks(0))
+            wait_for_backlog(service)
+            wait_until(lambda: state(service, "elsewhere") == "failing")
+            assert "Another trainer" in states(service)["elsewhere"]["error"]
+            lease.release()
+            wait_for_backlog(own)
+
+
+def test_where_there_is_no_room_the_quietest_is_let_go(settings: MakeSettings) -> None:
+    service = settings(loaded_models_mib=1, settle_after_s=0.1, unload_after_s=3600)
+    models = [register(service, f"m{i}") for i in range(4)]
+    with training(service) as trainer:
+        for own in models:
+            send(own, *sub_tasks(0))
+            wait_for_backlog(own)
+
+        def held() -> int:
+            return sum(slot.writer.nbytes for slot in trainer._named.loaded if slot.writer)
+
+        wait_until(lambda: held() <= 2**20)
+        assert len(trainer._named.loaded) < len(models)
+
+
+def test_a_model_that_is_taken_down_leaves_nothing(settings: MakeSettings) -> None:
+    service = settings()
+    own = register(service, "gone")
+    other = register(service, "gone-2")  # whose name begins with the other's
+    with training(service), connect(service.redis_address() or "") as client:
+        for one in (own, other):
+            send(one, *sub_tasks(0))
+            wait_for_backlog(one)
+        take_down(service, "gone")
+        wait_until(lambda: "gone" not in read_register(client, Keys(service.model)))
+        assert not own.data_dir.exists()
+        assert not list(client.scan_iter(match=f"*{own.model}}}:*"))
+        assert other.data_dir.exists()
+        assert published_position(other) == (15, 15)
+        again = register(service, "gone")
+        send(again, batch(3, 0))
+        wait_for_backlog(again)
+        assert status(again)["samples_seen"] == 20
+
+
+def test_kills_lose_nothing_of_any_model(settings: MakeSettings) -> None:
+    service = settings(unload_after_s=0.5, settle_after_s=3600)
+    models = [service, *(register(service, f"m{i}") for i in range(2))]
+    streams = {own: sub_tasks(i) for i, own in enumerate(models)}
+    for part in range(2):
+        with trainer_process(service) as process:
+            for own in models:
+                send(own, *streams[own][8 * part : 8 * part + 8])
+            some = 8 * part
+            wait_until(lambda some=some: any(published_position(m)[1] > some for m in models), 60)
+            process.send_signal(signal.SIGKILL)
+    with training(service):
+        for own in models:
+            wait_for_backlog(own)
+    for own, stream in streams.items():
+        assert published(own) == snapshot_bytes(own, learned_directly(own, stream))
+        assert [row["batch_index"] for row in history(own)] == list(range(15))
+
+
+def test_a_loud_model_does_not_starve_a_quiet_one(settings: MakeSettings) -> None:
+    service = settings()
+    loud, quiet = register(service, "loud"), register(service, "quiet")
+    with training(service):
+        send(quiet, batch(0, 0))
+        wait_for_backlog(quiet)
+        send(loud, *(batch(0, i, n=200) for i in range(120)))
+        send(quiet, batch(0, 1))
+        wait_for_backlog(quiet)
+        # In turns: when the one entry of the quiet model is served, most of the loud one's wait.
+        assert published_position(loud)[1] < 110
+        wait_for_backlog(loud)
+
+
+def test_models_cost_no_command_while_they_are_quiet(settings: MakeSettings) -> None:
+    service = settings()
+    for i in range(30):
+        register(service, f"m{i}")
+    with training(service) as trainer, connect(service.redis_address() or "") as client:
+        wait_until(lambda: len(trainer._named) == 30)
+
+        def commands() -> int:
+            return int(client.info("commandstats").get("cmdstat_xreadgroup", {}).get("calls", 0))
+
+        wait_until(lambda: status(service))
+        before, began = commands(), time.monotonic()
+        time.sleep(1.0)
+        per_second = (commands() - before) / (time.monotonic() - began)
+        assert per_second < 30  # one read for all of them, not one each
+
+
+def test_the_settings_of_a_model_are_the_services_but_for_its_own(settings: MakeSettings) -> None:
+    service = settings(ert="12h", outlier_false_positive_rate=0.01)
+    own = service.for_model("m", {"preset": "flat", "n_components": 7})
+    assert (own.preset, own.n_components, own.ert) == ("flat", 7, "12h")
+    assert own.outlier_false_positive_rate == 0.01
+    assert own.data_dir == service.data_dir / "models" / "m"
+    assert service.for_model("m", {"preset": "flat"}).n_components is None
+    with pytest.raises(InvalidSettings, match="Did you mean preset"):
+        service.for_model("m", {"prest": "flat"})
+    with pytest.raises(InvalidSettings, match="the model's own"):
+        service.for_model("m", {"seed": -1})
