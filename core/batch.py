@@ -41,6 +41,8 @@ class Batch:
             does who sends uint8, or the shape of images.
         strange: Whether all are like nothing that was learned, so that their labels name none
             of it. The engine says so of samples that it has held back, not the sender.
+        places: Samples of the stream before each, with shape (N,), int64, on the CPU; None where
+            nobody asks. The engine notes them of what it keeps, so that it can be told whose it is.
 
     Example:
         >>> batch = Batch.of(torch.zeros(3, 2), ["cat", None, "dog"])
@@ -54,6 +56,7 @@ class Batch:
     sample_ids: tuple[SampleId | None, ...] | None = None
     images: bool = False
     strange: bool = False
+    places: Tensor | None = None
 
     def __len__(self) -> int:
         return self.features.shape[0]
@@ -94,7 +97,14 @@ class Batch:
         """Some of the samples, by index (M,); without their names."""
         features = self.features[rows.to(self.features.device)]
         codes = None if self.codes is None else self.codes[rows.to(self.codes.device)]
-        return Batch(features, codes, self.vocabulary, images=self.images, strange=self.strange)
+        return Batch(
+            features,
+            codes,
+            self.vocabulary,
+            images=self.images,
+            strange=self.strange,
+            places=None if self.places is None else self.places[rows.to(self.places.device)],
+        )
 
     def check(self, n_features: int | None) -> None:
         """Raise the `InvalidBatch` that applies, if any.

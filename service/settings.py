@@ -372,6 +372,13 @@ class Settings(BaseSettings):
     dead_letters_mib: int = Field(
         64, ge=1, le=65_536, description="What these hold of batches, in MiB; the oldest go first."
     )
+    ledger_length: int = Field(
+        10_000,
+        ge=1,
+        le=1_000_000,
+        description="Batches of which GET /batches knows for long how they were split, where "
+        "samples were quarantined or dropped.",
+    )
 
     accept_loss: int | None = Field(
         None,

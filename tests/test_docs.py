@@ -94,6 +94,7 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
 
 # What a family without a single series cannot tell.
 LABELS = {
+    "gmr_ledger_samples": ["fate"],
     "gmr_batches_rejected_total": ["reason"],
     "gmr_models": ["state"],
     "gmr_labels_unmatched_total": ["reason"],

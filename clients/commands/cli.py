@@ -79,6 +79,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.versions:rollback_command",
         "Serve a version of the model again that is kept.",
     ),
+    "batch": (
+        "clients.commands.batch:batch_command",
+        "Say what became of the batch ID.",
+    ),
     "boundary": (
         "clients.commands.boundary:boundary_command",
         "Declare that a sub-task ends here.",

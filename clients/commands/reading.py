@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from clients.http.answers import Boundary, DriftState, ModelInfo, Readiness
+from clients.http.answers import Boundary, DriftState, Ledger, ModelInfo, Readiness
 from clients.http.client import GMRClient
 from clients.http.errors import ServiceUnavailable, ServiceUnreachable
 
@@ -28,6 +28,7 @@ class Reading:
     model: ModelInfo | None = None
     drift: DriftState | None = None
     boundaries: tuple[Boundary, ...] = ()
+    ledger: Ledger | None = None
 
     @classmethod
     def of(cls, client: GMRClient) -> Reading:
@@ -41,7 +42,14 @@ class Reading:
             if not readiness.ready:
                 # What Redis holds would be waited for in vain.
                 return cls(client.url, readiness)
-            return cls(client.url, readiness, client.model(), client.drift(), client.boundaries())
+            return cls(
+                client.url,
+                readiness,
+                client.model(),
+                client.drift(),
+                client.boundaries(),
+                client.ledger(),
+            )
         except AWAY as error:
             return cls.away(client.url, error)
 
@@ -76,6 +84,7 @@ class Reading:
             "accuracy": raw.get("prequential_accuracy_mean"),
             "stream_samples": raw.get("stream_samples"),
             "trainer_reported": drift and drift.time,
+            "ledger": self.ledger and dict(self.ledger.raw),
             "boundaries": [
                 {
                     "boundary": one.boundary,

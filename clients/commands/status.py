@@ -19,6 +19,12 @@ from clients.http.retry import RetryPolicy
 
 _PATIENCE_S = 1.0
 
+FATES = (
+    *("waiting", "learned", "set_aside", "awaiting", "unknown"),
+    *("quarantined", "rejected", "dropped", "lost"),
+)
+"""What becomes of samples, as GET /ledger names it."""
+
 
 def status_command(
     url: Url = None,
@@ -73,11 +79,31 @@ def _facts(document: dict[str, Any]) -> Table:
         "inlier rate",
         f"{share(document['inlier_rate'])} (usual: {share(document['inlier_rate_mean'])})",
     )
+    row("ledger", _ledger(document["ledger"]))
     reported = document["trainer_reported"]
     # By the clock of this machine, which may not be the service's.
     age = "-" if reported is None else f"{max(0.0, time.time() - reported):.0f} s ago"
     row("trainer", f"reported {age}")
     return table
+
+
+def _ledger(counts: dict[str, Any] | None) -> str:
+    """What became of samples, in words: what is 0 is left out.
+
+    Example:
+        >>> _ledger({"accepted": 30, "waiting": 10, "learned": 20, "rejected": 0})
+        '30 samples accepted = 10 waiting + 20 learned'
+    """
+    if counts is None:
+        return "-"
+    fates = [name for name in FATES if counts.get(name)]
+    parts = " + ".join(f"{counts[name]:,} {name.replace('_', ' ')}" for name in fates)
+    if counts["accepted"] is None:
+        return f"samples accepted: not known; of these {parts or 'none told'}"
+    wrong = counts.get("unaccounted")
+    return f"{counts['accepted']:,} samples accepted = {parts or 'none'}" + (
+        f"; {wrong:,} UNACCOUNTED FOR" if wrong else ""
+    )
 
 
 def _boundaries(rows: list[dict[str, Any]]) -> Table:

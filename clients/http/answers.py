@@ -433,6 +433,46 @@ class Proposal:
 
 
 @dataclass(frozen=True)
+class Ledger:
+    """Samples accepted, by what became of them; `accepted` is the sum of `waiting` to `lost`."""
+
+    accepted: int | None  # None wherever a number cannot be known
+    waiting: int | None  # in the stream, not applied yet
+    learned: int | None  # in the model
+    set_aside: int | None  # while a change is suspected
+    awaiting: int | None  # until their label comes
+    unknown: int | None  # held as unknown, or in a proposal
+    quarantined: int | None  # outliers of bursts
+    rejected: int | None  # of dead letters
+    dropped: int | None  # by a rollback or an upload
+    lost: int | None  # of entries that no checkpoint held
+    unaccounted: int | None  # 0
+    waiting_entries: int
+    entries_applied: int
+    last_entry_id: str | None  # the last entry applied
+    since: str | None  # the last entry that is not counted; None where all are
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class BatchFate:
+    """What became of one batch, as it was accepted last."""
+
+    batch_id: str
+    entry_id: str  # in the stream
+    kind: str  # "batch" or "labels"
+    state: str  # "waiting", "learned", "set_aside", ..., or "split"; "rejected", "dropped", "lost"
+    samples: int  # that it holds, or labels
+    counts: Mapping[str, int] | None  # of its samples by what became of them, where that is known
+    reason: str | None  # why it was rejected, in a word
+    detail: str | None  # why, in full
+    deadletter: str | None  # id of the letter, while that is kept
+    accepted: int  # times that the id was accepted, of the last few
+    last_entry_id: str | None  # the last entry applied
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
 class HistoryPoint:
     """The verdict on one batch before it was learned."""
 

@@ -353,6 +353,19 @@ def quarantine(last: int) -> Call[tuple[answers.Outlier, ...]]:
     )
 
 
+def ledger() -> Call[answers.Ledger]:
+    """GET /ledger."""
+    return _get("/ledger", lambda document: answers.build(answers.Ledger, document))
+
+
+def batch(batch_id: str) -> Call[answers.BatchFate]:
+    """GET /batches/{batch_id}."""
+    return _get(
+        f"/batches/{quote(batch_id, safe='')}",
+        lambda document: answers.build(answers.BatchFate, document),
+    )
+
+
 def proposals() -> Call[tuple[answers.Proposal, ...]]:
     """GET /drift/proposals."""
     return _get(

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from clients.http import calls, waiting
 from clients.http.answers import (
     ApiKey,
+    BatchFate,
     Boundary,
     Classification,
     DeadLetter,
@@ -39,6 +40,7 @@ from clients.http.answers import (
     Ingested,
     Label,
     Labelled,
+    Ledger,
     ModelInfo,
     ModelVersion,
     NamedModel,
@@ -256,6 +258,21 @@ class GMRClient:
         return self.send(calls.sample_image(n, classes, seed, shape, min_probability, noise))
 
     # Dead letters
+
+    def ledger(self) -> Ledger:
+        """What became of all samples that were accepted, as counts that add up."""
+        return self.send(calls.ledger())
+
+    def batch(self, batch_id: str) -> BatchFate:
+        """What became of one batch.
+
+        Arguments:
+            batch_id: As it was sent, or answered.
+
+        Raises:
+            RequestRefused: No batch with this id is remembered.
+        """
+        return self.send(calls.batch(batch_id))
 
     def dead_letters(
         self,
@@ -679,6 +696,14 @@ class AsyncGMRClient:
     ) -> bytes:
         """See `GMRClient.sample_image`."""
         return await self.send(calls.sample_image(n, classes, seed, shape, min_probability, noise))
+
+    async def ledger(self) -> Ledger:
+        """See `GMRClient.ledger`."""
+        return await self.send(calls.ledger())
+
+    async def batch(self, batch_id: str) -> BatchFate:
+        """See `GMRClient.batch`."""
+        return await self.send(calls.batch(batch_id))
 
     async def dead_letters(
         self,

@@ -268,13 +268,17 @@ def _converter() -> Converter:
 
 
 def _batches(converter: Converter, on_cpu: Converter) -> Callable[[Any, Any], Batch]:
-    """How batches are read: features for the model, codes as they came."""
+    """How batches are read: features for the model, codes and places as they came."""
 
-    def codes(key: Any, kind: Any) -> Any:
+    def here(key: Any, kind: Any) -> Any:
         return on_cpu.structure(key, kind)
 
     return make_dict_structure_fn(
-        Batch, converter, _cattrs_forbid_extra_keys=True, codes=override(struct_hook=codes)
+        Batch,
+        converter,
+        _cattrs_forbid_extra_keys=True,
+        codes=override(struct_hook=here),
+        places=override(struct_hook=here),
     )
 
 

@@ -144,7 +144,8 @@ class DelayedLabels:
             state, events = self.learning.learn(state, batch, None)
             return state, len(batch), events
         # Nothing that the next batches are compared with may move meanwhile.
-        suspect = torch.tensor(arrived) >= since
+        places = torch.tensor(arrived)
+        batch, suspect = replace(batch, places=places), places >= since
         due = joined(state.pending.awaiting.due, batch.select((~suspect).nonzero()[:, 0]))
         aside = joined(state.pending.set_aside, batch.select(suspect.nonzero()[:, 0]))
         state = state.with_pending(

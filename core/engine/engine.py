@@ -421,7 +421,8 @@ class Engine:
         self, state: EngineState, arrival: Arrival, judgement: Judgement, claimed: list[Event]
     ) -> tuple[EngineState, list[Event]]:
         """Keep the batch until it is clear whether something has changed."""
-        state = state.with_pending(set_aside=joined(state.pending.set_aside, arrival.rest))
+        rest = replace(arrival.rest, places=arrival.places)
+        state = state.with_pending(set_aside=joined(state.pending.set_aside, rest))
         state, overdue = self.delayed_labels.overdue(state)
         if arrival.heard:
             state = state.changed()
@@ -438,8 +439,9 @@ class Engine:
     ) -> tuple[EngineState, Arrival, list[Event]]:
         """Keep a burst's outliers apart; what is left of the batch is to be learned."""
         assert judgement.verdict is not None
+        rest = replace(arrival.rest, places=arrival.places)
         state, typical, events = self.change_type.burst(
-            state, arrival.rest, arrival.begun, judgement.verdict
+            state, rest, arrival.begun, judgement.verdict
         )
         outliers = len(arrival.rest) - int(typical.sum())
         return state, replace(arrival.only(typical.nonzero()[:, 0]), outliers=outliers), events

@@ -57,6 +57,8 @@ ACCESS: Final[Mapping[tuple[str, str], Role | None]] = {
     ("GET", "/model"): "read",
     ("GET", "/model/versions"): "read",
     ("GET", "/metrics"): "read",
+    ("GET", "/ledger"): "read",
+    ("GET", "/batches/{batch_id}"): "read",
     ("GET", "/deadletters"): "read",
     ("POST", "/session"): "read",
     ("DELETE", "/session"): OPEN,

@@ -46,6 +46,7 @@ from service.api.routes import (
     ingest,
     keys,
     labels,
+    ledger,
     metrics,
     model,
     models,
@@ -65,6 +66,7 @@ from service.trainer.metrics import ApiMetrics
 ROUTERS: Final = (
     ingest.router,
     labels.router,
+    ledger.router,
     deadletters.router,
     classify.router,
     outliers.router,

@@ -28,6 +28,7 @@ from core import errors as core_errors
 from service.api import errors as edge_errors
 from service.api.head import answers_head, is_head
 from service.broker import stream as stream_errors
+from service.broker.ledger import UnknownBatch
 
 PROBLEM_JSON = "application/problem+json"
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")
@@ -188,6 +189,12 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         404,
         "The proposal is not open",
         "Choose from known, the proposals of GET /drift/proposals.",
+    ),
+    UnknownBatch: Problem(
+        "unknown-batch",
+        404,
+        "No batch with this id is remembered",
+        "Look at the id; one that was accepted long ago is forgotten.",
     ),
     stream_errors.UnknownLetter: Problem(
         "unknown-dead-letter",

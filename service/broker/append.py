@@ -1,9 +1,10 @@
 """The script that puts an entry into the input stream, once for each batch id.
 
 A batch id has a *note*: a line `<entry id> <identity> <samples>` for each time that it was
-accepted, oldest first. The identity is `service.wire.identity`, in notes of earlier releases a
-crc32. A line of an entry that ended among the dead letters goes on with `<reason>@<letter id>`;
-the trainer adds that. The script decides by the lines that are left
+accepted, oldest first; for labels the number is theirs, with an `l` behind it. The identity is
+`service.wire.identity`, in notes of earlier releases a crc32. A line of an entry that ended among
+the dead letters goes on with `<reason>@<letter id>`; the trainer adds that. The script
+decides by the lines that are left
 when those of dropped entries (`service.broker.branch`) are taken away:
 
 | there is a line | answer |
@@ -47,10 +48,10 @@ APPEND: Final = (
 local entries, noted, features, applied = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local branch_key, restoring_key = KEYS[5], KEYS[6]
 local letters, requeued, letter_bytes, payload = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local pieces, uploads, counts = KEYS[11], KEYS[12], KEYS[13]
+local pieces, uploads, counts, beside = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local crc, samples, d, most, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local most_lines, restores, letter = tonumber(ARGV[6]), ARGV[7], ARGV[8]
-local n_pieces, crc32 = tonumber(ARGV[9]), ARGV[10]
+local n_pieces, crc32, first = tonumber(ARGV[9]), ARGV[10], ARGV[11]
 local function same(noted)
   return noted == crc or (#noted < #crc and noted == crc32)
 end
@@ -121,14 +122,15 @@ if n_pieces > 0 and redis.call('HLEN', pieces) ~= n_pieces then
   return {'incomplete', '', accepted}
 end
 
-local id = redis.call('XADD', entries, '*', unpack(ARGV, 11))
+local id = redis.call('XADD', entries, '*', unpack(ARGV, 12))
+redis.call('XADD', beside, id, 'n', d ~= '' and samples or 0, 'again', first)
 if n_pieces > 0 then
   redis.call('PERSIST', pieces)
   redis.call('HSET', uploads, id, pieces)
 end
-lines[#lines + 1] = id .. ' ' .. crc .. ' ' .. samples
-local first = math.max(1, #lines - most_lines + 1)
-redis.call('SET', noted, table.concat(lines, '\\n', first), 'EX', ttl)
+lines[#lines + 1] = id .. ' ' .. crc .. ' ' .. samples .. (d == '' and 'l' or '')
+local oldest = math.max(1, #lines - most_lines + 1)
+redis.call('SET', noted, table.concat(lines, '\\n', oldest), 'EX', ttl)
 if d ~= '' and not fixed then
   redis.call('SET', features, d)
 end

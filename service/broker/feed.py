@@ -21,7 +21,7 @@ import hashlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
@@ -180,13 +180,16 @@ RELEASE: Final = (
     DROP_UPLOADS
     + """
 local fence, entries, applied, uploads = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local token, group, next_id, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local beside, in_samples = KEYS[5], KEYS[6]
+local token, group, next_id, count, samples = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 if redis.call('GET', fence) ~= token then return redis.error_reply('LEASELOST') end
 redis.call('PERSIST', fence)
 redis.call('XTRIM', entries, 'MINID', next_id)
+redis.call('XTRIM', beside, 'MINID', next_id)
 drop_uploads(uploads, entries)
 redis.call('SET', applied, count)
-for i = 5, #ARGV, 1000 do
+redis.call('SET', in_samples, samples)
+for i = 6, #ARGV, 1000 do
   redis.call('XACK', entries, group, unpack(ARGV, i, math.min(i + 999, #ARGV)))
 end
 """
@@ -208,6 +211,15 @@ if type(moved) == 'table' and moved.err then return 0 end
 return 1
 """
 )
+
+# An entry of the trainer's own; it brings no samples.
+APPEND_OWN: Final = """
+local fence, entries, beside, token = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+if redis.call('GET', fence) ~= token then return redis.error_reply('LEASELOST') end
+redis.call('PERSIST', fence)
+local id = redis.call('XADD', entries, '*', unpack(ARGV, 2))
+redis.call('XADD', beside, id, 'n', 0, 'again', '')
+"""
 
 # Any commands, each preceded by its length. Reports made again after a crash have ids
 # that the stream knows, which is an error that is no error.
@@ -341,6 +353,7 @@ class Feed:
         self._start = client.register_script(START)
         self._go_to = client.register_script(GO_TO)
         self._release = client.register_script(RELEASE)
+        self._append = client.register_script(APPEND_OWN)
         self._write = client.register_script(WRITE)
         self._bury = client.register_script(BURY)
 
@@ -440,22 +453,35 @@ class Feed:
 
     def append(self, control: Control) -> None:
         """Put a control entry into the stream, to be read like any other."""
+        keys = [self.keys.fence, self.keys.input, self.keys.samples]
         fields = [part for field in control.to_entry().items() for part in field]
-        self._send([("XADD", self.keys.input, "*", *fields)])
+        arguments: list[Any] = [self._lease.token, *fields]
+        self.call(lambda: self._append(keys=keys, args=arguments))
 
-    def release(self, position: Position, entry_ids: Sequence[str]) -> None:
+    def release(
+        self, position: Position, entry_ids: Sequence[str], samples: tuple[str, int] = ("0-0", 0)
+    ) -> None:
         """Acknowledge and drop the entries that two durable checkpoints contain.
 
         Arguments:
             position: Of the older of these.
             entry_ids: The entries read since the last release, up to the position.
+            samples: Since which entry samples are counted, and how many came up to the position.
         """
-        keys = [self.keys.fence, self.keys.input, self.keys.applied, self.keys.uploads]
+        keys = [
+            self.keys.fence,
+            self.keys.input,
+            self.keys.applied,
+            self.keys.uploads,
+            self.keys.samples,
+            self.keys.samples_applied,
+        ]
         arguments: list[Any] = [
             self._lease.token,
             GROUP,
             next_id(position.last_entry_id),
             position.entries_applied,
+            "{} {}".format(*samples),
             *entry_ids,
         ]
         self.call(lambda: self._release(keys=keys, args=arguments))
@@ -545,6 +571,36 @@ class Feed:
         """Entries that the model held which was published last; 0 where none was."""
         rows: Any = self.call(lambda: self.client.xrevrange(self.keys.published, count=1))
         return int(rows[0][1][b"entries_applied"]) if rows else 0
+
+    def samples_released(self) -> tuple[str, int] | None:
+        """As `release` was given it last; None where it never was."""
+        text = self.get(self.keys.samples_applied)
+        if text is None:
+            return None
+        since, _, samples = text.decode().partition(" ")
+        return since, int(samples)
+
+    def account(
+        self, ledger: bytes, fates: Mapping[str, bytes], gone: Sequence[str], *, anew: bool
+    ) -> None:
+        """Queue the ledger before everything else, so that it goes out as a whole.
+
+        Arguments:
+            ledger: As JSON.
+            fates: Of entries, as JSON, that are new or have changed.
+            gone: Entries that have none any more.
+            anew: Whether there are no others.
+        """
+        keys = self.keys
+        commands: list[Command] = [("SET", keys.ledger, ledger)]
+        if anew:
+            commands.append(("DEL", keys.fates))
+        commands += [("HDEL", keys.fates, *some) for some in _parts(gone)]
+        commands += [
+            ("HSET", keys.fates, *(part for id in some for part in (id, fates[id])))
+            for some in _parts(list(fates))
+        ]
+        self._queue.extendleft(reversed(commands))
 
     def forget(self, key: str) -> None:
         """Queue that a plain value is no more."""
@@ -800,6 +856,12 @@ def _lost(error: redis.ResponseError) -> Exception:
         "Another trainer works on this model now; this one was away for too long. "
         "Expected one at a time; it stops, and changes nothing more."
     )
+
+
+def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """As many at a time as one command takes."""
+    for start in range(0, len(ids), FLUSH_COMMANDS):
+        yield ids[start : start + FLUSH_COMMANDS]
 
 
 def report_id(entry_id: str, index: int) -> str:

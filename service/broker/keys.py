@@ -95,6 +95,27 @@ class Keys:
         return self._key("counts")
 
     @property
+    def samples(self) -> str:
+        """Stream beside the input stream: for each of its entries, under the same id, `n` samples
+        that it brings, and `again`, the entry that it repeats where it was a dead letter."""
+        return self._key("samples")
+
+    @property
+    def samples_applied(self) -> str:
+        """What `applied` is, in samples: since which entry they are counted, and how many."""
+        return self._key("samples_applied")
+
+    @property
+    def ledger(self) -> str:
+        """What became of samples, as the trainer counts them, as JSON."""
+        return self._key("ledger")
+
+    @property
+    def fates(self) -> str:
+        """Hash from entries that are not simply learned to what became of their samples."""
+        return self._key("fates")
+
+    @property
     def published(self) -> str:
         """Stream of short notices, one per published snapshot."""
         return self._key("published")

@@ -46,7 +46,16 @@ from service.broker.pieces import ANSWER_S, UPLOAD_S
 from service.broker.records import Answer, Appended, Counts, Notice, Record
 from service.broker.registry import DOORBELL_LENGTH, REGISTER, TAKE_DOWN, NamedModel
 from service.settings import Settings
-from service.wire import Control, RawBatch, RawLabels, RawName, Upload, identity, new_batch_id
+from service.wire import (
+    REQUEUED_FROM,
+    Control,
+    RawBatch,
+    RawLabels,
+    RawName,
+    Upload,
+    identity,
+    new_batch_id,
+)
 
 __all__ = [
     "Answer",
@@ -674,6 +683,7 @@ class Stream:
             self.keys.upload("" if upload is None else upload.id),
             self.keys.uploads,
             self.keys.counts,
+            self.keys.samples,
         ]
         arguments: list[Any] = [
             identity(fields),
@@ -686,6 +696,7 @@ class Stream:
             letter,
             0 if upload is None else upload.pieces,
             fields.get("crc", b"0"),
+            fields.get(REQUEUED_FROM, b""),
         ]
         for name, value in fields.items():
             arguments += [name, value]

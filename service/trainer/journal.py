@@ -321,8 +321,12 @@ class Journal:
                 self._feed.quarantine(entry_id, index, orjson.dumps(record))
                 index += 1
 
-    def reject(self, entry: Entry, reason: str, detail: str) -> None:
-        """Report an entry that could not be used, and keep it among the dead letters."""
+    def reject(self, entry: Entry, reason: str, detail: str) -> int:
+        """Report an entry that could not be used, and keep it among the dead letters.
+
+        Returns:
+            Samples that it brought, as far as it can be read.
+        """
         kind, samples = _outline(entry)
         batch_id = entry.text("id")
         self.write(entry.id, [EntryRejected(entry.id, reason, detail, batch_id)])
@@ -339,6 +343,7 @@ class Journal:
         letters, nbytes = self._feed.bury(entry, reason, facts)
         if letters:
             self.write(entry.id, [DeadLettersDropped(letters, nbytes)], first=1)
+        return samples or 0 if kind == "batch" else 0
 
     def status(self, facts: Mapping[str, object]) -> dict[str, object]:
         """The trainer's state, for GET /drift: the given facts, and what events told."""

@@ -135,6 +135,13 @@ class TrainerMetrics:
         )
         self.proposals = counter("class_proposals", "New classes proposed.")
         self.awaiting = gauge("awaiting_samples", "Samples that await their label.")
+        self.ledger = gauge(
+            "ledger_samples", "Samples accepted and applied, by what became of them.", ["fate"]
+        )
+        self.unaccounted = gauge(
+            "ledger_unaccounted_samples",
+            "Samples of which the ledger cannot say what became; 0, and NaN while unknown.",
+        )
         self.redis_errors = counter("redis_errors", "Calls of Redis that failed, repeats included.")
 
         self.inlier_rate = gauge(
@@ -360,6 +367,17 @@ class TrainerMetrics:
         ):
             gauge.set(math.nan if number is None else number)
         self.probe_alarms.set(probe_alarms)
+
+    def show_ledger(self, counts: Mapping[str, int | None]) -> None:
+        """Show what became of samples.
+
+        Arguments:
+            counts: From `service.trainer.ledger.Ledger.counts`.
+        """
+        for fate, n in counts.items():
+            if fate not in ("accepted", "unaccounted"):
+                self.ledger.labels(fate).set(_number(n))
+        self.unaccounted.set(_number(counts["unaccounted"]))
 
     def show_held(self, numbers: Mapping[str, float]) -> None:
         """Show how well the model that is published holds the past.

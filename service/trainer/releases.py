@@ -14,6 +14,9 @@ from service.broker.branch import position as place
 from service.broker.feed import Entry, Feed, Position
 from service.trainer.saver import Saved
 
+Samples = tuple[str, int]
+"""Since which entry they are counted, and how many."""
+
 
 class Releases:
     """Follows what is read and what is saved, and lets entries go.
@@ -24,13 +27,18 @@ class Releases:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._files: list[tuple[str, Position]] = []  # the newest two on disk, oldest first
+        self._files: list[tuple[str, Position, Samples]] = []  # the newest two, oldest first
         self._ids: deque[str] = deque()  # of the entries read and not released
         self._nbytes = 0
 
-    def open(self, position: Position) -> None:
-        """Begin with the checkpoint that a start went on from; there may be none."""
-        self._files = [("", position)] if position.entries_applied else []
+    def open(self, position: Position, samples: Samples = ("0-0", 0)) -> None:
+        """Begin with the checkpoint that a start went on from; there may be none.
+
+        Arguments:
+            position: That it reaches to.
+            samples: Since which entry samples are counted, and how many came up to there.
+        """
+        self._files = [("", position, samples)] if position.entries_applied else []
 
     def read(self, entry: Entry) -> None:
         """An entry is part of the state."""
@@ -40,14 +48,14 @@ class Releases:
     def saved(self, saved: Saved) -> None:
         """A checkpoint is on disk."""
         others = [one for one in self._files if one[0] != saved.file]
-        self._files = [*others, (saved.file, saved.position)][-2:]
+        self._files = [*others, (saved.file, saved.position, saved.samples)][-2:]
         if len(self._files) < 2:
             return
-        _, older = self._files[0]
+        _, older, samples = self._files[0]
         released = []
         while self._ids and place(self._ids[0]) <= place(older.last_entry_id):
             released.append(self._ids.popleft())
-        self._feed.release(older, released)
+        self._feed.release(older, released, samples)
         if not self._ids:
             self._nbytes = 0
 
@@ -60,7 +68,7 @@ class Releases:
     def twin_missing(self) -> bool:
         """Whether the newest checkpoint is on disk, and the one before it holds less."""
         match self._files:
-            case [(_, older), (_, newest)]:
+            case [(_, older, _), (_, newest, _)]:
                 return older != newest
             case [_]:
                 return True

@@ -33,6 +33,7 @@ from service.broker.feed import Position, next_id
 from service.checkpoints import BEFORE_BOUNDARY, Checkpoints, Kept
 from service.trainer.faults import is_machines
 from service.trainer.journal import Totals
+from service.trainer.ledger import Ledger
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class Progress:
         branch: Which of those entries the state does not come from.
         open_from: The first entry that the model has not learned, of those that it contains: a
             batch set aside, which a rollback forgets. None where there is none.
+        ledger: What became of its samples; None where an earlier release did not count.
     """
 
     state: EngineState
@@ -63,6 +65,7 @@ class Progress:
     totals: Totals
     branch: Branch = field(default_factory=Branch)
     open_from: str | None = None
+    ledger: Ledger | None = None
 
     @property
     def first_not_held(self) -> str:
@@ -79,6 +82,7 @@ class Saved:
     seconds: float
     time: float  # Unix seconds
     nbytes: int
+    samples: tuple[str, int] = ("0-0", 0)  # since which entry they are counted, and how many
 
 
 class Saver:
@@ -194,6 +198,8 @@ class Saver:
         }
         if progress.open_from is not None:
             metadata["open_from"] = progress.open_from
+        if progress.ledger is not None:
+            metadata["ledger"] = progress.ledger.to_json()
         return dump(progress.state, config, metadata)
 
     def _write(self, progress: Progress, note: dict[str, Any], twin: bool) -> Saved | None:
@@ -218,7 +224,10 @@ class Saver:
             return None
         self.error = None
         file = f"{progress.state.model.version}-{position.entries_applied}-{twin}"
-        return Saved(file, position, time.perf_counter() - started, time.time(), len(data))
+        ledger = progress.ledger or Ledger()
+        samples = ledger.since, ledger.accepted
+        seconds = time.perf_counter() - started
+        return Saved(file, position, seconds, time.time(), len(data), samples)
 
     def _let_raw_samples_go(self, sub_task: int) -> None:
         """Rewrite the kept checkpoints of earlier sub-tasks without their raw samples.
@@ -343,12 +352,14 @@ class Saver:
             branch = Branch(boundaries=totals.boundaries)  # an earlier release told of none
             if "branch" in metadata:
                 branch = Branch.from_json(metadata["branch"])
+            ledger = Ledger.from_json(metadata["ledger"]) if "ledger" in metadata else None
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidCheckpoint(
                 f"The checkpoint does not say how far into the stream it reaches ({error!r}). "
                 f"Use one that a trainer of this release wrote."
             ) from error
-        return Progress(state, position, totals, branch, metadata.get("open_from")), config
+        open_from = metadata.get("open_from")
+        return Progress(state, position, totals, branch, open_from, ledger), config
 
     def _check_kind(self, config: EngineConfig) -> None:
         if difference := _difference(self._engine.config, config):

@@ -57,6 +57,7 @@ from service.trainer.gap import check_accepted, find_gap
 from service.trainer.heartbeat import Heart, Pulse
 from service.trainer.journal import Journal, Totals, encode_status
 from service.trainer.label_wait import LabelWait
+from service.trainer.ledger import Ledger
 from service.trainer.metrics import TrainerMetrics
 from service.trainer.releases import Releases
 from service.trainer.retention_schedule import RetentionSchedule
@@ -65,7 +66,15 @@ from service.trainer.saver import Progress, Saver
 from service.trainer.status import facts_of
 from service.webhook.courier import Courier
 from service.webhook.receiver import Receiver
-from service.wire import Control, Limits, RawBatch, RawLabels, RawName, read_entry
+from service.wire import (
+    REQUEUED_FROM,
+    Control,
+    Limits,
+    RawBatch,
+    RawLabels,
+    RawName,
+    read_entry,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -159,6 +168,10 @@ class ModelWriter:
         self._state = self._engine.start() if recovered is None else recovered.state
         self._position = Position() if recovered is None else recovered.position
         self._branch = Branch() if recovered is None else recovered.branch
+        ledger = None if recovered is None else recovered.ledger
+        self._ledger = ledger or Ledger.begun(self._state, self._position)
+        self._accounted: Position | None = None
+        self._fates: dict[str, bytes] = {}  # as they were told last
         totals = Totals() if recovered is None else recovered.totals
         self._journal = Journal(self._feed, totals, self._metrics, settings.webhook_kinds)
         if self._keeper.checkpoint_time is not None:
@@ -342,7 +355,8 @@ class ModelWriter:
         if gap is not None:
             self._accept(gap)
         self._attempts.open(position)
-        self._releases.open(position if gap is None else Position())
+        samples = self._ledger.since, self._ledger.accepted
+        self._releases.open(position if gap is None else Position(), samples)
         self._kept, self._position = self._position, position
         self._served_entries = self._feed.served_entries()
         self._report_features()
@@ -369,6 +383,9 @@ class ModelWriter:
             self._lease.release()
             raise
         self._branch = self._branch.lost(gap.first_entry_id, gap.last_entry_id)
+        released = self._feed.samples_released()
+        known = released is not None and released[0] == self._ledger.since
+        self._ledger = self._ledger.went_missing(gap, released[1] if released and known else None)
         self._journal.write(next_id(gap.last_entry_id), [gap])
         self._save_now = True
 
@@ -416,7 +433,7 @@ class ModelWriter:
         try:
             events = [] if given_up else self._apply_with_room(entry)
         except GMRError as error:
-            self._journal.reject(entry, _reason(error), str(error))
+            self._reject(entry, _reason(error), str(error))
         except Exception as error:
             if is_machines(error):
                 # Every later entry would fare the same, or a passing fault would decide what
@@ -431,10 +448,10 @@ class ModelWriter:
                 raise
             # A state is replaced only after success, so this one is whole.
             logger.exception("entry %s cannot be learned", entry.id)
-            self._journal.reject(entry, "internal_error", f"{type(error).__name__}: {error}")
+            self._reject(entry, "internal_error", f"{type(error).__name__}: {error}")
         else:
             if given_up:
-                self._journal.reject(entry, "trainer_died", given_up)
+                self._reject(entry, "trainer_died", given_up)
                 self._save_now = True
             for event in events:
                 if isinstance(event, BoundaryDetected):
@@ -446,12 +463,18 @@ class ModelWriter:
                 elif isinstance(event, OutlierBurst):
                     self._journal.quarantine(entry.id, self._state.pending.quarantined)
             self._journal.write(entry.id, events)
+            again, outliers = entry.text(REQUEUED_FROM), self._state.pending.quarantined
+            self._ledger = self._ledger.applied(entry.id, again, events, outliers)
         self._tell_readers(entry, before)
         self._position = Position(entry.id, self._position.entries_applied + 1)
         self._releases.read(entry)
         self._unsaved_bytes += entry.nbytes
         self._learned_at = time.monotonic()
         self._metrics.step_duration.observe(time.perf_counter() - started)
+
+    def _reject(self, entry: Entry, reason: str, detail: str) -> None:
+        samples = self._journal.reject(entry, reason, detail)
+        self._ledger = self._ledger.refused(entry.text(REQUEUED_FROM), samples)
 
     def _apply_with_room(self, entry: Entry) -> list[Event]:
         """Apply an entry, trying again where there is no room for the moment."""
@@ -513,6 +536,7 @@ class ModelWriter:
                 kept = self._keeper.find(asked.version)
                 self._state, events = self._engine.restore(self._state, kept.state, "rollback")
                 self._branch = self._branch.rolled_back(kept.branch, kept.first_not_held, entry.id)
+                self._ledger = self._ledger.rolled_back(kept.ledger, kept.state)
                 self._after_restore(asked.version, "rollback")
             case "restore":
                 upload = asked.upload
@@ -522,6 +546,7 @@ class ModelWriter:
                 self._keeper.try_out(restored)
                 self._state = restored
                 self._branch = self._branch.uploaded(entry.id)
+                self._ledger = self._ledger.uploaded(restored)
                 self._after_restore(None, "checkpoint")
         return events
 
@@ -605,6 +630,7 @@ class ModelWriter:
         self._reported, self._reported_at = self._position, moment
         self._metrics.redis_errors.inc(self._feed.redis_errors - self._redis_errors)
         self._redis_errors = self._feed.redis_errors
+        self._account()
         status = self._status()
         self._feed.put(self._feed.keys.status, encode_status(status))
         self._pulse.told(status)
@@ -612,6 +638,27 @@ class ModelWriter:
             self._metrics_at = moment
             self._feed.put(self._feed.keys.trainer_metrics, self._metrics.text())
         self._feed.flush()
+
+    def _account(self) -> None:
+        """Tell the ledger, where the position has changed."""
+        if self._phase in ("starting", "refused") or self._position == self._accounted:
+            return
+        self._ledger = self._ledger.pruned(self._state, self._settings.ledger_length)
+        counts = self._ledger.counts(self._state)
+        self._metrics.show_ledger(counts)
+        told = {
+            "entries_applied": self._position.entries_applied,
+            "last_entry_id": self._position.last_entry_id,
+            "since": self._ledger.since,
+            "split_since": self._ledger.split_since,
+            "losses": self._ledger.losses,
+            "counts": counts,
+        }
+        fates = {id: orjson.dumps(one) for id, one in self._ledger.fates(self._state).items()}
+        changed = {id: one for id, one in fates.items() if self._fates.get(id) != one}
+        gone = [id for id in self._fates if id not in fates]
+        self._feed.account(orjson.dumps(told), changed, gone, anew=self._accounted is None)
+        self._fates, self._accounted = fates, self._position
 
     def _is_time_to_publish(self) -> bool:
         behind = self._position.entries_applied < self._served_entries
@@ -690,7 +737,8 @@ class ModelWriter:
         totals = copy.deepcopy(self._journal.totals)
         aside = state.stream.batches - len(state.pending.set_aside)
         open_from = totals.entry_of(aside) if state.pending.set_aside else None
-        return Progress(state, self._position, totals, self._branch, open_from)
+        ledger = self._ledger.pruned(state, self._settings.ledger_length)
+        return Progress(state, self._position, totals, self._branch, open_from, ledger)
 
     def _answer_requests(self) -> None:
         for request in self._feed.requests():

@@ -18,6 +18,8 @@ COMMITTED = Path(__file__).parents[3] / "docs" / "openapi.json"
 
 OPERATIONS = {
     "ingest": "post /ingest",
+    "ledger": "get /ledger",
+    "batch": "get /batches/{batch_id}",
     "list_keys": "get /keys",
     "make_key": "post /keys",
     "revoke_key": "delete /keys/{id}",

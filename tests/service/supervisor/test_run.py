@@ -176,6 +176,11 @@ def test_every_part_may_be_killed_and_nothing_is_lost_or_learned_twice(tmp_path:
                 os.kill(victim, signal.SIGKILL)
         model = running.wait_for_backlog(len(stream))
         assert (model["batches_seen"], model["samples_seen"]) == (45, 900)
+        ledger = running.get("/ledger")
+        assert (ledger["accepted"], ledger["unaccounted"], ledger["since"]) == (900, 0, None)
+        assert ledger["waiting"] + ledger["learned"] + ledger["set_aside"] == 900
+        fates = [running.get(f"/batches/{batch.batch_id}") for batch in stream]
+        assert {(fate["state"], fate["accepted"]) for fate in fates} == {("learned", 1)}
         history = running.get("/drift/history")["history"]
         assert [row["batch_index"] for row in history] == list(range(45))
         expected = learned_directly(running.settings, stream)

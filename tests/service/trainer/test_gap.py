@@ -9,6 +9,7 @@ import pytest
 
 from core.errors import InvalidSettings
 from service.broker.feed import Feed, Position, id_before
+from service.broker.ledger import LedgerBook
 from service.settings import Settings
 from service.trainer.gap import find_gap
 from service.trainer.host import Trainer, main
@@ -63,6 +64,11 @@ def test_what_is_given_up_by_its_number_is_told_and_may_be_sent_again(
     text = ask(settings(), lambda stream: stream.trainer_metrics()).decode()
     assert "gmr_entries_lost_total 6.0" in text
     assert published(settings()).info.samples_seen == 80
+    counts = ask(settings(), lambda stream: LedgerBook(stream).counts())
+    assert (counts["accepted"], counts["learned"], counts["lost"]) == (200, 80, 120)
+    assert counts["unaccounted"] == 0
+    fate = ask(settings(), lambda stream: LedgerBook(stream).fate("0-0"))
+    assert fate.state == "lost"
 
     again = send(settings(), *STREAM)
     assert [one.duplicate for one in again] == [False] * 6 + [True] * 4
