@@ -62,6 +62,12 @@ CLIENT_VARIABLES: Final[Mapping[str, str]] = {
 }
 """Variables that are legal but belong to the clients, not to the service."""
 
+TLS_PAIRS: Final = (
+    ("tls_certificate", "tls_key"),
+    ("redis_tls_certificate", "redis_tls_key"),
+)
+TLS_FILES: Final = ("redis_tls_ca", *(name for pair in TLS_PAIRS for name in pair))
+
 REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 
 MIB: Final = 1024 * 1024
@@ -152,6 +158,12 @@ class Settings(BaseSettings):
     port: int = Field(
         8000, ge=0, le=65535, description="Port that the API listens on; 0 picks a free one."
     )
+    tls_certificate: Path | None = Field(
+        None,
+        description="Certificate, with those that lead to its authority, by which the API speaks "
+        "HTTPS; needs tls_key.",
+    )
+    tls_key: Path | None = Field(None, description="Key of that certificate.")
     admin_key: SecretStr | None = Field(
         None,
         description="Key that may do anything, 24 characters or more; makes every request need a "
@@ -181,6 +193,25 @@ class Settings(BaseSettings):
         None,
         description="redis://, rediss://, unix:// or redis+cluster:// address of a Redis of your "
         "own (6.2 or newer); without it `gmr serve` runs the embedded one.",
+    )
+    redis_tls_ca: Path | None = Field(
+        None,
+        description="Certificates of those who may have signed that of rediss://; unset: the "
+        "system's.",
+    )
+    redis_tls_certificate: Path | None = Field(
+        None, description="Certificate that is shown to rediss://, where that wants one."
+    )
+    redis_tls_key: Path | None = Field(None, description="Key of that certificate.")
+    redis_replicas: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="Replicas of that Redis that must have an entry before it is acknowledged.",
+    )
+    accept_weak_durability: bool = Field(
+        False,
+        description="Whether a Redis is taken that may lose what it has acknowledged.",
     )
     redis_binary: Path | None = Field(
         None, description="redis-server or valkey-server program to run as the embedded Redis."
@@ -538,7 +569,15 @@ class Settings(BaseSettings):
             key_of(value.get_secret_value())
         return value
 
-    @field_validator("data_dir", "redis_binary")
+    @field_validator(
+        "data_dir",
+        "redis_binary",
+        "redis_tls_ca",
+        "redis_tls_certificate",
+        "redis_tls_key",
+        "tls_certificate",
+        "tls_key",
+    )
     @classmethod
     def _expand_home(cls, value: Path | None) -> Path | None:
         return None if value is None else value.expanduser()
@@ -600,6 +639,7 @@ class Settings(BaseSettings):
                 "our messages from anybody's. Set GMR_WEBHOOK_SECRET to what "
                 "`echo whsec_$(openssl rand -base64 32)` prints, here and at the receiver."
             )
+        settings.check_files()
         settings.engine_config()  # core refuses what does not go together, now and not later
         settings._sources.update(sources)
         return settings
@@ -663,6 +703,11 @@ class Settings(BaseSettings):
             return self.host.lower() == "localhost"
 
     @property
+    def scheme(self) -> str:
+        """Of the API's addresses."""
+        return "http" if self.tls_certificate is None else "https"
+
+    @property
     def requires_keys(self) -> bool:
         """Whether a request needs a key."""
         return self.admin_key is not None or not (self.on_loopback or self.insecure)
@@ -680,6 +725,45 @@ class Settings(BaseSettings):
                 f"keys with `gmr keys`; or set GMR_HOST=127.0.0.1; or, where something in front "
                 f"asks who they are, say --insecure.",
                 setting="admin_key",
+            )
+
+    def check_files(self) -> None:
+        """Refuse halves of pairs, files that are not there, and what would have no effect.
+
+        Raises:
+            InvalidSettings: TLS could not be spoken as asked for, or replicas not be waited for.
+        """
+        for one, other in TLS_PAIRS:
+            given = [name for name in (one, other) if getattr(self, name) is not None]
+            if len(given) == 1:
+                missing = other if given == [one] else one
+                raise InvalidSettings(
+                    f"{given[0]} is set without {missing}, and neither is of use alone. Set "
+                    f"{_variable(missing)}, too.",
+                    setting=missing,
+                )
+        for name in TLS_FILES:
+            path = getattr(self, name)
+            if path is not None and not os.access(path, os.R_OK):
+                raise InvalidSettings(
+                    f"{name} is {path}, which cannot be read. Expected a PEM file. Check the path "
+                    f"and its permissions.",
+                    setting=name,
+                )
+        address = self.redis_address() or ""
+        files = self.redis_tls_ca or self.redis_tls_certificate
+        if files and not address.startswith("rediss"):
+            raise InvalidSettings(
+                "Files for TLS with Redis are set, but the address does not begin with rediss://, "
+                "so that they would not be used. Correct GMR_REDIS_URL.",
+                setting="redis_url",
+            )
+        if self.redis_replicas and (not address or "cluster" in address):
+            raise InvalidSettings(
+                f"redis_replicas is {self.redis_replicas}, but the Redis is "
+                f"{'a cluster' if address else 'the embedded one'}, where replicas are not waited "
+                f"for. Expected the address of a primary in GMR_REDIS_URL, or 0.",
+                setting="redis_replicas",
             )
 
     def describe(self) -> list[Row]:

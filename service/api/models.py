@@ -214,6 +214,8 @@ class Models:
             max_backlog=settings.max_backlog,
             dedupe_ttl_s=settings.dedupe_ttl_s,
             n_features=settings.n_features,
+            examiner=default.stream.examiner,
+            replicas=settings.redis_replicas,
         )
         parts = Parts(
             settings=settings,

@@ -15,8 +15,9 @@ import orjson
 import redis
 
 from core.errors import GMRError
-from service.broker.connection import connect
+from service.broker.connection import connect, identity_of
 from service.broker.keys import Keys
+from service.loopback import connection_to_self
 from service.settings import Settings
 
 TIMEOUT_S: Final = 3.0
@@ -31,14 +32,14 @@ def check(what: str, settings: Settings) -> str | None:
         what: `live` or `ready` asks the API of this machine, `trainer` looks for its report.
     """
     if what in ("live", "ready"):
-        return _check_api(f"/health/{what}", settings.port)
+        return _check_api(f"/health/{what}", settings.port, settings.scheme)
     if what == "trainer":
         return _check_trainer(settings)
     return USAGE
 
 
-def _check_api(path: str, port: int) -> str | None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+def _check_api(path: str, port: int, scheme: str) -> str | None:
+    connection = connection_to_self("127.0.0.1", port, scheme, timeout_s=TIMEOUT_S)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -54,7 +55,7 @@ def _check_trainer(settings: Settings) -> str | None:
     address = settings.redis_address()
     if address is None:
         return "no GMR_REDIS_URL to look for the trainer's heartbeat in"
-    client = connect(address)
+    client = connect(address, identity=identity_of(settings))
     try:
         status = client.get(Keys(settings.model).status)
     except (redis.RedisError, OSError) as error:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -21,7 +24,9 @@ from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
 from core.errors import GMRError, InvalidSettings
-from service.settings import mask_url
+from service.broker.durability import End, Examiner, WeakDurability
+from service.broker.refusals import refusal_of
+from service.settings import Settings, mask_url
 
 SyncClient = redis.Redis | redis.RedisCluster
 AsyncClient = redis.asyncio.Redis | redis.asyncio.RedisCluster
@@ -42,45 +47,114 @@ TRANSIENT: Final = (
 )
 """Failures that pass by waiting: Redis restarts, fails over, or the network is away."""
 
-REFUSALS: Final = (redis.AuthenticationError, redis.exceptions.AuthorizationError)
-"""Kinds of ConnectionError that do not pass by waiting."""
+REFUSALS: Final = (
+    redis.AuthenticationError,
+    redis.exceptions.AuthorizationError,
+    WeakDurability,
+)
+"""What does not pass by waiting."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Files by which both sides of a TLS connection know each other.
+
+    Arguments:
+        authorities: Certificates of those whom the server's may be signed by; None: the system's.
+        certificate: Shown to the server; None: none.
+        key: Of that certificate.
+    """
+
+    authorities: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def options(self, url: str) -> dict[str, Any]:
+        """What redis-py is told of a connection to this address."""
+        if not url.startswith("rediss://"):
+            return {}
+        files = {
+            "ssl_ca_certs": self.authorities,
+            "ssl_certfile": self.certificate,
+            "ssl_keyfile": self.key,
+        }
+        return {name: str(path) for name, path in files.items() if path is not None}
+
+
+NO_IDENTITY: Final = Identity()
 
 
 class StreamUnavailable(GMRError):
     """Redis cannot be reached or cannot take more; try again later."""
 
 
-def connect(url: str) -> SyncClient:
+def connect(
+    url: str, examiner: Examiner | None = None, identity: Identity = NO_IDENTITY
+) -> SyncClient:
     """A client for the trainer. Connects at the first command.
 
     Arguments:
         url: redis://, rediss://, unix://, or redis+cluster:// (the same as ?cluster=true).
+        examiner: Looks at each new connection.
+        identity: Files by which both sides of rediss:// know each other.
+
+    Raises:
+        InvalidSettings: The address cannot be used.
     """
     plain, cluster = _split(url)
-    never = Retry(NoBackoff(), 0)
+    options = {**_options(), **identity.options(plain), "retry": Retry(NoBackoff(), 0)}
     try:
         if cluster:
+            if examiner is not None:
+                # The client has introduced itself by then.
+                options["redis_connect_func"] = partial(examiner.examine, cluster=True)
             # Opens a connection at once, to learn the cluster's layout.
-            return redis.RedisCluster.from_url(plain, retry=never, **_options())
-        return redis.Redis.from_url(plain, retry=never, **_options())
+            return redis.RedisCluster.from_url(plain, **options)
+        if examiner is not None:
+            options["redis_connect_func"] = partial(_introduced, examiner)
+        return redis.Redis.from_url(plain, **options)
     except ValueError as error:
         raise _bad_url(url, error) from None
 
 
-def connect_async(url: str) -> AsyncClient:
+def connect_async(
+    url: str, examiner: Examiner | None = None, identity: Identity = NO_IDENTITY
+) -> AsyncClient:
     """A client for the API. Connects at the first command.
 
     Arguments:
-        url: As for `connect`.
+        url: As for `connect`, and so are the others.
+
+    Raises:
+        InvalidSettings: The address cannot be used.
     """
     plain, cluster = _split(url)
-    never = AsyncRetry(NoBackoff(), 0)
+    options = {**_options(), **identity.options(plain), "retry": AsyncRetry(NoBackoff(), 0)}
+
+    async def introduced(connection: Any) -> None:
+        await connection.on_connect()
+        if examiner is not None:
+            await examiner.examine_async(connection, cluster=cluster)
+
     try:
         if cluster:
-            return redis.asyncio.RedisCluster.from_url(plain, retry=never, **_options())
-        return redis.asyncio.Redis.from_url(plain, retry=never, **_options())
+            client = redis.asyncio.RedisCluster.from_url(plain, **options)
+            # The client hands these on to nodes, and takes no such function itself.
+            for kwargs in (client.connection_kwargs, *_of_nodes(client)):
+                kwargs["redis_connect_func"] = introduced
+            return client
+        return redis.asyncio.Redis.from_url(plain, redis_connect_func=introduced, **options)
     except ValueError as error:
         raise _bad_url(url, error) from None
+
+
+def _introduced(examiner: Examiner, connection: Any) -> None:
+    connection.on_connect()
+    examiner.examine(connection)
+
+
+def _of_nodes(client: redis.asyncio.RedisCluster) -> list[dict[str, Any]]:
+    return [node.connection_kwargs for node in client.startup_nodes]
 
 
 def patiently(operation: Callable[[], Any], failed: Callable[[Exception], None]) -> Any:
@@ -108,10 +182,51 @@ def patiently(operation: Callable[[], Any], failed: Callable[[Exception], None])
 
 
 def refused(error: Exception) -> InvalidSettings:
-    """The error for a Redis that answers, but not to us."""
-    return InvalidSettings(
-        f"Redis refuses the connection: {error}. Check user, password and the user's rights in "
-        f"GMR_REDIS_URL."
+    """The error for a Redis that answers, but not to us, or promises too little."""
+    if (weak := weakness_of(error)) is not None:
+        return InvalidSettings(
+            f"Redis promises less than a 202 does: {weak}. Set it so, or accept that batches "
+            f"which were acknowledged may be lost, by GMR_ACCEPT_WEAK_DURABILITY=true."
+        )
+    known = refusal_of(error)
+    if known is None:
+        return InvalidSettings(
+            f"Redis refuses the connection: {error}. Check user, password and the user's rights "
+            f"in GMR_REDIS_URL."
+        )
+    code, row = known
+    return InvalidSettings(f"Redis refuses ({code}: {error}): {row.what}. {row.advice}")
+
+
+def turned_away(error: Exception) -> StreamUnavailable:
+    """The error of a request where Redis refuses it, and so has changed nothing."""
+    if (weak := weakness_of(error)) is not None:
+        what, advice = (
+            f"Redis promises less than a 202 does ({weak})",
+            ("Set it so, or accept that by GMR_ACCEPT_WEAK_DURABILITY."),
+        )
+    else:
+        known = refusal_of(error)
+        assert known is not None
+        what, advice = known[1].what, known[1].advice
+    return StreamUnavailable(
+        f"{what[:1].upper()}{what[1:]}; nothing was accepted. Send the same again in a moment. "
+        f"For whoever runs the service: {advice}",
+        reason=f"{what[:1].upper()}{what[1:]}.",
+    )
+
+
+def too_few_replicas(got: int, wanted: int, batch_id: str | None) -> StreamUnavailable:
+    """The error for an entry that too few replicas have, which may be lost with the primary."""
+    again = "" if batch_id is None else f" with the batch_id {batch_id!r}"
+    numbers: dict[str, Any] = {"replicas": got, "wanted": wanted}
+    if batch_id is not None:
+        numbers["batch_id"] = batch_id
+    return StreamUnavailable(
+        f"Redis has the request, but {got} of {wanted} replicas have confirmed it in time. Send "
+        f"the same again in a moment{again}: it is carried out once in either case. For whoever "
+        f"runs the service: look at the replicas, or lower GMR_REDIS_REPLICAS.",
+        **numbers,
     )
 
 
@@ -125,9 +240,11 @@ def unavailable(error: Exception) -> StreamUnavailable:
 
 def not_told(error: Exception) -> StreamUnavailable:
     """The error for a question that Redis did not answer in time."""
+    known = refusal_of(error)
     return StreamUnavailable(
         f"Redis does not answer ({type(error).__name__}), so that this cannot be told now. Ask "
-        f"again in a moment; POST /classify, POST /outliers and GET /sample work meanwhile."
+        f"again in a moment; POST /classify, POST /outliers and GET /sample work meanwhile.",
+        **({} if known is None else {"reason": f"{known[1].what[:1].upper()}{known[1].what[1:]}."}),
     )
 
 
@@ -174,23 +291,51 @@ def perhaps_done(error: Exception, what: str, advice: str) -> StreamUnavailable:
     )
 
 
+def weakness_of(error: BaseException) -> WeakDurability | None:
+    """What a Redis promises too little of, where that is why it is not used."""
+    for one in (error, error.__cause__):  # the client of a cluster wraps it
+        if isinstance(one, WeakDurability):
+            return one
+    return None
+
+
 def is_transient(error: BaseException) -> bool:
     """Whether waiting may help."""
-    return isinstance(error, TRANSIENT) and not is_refusal(error)
+    if is_refusal(error):
+        return False
+    if isinstance(error, TRANSIENT):
+        return True
+    return isinstance(error, redis.RedisError) and refusal_of(error) is not None
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether Redis answers, but wants another user or password."""
+    """Whether Redis answers, but wants another user or password, or promises too little."""
     # The asyncio client wraps it in a plain ConnectionError.
-    return isinstance(error, REFUSALS) or isinstance(error.__cause__, REFUSALS)
+    if isinstance(error, REFUSALS) or isinstance(error.__cause__, REFUSALS):
+        return True
+    known = refusal_of(error) if isinstance(error, redis.RedisError) else None
+    return known is not None and not known[1].passes
 
 
-def is_full(error: BaseException) -> bool:
-    """Whether Redis has no memory left for what was asked."""
-    # Redis 6.2 reports what a script met as a text within a general error.
-    return isinstance(error, redis.exceptions.OutOfMemoryError) or (
-        isinstance(error, redis.ResponseError) and "OOM command not allowed" in str(error)
+def is_worth_repeating(error: BaseException) -> bool:
+    """Whether what a request needs may be there within seconds."""
+    known = refusal_of(error) if isinstance(error, redis.RedisError) else None
+    return is_transient(error) and (known is None or known[1].soon)
+
+
+def examiner_of(settings: Settings, end: End) -> Examiner:
+    """What looks at the connections of one end of the stream, as the settings want it."""
+    return Examiner(
+        settings.model,
+        end,
+        accept_weak=settings.accept_weak_durability,
+        replicas=settings.redis_replicas,
     )
+
+
+def identity_of(settings: Settings) -> Identity:
+    """The files that the settings name for rediss://."""
+    return Identity(settings.redis_tls_ca, settings.redis_tls_certificate, settings.redis_tls_key)
 
 
 def _options() -> dict[str, Any]:

@@ -116,6 +116,11 @@ class Keys:
         return self._key("fates")
 
     @property
+    def replicated(self) -> str:
+        """Nothing; written after an entry that replicas are waited for with."""
+        return self._key("replicated")
+
+    @property
     def published(self) -> str:
         """Stream of short notices, one per published snapshot."""
         return self._key("published")

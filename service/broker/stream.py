@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import orjson
+import redis.asyncio
 
 from core.errors import GMRError, InvalidSettings, ShapeMismatch
 from service.broker.api_keys import ApiKey
@@ -33,17 +34,23 @@ from service.broker.connection import (
     AsyncClient,
     StreamUnavailable,
     connect_async,
-    is_full,
+    examiner_of,
+    identity_of,
     is_refusal,
     is_transient,
+    is_worth_repeating,
     not_known,
     not_told,
     perhaps_done,
-    refused,
+    too_few_replicas,
+    turned_away,
+    weakness_of,
 )
+from service.broker.durability import Durability, Examiner
 from service.broker.keys import Keys
 from service.broker.pieces import ANSWER_S, UPLOAD_S
 from service.broker.records import Answer, Appended, Counts, Notice, Record
+from service.broker.refusals import refusal_of
 from service.broker.registry import DOORBELL_LENGTH, REGISTER, TAKE_DOWN, NamedModel
 from service.settings import Settings
 from service.wire import (
@@ -86,6 +93,9 @@ soon than late. Several tries, because a busy process may itself have slept thro
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 0.5
 ANSWER_POLL_S: Final = 0.05
+
+REPLICATION_MS: Final = 2000
+"""Longest wait for replicas to confirm an entry."""
 
 CONTROLS_BEYOND: Final = 16
 """Entries by which controls may exceed the backlog of batches."""
@@ -177,6 +187,8 @@ class Stream:
         max_backlog: Entries waiting beyond which a batch is refused.
         dedupe_ttl_s: Seconds for which a batch id is remembered.
         n_features: D, where a setting fixes it.
+        examiner: Looks at each connection of the client.
+        replicas: That must have an entry before it is acknowledged.
 
     Example:
         async with Stream.open(settings) as stream:
@@ -191,6 +203,8 @@ class Stream:
         max_backlog: int,
         dedupe_ttl_s: int,
         n_features: int | None = None,
+        examiner: Examiner | None = None,
+        replicas: int = 0,
     ) -> None:
         self.client = client
         self.keys = Keys(model)
@@ -200,6 +214,8 @@ class Stream:
         self._max_backlog = max_backlog
         self._dedupe_ttl_s = dedupe_ttl_s
         self._n_features = n_features
+        self.examiner = examiner or Examiner(model, "api")
+        self._replicas = replicas
         self._append = client.register_script(APPEND)
         self._piece = client.register_script(PIECE)
         self._count = client.register_script(COUNT)
@@ -220,13 +236,21 @@ class Stream:
                 "No Redis address is set, and only `gmr serve` brings an embedded Redis. Set "
                 "GMR_REDIS_URL, or start the whole service by `gmr serve`."
             )
+        examiner = examiner_of(settings, "api")
         return cls(
-            connect_async(address),
+            connect_async(address, examiner, identity_of(settings)),
             settings.model,
             max_backlog=settings.max_backlog,
             dedupe_ttl_s=settings.dedupe_ttl_s,
             n_features=settings.n_features,
+            examiner=examiner,
+            replicas=settings.redis_replicas,
         )
+
+    @property
+    def durability(self) -> Durability | None:
+        """What Redis promises of what it acknowledges; None before the first connection."""
+        return self.examiner.found
 
     async def close(self) -> None:
         """Close the connections."""
@@ -700,13 +724,15 @@ class Stream:
         ]
         for name, value in fields.items():
             arguments += [name, value]
-        reply = await self.call(
-            lambda: self._append(keys=keys, args=arguments),
+        reply, replicas = await self.call(
+            lambda: self._appended(keys, arguments),
             away or (lambda error: not_known(error, batch_id)),
         )
         outcome, detail, accepted = reply[0].decode(), reply[1].decode(), int(reply[2])
         if letter:
             _check_letter(letter, outcome, detail)
+        if outcome in ("added", "duplicate") and replicas < self._replicas:
+            raise too_few_replicas(replicas, self._replicas, None if away else batch_id)
         if outcome == "conflict":
             raise BatchConflict(
                 f"The batch_id {batch_id!r} was used before for another batch (entry {detail}); "
@@ -741,6 +767,20 @@ class Stream:
             return Appended(detail, batch_id, True, accepted, reason, dead_letter)
         return Appended(detail, batch_id, outcome == "duplicate", accepted)
 
+    async def _appended(self, keys: list[str], arguments: list[Any]) -> tuple[Any, int]:
+        """What the script says, and how many replicas have what it did."""
+        if not self._replicas:
+            return await self._append(keys=keys, args=arguments), 0
+        # All on one connection, since WAIT asks for what that one has written. A repeat writes
+        # nothing, so a value of no meaning is written after it, which replicas get after the entry.
+        assert isinstance(self.client, redis.asyncio.Redis)  # `Settings.load` sees to that
+        async with self.client.pipeline(transaction=False) as together:
+            await self._append(keys=keys, args=arguments, client=together)
+            together.set(self.keys.replicated, b"")
+            together.execute_command("WAIT", self._replicas, REPLICATION_MS)
+            reply, _, replicas = await together.execute()
+        return reply, int(replicas)
+
     async def _newest(self, key: str, last: int) -> list[Record]:
         rows = await self.read(
             lambda: self.client.xrevrange(key, count=last), READ_S + last / ROWS_PER_S
@@ -770,10 +810,10 @@ class Stream:
         try:
             return await operation()
         except Exception as error:
-            if not (is_transient(error) or is_refusal(error) or is_full(error)):
+            if not (is_transient(error) or is_refusal(error)):
                 raise
             self.redis_errors += 1
-            raise (refused if is_refusal(error) else not_told)(error) from error
+            raise (turned_away if is_refusal(error) else not_told)(error) from error
 
     async def call(
         self, operation: Callable[[], Any], away: Callable[[Exception], StreamUnavailable]
@@ -789,25 +829,22 @@ class Stream:
         """
         deadline = time.monotonic() + RETRY_S
         pause = FIRST_PAUSE_S
+        unsure = False  # whether an earlier try may have done it
         while True:
             try:
                 result = await operation()
             except Exception as error:
-                if is_full(error):
-                    self.redis_errors += 1
-                    raise StreamUnavailable(
-                        "Redis has no memory left; nothing was accepted. Send the same again in a "
-                        "moment; if this lasts, raise its memory (GMR_REDIS_MAXMEMORY_MIB for the "
-                        "embedded one) or lower GMR_MAX_BACKLOG."
-                    ) from error
-                if is_refusal(error):
-                    self.redis_errors += 1
-                    raise refused(error) from error
-                if not is_transient(error):
+                if not (is_transient(error) or is_refusal(error)):
                     raise
                 self.redis_errors += 1
-                if time.monotonic() + pause > deadline:
-                    raise away(error) from error
+                known = refusal_of(error)
+                if known is not None and known[0] == "NOPERM":
+                    self.examiner.doubt_rights()
+                    unsure = True  # a script may have begun
+                elif known is None and weakness_of(error) is None:
+                    unsure = True
+                if not is_worth_repeating(error) or time.monotonic() + pause > deadline:
+                    raise (away if unsure else turned_away)(error) from error
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
             else:

@@ -33,6 +33,7 @@ from service.broker.lease import DirectoryLock
 from service.ending import MUST_CHANGE_SETTINGS
 from service.extras import check_extras
 from service.logs import configure_logs
+from service.loopback import connection_to_self
 from service.settings import CLIENT_VARIABLES, PREFIX, Settings, mask_url
 from service.supervisor.embedded import EmbeddedRedis, die_with_parent, find_binary
 
@@ -268,7 +269,7 @@ class Supervisor:
     def _answers(self) -> bool:
         """Whether the API answers that it is alive."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._settings.host, self._settings.host)
-        connection = http.client.HTTPConnection(host, self._port, timeout=1)
+        connection = connection_to_self(host, self._port, self._settings.scheme, timeout_s=1)
         with contextlib.closing(connection):
             try:
                 connection.request("GET", "/health/live")
@@ -278,7 +279,7 @@ class Supervisor:
 
     def _url(self) -> str:
         host = self._settings.host
-        return f"http://{f'[{host}]' if ':' in host else host}:{self._port}"
+        return f"{self._settings.scheme}://{f'[{host}]' if ':' in host else host}:{self._port}"
 
     def _stop(self) -> bool:
         """Stop every part, in order; whether all of them ended well."""

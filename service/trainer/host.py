@@ -19,7 +19,12 @@ from typing import Final
 import torch
 
 from core.errors import InvalidSettings
-from service.broker.connection import StreamUnavailable, connect
+from service.broker.connection import (
+    StreamUnavailable,
+    connect,
+    examiner_of,
+    identity_of,
+)
 from service.broker.feed import Entry, LeaseLost, Readable, Reader
 from service.broker.registry import Doorbell
 from service.ending import MUST_CHANGE_SETTINGS
@@ -69,7 +74,7 @@ class Trainer:
                 "No Redis address is set, and only `gmr serve` brings an embedded Redis. Set "
                 "GMR_REDIS_URL, or start the whole service by `gmr serve`."
             )
-        self._client = connect(address)
+        self._client = connect(address, examiner_of(settings, "trainer"), identity_of(settings))
         self._heart = Heart(self._client)
         self.default = ModelWriter(settings, self._client, self._heart, ALONE)
         self._named = NamedModels(settings, self._client, self._heart, self.default)

@@ -66,8 +66,9 @@ async def _reasons(parts: Parts) -> list[str]:
     trainer = parts.default or parts  # which says that it lives in the status of its own model
     try:
         status = await asyncio.wait_for(trainer.stream.status(), PATIENCE_S)
-    except (GMRError, TimeoutError):
-        return [*reasons, "Redis does not answer."]
+    except (GMRError, TimeoutError) as error:
+        known = getattr(error, "context", {}).get("reason")
+        return [*reasons, str(known or "Redis does not answer.")]
     age = heartbeat_age(status)
     if age is None:
         reasons.append("No trainer has reported yet.")

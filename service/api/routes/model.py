@@ -71,6 +71,17 @@ class SubTaskHeld(BaseModel):
     )
 
 
+class DurabilityState(BaseModel):
+    """What Redis promises of what it has acknowledged."""
+
+    promise: str = Field(
+        description="`disk`: forced to disk before the answer; `replicas`: there, too; `weak`: "
+        "less, which GMR_ACCEPT_WEAK_DURABILITY has accepted."
+    )
+    replicas: int = Field(description="That must have a batch before it is acknowledged.")
+    lacks: list[str] = Field(description="What the Redis does not do; empty unless `weak`.")
+
+
 class ModelState(BaseModel):
     """The model that answers at the moment."""
 
@@ -121,6 +132,9 @@ class ModelState(BaseModel):
     )
     last_entry_id: str | None = Field(description="Newest entry that this model holds.")
     backlog: int = Field(description="Entries accepted that this model does not hold yet.")
+    durability: DurabilityState = Field(
+        description="What a 202 means on this Redis: docs/guarantees.md."
+    )
     restored_entry_id: str | None = Field(
         None,
         description="Entry of the newest rollback or upload on the way to this model. What was "
@@ -183,6 +197,7 @@ async def model(request: Request) -> Response:
         "last_entry_id": None if served is None else served.last_entry_id,
         "backlog": max(0, accepted - applied),
         "restored_entry_id": branch.restored,
+        "durability": _durability(parts),
     }
     snapshot = None if served is None else served.snapshot
     if served is None or snapshot is None:
@@ -279,6 +294,13 @@ async def apply(
         "model_version": parts.model_version,
     }
     return answers.json(document, status=200 if applied else 202, version=parts.model_version)
+
+
+def _durability(parts: Parts) -> dict[str, object]:
+    """What the connection that was made last has found."""
+    found = parts.stream.durability
+    assert found is not None  # Redis has just answered
+    return {"promise": found.promise, "replicas": found.replicas, "lacks": list(found.lacks)}
 
 
 def _image_shape(parts: Parts, snapshot: Snapshot) -> list[int] | None:

@@ -13,10 +13,11 @@ import pytest
 import redis
 
 from core.errors import InvalidSettings
-from service.broker.connection import connect, connect_async, is_transient
+from service.broker.connection import connect, connect_async, is_transient, patiently
+from service.broker.durability import Examiner
 from service.broker.feed import Feed, Position
 from service.broker.lease import Lease
-from service.broker.stream import Stream
+from service.broker.stream import Stream, StreamUnavailable
 from service.wire import RawBatch, read_entry
 from tests.service.conftest import BINARY, MakeSettings
 
@@ -70,7 +71,15 @@ async def test_everything_works_on_a_cluster(
 ) -> None:
     url, model = form.format(cluster_port), str(len(form))
     batch = RawBatch.of(np.ones((2, 3), "f4"), ["a", "b"], "one")
-    async with Stream.open(settings(redis_url=url, model=model)) as stream:
+    async with Stream.open(settings(redis_url=url)) as stream:
+        with pytest.raises(StreamUnavailable, match="appendonly is no"):
+            await stream.append(batch)
+    with pytest.raises(InvalidSettings, match="appendonly is no"):
+        patiently(
+            lambda: connect(url, Examiner(model, "trainer")), lambda error: pytest.fail(str(error))
+        )
+    accepted = settings(redis_url=url, model=model, accept_weak_durability=True)
+    async with Stream.open(accepted) as stream:
         appended = await stream.append(batch)
         assert (await stream.append(batch)).duplicate
 

@@ -221,7 +221,7 @@ async def test_a_wrong_password_is_told_at_once(
     own_redis.start()
     url = f"unix://user:wrong@{own_redis.socket}"
     async with Stream.open(settings(redis_url=url)) as stream:
-        with pytest.raises(InvalidSettings, match="refuses the connection"):
+        with pytest.raises(StreamUnavailable, match="does not take the service's user"):
             await stream.ping()
 
 

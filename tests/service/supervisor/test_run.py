@@ -248,6 +248,7 @@ def test_a_redis_of_ones_own_is_used_and_its_password_not_shown(
 ) -> None:
     port = _free_port("127.0.0.1", 0)
     arguments = ["--port", str(port), "--bind", "127.0.0.1", "--requirepass", "s3cret"]
+    arguments += ["--appendonly", "yes", "--appendfsync", "always"]
     arguments += ["--save", "", "--dir", str(tmp_path), "--logfile", str(tmp_path / "log")]
     with subprocess.Popen([str(BINARY.path), *arguments]) as redis_server:
         try:

@@ -1,0 +1,196 @@
+"""Tests for service.broker.durability: what a real Redis promises, by real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import redis
+
+from core.errors import InvalidSettings
+from service.broker.connection import connect, patiently
+from service.broker.durability import Durability, Examiner, WeakDurability, rights, shortfalls
+from service.broker.stream import Stream, StreamUnavailable
+from service.settings import Settings
+from service.supervisor.embedded import EmbeddedRedis
+from service.wire import RawBatch
+from tests.service.broker.servers import BINARIES, STRONG, WEAK, Server, running
+from tests.service.conftest import MakeSettings
+
+pytestmark = pytest.mark.anyio
+
+FACTS = {"redis_version": "7.0.15", "aof_enabled": "1", "maxmemory_policy": "noeviction"}
+
+
+@pytest.fixture(params=BINARIES)
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    """Set to promise everything, on each kind of server that there is."""
+    with running(request.param, tmp_path / "redis", *STRONG) as one:
+        yield one
+
+
+def batch(id: str) -> RawBatch:
+    return RawBatch.of(np.ones((2, 3), "f4"), batch_id=id)
+
+
+@pytest.mark.parametrize(
+    ("changed", "fsync", "lacks"),
+    [
+        ({}, "always", None),
+        ({"redis_version": "6.2.0"}, "always", None),
+        ({"redis_version": "10.1"}, "always", None),
+        ({"redis_version": "6.0.20"}, "always", "version is 6.0.20"),
+        ({"redis_version": ""}, "always", "version is unknown"),
+        ({"aof_enabled": "0"}, "always", "appendonly is no"),
+        ({}, "everysec", "appendfsync is everysec"),
+        ({}, None, "appendfsync is not told"),
+        ({"maxmemory_policy": "allkeys-lru"}, "always", "maxmemory-policy is allkeys-lru"),
+    ],
+)
+def test_what_a_redis_lacks_is_named(
+    changed: dict[str, str], fsync: str | None, lacks: str | None
+) -> None:
+    found = list(shortfalls(FACTS | changed, fsync))
+    assert len(found) == (lacks is not None)
+    assert lacks is None or lacks in found[0]
+    durability = Durability(tuple(found))
+    assert durability.promise == ("disk" if lacks is None else "weak")
+
+
+def test_the_embedded_redis_promises_everything(redis_server: EmbeddedRedis) -> None:
+    examiner = Examiner("m", "trainer")
+    with connect(redis_server.url, examiner) as client:
+        client.ping()
+    assert examiner.found == Durability()
+    assert Durability(replicas=2).promise == "replicas"
+
+
+async def test_both_ends_refuse_a_redis_that_promises_less_with_each_new_connection(
+    server: Server, settings: MakeSettings
+) -> None:
+    values: dict[str, Any] = {"redis_url": server.url}
+    async with Stream.open(settings(**values)) as stream:
+        await stream.append(batch("one"))
+        assert stream.durability == Durability()
+        server.client.config_set("appendfsync", "everysec")
+        await stream.client.connection_pool.disconnect()  # type: ignore[union-attr]
+        with pytest.raises(StreamUnavailable, match="appendfsync is everysec") as told:
+            await stream.append(batch("two"))
+        assert "nothing was accepted" in str(told.value)
+        assert "127.0.0.1" not in str(told.value)
+        assert await server_length(server, stream) == 1
+        server.client.config_set("appendfsync", "always")
+        await stream.append(batch("two"))
+
+    server.client.config_set("appendonly", "no")
+    with (
+        connect(server.url, Examiner("m", "trainer")) as client,
+        pytest.raises(InvalidSettings, match=r"appendonly is no.*GMR_ACCEPT_WEAK_DURABILITY"),
+    ):
+        patiently(client.ping, lambda error: pytest.fail(f"waits for {error}"))
+    async with Stream.open(settings(accept_weak_durability=True, **values)) as stream:
+        await stream.append(batch("three"))
+        assert stream.durability is not None
+        assert stream.durability.promise == "weak"
+        assert stream.durability.lacks == ("appendonly is no, expected yes",)
+
+
+async def server_length(server: Server, stream: Stream) -> int:
+    length = server.client.xlen(stream.keys.input)
+    assert isinstance(length, int)
+    return length
+
+
+def test_the_trials_of_rights_change_nothing(server: Server) -> None:
+    for end in ("api", "trainer"):
+        for command in rights("m", end):  # type: ignore[arg-type]
+            # Known and whole, so that the server got as far as to the user's rights.
+            assert "unknown" not in answer(server, *command), command
+            assert "wrong number" not in answer(server, *command) or command[0] == "HSET", command
+    assert server.client.dbsize() == 0
+    assert server.client.info("persistence")["aof_current_size"] <= 300  # type: ignore[index]
+
+
+def answer(server: Server, *command: Any) -> str:
+    try:
+        return str(server.client.execute_command(*command))
+    except redis.ResponseError as error:
+        return str(error).lower()
+
+
+@pytest.mark.parametrize("end", ["api", "trainer"])
+def test_a_missing_right_is_told_before_anything_is_tried(server: Server, end: Any) -> None:
+    common = ("user", "~{gmr:m}:*", "+@all", "on", ">secret")
+    url = f"redis://user:secret@127.0.0.1:{server.port}"
+    needed = {command[0] for command in rights("m", end)}
+    for missing in sorted({"XADD", "EVALSHA", "HSET", "XRANGE", "PERSIST"} & needed):
+        server.client.execute_command("ACL", "SETUSER", *common, f"-{missing}")
+        with (
+            connect(url, Examiner("m", end)) as client,
+            pytest.raises(InvalidSettings, match=r"NOPERM.*users\.acl"),
+        ):
+            patiently(client.ping, lambda error: pytest.fail(f"waits for {error}"))
+    server.client.execute_command("ACL", "SETUSER", *common)
+    with connect(url, Examiner("m", end)) as client:
+        assert client.ping()
+    with connect(url, Examiner("other", end)) as client, pytest.raises(InvalidSettings):
+        patiently(client.ping, lambda error: pytest.fail(f"waits for {error}"))
+
+
+async def test_a_batch_is_not_acknowledged_before_replicas_have_it(
+    server: Server, tmp_path: Path, settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.broker.stream.REPLICATION_MS", 300)
+    binary = server.process.args[0]  # type: ignore[index]
+    server.client.config_set("repl-diskless-sync-delay", 0)
+    ours = settings(redis_url=server.url, redis_replicas=1)
+    async with Stream.open(ours) as stream:
+        for _ in range(2):  # a repeat is no more acknowledged than the first
+            with pytest.raises(StreamUnavailable, match="0 of 1 replicas") as told:
+                await stream.append(batch("one"))
+            assert told.value.context["batch_id"] == "one"
+        following = ("--replicaof", "127.0.0.1", str(server.port), *STRONG)
+        with running(str(binary), tmp_path / "replica", *following) as replica:
+            while server.client.info("replication")["connected_slaves"] != 1:  # type: ignore[index]
+                pass
+            monkeypatch.setattr("service.broker.stream.REPLICATION_MS", 5000)
+            appended = await stream.append(batch("one"))
+            assert appended.duplicate
+            await stream.append(batch("two"))
+            assert replica.client.xlen(stream.keys.input) == 2
+            assert stream.durability is not None
+            assert stream.durability.promise == "replicas"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"redis_replicas": 1},
+        {"redis_replicas": 1, "redis_url": "redis+cluster://h"},
+        {"redis_replicas": 1, "redis_url": "redis://h?cluster=true"},
+    ],
+)
+def test_replicas_are_waited_for_where_that_can_be_done(values: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSettings, match="replicas are not waited for"):
+        Settings.load(values)
+
+
+def test_weakness_is_no_failure_that_passes() -> None:
+    from service.broker.connection import is_refusal, is_transient
+
+    assert is_refusal(WeakDurability("x"))
+    assert not is_transient(WeakDurability("x"))
+
+
+async def test_a_weak_redis_is_refused_from_the_start(
+    tmp_path: Path, settings: MakeSettings
+) -> None:
+    with running(str(BINARIES[0].values[0]), tmp_path / "weak", *WEAK) as weak:
+        async with Stream.open(settings(redis_url=weak.url)) as stream:
+            with pytest.raises(StreamUnavailable, match="promises less") as told:
+                await stream.append(batch("one"))
+            assert "appendonly is no" in str(told.value.context["reason"])
+        assert weak.client.dbsize() == 0
