@@ -6,6 +6,7 @@
   - InvalidShape        a `shape` that is none, or that does not fit the samples
   - UnsupportedMedia    a body in a form that the route does not read
   - UnknownBoundary     no boundary has this id
+  - VersionNotServed    /v2 names a version that is not served
   - NotAcceptable       the client accepts no form that the route can answer in
   - CrossSite           a browser sends this on behalf of another site
   - UntrustedHost       the request is meant for another host
@@ -55,6 +56,18 @@ class BodyTooLarge(InvalidRequest):
             f"The checkpoint has {size}; the limit is {limit:,}. Raise GMR_MAX_CHECKPOINT_BYTES "
             f"at this service, start it again and send the same once more.",
             **numbers,
+        )
+
+
+class VersionNotServed(InvalidRequest):
+    """The Open Inference Protocol names a version that is not served."""
+
+    @classmethod
+    def of(cls, got: str, served: int) -> VersionNotServed:
+        """The error for a version that was asked for beside the one that is served."""
+        return cls(
+            f"Version {got[:40]!r} is not served; version {served} is. A model that learns has "
+            f"new versions all the time: leave the version out."
         )
 
 

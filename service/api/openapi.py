@@ -20,6 +20,7 @@ PROBLEM_SCHEMA: Final = "Problem"
 TAGS: Final = [
     {"name": "stream", "description": "Send samples to learn from."},
     {"name": "model", "description": "Ask what has been learned; keep and restore it."},
+    {"name": "inference", "description": "The Open Inference Protocol (V2)."},
     {"name": "drift", "description": "Where the stream changes."},
     {"name": "operations", "description": "Metrics, health, documentation."},
 ]
@@ -112,6 +113,15 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
             }
         documented[status] = response
     return documented
+
+
+def protocol_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """`responses` of a route of the Open Inference Protocol, whose errors have its own form."""
+    schema = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+    return {
+        status: {**response, "content": {JSON: {"schema": schema}}}
+        for status, response in problems(*statuses).items()
+    }
 
 
 def forms(*media_types: str) -> dict[str, Any]:

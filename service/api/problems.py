@@ -5,7 +5,8 @@ Rules of this module:
 1. Errors are raised where they are noticed, in core, service or a route; they
    become a status here and nowhere else.
 2. Every error answer is a problem document (RFC 9457): `type`, `title`, `status`,
-   `detail`, `instance`, and the numbers that the error carries as `context`.
+   `detail`, `instance`, and the numbers that the error carries as `context`. Below `/v2` it
+   is `{"error": detail}`, as that protocol wants.
 3. An answer never shows what is inside the service: what nobody expected is
    logged, not told.
 """
@@ -178,6 +179,12 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "The version is not kept",
         "Choose from known, the versions of GET /model/versions.",
     ),
+    edge_errors.VersionNotServed: Problem(
+        "version-not-served",
+        404,
+        "The version is not served",
+        "Leave the version out.",
+    ),
     edge_errors.UnknownBoundary: Problem(
         "unknown-boundary",
         404,
@@ -330,6 +337,10 @@ def answer(
     wait = numbers.get("retry_after_s")
     if isinstance(wait, (int, float)):
         headers["Retry-After"] = str(max(1, math.ceil(wait)))
+    if _speaks_protocol(request):
+        # The Open Inference Protocol has one form of error for all servers.
+        content = orjson.dumps({"error": detail})
+        return Response(content, problem.status, headers, media_type="application/json")
     standard = {
         # The same for every model (`service.api.of_model`).
         "type": request.scope.get("root_path", "").partition("/models/")[0] + problem.type,
@@ -346,6 +357,11 @@ def answer(
         headers=headers,
         media_type=PROBLEM_JSON,
     )
+
+
+def _speaks_protocol(request: Request) -> bool:
+    path = str(request.scope["path"]).removeprefix(request.scope.get("root_path", ""))
+    return path == "/v2" or path.startswith("/v2/")
 
 
 def _short(value: object) -> object:

@@ -53,14 +53,14 @@ async def live() -> Response:
 )
 async def ready(request: Request) -> Response:
     """503 names every reason: Redis away, no trainer, or shutting down."""
-    reasons = await _reasons(parts_of(request))
+    reasons = await reasons_against(parts_of(request))
     if reasons:
         detail = f"{' '.join(reasons)} Expected none of this. See docs/operations.md."
         return answer(PROBLEMS[Unavailable], request, detail, {"reasons": reasons})
     return answers.json({"status": "ready"})
 
 
-async def _reasons(parts: Parts) -> list[str]:
+async def reasons_against(parts: Parts) -> list[str]:
     """Why no requests should be sent here; empty when they should."""
     reasons = ["The service is shutting down."] if parts.draining else []
     trainer = parts.default or parts  # which says that it lives in the status of its own model
