@@ -184,11 +184,12 @@ class Trainer:
             return
         slot, entry = self._queue.take()
         started = time.perf_counter()
+        more = bool(self._queue.waiting(slot))
         if slot is None:
-            self.default.learn(entry)
+            self.default.learn(entry, more=more)
         elif slot.writer is None:
             return  # it was let go since, and will be read again
-        elif self._let(slot, lambda writer: writer.learn(entry)):
+        elif self._let(slot, lambda writer: writer.learn(entry, more=more)):
             self._named.learned(slot)
         self._queue.charge(slot, time.perf_counter() - started)
 

@@ -131,8 +131,13 @@ class NamedModels:
 
     def ring(self, name: str) -> None:
         """Somebody asks for a model, though no entry came."""
-        if name in self._slots:
-            self.want(self._slots[name])
+        slot = self._slots.get(name)
+        if slot is None:
+            return
+        if slot.writer is None:
+            self.want(slot)
+        else:
+            slot.writer.ring()
 
     def want(self, slot: Slot) -> None:
         """Something came for a model."""

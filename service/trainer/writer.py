@@ -87,6 +87,9 @@ PUBLISHING_SHARE: Final = 0.1
 MEMORY_PAUSES_S: Final = (0.1, 0.5, 2.0)
 """Before an entry for which there was no room is tried again: others may let go of some."""
 
+ENDED: Final = ("stopped", "unloaded")
+"""Phases after which nothing more is reported."""
+
 NEVER: Final = -math.inf
 
 
@@ -97,14 +100,18 @@ class Pace:
     Arguments:
         house_s: Seconds between two rounds of reporting, publishing and keeping, at least.
         status_s: Seconds after which the status is sent again although nothing came.
+        metrics_s: Seconds between two texts of metrics, at least.
+        asks: Whether it asks Redis itself what readers want; else it is told (`ring`).
     """
 
     house_s: float
     status_s: float
+    metrics_s: float = 0.0
+    asks: bool = True
 
 
 ALONE: Final = Pace(0.1, 1.0)
-AMONG_MANY: Final = Pace(0.5, 10.0)
+AMONG_MANY: Final = Pace(0.5, 10.0, 5.0, asks=False)
 
 
 class ModelWriter:
@@ -182,6 +189,7 @@ class ModelWriter:
         self._webhook = self._courier()
         self._phase = "starting"
         self._begun = False
+        self._rung = True  # something may have been wanted before
         self._stop_asked_at: float | None = None
         self._dying = False
         self._error: str | None = None
@@ -266,14 +274,18 @@ class ModelWriter:
         """Entries that come next, as they were read."""
         self._attempts.expect(entries)
 
-    def learn(self, entry: Entry) -> None:
+    def learn(self, entry: Entry, *, more: bool) -> None:
         """Apply the next entry, and look after what is due.
+
+        Arguments:
+            entry: As it came.
+            more: Whether others wait behind it; without, whoever sent it soon has the model.
 
         Raises:
             LeaseLost: Another trainer has taken over.
         """
         self._learn(entry)
-        self._keep_house()
+        self._keep_house(now=not more and not self._pace.asks and self._is_time_to_publish())
 
     def rest(self) -> None:
         """Look after what is due while no entry waits.
@@ -284,6 +296,10 @@ class ModelWriter:
         self._attempts.done()
         self._settle_when_quiet()
         self._keep_house()
+
+    def ring(self) -> None:
+        """Say that readers want something."""
+        self._rung = True
 
     def stop(self) -> None:
         """Prepare for an orderly end: calls of Redis wait no longer for ever."""
@@ -634,7 +650,8 @@ class ModelWriter:
         status = self._status()
         self._feed.put(self._feed.keys.status, encode_status(status))
         self._pulse.told(status)
-        if now or moment - self._metrics_at >= self._pace.status_s:
+        patience = self._pace.metrics_s if now else self._pace.status_s
+        if moment - self._metrics_at >= patience or self._phase in ENDED:
             self._metrics_at = moment
             self._feed.put(self._feed.keys.trainer_metrics, self._metrics.text())
         self._feed.flush()
@@ -741,6 +758,9 @@ class ModelWriter:
         return Progress(state, self._position, totals, self._branch, open_from, ledger)
 
     def _answer_requests(self) -> None:
+        if not (self._pace.asks or self._rung):
+            return
+        self._rung = False
         for request in self._feed.requests():
             what, _, request_id = request.partition(" ")
             if what == "checkpoint" and request_id:

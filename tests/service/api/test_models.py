@@ -67,7 +67,7 @@ def test_a_model_answers_below_its_name_as_the_services_own_does_at_the_root(
         assert taught.get("/drift").json()["model_version"] == model["model_version"]
         assert len(taught.get("/drift/history").json()["history"]) == 6
         assert taught.get("/health/ready").status_code == 200
-        assert "gmr_samples_learned_total 600.0" in taught.get("/metrics").text
+        wait_until(lambda: "gmr_samples_learned_total 600.0" in taught.get("/metrics").text)
         page = taught.get("/")
         assert page.status_code == 200
         assert "/taught" in page.text
