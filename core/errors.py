@@ -10,6 +10,7 @@
     - UnknownVersion     a model version was named that is not kept
     - UnknownProposal    a proposed class was named that is not open
     - EmptySubTask       a boundary was declared before the sub-task had a sample
+    - ModelAtRest        it would change a model that is frozen, or only detects
   + ModelNotReady        nothing has been learned yet; try again later
   + InvalidCheckpoint    bytes that are no checkpoint of ours, or of another format
   + InvalidSettings      the operator must change a setting
@@ -136,6 +137,19 @@ class EmptySubTask(InvalidRequest):
             f"end. Expected at least one. Send samples of it first; what comes next belongs to "
             f"sub-task {sub_task} anyway.",
             sub_task=sub_task,
+        )
+
+
+class ModelAtRest(InvalidRequest):
+    """What was asked for would change a model that is at rest."""
+
+    @classmethod
+    def of(cls, mode: str, what: str) -> ModelAtRest:
+        """The error for what has to wait until the model learns again."""
+        return cls(
+            f"The model is at rest (mode {mode}), so {what}. Expected the mode learn. Ask for it "
+            f"by PUT /model/mode, then send this again.",
+            mode=mode,
         )
 
 

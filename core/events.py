@@ -32,8 +32,8 @@ class Event:
 class BatchScored(Event):
     """The scores and the verdict on one batch before it was learned.
 
-    Common part of `BatchLearned` and `BatchSetAside`; one of the two is reported
-    for every batch of the stream.
+    Common part of `BatchLearned`, `BatchSetAside` and `BatchPassed`; one of the three is
+    reported for every batch of the stream.
     """
 
     kind: ClassVar[str] = "batch_scored"
@@ -87,6 +87,71 @@ class BatchSetAside(BatchScored):
 
     set_aside_batches: int  # held now, this one included
     set_aside_samples: int
+
+
+@dataclass(frozen=True)
+class BatchPassed(BatchScored):
+    """A batch was scored and counted while the model was at rest: it is not learned, ever."""
+
+    kind: ClassVar[str] = "batch_passed"
+
+    mode: str  # "frozen" or "detect_only"
+
+
+@dataclass(frozen=True)
+class ModeChanged(Event):
+    """Somebody asked for another mode: to freeze, to detect only, or to learn again."""
+
+    kind: ClassVar[str] = "mode_changed"
+
+    mode: str  # "learn", "detect_only" or "frozen"
+    mode_before: str
+    by: str | None  # who asked, as far as that is known
+    reason: str | None  # as it was given
+    passed_batches: int  # so far, in all
+    passed_samples: int
+    sub_task: int
+    model_version: int
+
+
+@dataclass(frozen=True)
+class ChangeDetected(Event):
+    """Detectors that go on alone found a change. Nothing is crossed: they start anew."""
+
+    kind: ClassVar[str] = "change_detected"
+
+    sub_task: int  # that the model at rest is in
+    batch_index: int  # of the batch at which it is reported
+    sample_index: int
+    estimated_start_batch: int
+    estimated_start_sample: int
+    detector: str
+    signal: str
+    evidence: dict[str, float]  # as of a boundary
+    model_version: int
+    explanation: dict[str, object] = field(default_factory=dict)  # of the batch that decided it
+
+
+@dataclass(frozen=True)
+class LabelsHeld(Event):
+    """Labels by id came while the model was at rest: they are matched at the thaw."""
+
+    kind: ClassVar[str] = "labels_held"
+
+    labels: int
+    held: int  # that wait for the thaw in all
+
+
+@dataclass(frozen=True)
+class RunTimeChanged(Event):
+    """Another run time between false alarms is asked for."""
+
+    kind: ClassVar[str] = "ert_changed"
+
+    ert: float  # samples
+    ert_before: float
+    asked: bool  # by a person; otherwise by the settings
+    by: str | None  # who asked, as far as that is known
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,7 @@ LABELS = {
     "gmr_models": ["state"],
     "gmr_labels_unmatched_total": ["reason"],
     "gmr_drift_statistic": ["detector"],
+    "gmr_mode": ["mode"],
     "gmr_drift_threshold": ["detector"],
     "gmr_webhook_deliveries_total": ["outcome"],
     "gmr_http_requests_total": ["route", "method", "status"],
@@ -222,9 +223,10 @@ def entries() -> list[dict[str, bytes | memoryview]]:
         Control("restore", checkpoint=b"x").to_entry(),
         Control("restore", upload=upload).to_entry(),
         Control("rollback", version=1).to_entry(),
-        Control("boundary").to_entry(),
+        Control("boundary", by="ada", note="why").to_entry(),
+        Control("mode", mode="learn", by="ada", note="why").to_entry(),
         Control("settle").to_entry(),
-        Control("aim", samples=2).to_entry(),
+        Control("aim", samples=2, by="ada").to_entry(),
         Control("expire", samples=2).to_entry(),
     ]
 

@@ -18,6 +18,7 @@ IN_WORDS = {
     "awaiting": "awaits its labels",
     "unknown": "is held as unknown",
     "quarantined": "was quarantined as outliers",
+    "passed": "passed by a model at rest",
     "split": "is split",
     "applied": "is applied",
     "rejected": "is a dead letter",

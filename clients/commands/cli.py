@@ -87,6 +87,22 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.boundary:boundary_command",
         "Declare that a sub-task ends here.",
     ),
+    "freeze": (
+        "clients.commands.mode:freeze_command",
+        "Learn nothing any more: what comes is scored and counted only.",
+    ),
+    "detect-only": (
+        "clients.commands.mode:detect_only_command",
+        "Find changes and tell them, but learn nothing and cross no boundary.",
+    ),
+    "thaw": (
+        "clients.commands.mode:thaw_command",
+        "Learn again, from where the model was frozen.",
+    ),
+    "ert": (
+        "clients.commands.mode:ert_command",
+        "Ask for another run time between false alarms.",
+    ),
     "deadletters": (
         "clients.commands.deadletters:deadletters_command",
         "List, show, save, send again or drop batches that were accepted and could not be used.",

@@ -75,6 +75,7 @@ class Reading:
             "backlog": model and model.backlog,
             "set_aside": model and model.set_aside,
             "sub_task": drift and drift.sub_task,
+            "mode": drift and drift.mode,
             "phase": drift and drift.phase,
             "armed_in": drift and drift.armed_in,
             "inlier_rate": drift and drift.inlier_rate,
@@ -110,6 +111,11 @@ def phase_of(document: dict[str, Any]) -> str:
         'learning, armed in 120 samples'
     """
     phase = str(document["phase"] or "")
+    mode = document.get("mode")
+    if mode == "frozen":
+        return "frozen, nothing is learned"
+    if mode == "detect_only":
+        return f"detect only, nothing is learned ({phase})"
     if phase == "learning" and document["armed_in"]:
         return f"learning, armed in {document['armed_in']:,} samples"
     if phase == "warning":

@@ -21,7 +21,7 @@ _PATIENCE_S = 1.0
 
 FATES = (
     *("waiting", "learned", "set_aside", "awaiting", "unknown"),
-    *("quarantined", "rejected", "dropped", "lost"),
+    *("quarantined", "passed", "rejected", "dropped", "lost"),
 )
 """What becomes of samples, as GET /ledger names it."""
 

@@ -243,6 +243,7 @@ class ModelInfo:
     recent: int = 0  # the last samples learned without a label, held to find new classes
     heard: int = 0  # labelled samples that experts on classes have yet to add up
     preset: str = ""
+    mode: str | None = None  # "learn", "detect_only" or "frozen"; None where it is not told
     detector: str = ""
     device: str | None = None
     held: tuple[SubTaskHeld, ...] = ()  # live forgetting, oldest sub-task first
@@ -306,6 +307,11 @@ class DriftState:
     ert_achieved_high: float | None = None
     armed_in: int | None = None  # samples until it may speak; None: not known, or never
     boundaries_dropped: int = 0  # found, and dropped by a rollback or an upload
+    mode: str | None = None  # "learn", "detect_only" or "frozen"; None where it is not told
+    passed_batches: int | None = None  # scored and never learned, because of that
+    passed_samples: int | None = None
+    labels_held: int | None = None  # labels by id that wait for the thaw
+    ert_asked: bool | None = None  # whether a person asked for `ert`
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -443,6 +449,7 @@ class Ledger:
     awaiting: int | None  # until their label comes
     unknown: int | None  # held as unknown, or in a proposal
     quarantined: int | None  # outliers of bursts
+    passed: int | None  # scored while the model was at rest, and never learned
     rejected: int | None  # of dead letters
     dropped: int | None  # by a rollback or an upload
     lost: int | None  # of entries that no checkpoint held

@@ -385,7 +385,17 @@ def declare_boundary() -> Call[str]:
     )
 
 
+def set_ert(samples: int | None, by: str | None) -> Call[answers.Restored]:
+    """PUT /drift/ert."""
+    return _put("/drift/ert", {"ert": samples, "by": by})
+
+
 # The model --------------------------------------------------------------------
+
+
+def set_mode(mode: str, reason: str | None, by: str | None) -> Call[answers.Restored]:
+    """PUT /model/mode."""
+    return _put("/model/mode", {"mode": mode, "reason": reason, "by": by})
 
 
 def model() -> Call[answers.ModelInfo]:
@@ -449,6 +459,16 @@ def ready() -> Call[answers.Readiness]:
 
 
 # Requests ---------------------------------------------------------------------
+
+
+def _put(path: str, body: dict[str, object]) -> Call[answers.Restored]:
+    return Call(
+        "PUT",
+        path,
+        lambda reply: answers.build(answers.Restored, replies.json(reply)),
+        headers={"content-type": JSON, "accept": JSON},
+        body=orjson.dumps(body),
+    )
 
 
 def _labels(request: RawLabels | RawName) -> Call[answers.Labelled]:

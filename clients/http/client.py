@@ -525,6 +525,35 @@ class GMRClient:
         """
         return self.send(calls.rollback(version))
 
+    def freeze(self, reason: str | None = None, *, by: str | None = None) -> Restored:
+        """Learn nothing any more: batches that come are scored, counted and told, nothing else.
+
+        What passes by is never learned; `thaw` goes on from the state of before. A request for
+        the mode that is in force changes nothing.
+
+        Arguments:
+            reason: Why; told with the event `mode_changed`.
+            by: Who asks, where no keys are required.
+        """
+        return self.send(calls.set_mode("frozen", reason, by))
+
+    def detect_only(self, reason: str | None = None, *, by: str | None = None) -> Restored:
+        """Find changes and tell them, but learn nothing and cross no boundary; see `freeze`."""
+        return self.send(calls.set_mode("detect_only", reason, by))
+
+    def thaw(self, reason: str | None = None, *, by: str | None = None) -> Restored:
+        """Learn again; see `freeze`."""
+        return self.send(calls.set_mode("learn", reason, by))
+
+    def set_ert(self, samples: int | None, *, by: str | None = None) -> Restored:
+        """Ask for another run time between false alarms.
+
+        Arguments:
+            samples: From 2 on; None: what the settings say.
+            by: Who asks, where no keys are required.
+        """
+        return self.send(calls.set_ert(samples, by))
+
     def checkpoint(self) -> bytes:
         """The whole state, to be kept or restored elsewhere."""
         return self.send(calls.checkpoint())
@@ -860,6 +889,22 @@ class AsyncGMRClient:
     async def rollback(self, version: int) -> Restored:
         """See `GMRClient.rollback`."""
         return await self.send(calls.rollback(version))
+
+    async def freeze(self, reason: str | None = None, *, by: str | None = None) -> Restored:
+        """See `GMRClient.freeze`."""
+        return await self.send(calls.set_mode("frozen", reason, by))
+
+    async def detect_only(self, reason: str | None = None, *, by: str | None = None) -> Restored:
+        """See `GMRClient.detect_only`."""
+        return await self.send(calls.set_mode("detect_only", reason, by))
+
+    async def thaw(self, reason: str | None = None, *, by: str | None = None) -> Restored:
+        """See `GMRClient.thaw`."""
+        return await self.send(calls.set_mode("learn", reason, by))
+
+    async def set_ert(self, samples: int | None, *, by: str | None = None) -> Restored:
+        """See `GMRClient.set_ert`."""
+        return await self.send(calls.set_ert(samples, by))
 
     async def checkpoint(self) -> bytes:
         """See `GMRClient.checkpoint`."""

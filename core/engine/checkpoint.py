@@ -119,17 +119,12 @@ def load(
         config = EngineConfig.from_dict(json.loads(text.pop("config")))
         tree = _parted(json.loads(text.pop("state"), object_hook=_as_today))
         learner = tree["model"].pop("learner")
-        detector, beside = tree["watch"]["detector"], tree["watch"].pop("shadows", [])
-        tree["watch"]["detector"] = None
+        watching = _detectors(tree["watch"], config, on_cpu)
+        outlook = tree.get("rest", {}).get("outlook")
+        apart = None if outlook is None else _detectors(outlook["watch"], config, on_cpu)
         state = converter.structure(tree, EngineState)
         if learner is not None:
             learner = converter.structure(learner, make_learner(config).state_type)
-        detector = _detector(detector, config, config.detector, on_cpu)
-        shadows = tuple(
-            Shadow(name, _detector(one["state"], config, name, on_cpu))
-            for one in beside
-            for name in [one["detector"]]
-        )
     except (
         AttributeError,
         KeyError,
@@ -149,9 +144,14 @@ def load(
     recent = replace(proposals.recent, gains=proposals.recent.gains.cpu())
     state = (
         state.with_model(learner=learner, random=state.model.random.cpu())
-        .with_watch(detector=detector, shadows=shadows)
+        .with_watch(**watching)
         .with_pending(proposals=replace(proposals, recent=recent))
     )
+    if state.rest.outlook is not None and apart is not None:
+        watch = replace(state.rest.outlook.watch, **apart)
+        state = replace(
+            state, rest=replace(state.rest, outlook=replace(state.rest.outlook, watch=watch))
+        )
     return state, config, text
 
 
@@ -201,6 +201,19 @@ def _parted(tree: dict[str, Any]) -> dict[str, Any]:
 def _as_today(tree: dict[str, Any]) -> dict[str, Any]:
     """A part of a tree of an earlier release, which named components after their family."""
     return {"components" if name == "analysers" else name: part for name, part in tree.items()}
+
+
+def _detectors(watch: dict[str, Any], config: EngineConfig, converter: Converter) -> dict[str, Any]:
+    """What the tree of a watch says of detectors, as fields of it; taken out of the tree."""
+    detector, beside = watch["detector"], watch.pop("shadows", [])
+    watch["detector"] = None
+    shadows = tuple(
+        Shadow(name, _detector(one["state"], config, name, converter))
+        for one in beside
+        for name in [one["detector"]]
+    )
+    detector = _detector(detector, config, config.detector, converter)
+    return {"detector": detector, "shadows": shadows}
 
 
 def _detector(tree: Any, config: EngineConfig, name: str, converter: Converter) -> Any:

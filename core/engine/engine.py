@@ -9,6 +9,7 @@ Rules of this module:
 3. A batch is scored, then judged, then learned: whatever is reported of it is
    prequential, and what looks like a change is never learned as the old sub-task.
 4. `version` grows by one whenever the model changes; a version names one model for ever.
+5. While the model is at rest (`core.engine.modes`) no version changes but by going back to one.
 """
 
 from __future__ import annotations
@@ -36,9 +37,17 @@ from core.engine.judge import Judge
 from core.engine.judgement import Judgement, Position
 from core.engine.learners import make_learner
 from core.engine.learning import Learning
+from core.engine.modes import Modes
 from core.engine.naming import Naming
-from core.engine.state import EngineState, LearnedModel, Watch, joined
-from core.errors import InvalidCheckpoint, InvalidLabels, InvalidRequest, ModelNotReady
+from core.engine.places import placed
+from core.engine.state import EngineState, LearnedModel, Mode, Rest, Watch, joined
+from core.errors import (
+    InvalidCheckpoint,
+    InvalidLabels,
+    InvalidRequest,
+    ModelAtRest,
+    ModelNotReady,
+)
 from core.events import (
     BatchLearned,
     BatchSetAside,
@@ -47,6 +56,7 @@ from core.events import (
     ModelRestored,
     PriorShift,
     Replayed,
+    RunTimeChanged,
     WindowsSettled,
 )
 from core.learners.learner import Learner
@@ -103,6 +113,14 @@ class Engine:
             self.discovery,
             self.change_type,
         )
+        self.modes = Modes(
+            config,
+            self.learner,
+            self.detector,
+            self.judge,
+            self.change_type,
+            self.delayed_labels,
+        )
 
     # The stream ---------------------------------------------------------------------------
 
@@ -124,6 +142,8 @@ class Engine:
         Raises:
             InvalidBatch: The batch cannot be used; the state given in is unchanged.
         """
+        if not state.learns:
+            return self.modes.passed(state, self._checked(state, batch))
         state, batch, claimed = self._admitted(state, batch)
         judgement = self.judge.judge(state, batch)
         state, arrival = self._arrived(state, batch, judgement)
@@ -151,17 +171,30 @@ class Engine:
         None where that is not known, because the learner's likelihood has yet to settle, or
         samples depend on each other; and where it never may.
         """
-        settled = not self.learner.anneals
-        if state.model.learner is not None:
-            settled = self.learner.settled(state.model.learner)
-        since_boundary = state.stream.samples - state.sub_task.first_sample
-        return self.detector.armed_in(state.watch.detector, since_boundary, settled)
+        return self.modes.armed_in(state)
+
+    def change_mode(
+        self, state: EngineState, mode: Mode, by: str | None = None, reason: str | None = None
+    ) -> tuple[EngineState, list[Event]]:
+        """Bring the model to rest, or wake it: see `core.engine.modes`.
+
+        Nothing happens where the mode is in force. A rollback and an upload leave it in force.
+
+        Arguments:
+            mode: From now on.
+            by: Who asks.
+            reason: Why.
+        """
+        state, events = self.modes.switch(state, mode, by, reason)
+        return state, placed(state.stream, events)
 
     def settle(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """The stream is quiet: learn what is set aside as the current sub-task, and what waits.
 
-        Nothing happens, and the version stays, where neither is so.
+        Nothing happens, and the version stays, where neither is so, or the model is at rest.
         """
+        if not state.learns:
+            return state, []
         state, events = self.learning.release(state)
         n_waiting = self._waiting(state)
         if not n_waiting:
@@ -179,7 +212,7 @@ class Engine:
 
     def is_settled(self, state: EngineState) -> bool:
         """Whether `settle` would change nothing."""
-        return not state.pending.set_aside and not self._waiting(state)
+        return not state.learns or (not state.pending.set_aside and not self._waiting(state))
 
     def label(
         self, state: EngineState, ids: Sequence[SampleId], labels: Sequence[Label]
@@ -192,9 +225,14 @@ class Engine:
 
         Raises:
             InvalidLabels: They would bring too many classes; the state given in is unchanged.
+            ModelAtRest: Too many wait for the thaw; likewise.
         """
-        self._check_classes(state, labels)
-        return self.delayed_labels.match(state, ids, labels)
+        held = [one.label for one in state.rest.labels]
+        self._check_classes(state, (*labels, *held))
+        if not state.learns:
+            return self.modes.hold(state, ids, labels)
+        state, events = self.delayed_labels.match(state, ids, labels)
+        return state, placed(state.stream, events)
 
     def name(
         self, state: EngineState, proposal: int, label: Label | None
@@ -203,37 +241,66 @@ class Engine:
 
         Raises:
             UnknownProposal: No such proposal is open.
-            InvalidLabels: There would be too many classes. The state given in is unchanged.
+            InvalidLabels: There would be too many classes.
+            ModelAtRest: Nothing is learned at the moment. The state given in is unchanged.
         """
+        self._check_learns(state, "a proposed class cannot be decided about")
         self._check_classes(state, () if label is None else (label,))
-        return self.discovery.name(state, proposal, label)
+        state, events = self.discovery.name(state, proposal, label)
+        return state, placed(state.stream, events)
 
     def expire(self, state: EngineState, before: int) -> tuple[EngineState, list[Event]]:
-        """The wait of all samples that arrived before a place in the stream has been too long."""
-        return self.delayed_labels.expire(state, before)
+        """The wait of all samples that arrived before a place in the stream has been too long.
+
+        Arguments:
+            before: As `state.stream.samples` counts. Nothing happens while the model is at rest.
+        """
+        if not state.learns:
+            return state, []
+        state, events = self.delayed_labels.expire(state, before)
+        return state, placed(state.stream, events)
 
     def declare_boundary(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """A person says that a sub-task ends here. Nothing happens if none has begun.
 
         One that a restored state had begun can end at once: `EngineState.begun`.
+
+        Raises:
+            ModelAtRest: Nothing is crossed at the moment. The state given in is unchanged.
         """
+        self._check_learns(state, "no boundary is crossed")
         if not state.begun:
             return state, []
-        return self.boundary.cross(
+        state, events = self.boundary.cross(
             state, None, Position(state.stream.batches, state.stream.samples), None
         )
+        return state, placed(state.stream, events)
 
-    def aim(self, state: EngineState, ert: float) -> tuple[EngineState, list[Event]]:
-        """Ask for another run time between false alarms, in samples, above 1.
+    def aim(
+        self, state: EngineState, ert: float | None, *, asked: bool = False, by: str | None = None
+    ) -> tuple[EngineState, list[Event]]:
+        """Ask for another run time between false alarms. Detectors heed it in every mode.
+
+        Arguments:
+            ert: Samples, above 1; None: as configured.
+            asked: Whether a person asks, so that no setting overrules it.
+            by: Who.
 
         Raises:
             InvalidRequest: It is no such number.
         """
-        if not 1 < ert < math.inf:
+        if ert is not None and not 1 < ert < math.inf:
             raise InvalidRequest(
                 f"The run time between false alarms is {ert}; it must be above 1 sample and finite."
             )
-        return state.with_watch(ert=float(ert)), []
+        before = state.watch.ert or self.config.ert
+        told: dict[str, Any] = {"ert": ert and float(ert), "ert_asked": asked and ert is not None}
+        state, outlook = state.with_watch(**told), state.rest.outlook
+        if outlook is not None:
+            outlook = replace(outlook, watch=replace(outlook.watch, **told))
+            state = replace(state, rest=replace(state.rest, outlook=outlook))
+        now = state.watch.ert or self.config.ert
+        return state, [RunTimeChanged(now, before, asked, by)]
 
     def restore(
         self, state: EngineState, kept: EngineState, source: str
@@ -265,6 +332,7 @@ class Engine:
                 batches=state.stream.batches,
                 samples=state.stream.samples,
                 starts=state.stream.starts,
+                gaps=state.stream.gaps,
             )
             .with_model(version=version, last_version=last)
             .with_sub_task(
@@ -277,6 +345,7 @@ class Engine:
             .with_watch(
                 burst=state.watch.burst,
                 ert=state.watch.ert,
+                ert_asked=state.watch.ert_asked,
                 detector=self.detector.start(),
                 shadows=(),
             )
@@ -286,6 +355,7 @@ class Engine:
                 proposals=state.pending.proposals.forgotten(),
             )
         )
+        moved = self.modes.restored(state, moved)
         return moved, [ModelRestored(version, state.model.version, source)]
 
     def watched_anew(self, state: EngineState) -> EngineState:
@@ -300,6 +370,7 @@ class Engine:
         """
         gone = state.pending.proposals.forgotten()
         panel = None if state.model.panel is None else state.model.panel.without_raw()
+        state = replace(state, rest=Rest())
         state = state.with_model(panel=panel).with_pending(
             set_aside=(), awaiting=PendingSamples(), proposals=gone, quarantined=()
         )
@@ -377,14 +448,28 @@ class Engine:
         Raises:
             InvalidBatch: It cannot be used.
         """
-        # Checked as the model will see it: 1e300 is finite until it becomes a float32.
-        batch = batch.to_float32(self.device)
-        batch.check(state.n_features or self.config.n_features)
+        batch = self._checked(state, batch)
         state, batch, claimed = self.delayed_labels.claim(state, batch)
         self._check_classes(state, state.model.new_labels(batch))
         if state.model.standardiser is None:
             state = self._first(state, batch)
         return state.with_pending(quarantined=()), batch, claimed
+
+    def _checked(self, state: EngineState, batch: Batch) -> Batch:
+        """The batch as the model takes it.
+
+        Raises:
+            InvalidBatch: It cannot be used.
+        """
+        # Checked as the model will see it: 1e300 is finite until it becomes a float32.
+        batch = batch.to_float32(self.device)
+        batch.check(state.n_features or self.config.n_features)
+        return batch
+
+    def _check_learns(self, state: EngineState, what: str) -> None:
+        """Raise `ModelAtRest` while nothing is learned."""
+        if not state.learns:
+            raise ModelAtRest.of(state.rest.mode, what)
 
     def _arrived(
         self, state: EngineState, batch: Batch, judgement: Judgement
@@ -432,7 +517,8 @@ class Engine:
             set_aside_batches=len(state.pending.set_aside),
             set_aside_samples=state.pending.set_aside_samples,
         )
-        return state, [*claimed, *judgement.alarms(arrival.begun), *overdue, aside]
+        events = [*claimed, *judgement.alarms(arrival.begun), *overdue, aside]
+        return state, placed(state.stream, events)
 
     def _parted(
         self, state: EngineState, arrival: Arrival, judgement: Judgement
@@ -497,7 +583,8 @@ class Engine:
             components=self.learner.n_components(state.model.learner),
             classes=len(state.model.classes),
         )
-        return state, [*judgement.alarms(arrival.begun), *events, learned]
+        events = [*judgement.alarms(arrival.begun), *events, learned]
+        return state, placed(state.stream, events)
 
     def _course(self, state: EngineState, batch: Batch) -> Course:
         """The sub-task's course with a batch, and with those set aside that are of it after all."""

@@ -35,7 +35,9 @@ class Judge:
 
     def judge(self, state: EngineState, batch: Batch) -> Judgement:
         """What the model of before the batch, and then the detector, say of it."""
-        scores = self.learner.score(state.model.learner, state.standardiser.apply(batch.features))
+        scores, scale = None, state.model.standardiser
+        if scale is not None:
+            scores = self.learner.score(state.model.learner, scale.apply(batch.features))
         if scores is None:
             beside = Said(state.watch.shadows, {})
             return Judgement(None, None, state.watch.detector, None, 0, [], None, Running(), beside)

@@ -1,4 +1,4 @@
-"""Everything an engine knows, as one value of six parts.
+"""Everything an engine knows, as one value of seven parts.
 
 Which part a fact belongs to is told by what ends it: nothing, another model, a boundary, or a
 decision about what waits.
@@ -9,17 +9,19 @@ decision about what waits.
 4. `Past`: what is kept of sub-tasks that have ended.
 5. `Watch`: what detectors remember.
 6. `Pending`: samples that wait for a decision, a label or a name.
+7. `Rest`: whether the model learns, and what goes on while it does not.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from core.batch import UNLABELLED, Batch, Label, codes_among, new_labels
+from core.batch import UNLABELLED, Batch, Label, SampleId, codes_among, new_labels
 from core.drift.shadows import Shadow
 from core.errors import ModelNotReady
 from core.experts.panel import Panel
@@ -36,25 +38,83 @@ from core.standardiser import Standardiser
 REMEMBERED_STARTS = 256
 """Batches whose place in the stream is remembered, to name the one at which a change began."""
 
+REMEMBERED_GAPS = 64
+"""Stretches of batches that passed by a model at rest whose places are remembered."""
+
 AT_HOME = 0.25
 """Part of an even share of the sub-task's samples that makes a class one of its own."""
+
+
+class Mode(StrEnum):
+    """What becomes of the batches that come."""
+
+    LEARN = "learn"  # the model learns, and boundaries are crossed
+    DETECT_ONLY = "detect_only"  # changes are found and told; nothing is learned or crossed
+    FROZEN = "frozen"  # batches are scored and counted; nothing else moves
+
+
+class Gap(NamedTuple):
+    """A stretch of the stream that passed by while the model was at rest."""
+
+    batch: int  # batches before it that did not pass by
+    sample: int  # likewise
+    batches: int  # that have passed by at its end, in all
+    samples: int
 
 
 @dataclass(frozen=True)
 class Stream:
     """The position in the stream, whatever was learned of it.
 
+    Two counts run side by side. An engine reckons with the batches and samples that did not pass
+    by while its model was at rest, so that what passed by leaves no trace. Whoever reads a report
+    counts all of the stream: `place` and `batch_place` lead from one to the other.
+
     Arguments:
-        batches: Of the stream so far, learned or not.
+        batches: Of the stream so far, learned or not, without those that passed by.
         samples: Likewise.
         starts: Sample index at which each of the last batches began.
-        prequential: Accuracy of labelled samples before they were learned.
+        prequential: Accuracy of labelled samples before they were learned, those that passed by
+            included.
+        gaps: The newest stretches that passed by.
     """
 
     batches: int = 0
     samples: int = 0
     starts: tuple[int, ...] = ()
     prequential: Running = field(default_factory=Running)
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def all_batches(self) -> int:
+        """Batches of the stream so far, those that passed by included."""
+        return self.batches + (self.gaps[-1].batches if self.gaps else 0)
+
+    @property
+    def all_samples(self) -> int:
+        """Samples of the stream so far, those that passed by included."""
+        return self.samples + (self.gaps[-1].samples if self.gaps else 0)
+
+    def passed(self, n: int) -> Stream:
+        """Count one more batch, of n samples, that passes by.
+
+        Example:
+            >>> stream = Stream().advanced(10).passed(5).advanced(10)
+            >>> stream.samples, stream.all_samples, stream.place(9), stream.place(10)
+            (20, 25, 9, 15)
+        """
+        last = self.gaps[-1] if self.gaps else Gap(0, 0, 0, 0)
+        gap = Gap(self.batches, self.samples, last.batches + 1, last.samples + n)
+        before = self.gaps[:-1] if last.batch == self.batches else self.gaps
+        return replace(self, gaps=(*before, gap)[-REMEMBERED_GAPS:])
+
+    def place(self, sample: int) -> int:
+        """Samples of all the stream before a sample that did not pass by, given by its count."""
+        return sample + max((gap.samples for gap in self.gaps if gap.sample <= sample), default=0)
+
+    def batch_place(self, batch: int) -> int:
+        """Batches of all the stream before a batch that did not pass by, given by its count."""
+        return batch + max((gap.batches for gap in self.gaps if gap.batch <= batch), default=0)
 
     def advanced(self, n: int) -> Stream:
         """Count one more batch, of n samples."""
@@ -172,6 +232,7 @@ class Watch:
         shadows: What detectors remember that run beside it.
         armed: Whether it could have spoken at the last batch.
         ert: Run time between false alarms asked for by now, in samples; None: as configured.
+        ert_asked: Whether a person asked for that, so that no setting overrules it.
         burst: The newest burst of outliers; see `core.memory.burst`.
     """
 
@@ -179,6 +240,7 @@ class Watch:
     shadows: tuple[Shadow, ...] = ()
     armed: bool = False
     ert: float | None = None
+    ert_asked: bool = False
     burst: Burst = field(default_factory=Burst)
 
 
@@ -209,6 +271,43 @@ class Pending:
         return (*self.set_aside, *self.awaiting.due)
 
 
+class HeldLabel(NamedTuple):
+    """A label that came for a sample by its id while the model was at rest."""
+
+    id: SampleId
+    label: Label
+
+
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """What detectors see while nothing is learned. It is dropped when the model learns again.
+
+    Arguments:
+        watch: As it goes on; the one of the state rests.
+        stream: As these detectors count it.
+        suspected: Whether the last batch looked like a change.
+    """
+
+    watch: Watch
+    stream: Stream
+    suspected: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Rest:
+    """Whether the model learns, and what goes on while it does not.
+
+    Arguments:
+        mode: What becomes of the batches that come.
+        outlook: Of detectors that go on alone; None unless the mode is `DETECT_ONLY`.
+        labels: Labels that came meanwhile for samples by their ids, to be matched at the thaw.
+    """
+
+    mode: Mode = Mode.LEARN
+    outlook: Outlook | None = None
+    labels: tuple[HeldLabel, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class EngineState:
     """Everything there is to know; a checkpoint is this and nothing else.
@@ -220,6 +319,7 @@ class EngineState:
         sub_task: The current one.
         past: Those that have ended.
         pending: What waits.
+        rest: Whether the model learns.
     """
 
     model: LearnedModel
@@ -228,6 +328,7 @@ class EngineState:
     sub_task: SubTask = field(default_factory=SubTask)
     past: Past = field(default_factory=Past)
     pending: Pending = field(default_factory=Pending)
+    rest: Rest = field(default_factory=Rest)
 
     def changed(self, **fields: Any) -> EngineState:
         """Replace the model, under a version that was never used before.
@@ -273,6 +374,11 @@ class EngineState:
         return self.model.standardiser
 
     @property
+    def learns(self) -> bool:
+        """Whether batches are learned."""
+        return self.rest.mode is Mode.LEARN
+
+    @property
     def n_features(self) -> int | None:
         """D, or None before the first batch."""
         standardiser = self.model.standardiser
@@ -286,10 +392,25 @@ class EngineState:
 
     @property
     def phase(self) -> str:
-        """Where the current sub-task is: "learning", "armed" or "warning"."""
-        if self.pending.set_aside:
+        """Where the current sub-task is: "learning", "armed" or "warning".
+
+        While detectors go on alone, where these are.
+        """
+        outlook = self.rest.outlook
+        if self.pending.set_aside if outlook is None else outlook.suspected:
             return "warning"
-        return "armed" if self.watch.armed else "learning"
+        watch = self.watch if outlook is None else outlook.watch
+        return "armed" if watch.armed else "learning"
+
+    @property
+    def seen(self) -> EngineState:
+        """The state as detectors see it: their outlook in its place, where they go on alone."""
+        outlook = self.rest.outlook
+        if outlook is None:
+            return self
+        # What is set aside was so before they began.
+        pending = replace(self.pending, set_aside=())
+        return replace(self, watch=outlook.watch, stream=outlook.stream, pending=pending)
 
     @property
     def likelihood(self) -> Running:

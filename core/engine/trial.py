@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from core.batch import Batch, Label
 from core.engine.engine import Engine
-from core.engine.state import EngineState
+from core.engine.state import EngineState, Rest
 from core.errors import InvalidCheckpoint, ModelNotReady
 from core.experts.growing import Trees
 from core.snapshot import Snapshot
@@ -81,6 +81,7 @@ def try_out(engine: Engine, state: EngineState) -> None:
     standardiser = state.model.standardiser
     if standardiser is None:
         return
+    state = replace(state, rest=Rest())  # whatever mode it is taken over in
     generator = torch.Generator().manual_seed(0)
     shift, scale = standardiser.shift.cpu(), standardiser.scale.cpu()
     x = shift + scale * torch.rand(TRIED, len(shift), generator=generator) / 10

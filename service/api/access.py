@@ -82,6 +82,8 @@ ACCESS: Final[Mapping[tuple[str, str], Role | None]] = {
     ("DELETE", "/deadletters/{id}"): "admin",
     ("DELETE", "/deadletters"): "admin",
     ("POST", "/drift/boundary"): "admin",
+    ("PUT", "/drift/ert"): "admin",
+    ("PUT", "/model/mode"): "admin",
     ("POST", "/model/rollback"): "admin",
     ("GET", "/model/checkpoint"): "admin",
     ("PUT", "/model/checkpoint"): "admin",

@@ -18,7 +18,7 @@ from collections.abc import Collection
 from typing import Any
 
 from core.batch import distinct
-from core.errors import EmptySubTask, InvalidLabels, UnknownProposal
+from core.errors import EmptySubTask, InvalidLabels, ModelAtRest, UnknownProposal
 from service.api.parts import Parts
 from service.broker.connection import StreamUnavailable, not_checked
 from service.wire import Control, Label, RawBatch, RawLabels, RawName
@@ -30,6 +30,7 @@ async def check(parts: Parts, asked: RawBatch | RawLabels | RawName | Control) -
     Raises:
         InvalidLabels: There would be more classes than there may be.
         UnknownProposal: No such proposal is open.
+        ModelAtRest: It is frozen, or only detects, and this would change it.
         EmptySubTask: A boundary is declared, and no sample has come since the last.
         StreamUnavailable: Redis does not tell; nothing was accepted.
     """
@@ -63,6 +64,7 @@ async def check_proposal(parts: Parts, number: int) -> None:
     status, is_newest = await _report(parts)
     if status is None:
         return
+    _check_learns(status, is_newest, "a proposed class cannot be decided about")
     # Read after the report: what was made by then and is not open any more is decided about.
     try:
         known = [row["proposal"] for row in await parts.stream.proposals()]
@@ -73,10 +75,17 @@ async def check_proposal(parts: Parts, number: int) -> None:
 
 
 async def check_boundary(parts: Parts) -> None:
-    """Raise `EmptySubTask` where the current sub-task has had no sample."""
+    """Raise `EmptySubTask` where the current sub-task has had no sample, or `ModelAtRest`."""
     status, is_newest = await _report(parts)
+    _check_learns(status, is_newest, "no boundary is crossed")
     if status is not None and is_newest and not status.get("begun", True):
         raise EmptySubTask.of(status["sub_task"])
+
+
+def _check_learns(status: dict[str, Any] | None, is_newest: bool, what: str) -> None:
+    mode = "learn" if status is None else status.get("mode", "learn")
+    if is_newest and mode != "learn":
+        raise ModelAtRest.of(mode, what)
 
 
 async def _report(parts: Parts) -> tuple[dict[str, Any] | None, bool]:

@@ -239,6 +239,12 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "No sample has come since the last boundary",
         "Send samples first; a sub-task without any cannot end.",
     ),
+    core_errors.ModelAtRest: Problem(
+        "model-at-rest",
+        409,
+        "The model is frozen, or only detects",
+        "Ask for the mode learn by PUT /model/mode, then send this again.",
+    ),
     edge_errors.BodyTooLarge: Problem(
         "body-too-large",
         413,

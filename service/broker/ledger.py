@@ -67,6 +67,7 @@ State = Literal[
     "awaiting",
     "unknown",
     "quarantined",
+    "passed",
     "split",
     "applied",
     "rejected",
@@ -74,7 +75,10 @@ State = Literal[
     "lost",
 ]
 
-FATES: Final = ("learned", "set_aside", "awaiting", "unknown", "quarantined", "dropped")
+FATES: Final = (
+    *("learned", "set_aside", "awaiting", "unknown"),
+    *("quarantined", "passed", "dropped"),
+)
 """What may become of the samples of a batch that was applied."""
 
 TOTALS: Final = ("accepted", "rejected", "lost", "unaccounted")
@@ -238,7 +242,15 @@ def _state(counts: Mapping[str, int] | None) -> State:
     if counts is None:
         return "applied"
     match [fate for fate, n in counts.items() if n]:
-        case ["learned" | "set_aside" | "awaiting" | "unknown" | "quarantined" | "dropped" as one]:
+        case [
+            "learned"
+            | "set_aside"
+            | "awaiting"
+            | "unknown"
+            | "quarantined"
+            | "passed"
+            | "dropped" as one
+        ]:
             return one
     return "split"
 

@@ -22,10 +22,12 @@ from core.engine.state import REMEMBERED_STARTS
 from core.errors import GMRError
 from core.events import (
     BatchLearned,
+    BatchPassed,
     BatchScored,
     BatchSetAside,
     BoundaryDetected,
     ChangeContinued,
+    ChangeDetected,
     ClassProposed,
     DeadLettersDropped,
     EntriesLost,
@@ -33,12 +35,14 @@ from core.events import (
     Event,
     LabelsMatched,
     LabelsMissed,
+    ModeChanged,
     ModelRestored,
     OutlierBurst,
     OutlierBurstContinued,
     PriorShift,
     ProposalClosed,
     Replayed,
+    RunTimeChanged,
     SetAsideReleased,
     UnknownsLearned,
 )
@@ -63,6 +67,9 @@ class Totals:
         continued: Changes found again that had gone on since their boundary.
         bursts: Of outliers.
         quarantined: Outliers of those, neither learned nor lost.
+        passed_batches: Scored and told while the model was at rest, and not learned.
+        passed_samples: Likewise.
+        changes_detected: Changes found meanwhile.
         probe_ert: Asked of the detector's probe, in samples; with what it counted so far.
         rejected: Entries refused, by reason.
         letters_dropped: Dead letters that made room for newer ones.
@@ -88,6 +95,9 @@ class Totals:
     continued: int = 0
     bursts: int = 0
     quarantined: int = 0
+    passed_batches: int = 0
+    passed_samples: int = 0
+    changes_detected: int = 0
     probe_ert: float = 0.0
     probe_samples: int = 0
     probe_alarms: int = 0
@@ -131,6 +141,11 @@ class Totals:
                 self.probe_samples += event.probe_samples
                 self.probe_alarms += event.probe_alarms
                 self.probe_ert = event.probe_ert or self.probe_ert
+            case BatchPassed():
+                self.passed_batches += 1
+                self.passed_samples += event.samples
+            case ChangeDetected():
+                self.changes_detected += 1
             case ChangeContinued():
                 self.continued += 1
             case PriorShift():
@@ -259,6 +274,9 @@ class Journal:
             continued=totals.continued,
             bursts=totals.bursts,
             quarantined=totals.quarantined,
+            passed_batches=totals.passed_batches,
+            passed_samples=totals.passed_samples,
+            changes_detected=totals.changes_detected,
             letters_dropped=totals.letters_dropped,
             entries_lost=totals.entries_lost,
         )
@@ -283,11 +301,13 @@ class Journal:
                 heavy = {name: part for name, part in event.explanation.items() if name in HEAVY}
                 if heavy:
                     self._feed.report(keys.explanations, entry_id, index, orjson.dumps(heavy))
+            elif isinstance(event, ChangeDetected):
+                record |= {"explanation": _light(event.explanation)}
             elif isinstance(event, BatchScored):
                 self.totals.remember(event.batch_index, entry_id)
             data = orjson.dumps(record)
             self._feed.report(keys.events, entry_id, index, data)
-            if isinstance(event, BatchLearned | BatchSetAside):
+            if isinstance(event, BatchLearned | BatchSetAside | BatchPassed):
                 self._feed.report(keys.history, entry_id, index, data)
             if isinstance(event, BoundaryDetected):
                 self._feed.report(keys.boundaries, entry_id, index, data)
@@ -300,8 +320,7 @@ class Journal:
         start = self.totals.entry_of(event.estimated_start_batch)
         if event.estimated_start_batch == event.batch_index and event.detector != "declared":
             start = entry_id  # the batch that decided it is reported after it
-        light = {name: part for name, part in event.explanation.items() if name not in HEAVY}
-        return {"estimated_start_entry_id": start, "explanation": light}
+        return {"estimated_start_entry_id": start, "explanation": _light(event.explanation)}
 
     def quarantine(self, entry_id: str, batches: Sequence[Batch]) -> None:
         """Keep the outliers of a burst where people can look at them.
@@ -385,6 +404,10 @@ def _outline(entry: Entry) -> tuple[str | None, int | None]:
     return kind, None if isinstance(asked, Control) else len(asked)
 
 
+def _light(explanation: Mapping[str, object]) -> dict[str, object]:
+    return {name: part for name, part in explanation.items() if name not in HEAVY}
+
+
 def _log(event: Event, entry_id: str) -> None:
     match event:
         case BoundaryDetected():
@@ -394,6 +417,29 @@ def _log(event: Event, entry_id: str) -> None:
                 event.batch_index,
                 entry_id,
                 event.detector,
+            )
+        case ModeChanged():
+            logger.info(
+                "mode %s after %s, by %s (entry %s): %s",
+                event.mode,
+                event.mode_before,
+                event.by or "somebody",
+                entry_id,
+                event.reason or "no reason given",
+            )
+        case ChangeDetected():
+            logger.info(
+                "a change at batch %d is told and not crossed, in mode detect_only (entry %s)",
+                event.batch_index,
+                entry_id,
+            )
+        case RunTimeChanged():
+            logger.info(
+                "run time between false alarms: %g samples after %g, by %s (entry %s)",
+                event.ert,
+                event.ert_before,
+                event.by or "the settings",
+                entry_id,
             )
         case OutlierBurst():
             logger.info(

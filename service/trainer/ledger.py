@@ -9,9 +9,10 @@ Rules of this module:
 1. It is made from entries, events and states alone: the same stream gives the same ledger. A
    checkpoint carries it, and a rollback goes back to that of its version.
 2. What is in no model and in no store counts as `dropped`: a rollback or an upload let it go.
-3. What a single batch came to is kept only where it is not simply learned: for batches of which
+3. What passed by a model at rest counts as `passed`: it was told and is in no model.
+4. What a single batch came to is kept only where it is not simply learned: for batches of which
    something waits, which limits of the engine bound, and for the newest `most` of which
-   something was quarantined or dropped.
+   something was quarantined, dropped or passed by.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ import numpy as np
 import orjson
 
 from core.batch import Batch
-from core.engine.state import EngineState
-from core.events import BatchScored, EntriesLost, Event, OutlierBurst
+from core.engine.state import EngineState, Stream
+from core.events import BatchPassed, BatchScored, EntriesLost, Event, OutlierBurst
 from service.broker.branch import FIRST_ID
 from service.broker.branch import position as place_of
 from service.broker.feed import Position
@@ -33,12 +34,13 @@ from service.broker.feed import Position
 MOST_LOST: Final = 100
 """Losses whose entries are remembered as lost, not as dropped."""
 
-LEARNED, SET_ASIDE, AWAITING, UNKNOWN, QUARANTINED, DROPPED = (
+LEARNED, SET_ASIDE, AWAITING, UNKNOWN, QUARANTINED, PASSED, DROPPED = (
     "learned",
     "set_aside",
     "awaiting",
     "unknown",
     "quarantined",
+    "passed",
     "dropped",
 )
 
@@ -51,12 +53,14 @@ class Share(NamedTuple):
         samples: That it holds.
         quarantined: Of these, outliers of a burst.
         dropped: Of these, those that waited when a rollback went back to a state of then.
+        passed: Of these, those that passed by a model at rest: all, or none.
     """
 
     first: int
     samples: int
     quarantined: int = 0
     dropped: int = 0
+    passed: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Ledger:
         accepted: Samples that entries brought. A dead letter sent again brings none.
         before: Samples that the model had learned by then, or elsewhere.
         quarantined: Outliers of bursts, neither learned nor lost.
+        passed: Scored and told while the model was at rest, and not learned.
         rejected: Samples of dead letters.
         dropped: Samples that a rollback or an upload left out of the model.
         lost: Samples of entries that no checkpoint held; None where their number is not known.
@@ -80,6 +85,7 @@ class Ledger:
     accepted: int = 0
     before: int = 0
     quarantined: int = 0
+    passed: int = 0
     rejected: int = 0
     dropped: int = 0
     lost: int | None = 0
@@ -108,6 +114,7 @@ class Ledger:
         again: str | None,
         events: Sequence[Event],
         quarantined: Iterable[Batch],
+        stream: Stream,
     ) -> Ledger:
         """After an entry was applied.
 
@@ -116,10 +123,11 @@ class Ledger:
             again: The entry that it repeats: a dead letter sent again. None otherwise.
             events: That it caused.
             quarantined: Outliers of a burst that it ended.
+            stream: After it, which knows what passed by.
         """
         ledger = self
         if any(isinstance(event, OutlierBurst) for event in events):
-            ledger = ledger._with_outliers(entry_id, events, quarantined)
+            ledger = ledger._with_outliers(entry_id, events, quarantined, stream)
         scored = next((event for event in events if isinstance(event, BatchScored)), None)
         if scored is None:
             return ledger
@@ -130,6 +138,9 @@ class Ledger:
         if scored.kind == "batch_learned" and not (scored.awaiting or scored.unknown):
             return ledger
         share = ledger.shares.get(entry_id, Share(scored.sample_index, scored.samples))
+        if isinstance(scored, BatchPassed):
+            share = share._replace(passed=scored.samples)
+            ledger = replace(ledger, passed=ledger.passed + scored.samples)
         return replace(ledger, shares={**ledger.shares, entry_id: share})
 
     def refused(self, again: str | None, samples: int) -> Ledger:
@@ -170,8 +181,8 @@ class Ledger:
             id: share._replace(dropped=share.dropped + sum(waits.get(id, {}).values()))
             for id, share in kept.shares.items()
         }
-        ledger = self._restarted(kept.before, kept.quarantined, shares)
-        return ledger._summed(kept.learned(state) + kept.quarantined)
+        ledger = self._restarted(kept.before, kept.quarantined, kept.passed, shares)
+        return ledger._summed(kept.learned(state) + kept.quarantined + kept.passed)
 
     def uploaded(self, state: EngineState) -> Ledger:
         """After the upload of a checkpoint: of what was accepted here nothing is left in the model.
@@ -179,7 +190,7 @@ class Ledger:
         Arguments:
             state: The uploaded one.
         """
-        return self._restarted(state.model.samples_seen, 0, {})._summed(0)
+        return self._restarted(state.model.samples_seen, 0, 0, {})._summed(0)
 
     # What there is to tell ----------------------------------------------------------------
 
@@ -197,6 +208,7 @@ class Ledger:
             LEARNED: self.learned(state),
             **_waiting(state),
             QUARANTINED: self.quarantined,
+            PASSED: self.passed,
             "rejected": self.rejected,
             DROPPED: self.dropped,
         }
@@ -230,7 +242,12 @@ class Ledger:
         waits = self.open(state)
         found = {}
         for id, share in self.shares.items():
-            parts = {**waits.get(id, {}), QUARANTINED: share.quarantined, DROPPED: share.dropped}
+            parts = {
+                **waits.get(id, {}),
+                QUARANTINED: share.quarantined,
+                PASSED: share.passed,
+                DROPPED: share.dropped,
+            }
             parts = {fate: n for fate, n in parts.items() if n}
             if parts:
                 rest = share.samples - sum(parts.values())
@@ -248,7 +265,7 @@ class Ledger:
         closed = [
             id
             for id, share in self.shares.items()
-            if id not in waits and (share.quarantined or share.dropped)
+            if id not in waits and (share.quarantined or share.dropped or share.passed)
         ]
         gone = closed[: max(0, len(closed) - most)]
         kept = {*waits, *closed} - {*gone}
@@ -284,21 +301,23 @@ class Ledger:
         return entry_id is not None and place_of(entry_id) > place_of(self.since)
 
     def _with_outliers(
-        self, entry_id: str, events: Sequence[Event], batches: Iterable[Batch]
+        self, entry_id: str, events: Sequence[Event], batches: Iterable[Batch], stream: Stream
     ) -> Ledger:
         shares = dict(self.shares)
         for event in events:
             if isinstance(event, BatchScored):
                 shares.setdefault(entry_id, Share(event.sample_index, event.samples))
         ids, outliers = list(shares), tuple(batches)
-        for index, n in _fallen(shares, _places_of(outliers)):
+        for index, n in _fallen(shares, _places_of(outliers, stream)):
             share = shares[ids[index]]
             shares[ids[index]] = share._replace(quarantined=share.quarantined + n)
         total = self.quarantined + sum(map(len, outliers))
         return replace(self, quarantined=total, shares=shares)
 
-    def _restarted(self, before: int, quarantined: int, shares: Mapping[str, Share]) -> Ledger:
-        return replace(self, before=before, quarantined=quarantined, shares=shares)
+    def _restarted(
+        self, before: int, quarantined: int, passed: int, shares: Mapping[str, Share]
+    ) -> Ledger:
+        return replace(self, before=before, quarantined=quarantined, passed=passed, shares=shares)
 
     def _summed(self, held: int) -> Ledger:
         """What is neither held by the model nor rejected or lost was dropped."""
@@ -317,23 +336,23 @@ def _waiting(state: EngineState) -> dict[str, int]:
 
 
 def _places(state: EngineState) -> dict[str, list[int]]:
-    """Their places in the stream."""
-    pending, proposals = state.pending, state.pending.proposals
+    """Their places in all of the stream."""
+    pending, proposals, stream = state.pending, state.pending.proposals, state.stream
     return {
-        SET_ASIDE: _places_of(pending.undecided),
-        AWAITING: [place for rows in pending.awaiting.held for place in rows.arrived],
+        SET_ASIDE: _places_of(pending.undecided, stream),
+        AWAITING: [stream.place(place) for rows in pending.awaiting.held for place in rows.arrived],
         UNKNOWN: [
-            place
+            stream.place(place)
             for unknowns in (proposals.unknown, *(one.unknowns for one in proposals.open))
             for place in unknowns.arrived
         ],
     }
 
 
-def _places_of(batches: Iterable[Batch]) -> list[int]:
-    """Places of samples in the stream; an earlier release did not note them."""
+def _places_of(batches: Iterable[Batch], stream: Stream) -> list[int]:
+    """Places of samples in all of the stream; an earlier release did not note them."""
     noted = (one.places for one in batches if one.places is not None)
-    return [place for places in noted for place in places.tolist()]
+    return [stream.place(place) for places in noted for place in places.tolist()]
 
 
 def _fallen(shares: Mapping[str, Share], places: Sequence[int]) -> Iterable[tuple[int, int]]:

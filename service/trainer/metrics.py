@@ -35,12 +35,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from core.engine.state import Mode
 from core.events import (
     BatchLearned,
+    BatchPassed,
     BatchScored,
     BatchSetAside,
     BoundaryDetected,
     ChangeContinued,
+    ChangeDetected,
     ClassDiscovered,
     ClassProposed,
     DeadLettersDropped,
@@ -105,6 +108,16 @@ class TrainerMetrics:
         self.outliers_quarantined = counter(
             "outliers_quarantined", "Outliers of bursts, neither learned nor lost."
         )
+        self.batches_passed = counter(
+            "batches_passed", "Batches scored and not learned, because the model was at rest."
+        )
+        self.samples_passed = counter(
+            "samples_passed", "Samples scored and not learned, because the model was at rest."
+        )
+        self.changes_detected = counter(
+            "changes_detected", "Changes found and not crossed, in mode detect_only."
+        )
+        self.mode = gauge("mode", "1 for the mode in force.", ["mode"])
         self.ert = gauge(
             "drift_ert_samples", "Run time between false alarms that is asked for, in samples."
         )
@@ -231,6 +244,9 @@ class TrainerMetrics:
         continued: int = 0,
         bursts: int = 0,
         quarantined: int = 0,
+        passed_batches: int = 0,
+        passed_samples: int = 0,
+        changes_detected: int = 0,
         letters_dropped: int = 0,
         entries_lost: int = 0,
     ) -> None:
@@ -245,6 +261,9 @@ class TrainerMetrics:
         self.changes_continued.inc(continued)
         self.outlier_bursts.inc(bursts)
         self.outliers_quarantined.inc(quarantined)
+        self.batches_passed.inc(passed_batches)
+        self.samples_passed.inc(passed_samples)
+        self.changes_detected.inc(changes_detected)
         self.letters_dropped.inc(letters_dropped)
         self.entries_lost.inc(entries_lost)
         self.labels_matched.inc(labels_matched)
@@ -279,6 +298,11 @@ class TrainerMetrics:
                 self.classes.set(event.classes)
                 self.components.set(event.components)
                 self.set_aside_batches.set(0)
+            case BatchPassed():
+                self.batches_passed.inc()
+                self.samples_passed.inc(event.samples)
+            case ChangeDetected():
+                self.changes_detected.inc()
             case BatchSetAside():
                 self.set_aside_batches.set(event.set_aside_batches)
             case SetAsideReleased():
@@ -378,6 +402,11 @@ class TrainerMetrics:
             if fate not in ("accepted", "unaccounted"):
                 self.ledger.labels(fate).set(_number(n))
         self.unaccounted.set(_number(counts["unaccounted"]))
+
+    def show_mode(self, mode: Mode) -> None:
+        """Show what becomes of batches that come."""
+        for one in Mode:
+            self.mode.labels(one.value).set(one is mode)
 
     def show_held(self, numbers: Mapping[str, float]) -> None:
         """Show how well the model that is published holds the past.

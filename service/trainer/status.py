@@ -8,16 +8,22 @@ from core.engine.state import EngineState
 
 def facts_of(state: EngineState, engine: Engine) -> dict[str, object]:
     """Facts of a state for GET /drift, JSON-ready."""
+    stream = state.stream
     return {
+        "mode": state.rest.mode.value,
+        "passed_batches": stream.all_batches - stream.batches,
+        "passed_samples": stream.all_samples - stream.samples,
+        "labels_held": len(state.rest.labels),
+        "ert_asked": state.watch.ert_asked,
         "phase": state.phase,
-        "armed": state.watch.armed,
+        "armed": state.seen.watch.armed,
         "armed_in": engine.armed_in(state),
         "recurrence_of": state.sub_task.recurrence,
         "model_version": state.model.version,
         "samples_seen": state.model.samples_seen,
         "batches_seen": state.model.batches_seen,
-        "stream_batches": state.stream.batches,
-        "stream_samples": state.stream.samples,
+        "stream_batches": stream.all_batches,
+        "stream_samples": stream.all_samples,
         "sub_task": state.sub_task.number,
         "begun": state.begun,
         "proposals_made": state.pending.proposals.made,

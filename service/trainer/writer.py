@@ -35,7 +35,7 @@ import torch
 
 from core.batch import Batch
 from core.engine.engine import Engine
-from core.engine.state import EngineState
+from core.engine.state import EngineState, Mode
 from core.errors import EmptySubTask, GMRError, InvalidSettings, ModelNotReady
 from core.events import BoundaryDetected, EntriesLost, Event, ModelPublished, OutlierBurst
 from core.memory.proposals import Proposal
@@ -480,7 +480,8 @@ class ModelWriter:
                     self._journal.quarantine(entry.id, self._state.pending.quarantined)
             self._journal.write(entry.id, events)
             again, outliers = entry.text(REQUEUED_FROM), self._state.pending.quarantined
-            self._ledger = self._ledger.applied(entry.id, again, events, outliers)
+            stream = self._state.stream
+            self._ledger = self._ledger.applied(entry.id, again, events, outliers, stream)
         self._tell_readers(entry, before)
         self._position = Position(entry.id, self._position.entries_applied + 1)
         self._releases.read(entry)
@@ -544,7 +545,14 @@ class ModelWriter:
                 self._state, events = self._engine.settle(self._state)
             case "aim":
                 self._aimed = None
-                self._state, events = self._engine.aim(self._state, asked.samples or 0)
+                ert, by = asked.samples or None, asked.by
+                aimed = self._engine.aim(self._state, ert, asked=by is not None, by=by)
+                self._state, events = aimed
+            case "mode":
+                mode = Mode(asked.mode or "")
+                changed = self._engine.change_mode(self._state, mode, asked.by, asked.note)
+                self._state, events = changed
+                self._settling, self._publish_now = False, True
             case "expire":
                 self._state, events = self._engine.expire(self._state, asked.samples or 0)
             case "rollback":
@@ -582,7 +590,7 @@ class ModelWriter:
 
     def _aim_again(self) -> None:
         """Ask for another run time between false alarms, where it was asked for as a time."""
-        if self._aimed is not None:
+        if self._aimed is not None or self._state.watch.ert_asked:
             return
         state, wanted = self._state, None
         if self._aim is not None:
@@ -600,6 +608,8 @@ class ModelWriter:
         before = self._label_wait.over(now)
         if before is None or oldest is None or oldest >= before or before == self._expiring:
             return
+        if not self._state.learns:
+            return  # nothing is learned of them before the thaw
         self._expiring = before  # once, until the entry is read
         self._feed.append(Control("expire", samples=before))
 
@@ -753,7 +763,8 @@ class ModelWriter:
     def _progress(self, state: EngineState) -> Progress:
         totals = copy.deepcopy(self._journal.totals)
         aside = state.stream.batches - len(state.pending.set_aside)
-        open_from = totals.entry_of(aside) if state.pending.set_aside else None
+        place = state.stream.batch_place(aside)
+        open_from = totals.entry_of(place) if state.pending.set_aside else None
         ledger = self._ledger.pruned(state, self._settings.ledger_length)
         return Progress(state, self._position, totals, self._branch, open_from, ledger)
 
@@ -790,7 +801,15 @@ class ModelWriter:
         proposals = self._state.pending.proposals.open
         if proposals != self._proposals:
             self._proposals = proposals
-            rows = [proposal.to_dict() for proposal in proposals]
+            place = self._state.stream.place
+            rows = [
+                {
+                    **one.to_dict(),
+                    "first_sample": place(one.first),
+                    "last_sample": place(one.last),
+                }
+                for one in proposals
+            ]
             self._feed.put(self._feed.keys.proposals, orjson.dumps(rows))
 
     def _status(self) -> dict[str, object]:
@@ -799,6 +818,7 @@ class ModelWriter:
         totals = self._journal.totals
         achieved, between = totals.achieved(ert), totals.achieved_between(ert)
         self._metrics.show_ert(ert, achieved, between, totals.probe_alarms)
+        self._metrics.show_mode(state.rest.mode)
         return self._journal.status(
             {
                 "pid": os.getpid(),

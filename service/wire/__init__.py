@@ -22,7 +22,7 @@ from service.wire.arrays import Array
 from service.wire.batch import RawBatch
 from service.wire.batch_id import MAX_ID_LENGTH, new_batch_id
 from service.wire.control import Control, Upload
-from service.wire.entry import read_entry
+from service.wire.entry import MOST_BY, MOST_NOTE, read_entry
 from service.wire.features import FEATURE_TYPES
 from service.wire.fields import CONTROL_KINDS, REQUEUED_FROM, VERSION, Fields, Kind, identity
 from service.wire.json_body import parse_json
@@ -41,6 +41,8 @@ __all__ = [
     "MAX_LABEL_LENGTH",
     "MAX_SAMPLE_ID_LENGTH",
     "MEDIA_TYPE",
+    "MOST_BY",
+    "MOST_NOTE",
     "NO_LIMITS",
     "REQUEUED_FROM",
     "TENSOR_TYPES",

@@ -30,13 +30,17 @@ class Control:
 
     Arguments:
         kind: `boundary` (declared by hand), `settle` (the stream is quiet), `aim` (at a run
-            time of `samples` between false alarms), `expire` (the wait for labels of samples
+            time of `samples` between false alarms, or 0: as set), `mode` (what becomes of
+            batches from now on), `expire` (the wait for labels of samples
             before `samples` is over), `rollback` (to `version`) or `restore` (from
             `checkpoint`, or from `upload`).
         version: The kept model version to go back to.
         checkpoint: A checkpoint's bytes.
         upload: Where they are otherwise.
-        samples: Of `aim`, at least 2; of `expire`, those of the stream before a place in it.
+        samples: Of `aim`, at least 2, or 0; of `expire`, those of the stream before a place in it.
+        mode: `learn`, `detect_only` or `frozen`.
+        by: Who asks, if a person does.
+        note: What the person says about it.
 
     Example:
         >>> from service.wire import read_entry
@@ -49,6 +53,9 @@ class Control:
     checkpoint: bytes | None = field(default=None, repr=False)
     samples: int | None = field(default=None, repr=False)
     upload: Upload | None = field(default=None, repr=False)
+    mode: str | None = field(default=None, repr=False)
+    by: str | None = field(default=None, repr=False)
+    note: str | None = field(default=None, repr=False)
 
     def to_entry(self) -> dict[str, bytes | memoryview]:
         """The fields of a stream entry."""
@@ -57,6 +64,9 @@ class Control:
             entry["version"] = b"%d" % self.version
         if self.samples is not None:
             entry["samples"] = b"%d" % self.samples
+        for name, text in (("mode", self.mode), ("by", self.by), ("note", self.note)):
+            if text is not None:
+                entry[name] = text.encode()
         if self.checkpoint is not None:
             entry["x"] = self.checkpoint
             entry["crc"] = checksum(self.checkpoint)

@@ -9,6 +9,7 @@ from core.errors import InvalidBatch
 from service.wire.batch import RawBatch
 from service.wire.control import Control, Upload
 from service.wire.fields import (
+    ControlKind,
     Fields,
     by_name,
     check_checksum,
@@ -21,6 +22,10 @@ from service.wire.later_labels import RawLabels, RawName
 from service.wire.limits import NO_LIMITS, Limits
 
 MAX_PIECES: Final = 1_000_000
+MODES: Final = ("learn", "detect_only", "frozen")
+MOST_NOTE: Final = 2000
+MOST_BY: Final = 100
+"""Characters of a note, and of its author's name, at most."""
 
 
 def read_entry(
@@ -49,7 +54,10 @@ def read_entry(
     if kind == "rollback":
         return Control("rollback", version=number_of(fields, "version"))
     if kind == "aim":
-        return Control("aim", samples=number_of(fields, "samples"))
+        by = text_of(fields, "by")
+        return Control("aim", samples=number_of(fields, "samples"), by=by)
+    if kind in ("mode", "boundary"):
+        return _said(kind, fields)
     if kind == "restore" and "upload" in fields:
         return Control("restore", upload=_upload(fields))
     if kind == "restore":
@@ -57,6 +65,23 @@ def read_entry(
         check_checksum(fields, checkpoint)
         return Control("restore", checkpoint=checkpoint)
     return Control(kind)
+
+
+def _said(kind: ControlKind, fields: Mapping[str, bytes]) -> Control:
+    by, note = text_of(fields, "by"), text_of(fields, "note")
+    if len(by or "") > MOST_BY or len(note or "") > MOST_NOTE:
+        raise InvalidBatch(
+            f"The entry's note has {len(note or '')} characters, and its author {len(by or '')}; "
+            f"expected at most {MOST_NOTE} and {MOST_BY}. Shorten them."
+        )
+    if kind == "boundary":
+        return Control(kind, by=by, note=note)
+    mode = text_of(fields, "mode")
+    if mode not in MODES:
+        raise InvalidBatch(
+            f"The entry's mode is {(mode or '')[:40]!r}; expected one of {', '.join(MODES)}."
+        )
+    return Control(kind, mode=mode, by=by, note=note)
 
 
 def _upload(fields: Mapping[str, bytes]) -> Upload:

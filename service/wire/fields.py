@@ -5,7 +5,8 @@ docs/redis.md says the same for those who do, with a producer.
 | field | content |
 |---|---|
 | `v` | `1`, the version of this table |
-| `kind` | `batch`, `labels`, `name`, `boundary`, `settle`, `expire`, `rollback` or `restore` |
+| `kind` | `batch`, `labels`, `name`, `boundary`, `settle`, `aim`, `expire`, `mode`, `rollback` |
+|  | or `restore` |
 | `x` | batch: features, row by row, as raw bytes; restore: a checkpoint, if it is no upload |
 | `upload`, `pieces` | restore: id of an uploaded checkpoint, and how many pieces it lies in; |
 | `bytes`, `sha256` | and how large it is, with its digest |
@@ -21,7 +22,11 @@ docs/redis.md says the same for those who do, with a producer.
 |  | `proposal`, `labels` (name), in decimal |
 | `t` | optional: when it was sent, Unix milliseconds |
 | `version` | rollback: the model version to go back to |
-| `samples` | expire: those before which the wait for labels is over; aim: the run time |
+| `samples` | expire: those before which the wait for labels is over; aim: the run time, 0 for |
+|  | that of the settings |
+| `mode` | mode: `learn`, `detect_only` or `frozen` |
+| `by` | optional: who asks; aim: a person, whom no setting overrules |
+| `note` | mode, boundary, optional: why |
 | `requeued_from` | optional: the entry that this one repeats, a dead letter sent again |
 """
 
@@ -41,7 +46,7 @@ Fields = Mapping[bytes, Any] | Mapping[str, Any]
 VERSION: Final = b"1"
 REQUEUED_FROM: Final = "requeued_from"
 
-ControlKind = Literal["boundary", "settle", "aim", "expire", "rollback", "restore"]
+ControlKind = Literal["boundary", "settle", "aim", "expire", "mode", "rollback", "restore"]
 Kind = Literal["batch", "labels", "name"] | ControlKind
 CONTROL_KINDS: Final[tuple[ControlKind, ...]] = get_args(ControlKind)
 

@@ -52,6 +52,17 @@ class DriftState(Report):
     boundaries_dropped: int = Field(
         description="Boundaries found that a rollback or an upload has dropped."
     )
+    mode: str | None = Field(
+        description="`learn`; `detect_only` (changes are told; nothing is learned or crossed); or "
+        "`frozen` (batches are scored and counted only). See PUT /model/mode."
+    )
+    passed_batches: int | None = Field(
+        description="Batches scored and never learned, because of that."
+    )
+    passed_samples: int | None = Field(description="Samples of those.")
+    labels_held: int | None = Field(
+        description="Labels by id that came meanwhile, to be matched at the thaw."
+    )
     phase: str = Field(
         description="`learning` (not armed yet), `armed`, or `warning` (batches are set aside)."
     )
@@ -63,6 +74,9 @@ class DriftState(Report):
         description="Outliers of those bursts: read, and neither learned nor lost."
     )
     ert: float = Field(description="Run time between false alarms asked for, in samples.")
+    ert_asked: bool | None = Field(
+        description="Whether a person asked for that (PUT /drift/ert), so that no setting does."
+    )
     ert_achieved: float | None = Field(
         description="The same as it is kept, estimated; null while too little is known."
     )

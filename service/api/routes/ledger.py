@@ -35,6 +35,9 @@ class LedgerCounts(BaseModel):
     awaiting: int | None = Field(description="Held until their label comes.")
     unknown: int | None = Field(description="Held as unknown, or in a proposal of a new class.")
     quarantined: int | None = Field(description="Outliers of bursts, neither learned nor lost.")
+    passed: int | None = Field(
+        description="Scored and told while the model was at rest, and never learned."
+    )
     rejected: int | None = Field(description="Of dead letters.")
     dropped: int | None = Field(description="Left out of the model by a rollback or an upload.")
     lost: int | None = Field(description=f"Of entries that no checkpoint held; {NOT_KNOWN}")
@@ -57,6 +60,7 @@ class BatchCounts(BaseModel):
     awaiting: int
     unknown: int
     quarantined: int
+    passed: int
     dropped: int
 
 

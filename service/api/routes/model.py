@@ -104,6 +104,11 @@ class ModelState(BaseModel):
     sub_task: int = Field(description="0 for the first.")
     parameters: int = Field(description="Numbers that the model is made of.")
     bytes: int = Field(description="Their size.")
+    mode: str | None = Field(
+        None,
+        description="`learn`, `detect_only` or `frozen`, as the trainer reported last; null where "
+        "it does not say.",
+    )
     detector: str = Field(description="What finds boundaries.")
     window: int = Field(description="Raw samples of the current sub-task held at the moment.")
     waiting: int = Field(
@@ -193,7 +198,9 @@ async def model(request: Request) -> Response:
     accepted = await parts.stream.accepted()
     applied = 0 if served is None else served.entries_applied
     branch = await parts.stream.branch()
+    status = await parts.stream.status()
     position = {
+        "mode": None if status is None else status.get("mode"),
         "last_entry_id": None if served is None else served.last_entry_id,
         "backlog": max(0, accepted - applied),
         "restored_entry_id": branch.restored,

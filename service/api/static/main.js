@@ -10,8 +10,10 @@ import { showClasses } from "./classes.js";
 import { Curve } from "./curve.js";
 import { byId, make, say, show } from "./element.js";
 import { Feed } from "./feed.js";
+import { count } from "./format.js";
 import "./key.js";
 import { showModels } from "./models.js";
+import * as modes from "./modes.js";
 import { showOutliers } from "./outliers.js";
 import { showProposals } from "./proposals.js";
 import { showRetention } from "./retention.js";
@@ -104,7 +106,7 @@ function newest() {
 
 /** @param {string} kind @param {any} event @param {string} id */
 function heard(kind, event, id) {
-  if (kind === "batch_learned" || kind === "batch_set_aside") {
+  if (kind === "batch_learned" || kind === "batch_set_aside" || kind === "batch_passed") {
     known.curve.add(event);
     if (range !== "all") known.curve.forget(event.time - Number(range));
   }
@@ -113,6 +115,8 @@ function heard(kind, event, id) {
     say(byId("said"), `Boundary ${event.boundary}: sub-task ${event.sub_task} begins.`);
     setTimeout(() => { void again("boundaries"); void again("versions"); }, STATE_MS);
   }
+  if (kind === "change_detected") say(byId("said"), `A change at sample ${count(event.estimated_start_sample)} is told and not crossed: the model is at rest.`);
+  if (kind === "mode_changed" || kind === "ert_changed") void state();
   if (kind === "class_proposed" || kind === "proposal_closed") setTimeout(() => again("proposals"), STATE_MS);
   if (kind === "outlier_burst" || kind === "outlier_burst_continued") void again("outliers");
   if (kind === "model_restored") setTimeout(everything, STATE_MS);
@@ -145,6 +149,7 @@ function drawNow() {
   showRetention(model);
   showProposals(known.proposals, model, () => void again("proposals"));
   showOutliers(known.outliers, model);
+  modes.showMode(drift, () => void state());
   showVersions(known.versions, everything);
   sample.fit(model);
   show(byId("known-classes"), model?.classes?.map((/** @type {any} */ one) => one.label), () =>
@@ -175,6 +180,7 @@ for (const choice of byId("range").querySelectorAll("input")) {
   });
 }
 addEventListener("hashchange", route);
+modes.listen(() => void state());
 sample.begin(() => known.model);
 void route();
 void state();

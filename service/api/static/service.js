@@ -48,12 +48,22 @@ export async function get(path) {
 /**
  * @param {string} path
  * @param {object} [body]
+ * @param {string} [method]
  * @returns {Promise<any>}
  */
-export async function post(path, body) {
+export async function post(path, body, method = "POST") {
   const headers = { "Content-Type": "application/json" };
   const options = body === undefined ? {} : { headers, body: JSON.stringify(body) };
-  return (await ask(path, { method: "POST", ...options })).json();
+  return (await ask(path, { method, ...options })).json();
+}
+
+/**
+ * @param {string} path
+ * @param {object} body
+ * @returns {Promise<any>}
+ */
+export async function put(path, body) {
+  return post(path, body, "PUT");
 }
 
 /**

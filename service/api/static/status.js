@@ -63,6 +63,13 @@ function inWords({ drift, boundary, report, problem }) {
     return ["empty", "Waiting for samples", "Nothing has come yet. Send a batch to POST /ingest, or run: gmr ingest FILE.csv --label-column NAME"];
   }
   const where = `Sub-task ${drift.sub_task}${isKnown(drift.recurrence_of) ? `, a return of sub-task ${drift.recurrence_of}` : ""}, ${plural(drift.samples_since_boundary, "sample")} so far.`;
+  if (drift.mode === "frozen") {
+    return ["frozen", "Frozen", `Batches are scored and counted, and nothing is learned. ${plural(drift.passed_samples, "sample has", "samples have")} passed by so far. ${where}`];
+  }
+  if (drift.mode === "detect_only") {
+    const seen = { warning: "A change is suspected.", armed: "The detector watches every batch.", learning: "The detector has no reference yet." };
+    return ["frozen", "Detecting only", `Changes are told and not crossed, and nothing is learned. ${seen[/** @type {keyof typeof seen} */ (drift.phase)] ?? ""} ${where}`];
+  }
   if (boundary && drift.time - boundary.time < RECENT_S) {
     return ["boundary", `Boundary ${boundary.boundary} found`, `The stream changed at sample ${count(boundary.estimated_start_sample)}. ${where}`];
   }

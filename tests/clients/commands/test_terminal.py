@@ -417,6 +417,19 @@ def test_a_version_that_is_not_kept_is_refused(gmr: Gmr) -> None:
     assert "999" in gmr("rollback", 999, "--yes", status=2)
 
 
+def test_a_model_is_frozen_watched_thawed_and_aimed(gmr: Gmr) -> None:
+    assert "The mode is frozen" in gmr("freeze", "--reason", "a new lens", "--by", "ada")
+    wait_until(lambda: gmr.json("status")["mode"] == "frozen")
+    assert "frozen, nothing is learned" in gmr("status")
+    assert gmr.json("detect-only")["mode"] == "detect_only"
+    assert "The mode is learn" in gmr("thaw")
+    assert gmr.json("ert", "50,000")["ert"] == 50_000
+    assert "what the settings say" in gmr("ert", "settings")
+    assert "from 2 on" in gmr("ert", "1", status=2)
+    [frozen, *_] = [row for row in gmr("events").splitlines() if "mode_changed" in row]
+    assert "mode=frozen mode_before=learn by=ada reason=a new lens" in frozen
+
+
 # Completion
 
 

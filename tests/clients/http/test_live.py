@@ -275,6 +275,26 @@ def test_a_version_can_be_served_again_and_a_checkpoint_restored(
         client.rollback(99_999)
 
 
+@pytest.mark.anyio
+async def test_a_model_is_frozen_and_thawed_by_both_clients(url: str, client: GMRClient) -> None:
+    client.wait_until_learned(30)
+    version = client.model().model_version
+    assert client.freeze("a test", by="ada").model_version == version
+    assert client.model().mode == "frozen"
+    async with AsyncGMRClient(url) as other:
+        assert (await other.detect_only()).applied
+        assert (await other.model()).mode == "detect_only"
+        assert (await other.thaw()).applied
+        assert (await other.set_ert(50_000)).applied
+        assert (await other.freeze()).applied
+    assert client.thaw().applied
+    assert client.detect_only().applied
+    assert client.thaw().applied
+    assert client.drift().ert == 50_000
+    assert client.set_ert(None).applied
+    assert client.drift().mode == "learn"
+
+
 def test_metrics_and_readiness_are_answered(client: GMRClient) -> None:
     assert "gmr_samples_ingested_total" in client.metrics()
     assert client.ready().ready

@@ -30,7 +30,16 @@ from tests.service.api.stack import (
 )
 
 MakeSettings = Callable[..., Settings]
-FATES = ("waiting", "learned", "set_aside", "awaiting", "unknown", "quarantined", "rejected")
+FATES = (
+    "waiting",
+    "learned",
+    "set_aside",
+    "awaiting",
+    "unknown",
+    "quarantined",
+    "passed",
+    "rejected",
+)
 
 
 def batch(name: str, n: int = 20, seed: int = 1) -> RawBatch:

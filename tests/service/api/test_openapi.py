@@ -51,6 +51,8 @@ OPERATIONS = {
     "boundaries": "get /drift/boundaries",
     "boundary": "get /drift/boundaries/{id}",
     "curve": "get /drift/curve",
+    "set_ert": "put /drift/ert",
+    "set_mode": "put /model/mode",
     "quarantine": "get /drift/quarantine",
     "proposals": "get /drift/proposals",
     "history": "get /drift/history",

@@ -9,6 +9,7 @@ import httpx2
 import numpy as np
 from playwright.sync_api import Browser, expect
 
+from clients.http.client import GMRClient
 from service.api.curve import Curve
 from service.settings import Settings
 from service.wire import RawBatch
@@ -163,3 +164,38 @@ def test_without_a_trainer_the_page_says_so(browser: Browser, settings: MakeSett
         expect(visit.page.locator("#phase")).to_have_text("No news")
         expect(visit.page.locator("#phase-says")).to_contain_text("gmr trainer")
         check_accessible(visit.page)
+
+
+def test_a_model_is_frozen_thawed_and_aimed_from_the_page(
+    browser: Browser, settings: MakeSettings
+) -> None:
+    quiet = settings(warm_up=300)
+    digits = Digits()
+    with training(quiet), serving(quiet) as client, visiting(browser, url_of(client)) as visit:
+        page = visit.page
+        digits.send(client, (0, 1), 200)
+        mode = page.locator("#mode")
+        expect(page.locator("#mode-name")).to_have_text("Learning")
+        expect(mode.get_by_role("button", name="Thaw")).to_have_count(0)
+        mode.get_by_label("Why").fill("a new lens")
+        mode.get_by_role("button", name="Freeze").click()
+        expect(page.locator("#mode-name")).to_have_text("Frozen")
+        expect(page.locator("#phase")).to_have_text("Frozen")
+        seen = learned(client)["samples_seen"]
+        digits.send(client, (2, 3), 200)
+        expect(page.locator("#mode-passed")).to_contain_text("200 samples in all")
+        check_accessible(page)
+        mode.get_by_role("button", name="Detect only").click()
+        expect(page.locator("#phase")).to_have_text("Detecting only")
+        mode.get_by_role("button", name="Thaw").click()
+        expect(page.locator("#mode-name")).to_have_text("Learning")
+        mode.get_by_label("Samples between two false alarms").fill("7000")
+        mode.get_by_role("button", name="Ask for it").click()
+        expect(page.locator("#ert-says")).to_have_text(
+            "One false alarm in 7,000 samples is asked for, by a person."
+        )
+        assert learned(client)["samples_seen"] == seen
+        with GMRClient(url_of(client)) as other:
+            changes = list(other.kept_events(kinds=["mode_changed"]))
+        assert [one.data["mode"] for one in changes] == ["frozen", "detect_only", "learn"]
+        assert changes[0].data["reason"] == "a new lens"

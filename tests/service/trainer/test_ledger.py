@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +17,8 @@ from core.batch import Batch
 from core.config import EngineConfig
 from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
-from core.engine.state import EngineState
-from core.errors import GMRError
+from core.engine.state import EngineState, Mode
+from core.errors import GMRError, ModelAtRest
 from core.events import EntriesLost, Event
 from service.broker.feed import Position
 from service.trainer.ledger import Ledger, Share
@@ -48,6 +49,7 @@ ODDS = {
     "expire": 2,
     "reject": 3,
     "again": 2,
+    "mode": 4,
     "keep": 3,
     "rollback": 2,
     "upload": 1,
@@ -83,7 +85,7 @@ class Life:
         self.state, events = result
         self.kinds |= {event.kind for event in events}
         outliers = self.state.pending.quarantined
-        self.ledger = self.ledger.applied(self.entry, again, events, outliers)
+        self.ledger = self.ledger.applied(self.entry, again, events, outliers, self.state.stream)
 
     def batch(self, x: torch.Tensor, how: str, again: str | None = None) -> None:
         n = len(x)
@@ -121,9 +123,17 @@ class Life:
             case "labels":
                 some = [id for id in self.waiting if self.rng.random() < 0.5]
                 self.waiting = [id for id in self.waiting if id not in some]
-                if some:
-                    self.apply(ENGINE.label(self.state, some[::-1], [self.home] * len(some)))
-            case "boundary":
+                # Too many for a model at rest: a dead letter, which holds no sample.
+                with suppress(ModelAtRest):
+                    if some:
+                        self.apply(ENGINE.label(self.state, some[::-1], [self.home] * len(some)))
+            case "mode":
+                # Mostly awake, so that the other kinds happen.
+                asleep = self.state.learns and self.rng.random() < 0.5
+                modes = (Mode.FROZEN, Mode.DETECT_ONLY) if asleep else (Mode.LEARN,)
+                mode = modes[int(self.rng.integers(len(modes)))]
+                self.apply(ENGINE.change_mode(self.state, mode))
+            case "boundary" if self.state.learns:
                 self.apply(ENGINE.declare_boundary(self.state))
             case "settle":
                 self.apply(ENGINE.settle(self.state))
@@ -163,7 +173,9 @@ class Life:
         assert counts["rejected"] == sum(self.rejected.values())
         # The batches one by one come to the same.
         fates = self.ledger.fates(self.state)
-        total = dict.fromkeys(("learned", "set_aside", "awaiting", "unknown", "quarantined"), 0)
+        total = dict.fromkeys(
+            ("learned", "set_aside", "awaiting", "unknown", "quarantined", "passed"), 0
+        )
         dropped = sum(self.sent[id] for id in self.dropped)
         for id, n in self.sent.items():
             if id in self.dropped or id in self.rejected:
@@ -195,9 +207,10 @@ def test_samples_add_up_at_every_step_of_any_stream(seed: int) -> None:
 
 def test_the_lives_above_meet_what_can_become_of_samples() -> None:
     met = set[str]()
-    for seed in (1, 5):
+    for seed in (1, 6):
         met |= live(seed).kinds
     assert met >= {
+        "batch_passed",
         "batch_set_aside",
         "boundary",
         "labels_missed",
@@ -252,7 +265,7 @@ def test_a_ledger_that_begins_late_counts_from_there_and_says_since_when() -> No
     assert counts["accepted"] == sum(waits)
     life.entries += 1
     state, events = ENGINE.step(life.state, Batch.of(life.features(life.home, 7), [life.home] * 7))
-    after = late.applied(life.entry, None, events, ()).counts(state)
+    after = late.applied(life.entry, None, events, (), state.stream).counts(state)
     assert after["accepted"] == sum(waits) + 7
     assert after["unaccounted"] == 0
 
