@@ -89,7 +89,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "freeze": (
         "clients.commands.mode:freeze_command",
-        "Learn nothing any more: what comes is scored and counted only.",
+        "Learn nothing any more: batches that come are scored, counted, told, and not learned.",
     ),
     "detect-only": (
         "clients.commands.mode:detect_only_command",
@@ -101,7 +101,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "ert": (
         "clients.commands.mode:ert_command",
-        "Ask for another run time between false alarms.",
+        "Ask for another run time between false alarms, in samples.",
     ),
     "deadletters": (
         "clients.commands.deadletters:deadletters_command",
@@ -153,6 +153,10 @@ OF_ONE_MODEL = (
     "versions",
     "rollback",
     "boundary",
+    "freeze",
+    "detect-only",
+    "thaw",
+    "ert",
     "deadletters",
 )
 """Commands that ask or teach a model, by --url: a named one by --model, too."""
