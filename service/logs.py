@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextvars import ContextVar
 from datetime import UTC, datetime
 
 import orjson
@@ -11,6 +12,10 @@ import orjson
 from service.settings import Settings
 
 TEXT = "%(asctime)s %(levelname)-7s {process}: %(message)s"
+
+
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""Of the request that is being answered; records of its log bear it."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -22,16 +27,32 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as JSON, traceback included."""
-        line = {
+        line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "process": self._process,
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if (request_id := REQUEST_ID.get()) is not None:
+            line["request_id"] = request_id
+        line |= getattr(record, "fields", {})
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return orjson.dumps(line).decode()
+
+
+class TextFormatter(logging.Formatter):
+    """One line for people, with the id of the request that it belongs to."""
+
+    def __init__(self, process: str) -> None:
+        super().__init__(TEXT.format(process=process), "%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The first line of a record."""
+        request_id = REQUEST_ID.get()
+        line = super().formatMessage(record)
+        return line if request_id is None else f"{line} [{request_id}]"
 
 
 def configure_logs(settings: Settings, process: str) -> None:
@@ -45,5 +66,5 @@ def configure_logs(settings: Settings, process: str) -> None:
     if settings.log_format == "json":
         handler.setFormatter(JsonFormatter(process))
     else:
-        handler.setFormatter(logging.Formatter(TEXT.format(process=process), "%H:%M:%S"))
+        handler.setFormatter(TextFormatter(process))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)

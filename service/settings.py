@@ -184,6 +184,9 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="The least severe log record that is written."
     )
+    access_log: bool = Field(
+        False, description="Whether the API writes a log record for every request."
+    )
     log_format: Literal["text", "json"] = Field(
         "text", description="Log records as text for people or JSON, one per line, for collectors."
     )

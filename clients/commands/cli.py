@@ -115,6 +115,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.keys:keys_command",
         "List, make or revoke the keys by which others may ask.",
     ),
+    "audit": (
+        "clients.commands.audit:audit_command",
+        "Show what administrators did: who, what, when, and what became of it.",
+    ),
     "evaluate": (
         "clients.commands.evaluate:evaluate_command",
         "Measure continual learning on SOURCE through a live service.",

@@ -423,6 +423,23 @@ class Outlier:
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
+@dataclass(frozen=True)
+class AuditedAction:
+    """What an administrator did."""
+
+    id: str
+    time: float  # Unix seconds
+    by: str  # name of the key
+    method: str
+    path: str
+    request_id: str
+    status: int | None  # of the answer; None where the process died before there was one
+    asked: Any  # the body, where it was short JSON
+    entry_id: str | None  # of the stream, that carries it
+    made: str | None  # id of what was made, such as a key
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+
 @dataclass(frozen=True, eq=False)
 class Proposal:
     """Samples that the model finds unknown and that lie together: perhaps a new class."""

@@ -341,6 +341,18 @@ def history(last: int) -> Call[tuple[answers.HistoryPoint, ...]]:
     )
 
 
+def audit(last: int) -> Call[tuple[answers.AuditedAction, ...]]:
+    """GET /audit."""
+    return _get(
+        "/audit",
+        lambda document: tuple(
+            answers.build(answers.AuditedAction, row)
+            for row in replies.rows_of(document, "actions")
+        ),
+        (("last", str(last)),),
+    )
+
+
 def quarantine(last: int) -> Call[tuple[answers.Outlier, ...]]:
     """GET /drift/quarantine."""
     return _get(

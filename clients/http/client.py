@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from clients.http import calls, waiting
 from clients.http.answers import (
     ApiKey,
+    AuditedAction,
     BatchFate,
     Boundary,
     Classification,
@@ -324,6 +325,10 @@ class GMRClient:
         return self.send(calls.drop_dead_letters(None))
 
     # Keys
+
+    def audit(self, last: int = 100) -> tuple[AuditedAction, ...]:
+        """What administrators did last, oldest first."""
+        return self.send(calls.audit(last))
 
     def api_keys(self) -> tuple[ApiKey, ...]:
         """The keys by which others may ask, oldest first, without their secrets."""
@@ -763,6 +768,10 @@ class AsyncGMRClient:
     async def drop_dead_letters(self) -> int:
         """See `GMRClient.drop_dead_letters`."""
         return await self.send(calls.drop_dead_letters(None))
+
+    async def audit(self, last: int = 100) -> tuple[AuditedAction, ...]:
+        """See `GMRClient.audit`."""
+        return await self.send(calls.audit(last))
 
     async def api_keys(self) -> tuple[ApiKey, ...]:
         """See `GMRClient.api_keys`."""

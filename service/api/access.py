@@ -11,7 +11,6 @@ Rules of this module:
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
@@ -87,19 +86,20 @@ ACCESS: Final[Mapping[tuple[str, str], Role | None]] = {
     ("POST", "/model/rollback"): "admin",
     ("GET", "/model/checkpoint"): "admin",
     ("PUT", "/model/checkpoint"): "admin",
+    ("GET", "/audit"): "admin",
     ("GET", "/keys"): "admin",
     ("POST", "/keys"): "admin",
     ("DELETE", "/keys/{id}"): "admin",
 }
+
+TAKEN_AWAY: Final = ("/model/checkpoint",)
+"""Questions whose answers are the model itself."""
 
 COOKIE: Final = "gmr_key"
 """In which a browser brings its key: see `routes/session.py`."""
 
 CHALLENGE: Final = 'Bearer realm="gmr"'
 """How a client that brings no key is told to bring one."""
-
-audit = logging.getLogger("service.audit")
-
 
 ANYBODY: Final = Caller("anybody", ("admin",))
 """Who asks where keys are not required."""
@@ -117,6 +117,24 @@ def role_for(method: str, path: str) -> Role | None:
         if wanted == method and pattern.fullmatch(path):
             return role
     return "admin"
+
+
+def is_audited(method: str, path: str) -> bool:
+    """Whether a request belongs into the audit trail: what only an administrator may change or
+    take away.
+
+    Example:
+        >>> is_audited("POST", "/drift/boundary"), is_audited("GET", "/keys")
+        (True, False)
+        >>> is_audited("GET", "/model/checkpoint"), is_audited("POST", "/nonsense")
+        (True, False)
+    """
+    asks = method in ("GET", "HEAD")
+    if asks and path not in TAKEN_AWAY:
+        return False
+    return role_for(method, path) == "admin" and any(
+        wanted == method and pattern.fullmatch(path) for (wanted, pattern), _ in _PATTERNS
+    )
 
 
 def _pattern(template: str) -> re.Pattern[str]:
@@ -159,14 +177,6 @@ class Admitted:
             refusal = answer(problem_of(less), request, str(less), less.context)
             return await refusal(scope, receive, send)
         scope["state"]["caller"] = caller
-        if role == "admin" and scope["method"] != "GET":
-            audit.info(
-                "%s %s by %s, request %s",
-                scope["method"],
-                scope["path"],
-                caller.name,
-                scope["state"]["request_id"],
-            )
         return await self.app(scope, receive, send)
 
 

@@ -23,6 +23,7 @@ from fastapi import FastAPI
 from core.errors import InvalidSettings
 from service.api import docs, openapi, problems
 from service.api.access import Admitted
+from service.api.audit import Audited
 from service.api.body_budget import BodyBudget, Budgeted
 from service.api.connection import BoundedConnection
 from service.api.feed import EventFeed
@@ -34,6 +35,7 @@ from service.api.models import Models
 from service.api.of_model import NamesModel, OfModel
 from service.api.parts import Parts
 from service.api.routes import (
+    audit,
     boundary,
     checkpoint,
     classify,
@@ -87,6 +89,7 @@ ROUTERS: Final = (
     metrics.router,
     health.router,
     keys.router,
+    audit.router,
     session.router,
     home.router,
     problem_kinds.router,
@@ -144,12 +147,13 @@ def create_app(settings: Settings) -> FastAPI:
     openapi.install(app)
     problems.install(app)
     app.add_middleware(HeadAsGet)
+    app.add_middleware(Audited)
     app.add_middleware(Budgeted)
     app.add_middleware(OfModel)
     app.add_middleware(Admitted, settings=settings)
     app.add_middleware(NamesModel)
     app.add_middleware(Guarded, hosts=TrustedHosts(settings))
-    app.add_middleware(Measured)
+    app.add_middleware(Measured, access_log=settings.access_log)
     return app
 
 

@@ -10,6 +10,7 @@ Rules of this module:
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import time
@@ -22,6 +23,9 @@ from service.api.errors import CrossSite, UntrustedHost
 from service.api.hosts import TrustedHosts
 from service.api.parts import Parts
 from service.api.problems import answer, problem_of
+from service.logs import REQUEST_ID as REQUEST_ID_OF_LOGS
+
+logger = logging.getLogger("service.access")
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -39,16 +43,23 @@ NO_STORE = (b"cache-control", b"no-store")
 
 
 class Measured:
-    """Counts and times every request, and gives it an id that its answer bears."""
+    """Counts and times every request, and gives it an id that its answer and its log bear.
 
-    def __init__(self, app: ASGIApp) -> None:
+    Arguments:
+        app: What is measured.
+        access_log: Whether a log record is written for every request.
+    """
+
+    def __init__(self, app: ASGIApp, access_log: bool = False) -> None:
         self.app = app
+        self._access_log = access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id
+        REQUEST_ID_OF_LOGS.set(request_id)
         status = 500  # what the server answers when nothing else was begun
         endless = False
         start = time.perf_counter()
@@ -73,6 +84,33 @@ class Measured:
             seconds = None if endless else time.perf_counter() - start
             parts: Parts = scope["app"].state.parts
             parts.metrics.answered(route, method, status, seconds)
+            if self._access_log:
+                _log(scope, status, time.perf_counter() - start)
+
+
+def _log(scope: Scope, status: int, seconds: float) -> None:
+    """Write down that a request was answered. Its query may hold what is nobody's business."""
+    caller = scope["state"].get("caller")
+    client = scope.get("client")
+    fields = {
+        "method": scope["method"],
+        "path": scope["path"],
+        "status": status,
+        "ms": round(1000 * seconds, 3),
+        "by": None if caller is None else caller.name,
+        "client": None if client is None else client[0],
+    }
+    # As a literal: a path may hold any character, and a line is one record.
+    path = fields["path"].encode("unicode_escape").decode("ascii")
+    logger.info(
+        "%s %s %d in %.1f ms by %s",
+        fields["method"],
+        path,
+        status,
+        fields["ms"],
+        fields["by"] or "nobody",
+        extra={"fields": fields},
+    )
 
 
 def _request_id(scope: Scope) -> str:

@@ -116,6 +116,11 @@ class Keys:
         return self._key("fates")
 
     @property
+    def audit(self) -> str:
+        """Stream of what administrators did: `service.broker.audit_trail`."""
+        return self._key("audit")
+
+    @property
     def replicated(self) -> str:
         """Nothing; written after an entry that replicas are waited for with."""
         return self._key("replicated")

@@ -20,6 +20,7 @@ OPERATIONS = {
     "ingest": "post /ingest",
     "ledger": "get /ledger",
     "batch": "get /batches/{batch_id}",
+    "audit": "get /audit",
     "list_keys": "get /keys",
     "make_key": "post /keys",
     "revoke_key": "delete /keys/{id}",
