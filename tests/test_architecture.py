@@ -21,6 +21,8 @@ OURS = ("gmr", "core", "service", "clients", "benchmarks")
 CORE_LIBRARIES = {"torch", "safetensors", "cattrs"}
 CORE_COMPILED = {
     "core.compiled",
+    "core.density.factors.density",
+    "core.density.factors.refining",
     "core.drift.sequential",
     "core.experts.forest",
     "core.experts.growing",
@@ -70,14 +72,16 @@ CORE_ROOMS: dict[str, set[str]] = {
     "core.density": set(),
     "core.density.deep": {"core.density"},
     "core.density.diagonal": {"core.density"},
-    "core.density.factors": {"core.density", "core.density.diagonal"},
+    "core.density.factors": {"core.compiled", "core.density", "core.density.diagonal"},
     "core.drift": {"core.density", "core.model"},
     "core.drift.baselines": {"core.drift"},
     "core.drift.sequential": {"core.compiled", "core.density", "core.drift", "core.model"},
     "core.engine": {
         "core.compiled",
+        "core.density",
         "core.density.deep",
         "core.density.diagonal",
+        "core.density.factors",
         "core.drift",
         "core.drift.baselines",
         "core.drift.sequential",

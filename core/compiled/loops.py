@@ -44,7 +44,8 @@ def _compiled(loop: F, **options: Any) -> F:
     # A loop goes whole into those that call it. Else each of them brings a copy, compiled
     # otherwise, under one name, and which copy runs depends on what was compiled or read first:
     # last bits would differ between two starts.
-    compiled = njit(forceinline=True, **options)(loop)
+    # Other threads go on meanwhile, such as one that answers requests.
+    compiled = njit(forceinline=True, nogil=True, **options)(loop)
     try:
         kept = Kept(loop)  # type: ignore[no-untyped-call]
     except RuntimeError:  # a loop of no file

@@ -247,11 +247,17 @@ def m_step(
     n_factors = latent.shape[-1] - 1
     ridges = latent.new_full((n_factors + 1,), ridge)
     ridges[-1] = MEAN_RIDGE
-    solved = torch.linalg.solve(latent + ridges.diag(), cross.transpose(1, 2)).transpose(1, 2)
+    solved = cross @ _inverse(latent + ridges.diag())
     # E |x - [A, mu] [z, 1]|^2 per feature, for any [A, mu], not only the optimal one.
     residual = second + torch.linalg.vecdot(solved, solved @ latent - 2 * cross)
     noise = (residual.clamp_min(0) + shrink * prior) / (mass[:, None] + shrink)
     return solved[..., -1], solved[..., :-1], noise
+
+
+def _inverse(definite: Tensor) -> Tensor:
+    """Of symmetric matrices (K, M, M), positive by their ridge; in double, for they are small."""
+    root, _ = torch.linalg.cholesky_ex(definite.double())
+    return torch.cholesky_inverse(root).to(definite)
 
 
 def sample(

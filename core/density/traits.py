@@ -107,8 +107,6 @@ def factor_traits(
         parts: All components, in the order of the columns of `joint`.
         closeness: As for `diagonal_traits`.
     """
-    heights = torch.cat([part.heights for part in parts])
-    log_weights = torch.cat([part.log_weights for part in parts]).log_softmax(0)
     stretch, rest = x.new_zeros(len(x)), x.new_zeros(len(x))
     winners, begin = joint.argmax(-1), 0
     for part in parts:
@@ -126,6 +124,27 @@ def factor_traits(
         for one, rows in enumerate(torch.split(order, counts)):
             if len(rows):
                 stretch[mine[rows]], rest[mine[rows]] = _fit_of_one(part, one, samples[rows])
+    return joined_traits(parts, x, joint, log_likelihood, stretch, rest, closeness=closeness)
+
+
+def joined_traits(
+    parts: Sequence[Analyser],
+    x: Tensor,
+    joint: Tensor,
+    log_likelihood: Tensor,
+    stretch: Tensor,
+    rest: Tensor,
+    *,
+    closeness: bool = True,
+) -> Tensor:
+    """The same where it is known how the likeliest component's factors fit, with shape (N, 5).
+
+    Arguments:
+        stretch: Squared length of E[z | x], with shape (N,).
+        rest: Squared length of what the factors leave unexplained, with shape (N,).
+    """
+    heights = torch.cat([part.heights for part in parts])
+    log_weights = torch.cat([part.log_weights for part in parts]).log_softmax(0)
     common = diagonal_traits(log_weights, heights, x, joint, log_likelihood, closeness=closeness)
     return torch.cat([common, stretch[:, None], rest.log1p()[:, None]], 1)
 

@@ -11,6 +11,10 @@ import torch
 
 from core.batch import Batch
 from core.config import EngineConfig
+from core.density.factor_mixture import FactorMixture
+from core.density.factors.density import FactorDensity
+from core.density.factors.outline import directions_of
+from core.density.factors.part import FactorPart
 from core.engine.engine import Engine
 
 N_BATCHES = 14
@@ -27,9 +31,19 @@ def rehearse() -> None:
     generator = torch.Generator().manual_seed(0)
     engine = Engine(EngineConfig(preset="flat", n_components=CLASSES, warm_up=200))
     state = engine.start()
+    _score_in_two_stages(generator)
     for i in range(N_BATCHES):
         labels = torch.randint(CLASSES, (100,), generator=generator)
         x = torch.randn(100, FEATURES, generator=generator) + 5 * labels[:, None]
         if i >= N_BATCHES - N_CHANGED:
             x, labels = x - 30, labels + CLASSES
         state, _ = engine.step(state, Batch.of(x, labels.tolist()))
+
+
+def _score_in_two_stages(generator: torch.Generator) -> None:
+    """As wide mixtures of many factor analysers are scored, which a small life does not have."""
+    shape = (CLASSES, FEATURES)
+    means, loadings = (torch.randn(*shape, *more, generator=generator) for more in ((), (1,)))
+    mixture = FactorMixture(torch.zeros(CLASSES), means, loadings, torch.ones(shape))
+    density = FactorDensity((FactorPart(mixture, 1.0),), directions_of(means))
+    density.traits(means, density.score(means))

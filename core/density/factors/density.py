@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from core.compiled.loops import Array
+from core.density.blocks import ROWS
 from core.density.density import Fact, Parts, Scored
 from core.density.factor_mixture import FactorMixture, sample
+from core.density.factors.outline import FEATURES_PER_NAT, Outline
 from core.density.factors.part import FactorPart
+from core.density.factors.refining import (
+    FIRST,
+    MOST,
+    by_component,
+    fit,
+    longlist,
+    refine,
+    shortlist,
+)
 from core.density.feature_terms import FeatureTerms, factor_terms
 from core.density.mixture import log_sum_exp
-from core.density.traits import factor_traits
+from core.density.traits import factor_traits, joined_traits
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +40,14 @@ class FactorDensity:
 
     Arguments:
         parts: All components in order; at least one part, of one floor.
+        directions: By which components are told apart roughly, with shape (D, P), for those that
+            are scored in two stages (`core.density.factors.outline`); None: all are exactly.
     """
 
     kind: ClassVar[str] = "factors"
 
     parts: tuple[FactorPart, ...]
+    directions: Tensor | None = None
 
     @classmethod
     def whole(cls, mixture: FactorMixture, floor: float) -> Self:
@@ -83,16 +99,71 @@ class FactorDensity:
         return self.parts[0].mixture.means.device
 
     def gathered(self) -> FactorDensity:
-        return self if len(self.parts) == 1 else FactorDensity.whole(self.mixture, self.floor)
+        if len(self.parts) == 1:
+            return self
+        return FactorDensity((FactorPart(self.mixture, self.floor),), self.directions)
 
     def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
         said: Parts = {} if parts is None else parts
+        if self.directions is not None and x.is_cpu:
+            joint = self._in_two_stages(x, self.directions, said)
+            return Scored(joint, log_sum_exp(joint))
         unasked = [part for part in self.parts if part not in said]
         if unasked:
             squared = x.square()
             said.update((part, part.log_joint(x, squared)) for part in unasked)
         joint = torch.cat([said[part] for part in self.parts], 1).sub_(self._log_total)
         return Scored(joint, log_sum_exp(joint))
+
+    def _in_two_stages(self, x: Tensor, directions: Tensor, said: Parts) -> Tensor:
+        """Log-joint values, those of the likeliest components of each sample exactly, (N, K).
+
+        Arguments:
+            said: Estimates by outline, and projected samples by directions, where known.
+        """
+        outlines = [part.outline(directions) for part in self.parts]
+        unasked = [outline for outline in outlines if outline not in said]
+        if unasked:
+            if directions not in said:
+                said[directions] = torch.cat([one @ directions for one in torch.split(x, ROWS)])
+            squared, projected = x.square(), said[directions]
+            said.update((one, one.estimated(x, squared, projected)) for one in unasked)
+        joint = torch.cat([said[outline] for outline in outlines], 1)
+        table, samples = joint.numpy(), x.contiguous().numpy()
+        n, gap = len(x), x.shape[1] / FEATURES_PER_NAT
+        order, starts = np.empty(n * MOST, np.int64), np.empty(joint.shape[1] + 1, np.int64)
+        places, values = np.empty((n, FIRST), np.int64), np.empty((n, FIRST), np.float32)
+        shortlist(order, starts, places, values, table)
+        for first, outline in self._asked(outlines, starts):
+            refine(table, order, starts, first, samples, outline.exact)
+        longlist(order, starts, places, values, table, gap)
+        for first, outline in self._asked(outlines, starts):
+            refine(table, order, starts, first, samples, outline.exact)
+        return joint.sub_(self._log_total)
+
+    def _asked(self, outlines: list[Outline], starts: Array) -> Iterator[tuple[int, Outline]]:
+        """Parts of which a list asks for any component, each with the place of its first one.
+
+        Arguments:
+            starts: Of the list: `by_component`.
+        """
+        first = 0
+        for outline in outlines:
+            last = first + outline.form.n_components
+            if starts[first] < starts[last]:
+                yield first, outline
+            first = last
+
+    def _fits(self, x: Tensor, winners: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
+        """Stretch and squared rest of samples (N, D) by their likeliest components, each (N,)."""
+        outlines = [part.outline(directions) for part in self.parts]
+        samples = x.contiguous().numpy()
+        order, starts = np.empty(len(x), np.int64), np.empty(self.n_components + 1, np.int64)
+        by_component(order, starts, winners[:, None].numpy())
+        stretch, rest = np.empty(len(x), np.float32), np.empty(len(x), np.float32)
+        for first, outline in self._asked(outlines, starts):
+            fit(stretch, rest, order, starts, first, samples, outline.exact)
+        return torch.from_numpy(stretch), torch.from_numpy(rest)
 
     def feature_terms(self, x: Tensor) -> FeatureTerms:
         joint, likelihood = self.score(x)
@@ -117,14 +188,18 @@ class FactorDensity:
 
     def traits(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
         parts = [part.analyser for part in self.parts]
-        return factor_traits(parts, x, *scored, closeness=closeness)
+        if self.directions is None or not x.is_cpu:
+            return factor_traits(parts, x, *scored, closeness=closeness)
+        fits = self._fits(x, scored.joint.argmax(-1), self.directions)
+        return joined_traits(parts, x, *scored, *fits, closeness=closeness)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:
         return sample(self.mixture, components.to(self.device), generator, noise)
 
     def tensors(self) -> dict[str, Tensor]:
         # Weights as they are, so that a part scores to the bit as it did.
-        return dict(self.mixture._asdict(), log_weights=self._stated_weights)
+        columns = dict(self.mixture._asdict(), log_weights=self._stated_weights)
+        return columns if self.directions is None else {**columns, "directions": self.directions}
 
     def facts(self) -> dict[str, Fact]:
         return {"floor": self.floor, "sizes": [len(part) for part in self.parts]}
@@ -141,4 +216,5 @@ class FactorDensity:
         parts = zip(
             *(map(torch.clone, torch.split(column, sizes)) for column in columns), strict=True
         )
-        return cls(tuple(FactorPart(FactorMixture(*part), floor) for part in parts))
+        made = tuple(FactorPart(FactorMixture(*part), floor) for part in parts)
+        return cls(made, tensors.get("directions"))

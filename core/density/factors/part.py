@@ -8,6 +8,7 @@ from functools import cached_property
 from torch import Tensor
 
 from core.density.factor_mixture import FactorMixture, WhitenedForm, log_joint, whitened_form
+from core.density.factors.outline import Outline
 from core.density.traits import Analyser, factor_heights
 
 
@@ -36,6 +37,14 @@ class FactorPart:
         """For the traits of samples."""
         log_weights, means, loadings, _ = self.mixture
         return Analyser(self.form, log_weights, means, loadings, factor_heights(self.form))
+
+    def outline(self, directions: Tensor) -> Outline:
+        """The components as they are seen in directions (D, P); that of the last ones is kept."""
+        known: Outline | None = self.__dict__.get("_outline")
+        if known is None or known.directions is not directions:
+            known = Outline(self.mixture, self.form, directions)
+            self.__dict__["_outline"] = known
+        return known
 
     def log_joint(self, x: Tensor, x_squared: Tensor) -> Tensor:
         """Log of weight times density, up to the constant of the weights, with shape (N, K).

@@ -65,6 +65,9 @@ class ComponentSet(ABC, Generic[P]):
         """The same components with other votes; what scores them, being dear, stays."""
         changed = self.of(replace(self.components, votes=votes))
         changed.__dict__["form"] = self.form
+        for name in ("mass", "owners"):
+            if name in self.__dict__:
+                changed.__dict__[name] = self.__dict__[name]
         return changed
 
 
@@ -97,7 +100,7 @@ class Group(ABC):
     @property
     def held(self) -> int:
         """Samples of the window."""
-        return 0 if self.window is None else len(self.window)
+        return 0 if self.window is None else self.window.size(0)
 
     @property
     def fitted(self) -> int:

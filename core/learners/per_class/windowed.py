@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -34,6 +35,7 @@ from core.density.mixture import log_sum_exp, responsibilities
 from core.density.owned import NO_CLASS
 from core.learners.learner import Scores
 from core.learners.per_class.banks import BankGroup, BankState
+from core.learners.per_class.growing import appended
 from core.learners.per_class.learner import PerClassLearner
 from core.learners.per_class.windows import Windows
 
@@ -134,12 +136,12 @@ class WindowedEM(Windows[S]):
             The state, and how many were taken: the first ones.
         """
         group = state.groups[index]
-        room = min(self.samples - _held(state), MOST_HELD - len(group.window))
-        n = min(len(x), room)
+        room = min(self.samples - _held(state), MOST_HELD - group.held)
+        n = min(x.size(0), room)
         held = replace(
             group,
-            window=torch.cat([group.window, x[:n]]),
-            codes=torch.cat([group.codes, codes[:n]]),
+            window=appended(group.window, x[:n]),
+            codes=appended(group.codes, codes[:n]),
             samples=group.samples + n,
         )
         return state.with_group(index, held), n
@@ -150,7 +152,7 @@ class WindowedEM(Windows[S]):
         The longest one where there is no room left: so windows of many owners fill up at
         different times, and are twice as long as if each had its fixed share.
         """
-        lengths = [len(group.window) for group in state.groups]
+        lengths = [group.held for group in state.groups]
         if sum(lengths) >= self.samples:
             return lengths.index(max(lengths))
         group, length = state.groups[index].unsettled, lengths[index]
@@ -363,13 +365,16 @@ class WindowedLearner(PerClassLearner[S]):
     def taken(
         self, state: S, x: Tensor, codes: Tensor, scores: Scores | None, generator: torch.Generator
     ) -> S:
-        owners = state.owners_of(codes)
-        for owner in sorted(set(owners.tolist())):
-            rows = (owners == owner).nonzero()[:, 0]
-            while len(rows):
+        # Who learns which samples is told on the CPU, once.
+        whose = state.owners_of(codes).cpu()
+        sizes = sorted(Counter(whose.tolist()).items())
+        rows = whose.argsort(stable=True).to(x.device)
+        parts = (torch.split(part[rows], [n for _, n in sizes]) for part in (x, codes))
+        for (owner, _), mine, said in zip(sizes, *parts, strict=True):
+            while mine.size(0):
                 index = state.index_of(owner)
-                state, taken = self.windows.take(state, index, x[rows], codes[rows])
-                rows = rows[taken:]
+                state, taken = self.windows.take(state, index, mine, said)
+                mine, said = mine[taken:], said[taken:]
                 while (due := self.windows.due(state, index)) is not None:
                     state = self._learned(state, due, generator)
         return state
@@ -403,10 +408,10 @@ def _handed_on(votes: Tensor, means: Tensor, others: Tensor) -> Tensor:
 
 def _unheard(group: BankGroup) -> bool:
     """Whether a window holds samples of a pooled class that no component votes for yet."""
-    mine = group.codes[group.codes != NO_CLASS]
-    if group.owner != NO_CLASS or not len(mine):
+    if group.owner != NO_CLASS:
         return False
-    return not bool(group.bank.components.votes.sum(0)[mine].all())
+    mine = group.codes[group.codes != NO_CLASS]
+    return len(mine) > 0 and not bool(group.bank.components.votes.sum(0)[mine].all())
 
 
 def _unsettled(state: S, index: int) -> S:
@@ -416,4 +421,4 @@ def _unsettled(state: S, index: int) -> S:
 
 def _held(state: BankState) -> int:
     """Samples in all windows."""
-    return sum(len(group.window) for group in state.groups)
+    return sum(group.held for group in state.groups)

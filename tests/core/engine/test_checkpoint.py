@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from core.batch import Batch
 from core.config import EngineConfig
+from core.density.factors import outline
 from core.drift.baselines.paper import PaperState
 from core.engine.checkpoint import EARLIER, FORMAT, dump, features_of, load, verifier
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.errors import InvalidCheckpoint
+from core.snapshot import Snapshot
 from core.tensors import pack, unpack
 from tests.core.states import Script, assert_identical, leaves, play, scripts, tensors_of
 from tests.core.streams import batches, blob
@@ -94,6 +96,40 @@ def test_a_life_saved_with_half_filled_windows_and_statistics_goes_on_bit_for_bi
     again, events_again = play(engine, loaded, list(rest))
     assert events_again == events
     assert_identical(again, after)
+
+
+def test_a_life_that_is_scored_in_two_stages_goes_on_bit_for_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As if 16 features and 6 components were wide and many.
+    for name, value in {"FEATURES": 16, "FACTORS": 3, "COMPONENTS": 6}.items():
+        monkeypatch.setattr(outline, f"FEWEST_{name}", value)
+    monkeypatch.setattr(outline, "DIRECTIONS", 4)
+    config = EngineConfig(n_components=30, n_factors=3, window=200, warm_up=200)
+    engine = Engine(config)
+    script: Script = [*batches([0, 1], 8), "boundary", *batches([2, 3], 6, seed=4)]
+    state, _ = play(engine, engine.start(), script[:1])
+    assert state.model.learner.directions is None
+    state, _ = play(engine, state, script[1:])
+    chosen = state.model.learner.directions
+    assert chosen.shape == (16, 4)
+    watched = state.watch.detector.watch or state.watch.detector.successor
+    assert watched.frozen_model.model.density.directions is not None
+    loaded, _, _ = load(dump(state, config, {}))
+    assert_identical(loaded, state)
+    rest: Script = [*batches([2, 3], 3, seed=6), "boundary", *batches([0, 4], 6, seed=5), "settle"]
+    after, events = play(engine, state, rest)
+    again, events_again = play(engine, loaded, rest)
+    assert events_again == events
+    assert_identical(again, after)
+    # A boundary chooses them anew: other components are to be told apart.
+    assert not torch.equal(after.model.learner.directions, chosen)
+    assert after.model.learner.directed <= len(after.model.learner)
+    x = blob(0, 50, seed=9)
+    served = engine.snapshot(after)
+    read, _ = Snapshot.from_bytes(served.to_bytes({}))
+    for mine, other in zip(read.classify(x), served.classify(x), strict=True):
+        assert torch.equal(mine, other) if isinstance(mine, torch.Tensor) else mine == other
 
 
 @pytest.mark.parametrize("name", ["mfa", "flat"])

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from core.config import EngineConfig
+from core.density.density import Parts, Scored
 from core.density.factor_mixture import n_factors_of
 from core.density.factors.components import Analysers
 from core.density.factors.density import FactorDensity
-from core.density.traits import factor_traits
-from core.learners.learner import Scores
+from core.density.factors.outline import GROWTH, directions_of, pays
+from core.learners.learner import Replay, Scores
 from core.learners.per_class.budget import Budget
 from core.learners.per_class.mfa.state import MfaState
 from core.learners.per_class.mfa.windows import MfaWindows
@@ -53,12 +54,44 @@ class MfaLearner(WindowedLearner[MfaState]):
         )
 
     def traits(self, state: MfaState, scores: Scores) -> Tensor:
-        parts = [bank.form.analyser for bank in state.banks]
-        return factor_traits(parts, scores.x, scores.joint, scores.log_likelihood)
+        return state.density.traits(scores.x, Scored(scores.joint, scores.log_likelihood))
 
     def density(self, state: MfaState) -> FactorDensity:
-        return FactorDensity(tuple(bank.form for bank in state.banks))
+        return state.density
+
+    def score(self, state: MfaState, x: Tensor) -> Scores | None:
+        if state.directions is None or not x.is_cpu:
+            return super().score(state, x)
+        parts: Parts = {}
+        joint, likelihood = state.density.score(x, parts)
+        return Scores(x, None, joint, likelihood, parts)
+
+    def taken(
+        self,
+        state: MfaState,
+        x: Tensor,
+        codes: Tensor,
+        scores: Scores | None,
+        generator: torch.Generator,
+    ) -> MfaState:
+        return _directed(super().taken(state, x, codes, scores, generator))
+
+    def begin_sub_task(
+        self, state: MfaState, generator: torch.Generator
+    ) -> tuple[MfaState, list[Replay]]:
+        state, replays = super().begin_sub_task(state, generator)
+        return _directed(replace(state, directed=0)), replays
 
     def temperature(self, n_features: int) -> float:
         per_degree = SHIFTED_FEATURES_PER_DEGREE if len(self.shifts) else FEATURES_PER_DEGREE
         return max(1.0, n_features / per_degree)
+
+
+def _directed(state: MfaState) -> MfaState:
+    """With directions to tell components apart by, chosen anew where there are many more now."""
+    k = len(state)
+    if not pays(k, state.n_features, state.n_factors):
+        return state if state.directions is None else replace(state, directions=None, directed=0)
+    if state.directions is not None and k < GROWTH * state.directed:
+        return state
+    return replace(state, directions=directions_of(state.column("means")), directed=k)

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+from torch import Tensor
 
 from core.density.factor_mixture import FactorMoments
 from core.density.factors.components import Analysers
+from core.density.factors.density import FactorDensity
 from core.density.factors.part import FactorPart
 from core.learners.per_class.banks import BankGroup, BankState
 from core.learners.per_class.state import ComponentSet
@@ -41,11 +43,21 @@ class MfaState(BankState):
 
     Arguments:
         n_factors: L.
+        directions: By which components are told apart roughly, with shape (D, P); None while all
+            are scored exactly: `core.density.factors.outline`.
+        directed: Components that there were when these were chosen.
     """
 
     frozen: AnalyserSet
     groups: tuple[MfaGroup, ...]
     n_factors: int
+    directions: Tensor | None = None
+    directed: int = 0
+
+    @cached_property
+    def density(self) -> FactorDensity:
+        """What scores samples; there are components."""
+        return FactorDensity(tuple(bank.form for bank in self.banks), self.directions)
 
     @classmethod
     def empty(cls, n_features: int, n_factors: int, floor: float, device: torch.device) -> MfaState:
