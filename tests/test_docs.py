@@ -92,6 +92,17 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
         assert rows[name][3], name
 
 
+def test_every_metric_has_a_panel_or_is_documented_as_having_none() -> None:
+    boards = (ROOT / "deploy" / "grafana" / "dashboards").glob("*.json")
+    text = " ".join(path.read_text("utf-8") for path in boards)
+    shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"\bgmr_\w+", text)}
+    for name, _, _, meaning in table(OPERATIONS, "## Metrics"):
+        if name != "metric":
+            assert (name in shown) != ("no panel" in meaning), (
+                f"{name}: add it to deploy/grafana/generate.py, or say `no panel` in its row."
+            )
+
+
 # What a family without a single series cannot tell.
 LABELS = {
     "gmr_ledger_samples": ["fate"],

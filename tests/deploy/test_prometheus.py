@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shutil
 import subprocess
@@ -28,6 +29,8 @@ from tests.service.api.stack import (
 PROMETHEUS = Path(__file__).parents[2] / "deploy" / "prometheus"
 RULES = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text("utf-8"))
 STORIES = yaml.safe_load((PROMETHEUS / "alerts_test.yml").read_text("utf-8"))
+RECORDING = yaml.safe_load((PROMETHEUS / "recording.yml").read_text("utf-8"))
+RECORDED = {rule["record"]: rule for group in RECORDING["groups"] for rule in group["rules"]}
 ALERTS = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}
 
 
@@ -48,6 +51,7 @@ def promtool(*arguments: str) -> str:
 def test_the_configuration_and_its_rules_are_valid() -> None:
     assert "SUCCESS" in promtool("check", "config", "prometheus.yml")
     assert f"{len(ALERTS)} rules found" in promtool("check", "rules", "alerts.yml")
+    assert f"{len(RECORDED)} rules found" in promtool("check", "rules", "recording.yml")
 
 
 @needs("promtool")
@@ -63,6 +67,9 @@ def test_every_alert_tells_its_story() -> None:
         ("== 0\n", "== 2\n"),
         ("< 0.5", "< 0.9"),
         ("[5m])) > 0\n", "[5m])) > 9\n"),
+        ('loss_max{job="gmr"}) > 0.1', 'loss_max{job="gmr"}) > 0.3'),
+        ("best6h - 0.1", "best6h - 0.9"),
+        ("          unless\n", "          and\n"),
     ],
 )
 def test_a_changed_rule_would_spoil_a_story(tmp_path: Path, rule: str, changed: str) -> None:
@@ -70,12 +77,13 @@ def test_a_changed_rule_would_spoil_a_story(tmp_path: Path, rule: str, changed: 
     assert rule in text
     (tmp_path / "alerts.yml").write_text(text.replace(rule, changed), "utf-8")
     story = shutil.copy(PROMETHEUS / "alerts_test.yml", tmp_path)
+    shutil.copy(PROMETHEUS / "recording.yml", tmp_path)
     command = ["promtool", "test", "rules", str(story)]
     assert subprocess.run(command, capture_output=True, check=False).returncode != 0
 
 
 def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not() -> None:
-    cases = [case for story in STORIES["tests"] for case in story["alert_rule_test"]]
+    cases = [case for story in STORIES["tests"] for case in story.get("alert_rule_test", [])]
     assert {case["alertname"] for case in cases if case["exp_alerts"]} == ALERTS.keys()
     assert {case["alertname"] for case in cases if not case["exp_alerts"]} == ALERTS.keys()
 
@@ -83,13 +91,22 @@ def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not(
 @pytest.mark.parametrize("name", ALERTS)
 def test_an_alert_is_about_metrics_that_exist_and_says_what_to_do(name: str) -> None:
     rule = ALERTS[name]
-    used = set(re.findall(r"\bgmr_\w+", rule["expr"]))
-    assert used - series() == set()
+    used = set(re.findall(r"\bgmr[_:][\w:]+", rule["expr"]))
+    assert used - series() - RECORDED.keys() == set()
     assert used or "up{" in rule["expr"]
     assert 'job="gmr"' in rule["expr"]
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
     assert rule["annotations"]["summary"]
     assert rule["annotations"]["description"].endswith((".", "?"))
+
+
+def test_what_is_recorded_is_tested_and_of_metrics_that_exist() -> None:
+    tested = {
+        case["expr"] for story in STORIES["tests"] for case in story.get("promql_expr_test", [])
+    }
+    assert tested == RECORDED.keys()
+    for rule in RECORDED.values():
+        assert set(re.findall(r"\bgmr_\w+", rule["expr"])) - series() == set()
 
 
 def test_the_job_finds_the_service_of_the_compose_file() -> None:
@@ -105,9 +122,12 @@ def test_the_job_finds_the_service_of_the_compose_file() -> None:
     assert compose["services"]["api"]["ports"][0].endswith(f":{target['port']}")
 
 
-@pytest.fixture
-def scraped(tmp_path: Path) -> Iterator[tuple[httpx2.Client, httpx2.Client]]:
+@pytest.fixture(scope="module")
+def scraped(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[httpx2.Client, httpx2.Client]]:
     """A service that has learned something, and a Prometheus that scrapes it."""
+    tmp_path = tmp_path_factory.mktemp("scraped")
     with redis_server(tmp_path / "redis") as redis:
         settings = make_settings(redis.url, tmp_path / "data", checkpoint_interval_s=0.1)
         with training(settings), serving(settings) as service:
@@ -126,7 +146,8 @@ def running_prometheus(directory: Path, service: str) -> Iterator[httpx2.Client]
     job["static_configs"] = [{"targets": [httpx2.URL(service).netloc.decode()]}]
     directory.mkdir()
     (directory / "prometheus.yml").write_text(yaml.safe_dump(config), "utf-8")
-    shutil.copy(PROMETHEUS / "alerts.yml", directory)
+    for rules in ("alerts.yml", "recording.yml"):
+        shutil.copy(PROMETHEUS / rules, directory)
     port = free_port()
     command = [
         "prometheus",
@@ -184,16 +205,16 @@ def test_a_real_prometheus_scrapes_a_real_service_and_answers(
 
     # The rules are loaded and evaluated on real series, without an error, and nothing is wrong.
     wait_until(lambda: all(rule["lastEvaluation"][:4] != "0001" for rule in rules(prometheus)))
-    assert {rule["name"] for rule in rules(prometheus)} == ALERTS.keys()
+    assert {rule["name"] for rule in rules(prometheus)} == ALERTS.keys() | RECORDED.keys()
     assert {rule["health"] for rule in rules(prometheus)} == {"ok"}
     # (Before the first scrape there was no service to be seen, which is suspicious for a moment.)
-    wait_until(lambda: {rule["state"] for rule in rules(prometheus)} == {"inactive"})
+    wait_until(lambda: states(prometheus) == {"inactive"})
 
     # A declared boundary becomes an alert.
     service.post("/drift/boundary").raise_for_status()
 
     def firing() -> list[str]:
-        return [rule["name"] for rule in rules(prometheus) if rule["state"] == "firing"]
+        return [rule["name"] for rule in rules(prometheus) if rule.get("state") == "firing"]
 
     wait_until(lambda: firing() == ["GMRBoundaryFound"], 20)
 
@@ -201,3 +222,59 @@ def test_a_real_prometheus_scrapes_a_real_service_and_answers(
 def rules(prometheus: httpx2.Client) -> list[dict[str, Any]]:
     groups = prometheus.get("/api/v1/rules").json()["data"]["groups"]
     return [rule for group in groups for rule in group["rules"]]
+
+
+def states(prometheus: httpx2.Client) -> set[str]:
+    """Of all alerts."""
+    return {rule["state"] for rule in rules(prometheus) if rule["type"] == "alerting"}
+
+
+RIGHTLY_EMPTY = {
+    "gmr_webhook_deliveries_total": "no webhook is told of anything here",
+    "gmr_models": "there is no named model",
+}
+"""Metrics without a series in the service that is scraped, and why."""
+
+
+@needs("prometheus")
+def test_every_query_of_a_dashboard_and_every_rule_finds_data(
+    scraped: tuple[httpx2.Client, httpx2.Client],
+) -> None:
+    service, prometheus = scraped
+    # What a series needs to be there: a refusal, a label that finds no sample.
+    assert service.post("/ingest", json={"features": [[1.0]]}).status_code == 422
+    service.post("/labels", json={"sample_ids": ["none"], "labels": [1]}).raise_for_status()
+
+    queries = {
+        target["expr"]
+        for path in (PROMETHEUS.parent / "grafana" / "dashboards").glob("*.json")
+        for panel in json.loads(path.read_text("utf-8"))["panels"]
+        for target in panel.get("targets", [])
+    }
+    # An alert that does not fire is empty, but what it looks at is not.
+    watched = {
+        name
+        for rule in (*ALERTS.values(), *RECORDED.values())
+        for name in re.findall(r"\bgmr[_:][\w:]+", rule["expr"])
+    }
+    queries |= watched | RECORDED.keys()
+
+    def empty() -> list[str]:
+        return sorted(
+            query
+            for query in queries
+            if not any(re.search(rf"\b{name}\b", query) for name in RIGHTLY_EMPTY)
+            and not answered(prometheus, query)
+        )
+
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: not empty(), 20)
+    assert empty() == []
+    assert not [name for name in RIGHTLY_EMPTY if answered(prometheus, name)]
+
+
+def answered(prometheus: httpx2.Client, query: str) -> bool:
+    """Whether a query has any answer."""
+    answer = prometheus.get("/api/v1/query", params={"query": query}).json()
+    assert answer["status"] == "success", (query, answer)
+    return bool(answer["data"]["result"])
