@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -13,6 +14,12 @@ from core.errors import InvalidSettings
 
 MUST_CHANGE_SETTINGS: Final = 2
 """Exit status of a process that starting again will not help."""
+
+
+def end_at_once_when_asked() -> None:
+    """Let SIGTERM and SIGINT end a process that is still starting, with status 0."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(0))
 
 
 def end_with(work: Callable[[], int]) -> NoReturn:

@@ -406,6 +406,13 @@ class Settings(BaseSettings):
     dead_letters_mib: int = Field(
         64, ge=1, le=65_536, description="What these hold of batches, in MiB; the oldest go first."
     )
+    stall_s: float = Field(
+        120.0,
+        ge=1,
+        le=86_400,
+        description="Seconds without progress, or without an answer, after which a part hangs: "
+        "/health/ready says so, and `gmr serve` kills the part and starts it again.",
+    )
     ledger_length: int = Field(
         10_000,
         ge=1,

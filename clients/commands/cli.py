@@ -147,6 +147,7 @@ SETTINGS_AS_FLAGS = ("serve", "trainer", "api")
 
 OF_ONE_MODEL = (
     "status",
+    "batch",
     "top",
     "events",
     "ingest",

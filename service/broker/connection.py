@@ -89,7 +89,10 @@ class StreamUnavailable(GMRError):
 
 
 def connect(
-    url: str, examiner: Examiner | None = None, identity: Identity = NO_IDENTITY
+    url: str,
+    examiner: Examiner | None = None,
+    identity: Identity = NO_IDENTITY,
+    timeout_s: float = SOCKET_TIMEOUT_S,
 ) -> SyncClient:
     """A client for the trainer. Connects at the first command.
 
@@ -97,12 +100,13 @@ def connect(
         url: redis://, rediss://, unix://, or redis+cluster:// (the same as ?cluster=true).
         examiner: Looks at each new connection.
         identity: Files by which both sides of rediss:// know each other.
+        timeout_s: Longest wait for a connection, and for an answer.
 
     Raises:
         InvalidSettings: The address cannot be used.
     """
     plain, cluster = _split(url)
-    options = {**_options(), **identity.options(plain), "retry": Retry(NoBackoff(), 0)}
+    options = {**_options(timeout_s), **identity.options(plain), "retry": Retry(NoBackoff(), 0)}
     try:
         if cluster:
             if examiner is not None:
@@ -338,10 +342,10 @@ def identity_of(settings: Settings) -> Identity:
     return Identity(settings.redis_tls_ca, settings.redis_tls_certificate, settings.redis_tls_key)
 
 
-def _options() -> dict[str, Any]:
+def _options(timeout_s: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
     return {
-        "socket_timeout": SOCKET_TIMEOUT_S,
-        "socket_connect_timeout": SOCKET_TIMEOUT_S,
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
         "protocol": 2,  # the one that every server speaks; answers then have one shape
     }
 

@@ -80,6 +80,11 @@ class Keys:
         return self._key("applied")
 
     @property
+    def starts(self) -> str:
+        """How often in a row trainers have begun without getting further, as JSON."""
+        return self._key("starts")
+
+    @property
     def applying(self) -> str:
         """Which entries the trainer is applying, and how often it has died by them, as JSON."""
         return self._key("applying")

@@ -106,6 +106,11 @@ class SnapshotFiles:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
+    def sweep(self) -> None:
+        """Remove what a trainer that was killed had begun to write. Nobody may be writing."""
+        for leftover in self.directory.glob("*.tmp"):
+            leftover.unlink(missing_ok=True)
+
     def write(self, data: bytes, version: int, entries_applied: int, edition: int = 0) -> str:
         """Put a snapshot into the folder; its location for a notice."""
         # Made here and not before: a reader may have no right to.

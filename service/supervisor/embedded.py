@@ -15,13 +15,16 @@ It is a real redis-server, run as a child in the foreground. Rules of this modul
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import hashlib
 import importlib.util
 import logging
 import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -123,8 +126,7 @@ class EmbeddedRedis:
         self._socket_dir = self.directory
         self._process: subprocess.Popen[bytes] | None = None
         if len(os.fsencode(self.socket)) > MAX_SOCKET_PATH:
-            # mkdtemp makes a folder that only this user may enter.
-            self._socket_dir = Path(tempfile.mkdtemp(prefix="gmr-", dir="/tmp"))
+            self._socket_dir = _short_folder(self.directory)
 
     @property
     def socket(self) -> Path:
@@ -242,6 +244,22 @@ class EmbeddedRedis:
             f"{' / '.join(line.strip() for line in last) or 'none'}. Check free memory and disk "
             f"space, or choose another server by GMR_REDIS_BINARY."
         )
+
+
+def _short_folder(directory: Path) -> Path:
+    """A folder for a socket, the same for a data dir each time: what a kill leaves is used again.
+
+    Only this user may enter it. Where somebody else has made one of its name, it is a fresh one.
+    """
+    digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
+    folder = Path(f"/tmp/gmr-{os.getuid()}-{digest}")
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    facts = folder.lstat()
+    if stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid():
+        folder.chmod(0o700)
+        return folder
+    return Path(tempfile.mkdtemp(prefix="gmr-", dir="/tmp"))
 
 
 def die_with_parent(number: signal.Signals) -> Callable[[], None] | None:

@@ -10,6 +10,7 @@ Rules of this module:
 2. The parts get their settings through their environment, so that a flag given here
    holds there, and after every restart.
 3. A part that keeps dying ends the service, with a status other than 0.
+4. A part that hangs is killed and started again: `service.supervisor.watchdog`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from types import FrameType
 from typing import Final
 
 from core.errors import GMRError, InvalidSettings
+from service.broker.connection import identity_of
 from service.broker.lease import DirectoryLock
 from service.ending import MUST_CHANGE_SETTINGS
 from service.extras import check_extras
@@ -36,6 +38,7 @@ from service.logs import configure_logs
 from service.loopback import connection_to_self
 from service.settings import CLIENT_VARIABLES, PREFIX, Settings, mask_url
 from service.supervisor.embedded import EmbeddedRedis, die_with_parent, find_binary
+from service.supervisor.watchdog import LOOK_S, ApiWatch, TrainerWatch
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +89,8 @@ class Part:
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
         self._deaths = Deaths()
-        self._start_at = 0.0
+        self._start_at = self._look_at = 0.0
+        self.faults: Callable[[int], str | None] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -142,9 +146,22 @@ class Part:
             logger.error("the %s did not end in %.0f s; killing it", self.name, timeout_s)
             self.kill()
             return False
+        if status == -signal.SIGTERM:
+            return True  # it was still starting, and had nothing to lose
         if status != 0:
             logger.error("the %s ended with %s", self.name, _describe(status))
         return status == 0
+
+    def look(self) -> None:
+        """Kill the process if it hangs; `watch` starts it again."""
+        now = time.monotonic()
+        if self._process is None or self.faults is None or now < self._look_at:
+            return
+        fault = self.faults(self._process.pid)
+        self._look_at = time.monotonic() + LOOK_S
+        if fault is not None:
+            logger.error("the %s hangs; killing it: %s", self.name, fault)
+            self._process.kill()
 
     def kill(self) -> None:
         """End the process at once."""
@@ -224,6 +241,10 @@ class Supervisor:
         ]
         self._announce(f"Redis: {redis}")
         self._announce(f"Data:  {settings.data_dir.absolute()}")
+        limit_s = settings.stall_s
+        self._parts[0].faults = ApiWatch(self._answers, limit_s).fault
+        trainer = TrainerWatch(address, settings.model, limit_s, identity_of(settings))
+        self._parts[1].faults = trainer.fault
         for part in self._parts:
             part.start()
 
@@ -246,6 +267,7 @@ class Supervisor:
         while not self._stop_signals:
             self._watch_redis()
             for part in self._parts:
+                part.look()
                 status = part.watch()
                 if status is not None and part.name == "API" and not answered:
                     raise PartFailed(

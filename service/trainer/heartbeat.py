@@ -16,11 +16,17 @@ from typing import Final, Self
 from service.broker.connection import SyncClient, is_transient
 from service.broker.lease import LEASE_S, Lease
 from service.trainer.journal import encode_status
+from service.trainer.progress import Progress
 
 logger = logging.getLogger(__name__)
 
 BEAT_S: Final = 1.0
 RENEW_S: Final = LEASE_S / 5
+
+REPEAT: Final = """
+redis.call('PERSIST', KEYS[1])
+redis.call('SET', KEYS[1], ARGV[1])
+"""
 
 
 class Pulse:
@@ -44,8 +50,13 @@ class Pulse:
         """Say which status the trainer has just sent itself."""
         self._status, self._told_at = status, time.monotonic()
 
-    def beat(self, client: SyncClient) -> None:
-        """Do what is due."""
+    def beat(self, client: SyncClient, facts: Mapping[str, object]) -> None:
+        """Do what is due.
+
+        Arguments:
+            client: To do it by.
+            facts: Of this moment, that the status says as well.
+        """
         now = time.monotonic()
         if now - self._renewed_at >= RENEW_S:
             self._renewed_at = now
@@ -54,7 +65,9 @@ class Pulse:
                 return
         if self._status is not None and now - self._told_at >= self._beat_s:
             self._told_at = now
-            client.set(self._key, encode_status(self._status))
+            status = encode_status({**self._status, **facts})
+            # Also on a Redis that is full, as in `service.broker.feed`.
+            client.eval(REPEAT, 1, self._key, status)
 
 
 class Heart:
@@ -65,6 +78,7 @@ class Heart:
     """
 
     def __init__(self, client: SyncClient) -> None:
+        self.progress = Progress()
         self._client = client
         self._pulses: tuple[Pulse, ...] = ()  # replaced whole, since two threads look at it
         self._end = threading.Event()
@@ -93,12 +107,15 @@ class Heart:
 
     def _beat(self) -> None:
         while not self._end.wait(BEAT_S / 4):
+            facts = self.progress.measure()
             for pulse in self._pulses:
                 if pulse.lost:
                     continue
                 try:
-                    pulse.beat(self._client)
+                    pulse.beat(self._client, facts)
                 except Exception as error:
                     # The trainer itself meets the same failure and reports it.
+                    if is_transient(error):
+                        self.progress.went_on()  # it waits for Redis, and hangs at nothing
                     level = logging.DEBUG if is_transient(error) else logging.WARNING
                     logger.log(level, "no heartbeat: %s", error)

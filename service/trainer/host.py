@@ -162,6 +162,8 @@ class Trainer:
     def _take(self, reader: Reader) -> None:
         """Take over what was read, waiting a moment where there is nothing else to do."""
         found = reader.next(0.0 if self._queue else TICK_S)
+        if found is not None and not self._queue:
+            self._heart.progress.went_on()  # whatever was to be done is done
         if not found:
             return
         slots = {stream: slot for slot in self._named for stream in slot.streams}
@@ -233,9 +235,9 @@ def main(settings: Settings) -> int:
     try:
         check_extras(settings)
         trainer = Trainer(settings)
-        rehearse_meanwhile(settings.engine_config())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: trainer.stop())
+        rehearse_meanwhile(settings.engine_config())
         trainer.run()
     except InvalidSettings as error:
         logger.error("%s", error)

@@ -63,6 +63,7 @@ from service.trainer.releases import Releases
 from service.trainer.retention_schedule import RetentionSchedule
 from service.trainer.run_time_target import RunTimeTarget
 from service.trainer.saver import Progress, Saver
+from service.trainer.starts import Starts
 from service.trainer.status import facts_of
 from service.webhook.courier import Courier
 from service.webhook.receiver import Receiver
@@ -83,6 +84,9 @@ REDIS_GRACE_S: Final = 2.0
 
 PUBLISHING_SHARE: Final = 0.1
 """Share of the time that publishing may take: a large model is published less often."""
+
+CALM_S: Final = 2.0
+"""Seconds without an entry after which there is none: a read takes a quarter of one."""
 
 MEMORY_PAUSES_S: Final = (0.1, 0.5, 2.0)
 """Before an entry for which there was no room is tried again: others may let go of some."""
@@ -162,7 +166,9 @@ class ModelWriter:
         files = None
         if not settings.snapshots_in_redis:
             files = SnapshotFiles(settings.data_dir / "snapshots")
+            files.sweep()  # the lock above is held
         self._attempts = Attempts(self._feed)
+        self._starts = Starts(self._feed)
         self._publisher = Publisher(self._feed, files)
         self._look_back = RetentionSchedule(self._engine)
         self._metrics = TrainerMetrics()
@@ -294,6 +300,8 @@ class ModelWriter:
             LeaseLost: Another trainer has taken over.
         """
         self._attempts.done()
+        if self._is_quiet(CALM_S):
+            self._starts.settle()
         self._settle_when_quiet()
         self._keep_house()
 
@@ -367,6 +375,7 @@ class ModelWriter:
 
     def _open(self) -> None:
         position = self._feed.open(self._position)
+        self._starts.begin()
         gap = find_gap(self._feed, self._position, position)
         if gap is not None:
             self._accept(gap)
@@ -421,6 +430,7 @@ class ModelWriter:
 
     def _finish(self, phase: str) -> None:
         self._attempts.done()
+        self._starts.settle()
         self._publish_now = True
         self._keep_house(now=True)
         if self._position != self._kept:
@@ -487,6 +497,8 @@ class ModelWriter:
         self._releases.read(entry)
         self._unsaved_bytes += entry.nbytes
         self._learned_at = time.monotonic()
+        self._heart.progress.went_on()
+        self._starts.applied(self._position.entries_applied)
         self._metrics.step_duration.observe(time.perf_counter() - started)
 
     def _reject(self, entry: Entry, reason: str, detail: str) -> None:
@@ -822,6 +834,8 @@ class ModelWriter:
         return self._journal.status(
             {
                 "pid": os.getpid(),
+                "starts": self._starts.count,
+                **self._heart.progress.measure(),
                 "state": self._phase,
                 "error": self._error or self._keeper.error,
                 "detector": self._settings.detector,
@@ -842,8 +856,9 @@ class ModelWriter:
             }
         )
 
-    def _is_quiet(self) -> bool:
-        return time.monotonic() - self._learned_at >= self._settings.settle_after_s
+    def _is_quiet(self, seconds: float | None = None) -> bool:
+        wanted = self._settings.settle_after_s if seconds is None else seconds
+        return time.monotonic() - self._learned_at >= wanted
 
     def _is_stopping(self) -> bool:
         return self._stop_asked_at is not None

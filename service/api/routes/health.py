@@ -22,6 +22,8 @@ from service.api.openapi import problems
 from service.api.parts import Parts, parts_of
 from service.api.problems import PROBLEMS, answer
 from service.api.query import StrictRoute
+from service.trainer.progress import stall_of
+from service.trainer.starts import MANY
 
 router = APIRouter(prefix="/health", tags=["operations"], route_class=StrictRoute)
 
@@ -76,6 +78,22 @@ async def reasons_against(parts: Parts) -> list[str]:
         reasons.append(f"The trainer does not start: {status.get('error')}")
     elif age > HEARTBEAT_S:
         reasons.append(f"The trainer last reported {age:.0f} seconds ago.")
+    elif status is not None:
+        reasons += _faults(status, parts.settings.stall_s)
+    return reasons
+
+
+def _faults(status: dict[str, Any], stall_s: float) -> list[str]:
+    """What is wrong with a trainer that reports."""
+    reasons = []
+    if stall := stall_of(status, stall_s):
+        reasons.append(stall)
+    starts = status.get("starts", 0)
+    if starts >= MANY:
+        reasons.append(
+            f"The trainer has begun {starts} times in a row without getting further than entry "
+            f"{status['last_entry_id']}; its log says why it ended."
+        )
     return reasons
 
 

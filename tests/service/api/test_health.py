@@ -71,6 +71,37 @@ def test_a_trainer_that_refuses_to_start_says_why(
         assert document["reasons"] == ["The trainer does not start: 6 entries are missing."]
 
 
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        (
+            {"stalled_s": 130.0, "step_s": 130.0},
+            "The trainer has hung for 130 seconds after entry 5-0.",
+        ),
+        (
+            {"stalled_s": 0.0, "step_s": 1300.0},
+            "The trainer has computed for 1300 seconds after entry 5-0 without an end.",
+        ),
+        (
+            {"stalled_s": 0.0, "step_s": 130.0, "starts": 3},
+            "The trainer has begun 3 times in a row without getting further than entry 5-0; "
+            "its log says why it ended.",
+        ),
+    ],
+)
+def test_a_trainer_that_breathes_and_does_not_go_on_is_not_ready(
+    settings: Callable[..., Settings], redis_url: str, facts: dict[str, float], reason: str
+) -> None:
+    made = settings()
+    status = {"time": time.time(), "state": "running", "last_entry_id": "5-0", **facts}
+    with serving(made) as client, redis.Redis.from_url(redis_url) as connection:
+        connection.set(Keys(made.model).status, orjson.dumps(status))
+        assert problem(client.get("/health/ready"), 503, "unavailable")["reasons"] == [reason]
+        status |= {"stalled_s": 0.0, "step_s": 110.0, "starts": 2}
+        connection.set(Keys(made.model).status, orjson.dumps(status))
+        assert client.get("/health/ready").status_code == 200
+
+
 def test_a_redis_that_goes_away_and_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

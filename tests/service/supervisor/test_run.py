@@ -226,6 +226,17 @@ def test_a_port_that_is_taken_is_told_at_once(tmp_path: Path) -> None:
             assert running.children() == {}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("after_s", [0.0, 0.7])
+def test_asked_to_end_while_its_parts_start_it_ends_in_order(
+    tmp_path: Path, after_s: float
+) -> None:
+    with service(tmp_path) as running:
+        running.wait_for_line("^Data: ")
+        time.sleep(after_s)  # of some three seconds
+        assert running.stop() == 0, "".join(running.lines)
+
+
 def test_a_misspelled_variable_is_told_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
