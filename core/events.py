@@ -130,6 +130,8 @@ class ChangeDetected(Event):
     evidence: dict[str, float]  # as of a boundary
     model_version: int
     explanation: dict[str, object] = field(default_factory=dict)  # of the batch that decided it
+    severity: float | None = field(default=None, kw_only=True)  # as of a boundary, of that batch
+    severity_view: str | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,12 @@ class BoundaryDetected(Event):
     recurrence_of: int | None  # the earlier sub-task that has come back; None for a new one
     mixed_samples: int  # of those set aside, learned as the end of the old sub-task
     explanation: dict[str, object] = field(default_factory=dict)  # see `core.engine.explanation`
+    # Least share of samples that are others, 0 to 1, and the view that shows it; None without new
+    # samples: see `core.engine.severity`.
+    severity: float | None = field(default=None, kw_only=True)
+    severity_view: str | None = field(default=None, kw_only=True)
+    by: str | None = field(default=None, kw_only=True)  # who declared it, as far as that is known
+    note: str | None = field(default=None, kw_only=True)  # what they said of it
 
 
 @dataclass(frozen=True)

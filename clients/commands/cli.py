@@ -87,6 +87,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.boundary:boundary_command",
         "Declare that a sub-task ends here.",
     ),
+    "note": (
+        "clients.commands.note:note_command",
+        "Add a note to a boundary.",
+    ),
     "freeze": (
         "clients.commands.mode:freeze_command",
         "Learn nothing any more: batches that come are scored, counted, told, and not learned.",
@@ -158,6 +162,7 @@ OF_ONE_MODEL = (
     "versions",
     "rollback",
     "boundary",
+    "note",
     "freeze",
     "detect-only",
     "thaw",

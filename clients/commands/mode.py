@@ -7,17 +7,13 @@ from typing import Annotated
 import typer
 
 from clients.commands.json_lines import print_json
-from clients.commands.options import AsDocument, Url
+from clients.commands.options import AsDocument, By, Url
 from clients.http.answers import Restored
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
 
 Reason = Annotated[
     str | None, typer.Option(metavar="TEXT", help="Why; told with the event mode_changed.")
-]
-By = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Who asks, where the service requires no keys."),
 ]
 
 

@@ -18,6 +18,10 @@ Model = Annotated[
     str | None,
     typer.Option(help="Name of the model; without it the service's own.", show_default=False),
 ]
+By = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Who asks, where the service requires no keys."),
+]
 AsDocument = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 
 # Of commands that answer every sample of a file.

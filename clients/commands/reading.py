@@ -96,6 +96,8 @@ class Reading:
                     "detector": one.detector,
                     "signal": one.signal or None,
                     "recurrence_of": one.recurrence_of,
+                    "severity": one.severity,
+                    "notes": len(one.notes),
                     "dropped": one.dropped,
                 }
                 for one in self.boundaries[-boundaries:]

@@ -108,7 +108,7 @@ def _ledger(counts: dict[str, Any] | None) -> str:
 
 def _boundaries(rows: list[dict[str, Any]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("boundary", "when", "from sample", "sub-task", "signal", "return of"):
+    for name in ("boundary", "when", "from sample", "sub-task", "signal", "severity", "return of"):
         table.add_column(name, overflow="fold")
     for one in reversed(rows):
         table.add_row(
@@ -117,6 +117,7 @@ def _boundaries(rows: list[dict[str, Any]]) -> Table:
             f"{one['sample']:,}",
             str(one["sub_task"]),
             one["signal"] or one["detector"],
+            "-" if one["severity"] is None else f"{one['severity']:.2f}",
             "" if one["recurrence_of"] is None else f"sub-task {one['recurrence_of']}",
         )
     return table

@@ -383,6 +383,15 @@ class Explanation:
 
 
 @dataclass(frozen=True)
+class Note:
+    """What somebody says about a boundary."""
+
+    text: str
+    by: str | None  # who says it, as far as that is known
+    time: float  # Unix seconds
+
+
+@dataclass(frozen=True)
 class Boundary:
     """A boundary between two sub-tasks, as it was reported.
 
@@ -408,6 +417,9 @@ class Boundary:
     estimated_start_entry_id: str | None = None  # None where it is not known
     explanation: Explanation = Explanation()
     dropped: bool = False  # a rollback or an upload has taken it out of the model's past
+    severity: float | None = None  # least share of samples that are others, 0 to 1
+    severity_view: str | None = None  # what shows it
+    notes: tuple[Note, ...] = ()  # oldest first
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

@@ -386,13 +386,26 @@ def proposals() -> Call[tuple[answers.Proposal, ...]]:
     )
 
 
-def declare_boundary() -> Call[str]:
+def add_note(id: str, text: str, by: str | None) -> Call[answers.Note]:
+    """POST /drift/boundaries/{id}/notes. Not repeatable: it would be there twice."""
+    return Call(
+        "POST",
+        f"/drift/boundaries/{quote(id, safe='')}/notes",
+        lambda reply: answers.build(answers.Note, replies.json(reply)),
+        headers={"content-type": JSON, "accept": JSON},
+        body=orjson.dumps({"text": text, "by": by}),
+        repeatable=False,
+    )
+
+
+def declare_boundary(note: str | None, by: str | None) -> Call[str]:
     """POST /drift/boundary. Not repeatable: it would declare a second one."""
     return Call(
         "POST",
         "/drift/boundary",
         lambda reply: str(replies.field_of(replies.json(reply), "entry_id")),
-        headers={"accept": JSON},
+        headers={"content-type": JSON, "accept": JSON},
+        body=orjson.dumps({"note": note, "by": by}),
         repeatable=False,
     )
 

@@ -47,6 +47,7 @@ from clients.http.answers import (
     NamedModel,
     NamedModelSummary,
     NewApiKey,
+    Note,
     Outlier,
     OutlierScores,
     Proposal,
@@ -447,13 +448,27 @@ class GMRClient:
         """Proposed classes that nobody has named or dismissed yet, oldest first."""
         return self.send(calls.proposals())
 
-    def declare_boundary(self) -> str:
+    def add_note(self, id: str, text: str, *, by: str | None = None) -> Note:
+        """Say something about a boundary.
+
+        Arguments:
+            id: Of the boundary: `Boundary.id`.
+            text: Up to 2,000 characters.
+            by: Who says it, where no keys are required.
+        """
+        return self.send(calls.add_note(id, text, by))
+
+    def declare_boundary(self, note: str | None = None, *, by: str | None = None) -> str:
         """Say that a sub-task ends here; returns the id of the entry.
+
+        Arguments:
+            note: Becomes the first note of the boundary.
+            by: Who says so, where no keys are required.
 
         Raises:
             RequestConflict: No sample has come since the last boundary.
         """
-        return self.send(calls.declare_boundary())
+        return self.send(calls.declare_boundary(note, by))
 
     def events(
         self, last_event_id: str | None = None, *, kinds: Sequence[str] | None = None
@@ -837,9 +852,13 @@ class AsyncGMRClient:
         """See `GMRClient.proposals`."""
         return await self.send(calls.proposals())
 
-    async def declare_boundary(self) -> str:
+    async def add_note(self, id: str, text: str, *, by: str | None = None) -> Note:
+        """See `GMRClient.add_note`."""
+        return await self.send(calls.add_note(id, text, by))
+
+    async def declare_boundary(self, note: str | None = None, *, by: str | None = None) -> str:
         """See `GMRClient.declare_boundary`."""
-        return await self.send(calls.declare_boundary())
+        return await self.send(calls.declare_boundary(note, by))
 
     async def events(
         self, last_event_id: str | None = None, *, kinds: Sequence[str] | None = None

@@ -252,7 +252,10 @@ def _sub_task_held(document: Any) -> answers.SubTaskHeld:
 def boundary(document: Any) -> answers.Boundary:
     """One boundary, from a list of them or by itself."""
     told = document.get("explanation") if isinstance(document, Mapping) else None
-    return answers.build(answers.Boundary, document, explanation=_explanation(told or {}))
+    said = document.get("notes", ()) if isinstance(document, Mapping) else ()
+    notes = tuple(answers.build(answers.Note, row) for row in said)
+    explanation = _explanation(told or {})
+    return answers.build(answers.Boundary, document, explanation=explanation, notes=notes)
 
 
 def _explanation(document: Mapping[str, Any]) -> answers.Explanation:

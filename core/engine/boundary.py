@@ -24,6 +24,7 @@ from core.engine.inliers import Inliers
 from core.engine.judgement import Position, evidence_of
 from core.engine.learning import Learning
 from core.engine.recurrence import mostly_labelled, recurring
+from core.engine.severity import Severity
 from core.engine.state import EngineState, SubTask, joined
 from core.events import BoundaryDetected, Event
 from core.model.model import Model
@@ -41,6 +42,7 @@ class BoundaryCrossing:
         delayed_labels: Samples that await a label.
         discovery: Samples that the model does not know.
         change_type: Tells old from new.
+        severity: Says how large a change is.
     """
 
     config: EngineConfig
@@ -50,6 +52,7 @@ class BoundaryCrossing:
     delayed_labels: DelayedLabels
     discovery: ClassDiscovery
     change_type: ChangeType
+    severity: Severity
 
     def cross(
         self,
@@ -92,6 +95,7 @@ class BoundaryCrossing:
         # Where every sample waits for its label, there are no others to look at.
         shown_new = beginning or state.pending.awaiting.since(first)
         explanation = explain(model, state, shown_new, verdict, self.config.outlier_c)
+        severity, view = self.severity.of(state, shown_new, verdict)
         codes, recurrence = codes_of(state, shown_new), None
         # Where labels mean something else, samples are as those of many an earlier sub-task.
         if verdict is not None and not relabelled:
@@ -142,6 +146,8 @@ class BoundaryCrossing:
             recurrence_of=recurrence,
             mixed_samples=sum(map(len, mixed)),
             explanation=explanation,
+            severity=severity,
+            severity_view=view,
         )
         return state, [boundary, *events]
 

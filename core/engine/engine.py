@@ -40,6 +40,7 @@ from core.engine.learning import Learning
 from core.engine.modes import Modes
 from core.engine.naming import Naming
 from core.engine.places import placed
+from core.engine.severity import Severity
 from core.engine.state import EngineState, LearnedModel, Mode, Rest, Watch, joined
 from core.errors import (
     InvalidCheckpoint,
@@ -51,6 +52,7 @@ from core.errors import (
 from core.events import (
     BatchLearned,
     BatchSetAside,
+    BoundaryDetected,
     ChangeContinued,
     Event,
     ModelRestored,
@@ -104,6 +106,7 @@ class Engine:
         self.delayed_labels = DelayedLabels(config, self.learning, self.naming)
         self.discovery = ClassDiscovery(config, Candidates(self.learner), self.delayed_labels)
         self.change_type = ChangeType(self.detector, self.learning)
+        self.severity = Severity(self.learner, self.inliers)
         self.boundary = BoundaryCrossing(
             config,
             self.detector,
@@ -112,6 +115,7 @@ class Engine:
             self.delayed_labels,
             self.discovery,
             self.change_type,
+            self.severity,
         )
         self.modes = Modes(
             config,
@@ -120,6 +124,7 @@ class Engine:
             self.judge,
             self.change_type,
             self.delayed_labels,
+            self.severity,
         )
 
     # The stream ---------------------------------------------------------------------------
@@ -260,10 +265,16 @@ class Engine:
         state, events = self.delayed_labels.expire(state, before)
         return state, placed(state.stream, events)
 
-    def declare_boundary(self, state: EngineState) -> tuple[EngineState, list[Event]]:
+    def declare_boundary(
+        self, state: EngineState, by: str | None = None, note: str | None = None
+    ) -> tuple[EngineState, list[Event]]:
         """A person says that a sub-task ends here. Nothing happens if none has begun.
 
         One that a restored state had begun can end at once: `EngineState.begun`.
+
+        Arguments:
+            by: Who says so.
+            note: What else is said.
 
         Raises:
             ModelAtRest: Nothing is crossed at the moment. The state given in is unchanged.
@@ -274,6 +285,10 @@ class Engine:
         state, events = self.boundary.cross(
             state, None, Position(state.stream.batches, state.stream.samples), None
         )
+        events = [
+            replace(one, by=by, note=note) if isinstance(one, BoundaryDetected) else one
+            for one in events
+        ]
         return state, placed(state.stream, events)
 
     def aim(

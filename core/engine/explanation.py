@@ -86,7 +86,7 @@ def explain(
     if model is None or not batches:
         return {}
     standardiser = state.standardiser
-    raw = _evenly([batch.features for batch in batches], MOST_SAMPLES)
+    raw = evenly([batch.features for batch in batches], MOST_SAMPLES)
     x = standardiser.apply(raw)
     joint, likelihoods = model.density.score(x)
     of_sub_task = state.sub_task.likelihood
@@ -104,7 +104,7 @@ def explain(
     told["components"] = _components(model, joint, counts, max(1, _own_samples(state)))
     told["classes"] = _classes(model, state, joint, counts)
     if verdict is not None and verdict.cause is Cause.LABELS:
-        codes = _evenly([state.model.codes_of(batch) for batch in batches], MOST_SAMPLES)
+        codes = evenly([state.model.codes_of(batch) for batch in batches], MOST_SAMPLES)
         told["labels"] = _labels(model, state, joint, codes)
     if x.shape[1] <= MOST_FEATURES:
         seed = zlib.crc32(f"explanation {state.sub_task.number}".encode())
@@ -216,13 +216,7 @@ def _components(
     model: Model, joint: Tensor, counts: Tensor, samples: int
 ) -> list[dict[str, int | float]]:
     """Which components fill and which drain: those that stand out most."""
-    log_weights = model.density.log_weights
-    before = log_weights.exp().double().cpu()
-    if model.n_classes == len(counts) and float(counts.sum()) > 0:
-        # Of all that is known, only some classes were shown lately.
-        signal = model.readout.control_signal(log_weights).double().cpu()
-        before = (counts / counts.sum()) @ signal
-    before = before / before.sum()
+    before = _shares(model, counts)
     k, n = len(before), len(joint)
     now = joint.argmax(-1).cpu().bincount(minlength=k).double()
     change = signed_roots(now, before * samples)
@@ -237,6 +231,27 @@ def _components(
         for index in order.tolist()
         if float(change[index])
     ]
+
+
+def expected_shares(model: Model, state: EngineState) -> Tensor | None:
+    """Shares of the sub-task's samples on each component, as expected, with shape (K,), float64.
+
+    None where nobody knows which components were its own: no label came, and others came before.
+    """
+    counts = _own_counts(state)
+    if state.sub_task.number and not float(counts.sum()):
+        return None
+    return _shares(model, counts)
+
+
+def _shares(model: Model, counts: Tensor) -> Tensor:
+    log_weights = model.density.log_weights
+    before = log_weights.exp().double().cpu()
+    if model.n_classes == len(counts) and float(counts.sum()) > 0:
+        # Of all that is known, only some classes were shown lately.
+        signal = model.readout.control_signal(log_weights).double().cpu()
+        before = (counts / counts.sum()) @ signal
+    return before / before.sum()
 
 
 def signed_roots(now: Tensor, before: Tensor) -> Tensor:
@@ -360,7 +375,7 @@ def _nearest(x: Tensor, centres: Tensor) -> Tensor:
     return torch.addmm(centres.square().sum(-1), x, centres.T, alpha=-2).argmin(-1)
 
 
-def _evenly(parts: Sequence[Tensor], most: int) -> Tensor:
+def evenly(parts: Sequence[Tensor], most: int) -> Tensor:
     """At most so many rows of all parts together, evenly from first to last."""
     n = sum(map(len, parts))
     if n <= most:

@@ -26,6 +26,7 @@ from core.engine.delayed_labels import DelayedLabels
 from core.engine.explanation import explain
 from core.engine.judge import Judge
 from core.engine.judgement import Judgement, Position, evidence_of
+from core.engine.severity import Severity
 from core.engine.state import EngineState, HeldLabel, Mode, Outlook, Rest
 from core.errors import ModelAtRest
 from core.events import (
@@ -50,6 +51,7 @@ class Modes:
         judge: Scores batches.
         change_type: Tells shifts of shares from changes.
         delayed_labels: Samples that await a label.
+        severity: Says how large a change is.
     """
 
     config: EngineConfig
@@ -58,6 +60,7 @@ class Modes:
     judge: Judge
     change_type: ChangeType
     delayed_labels: DelayedLabels
+    severity: Severity
 
     def switch(
         self, state: EngineState, mode: Mode, by: str | None, reason: str | None
@@ -169,6 +172,7 @@ class Modes:
                 events += [_placed(shift, start) for shift in shifts]
             else:
                 model = self.learner.model(state.model.learner)
+                severity, view = self.severity.of(before, (batch,), verdict)
                 events.append(
                     ChangeDetected(
                         sub_task=state.sub_task.number,
@@ -183,6 +187,8 @@ class Modes:
                         explanation=explain(
                             model, before, (batch,), verdict, self.config.outlier_c
                         ),
+                        severity=severity,
+                        severity_view=view,
                     )
                 )
                 watch = replace(watch, detector=self.detector.start(), shadows=(), armed=False)

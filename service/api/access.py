@@ -81,6 +81,7 @@ ACCESS: Final[Mapping[tuple[str, str], Role | None]] = {
     ("DELETE", "/deadletters/{id}"): "admin",
     ("DELETE", "/deadletters"): "admin",
     ("POST", "/drift/boundary"): "admin",
+    ("POST", "/drift/boundaries/{id}/notes"): "admin",
     ("PUT", "/drift/ert"): "admin",
     ("PUT", "/model/mode"): "admin",
     ("POST", "/model/rollback"): "admin",

@@ -30,6 +30,7 @@ from service.api import errors as edge_errors
 from service.api.head import answers_head, is_head
 from service.broker import stream as stream_errors
 from service.broker.ledger import UnknownBatch
+from service.broker.notes import TooManyNotes
 
 PROBLEM_JSON = "application/problem+json"
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")
@@ -142,6 +143,12 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         409,
         "There are as many keys as there may be",
         "Revoke a key that is no longer used.",
+    ),
+    TooManyNotes: Problem(
+        "too-many-notes",
+        409,
+        "The boundary has as many notes as it may have",
+        "Write it down elsewhere.",
     ),
     edge_errors.UnknownModel: Problem(
         "unknown-model",

@@ -161,6 +161,11 @@ class Keys:
         return self._key("boundaries")
 
     @property
+    def notes(self) -> str:
+        """Hash of what people say about boundaries: id -> notes as JSON, one a line."""
+        return self._key("notes")
+
+    @property
     def explanations(self) -> str:
         """Stream of that heavy part, for the newest boundaries, under the same ids."""
         return self._key("explanations")

@@ -550,7 +550,9 @@ class ModelWriter:
             return events
         match asked.kind:
             case "boundary":
-                self._state, events = self._engine.declare_boundary(self._state)
+                self._state, events = self._engine.declare_boundary(
+                    self._state, asked.by, asked.note
+                )
                 if not events:
                     raise EmptySubTask.of(self._state.sub_task.number)
             case "settle":

@@ -1,21 +1,28 @@
-"""GET /drift/boundaries/{id}: everything that is known of one boundary, or a picture of it."""
+"""GET /drift/boundaries/{id}: all that is known of one boundary, a picture of it, and notes."""
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
 
 from service.api import answers, montage
+from service.api.bodies import read_model
 from service.api.errors import NotAcceptable, UnknownBoundary
 from service.api.negotiation import JSON, PNG, choose
 from service.api.openapi import forms, problems
-from service.api.parts import parts_of
+from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
-from service.api.routes.drift import Boundary
+from service.api.routes.drift import Boundary, Said
+from service.api.who import asker
+from service.broker.notes import Notes, told
+from service.broker.stream import Record
+from service.wire import MOST_BY, MOST_NOTE
 
 router = APIRouter(prefix="/drift", tags=["drift"], route_class=StrictRoute)
 
@@ -23,6 +30,19 @@ NAMED = 10
 """Ids that an answer for an unknown one lists."""
 
 EXAMPLE = "1700000000000-20003"
+
+
+class Wanted(BaseModel):
+    """What is to be noted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(min_length=1, max_length=MOST_NOTE, examples=["The lens was cleaned."])
+    by: str | None = Field(
+        None,
+        max_length=MOST_BY,
+        description="Who says so, where no keys are required; otherwise it is the name of the key.",
+    )
 
 
 @router.get(
@@ -50,22 +70,62 @@ async def boundary(
     parts = parts_of(request)
     form = choose(request.headers.get("accept"), (JSON, PNG))
     wanted_shape = None if shape is None else montage.parse_shape(shape)
-    is_id = re.fullmatch(r"[0-9]{1,15}-[0-9]{1,18}", id)
-    record = await parts.stream.boundary(id) if is_id else None
-    if record is None:
-        newest = await parts.stream.newest_boundaries(NAMED)
-        raise UnknownBoundary.among(id, [one.id for one in reversed(newest)])
+    record = await _found(parts, id)
     branch = await parts.stream.branch()
     version = record.data["version_after"]
     if form == JSON:
         dropped = branch.drops(record.data["entry_id"])
-        return answers.json({"id": record.id, **record.data, "dropped": dropped}, version=version)
+        notes = told(record, await Notes(parts.stream).of(id))
+        document = {"id": record.id, **record.data, "dropped": dropped, "notes": notes}
+        return answers.json(document, version=version)
     explanation = record.data["explanation"]
     if not explanation.get("prototypes"):
         raise NotAcceptable.no_prototypes(id)
     picture = montage.image_shape(len(explanation["contributions"]), wanted_shape)
     content = await parts.workers.run(lambda: _drawn(explanation, picture), math.inf)
     return answers.png(content, version=version)
+
+
+@router.post(
+    "/boundaries/{id}/notes",
+    operation_id="add_note",
+    summary="Say something about a boundary",
+    status_code=201,
+    response_model=Said,
+    responses=problems(403, 404, 409, 413, 415, 422, 503),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": Wanted.model_json_schema()}},
+        }
+    },
+)
+async def add_note(
+    request: Request,
+    id: Annotated[
+        str, Path(description="Id of the boundary, from the list of all.", examples=[EXAMPLE])
+    ],
+) -> Response:
+    """Fifty notes a boundary, of the newest thousand boundaries that have any."""
+    parts = parts_of(request)
+    wanted = await read_model(request, parts.settings, Wanted)
+    await _found(parts, id)
+    note = await Notes(parts.stream).add(id, wanted.text, asker(request, wanted.by))
+    return answers.json(asdict(note), status=201)
+
+
+async def _found(parts: Parts, id: str) -> Record:
+    """The record of a boundary.
+
+    Raises:
+        UnknownBoundary: There is none.
+    """
+    is_id = re.fullmatch(r"[0-9]{1,15}-[0-9]{1,18}", id)
+    record = await parts.stream.boundary(id) if is_id else None
+    if record is None:
+        newest = await parts.stream.newest_boundaries(NAMED)
+        raise UnknownBoundary.among(id, [one.id for one in reversed(newest)])
+    return record
 
 
 def _drawn(explanation: dict[str, Any], shape: montage.Shape) -> bytes:

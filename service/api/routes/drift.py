@@ -12,14 +12,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from core.errors import InvalidRequest
 from service.api import answers
 from service.api.admission import check_boundary
+from service.api.bodies import read_model
 from service.api.errors import OutOfRange, Unavailable
 from service.api.explanation import Explanation
 from service.api.openapi import problems
 from service.api.parts import parts_of
 from service.api.query import StrictRoute
+from service.api.who import asker
 from service.broker.keys import QUARANTINE_LENGTH
+from service.broker.notes import Notes, told
 from service.broker.stream import Record
-from service.wire import Control
+from service.wire import MOST_BY, MOST_NOTE, Control
 
 router = APIRouter(prefix="/drift", tags=["drift"], route_class=StrictRoute)
 
@@ -128,6 +131,14 @@ class DriftState(Report):
     time: float = Field(description="When the trainer said so, Unix seconds.")
 
 
+class Said(BaseModel):
+    """A note."""
+
+    text: str = Field(description="In words.", examples=["The lens was cleaned."])
+    by: str | None = Field(description="Who says it; null where nobody knows.")
+    time: float = Field(description="When, Unix seconds.")
+
+
 class Boundary(Report):
     """The end of one sub-task and the beginning of the next."""
 
@@ -157,6 +168,19 @@ class Boundary(Report):
     evidence: dict[str, float] = Field(description="Statistic, threshold, rates, likelihoods.")
     version_before: int = Field(description="Model version before it.")
     version_after: int = Field(description="Model version after it.")
+    severity: float | None = Field(
+        None,
+        description="Least share of the new samples that are other than before, 0 to 1, estimated; "
+        "null where there were no new samples.",
+    )
+    severity_view: str | None = Field(
+        None,
+        description="What shows it: `likelihood`, `components`, `features` or `labels`; null "
+        "likewise.",
+    )
+    notes: list[Said] = Field(
+        default_factory=list, description="What people say about it, oldest first."
+    )
     explanation: Explanation = Field(
         default_factory=lambda: Explanation.model_validate({}),
         description="What changed. The list has it without `prototypes` and `contributions`.",
@@ -238,6 +262,21 @@ class Quarantine(BaseModel):
     outliers: list[Outlier]
 
 
+class Declaration(BaseModel):
+    """What is said with a boundary that a person declares."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    note: str | None = Field(
+        None, min_length=1, max_length=MOST_NOTE, description="Becomes the boundary's first note."
+    )
+    by: str | None = Field(
+        None,
+        max_length=MOST_BY,
+        description="Who says so, where no keys are required; otherwise it is the name of the key.",
+    )
+
+
 class Declared(BaseModel):
     """A boundary that a person declares."""
 
@@ -287,8 +326,14 @@ async def boundaries(
     stream = parts_of(request).stream
     records = await stream.boundaries(start_of(since))
     branch = await stream.branch()
+    notes = await Notes(stream).all()
     rows = [
-        {**_row(record), "dropped": branch.drops(record.data["entry_id"])} for record in records
+        {
+            **_row(record),
+            "dropped": branch.drops(record.data["entry_id"]),
+            "notes": told(record, notes.get(record.id, ())),
+        }
+        for record in records
     ]
     return answers.json({"boundaries": rows})
 
@@ -353,7 +398,13 @@ async def quarantine(
     response_model=Declared,
     responses={
         202: {"description": "In the stream, after all that was accepted before."},
-        **problems(403, 409, 429, 503),
+        **problems(403, 409, 413, 415, 422, 429, 503),
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": False,
+            "content": {"application/json": {"schema": Declaration.model_json_schema()}},
+        }
     },
 )
 async def declare_boundary(request: Request) -> Response:
@@ -363,10 +414,12 @@ async def declare_boundary(request: Request) -> Response:
     entries wait to be learned, it is accepted, and ends among the dead letters if it is so then.
     """
     parts = parts_of(request)
+    said = Declaration(note=None, by=None)
+    if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
+        said = await read_model(request, parts.settings, Declaration)
     await check_boundary(parts)
-    appended = await parts.stream.append_control(
-        Control("boundary"), entries_applied=parts.entries_applied
-    )
+    control = Control("boundary", by=asker(request, said.by), note=said.note)
+    appended = await parts.stream.append_control(control, entries_applied=parts.entries_applied)
     return answers.json({"entry_id": appended.entry_id}, status=202)
 
 

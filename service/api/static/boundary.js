@@ -1,9 +1,9 @@
 // Boundaries: the list of all, and the page of one with its evidence.
 
-import { byId, make, show } from "./element.js";
+import { byId, make, say, show } from "./element.js";
 import { UNKNOWN, clock, count, decimal, isKnown, percent, plural } from "./format.js";
 import { extent, picture } from "./picture.js";
-import { get } from "./service.js";
+import { get, post } from "./service.js";
 import { goBack } from "./versions.js";
 
 const MOST_LISTED = 100;
@@ -29,12 +29,17 @@ export function cause(row) {
 export function showBoundaries(boundaries) {
   byId("boundaries-none").hidden = boundaries.length > 0;
   const rows = boundaries.slice(-MOST_LISTED).reverse();
-  show(byId("boundaries"), rows.map((row) => [row.id, row.dropped]), () => rows.map((row) =>
+  show(byId("boundaries"), rows.map((row) => [row.id, row.dropped, row.notes?.length]), () => rows.map((row) =>
     make("li", { class: row.dropped ? "dropped" : null },
       make("a", { href: `#/boundary/${row.id}` },
         make("b", {}, `Boundary ${row.boundary}`),
         make("span", { class: "cause" }, cause(row)),
-        make("span", { class: "faint" }, `sample ${count(row.estimated_start_sample)} · ${clock(row.time)}${row.dropped ? " · dropped by a rollback" : ""}`)))));
+        make("span", { class: "faint" }, [
+          `sample ${count(row.estimated_start_sample)} · ${clock(row.time)}`,
+          isKnown(row.severity) ? `severity ${decimal(row.severity, 2)}` : "",
+          row.notes?.length ? plural(row.notes.length, "note") : "",
+          row.dropped ? "dropped by a rollback" : "",
+        ].filter(Boolean).join(" · "))))));
 }
 
 /**
@@ -60,6 +65,7 @@ export async function openBoundary(id, model, kept, changed) {
     make("p", { class: "lead" }, `${capital(cause(row))}. `, `The change probably began at sample ${count(row.estimated_start_sample)}; it was found ${late > 0 ? `${plural(late, "sample")} later` : "in the same batch"}, ${clock(row.time)}.`),
     row.dropped ? make("p", { class: "notice" }, "A rollback or an upload has taken this boundary out of the model's past.") : "",
     make("dl", { class: "facts" },
+      fact("Severity", severity(row)),
       fact("Evidence", odds(row, why)),
       fact("Fit of the new samples", isKnown(why.effect) ? `${decimal(Math.abs(why.effect), 2)} deviations ${why.effect < 0 ? "worse" : "better"} than usual` : UNKNOWN),
       fact("Log-likelihood", isKnown(why.log_likelihood_now) ? `${decimal(why.log_likelihood_before)} → ${decimal(why.log_likelihood_now)} nats` : UNKNOWN),
@@ -71,10 +77,52 @@ export async function openBoundary(id, model, kept, changed) {
       fact("Began in entry", row.estimated_start_entry_id ?? UNKNOWN)),
     ...prototypes(why, model),
     make("div", { class: "columns" }, features(why), classes(why), labels(why), components(why)),
+    make("h3", { id: "notes-title" }, "Notes"),
+    make("ul", { id: "notes", class: "notes", "aria-labelledby": "notes-title" }, notes(row.notes ?? [])),
+    make("form", { id: "note-form", onsubmit: (/** @type {SubmitEvent} */ event) => void add(event, row.id) },
+      make("p", {}, make("label", {}, "What do you know about it? ", make("textarea", { id: "note-text", rows: 2, maxlength: 2000, required: true }))),
+      make("p", { class: "buttons" }, make("button", {}, "Add the note"))),
     make("h3", {}, "Versions"),
     make("p", {}, `Version ${count(row.version_before)} answered before, version ${count(row.version_after)} was the first after. `,
       kept.includes(row.version_before) ? goBack(row.version_before, changed) : `Version ${count(row.version_before)} is not kept any more.`),
     make("p", { class: "faint" }, make("a", { href: `drift/boundaries/${row.id}` }, "All of it as JSON")));
+}
+
+/** @type {Record<string, string>} */
+const VIEWS = {
+  likelihood: "by their likelihood",
+  components: "by the components that they fall on",
+  features: "by a single feature",
+  labels: "by their labels",
+};
+
+/** @param {any} row */
+function severity(row) {
+  if (!isKnown(row.severity)) return UNKNOWN;
+  return [make("span", { class: "meter", "data-level": "plain", share: row.severity }),
+    make("span", { class: "figure" }, decimal(row.severity, 2)),
+    ` of 1: at least that share of the new samples is other than before, ${VIEWS[row.severity_view] ?? ""}`];
+}
+
+/** @param {any[]} said oldest first */
+function notes(said) {
+  if (!said.length) return [make("li", { class: "none" }, "None yet.")];
+  return said.map((one) => make("li", {}, make("p", {}, one.text),
+    make("small", {}, `${one.by ?? "somebody"}, ${clock(one.time)}`)));
+}
+
+/** @param {SubmitEvent} event @param {string} id */
+async function add(event, id) {
+  event.preventDefault();
+  const box = byId("note-text");
+  try {
+    await post(`drift/boundaries/${encodeURIComponent(id)}/notes`, { text: box.value });
+    box.value = "";
+    byId("notes").replaceChildren(...notes((await get(`drift/boundaries/${encodeURIComponent(id)}`)).notes));
+    say(byId("said"), "The note is kept.");
+  } catch (problem) {
+    say(byId("said"), /** @type {Error} */ (problem).message);
+  }
 }
 
 /** @param {any} row @param {any} why */

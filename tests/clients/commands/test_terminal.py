@@ -395,6 +395,9 @@ def test_a_boundary_is_declared_and_taken_back(
     assert gmr.json("status")["boundaries"][0]["detector"] == "declared"
     assert "declared" in gmr("status")
     assert "sub-task" in gmr("boundary", status=1)  # nothing has come since
+    assert "Noted at boundary 1" in gmr("note", 1, "The lens was cleaned.", "--by", "ada")
+    assert gmr.json("status")["boundaries"][0]["notes"] == 1
+    assert "no boundary 9" in gmr("note", 9, "x", status=2)
 
     def before() -> list[int]:
         kept = gmr.json("versions")["versions"]

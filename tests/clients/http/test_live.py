@@ -276,7 +276,9 @@ def test_a_version_can_be_served_again_and_a_checkpoint_restored(
 
 
 @pytest.mark.anyio
-async def test_a_model_is_frozen_and_thawed_by_both_clients(url: str, client: GMRClient) -> None:
+async def test_a_model_is_frozen_and_thawed_by_both_clients(
+    url: str, client: GMRClient, digits: Dataset
+) -> None:
     client.wait_until_learned(30)
     version = client.model().model_version
     assert client.freeze("a test", by="ada").model_version == version
@@ -287,9 +289,22 @@ async def test_a_model_is_frozen_and_thawed_by_both_clients(url: str, client: GM
         assert (await other.thaw()).applied
         assert (await other.set_ert(50_000)).applied
         assert (await other.freeze()).applied
-    assert client.thaw().applied
-    assert client.detect_only().applied
-    assert client.thaw().applied
+        assert client.thaw().applied
+        assert client.detect_only().applied
+        assert client.thaw().applied
+        client.ingest(digits.train_x[:40], digits.train_y[:40])
+        entry = await other.declare_boundary("the winter begins", by="ada")
+        client.wait_until_learned(30)
+        [boundary] = [one for one in client.boundaries() if one.entry_id == entry]
+        await other.add_note(boundary.id, "It is cold.")
+    note = client.add_note(boundary.id, "Very.", by="bo")
+    said = client.boundary(boundary.id).notes
+    assert [(one.text, one.by) for one in said] == [
+        ("the winter begins", "ada"),
+        ("It is cold.", None),
+        ("Very.", "bo"),
+    ]
+    assert said[-1] == note
     assert client.drift().ert == 50_000
     assert client.set_ert(None).applied
     assert client.drift().mode == "learn"

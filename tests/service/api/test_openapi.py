@@ -52,6 +52,7 @@ OPERATIONS = {
     "boundaries": "get /drift/boundaries",
     "boundary": "get /drift/boundaries/{id}",
     "curve": "get /drift/curve",
+    "add_note": "post /drift/boundaries/{id}/notes",
     "set_ert": "put /drift/ert",
     "set_mode": "put /model/mode",
     "quarantine": "get /drift/quarantine",
