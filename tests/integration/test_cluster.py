@@ -1,0 +1,113 @@
+"""A service with named models on a Redis Cluster: three real nodes, which share the models."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+import redis
+from pydantic import SecretStr
+
+from service.broker.keys import Keys
+from service.settings import Settings
+from service.supervisor.embedded import find_binary
+from tests.service.api.stack import labels, learned, samples, serving, teach, training
+
+SLOTS = 16384
+NODES = 3
+BUS = 10_000
+"""A node's port for other nodes is so much beyond its own."""
+
+
+def free_port() -> int:
+    """A port that is free, and whose bus port is one."""
+    while True:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port: int = listener.getsockname()[1]
+        if port + BUS < 65536:
+            return port
+
+
+@contextlib.contextmanager
+def node(folder: Path, port: int) -> Iterator[redis.Redis]:
+    folder.mkdir()
+    binary = str(find_binary(Settings().redis_binary).path)
+    options = ["--cluster-enabled", "yes", "--appendonly", "yes", "--appendfsync", "always"]
+    place = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([binary, *place, *options], stdout=log, stderr=log)
+    client = redis.Redis(port=port)
+    try:
+        deadline = time.monotonic() + 20
+        while True:
+            with contextlib.suppress(redis.ConnectionError):
+                client.ping()
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield client
+    finally:
+        client.close()
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """The address of a cluster of three nodes without replicas."""
+    ports = [free_port() for _ in range(NODES)]
+    with contextlib.ExitStack() as stack:
+        nodes = [stack.enter_context(node(tmp_path / str(port), port)) for port in ports]
+        for i, one in enumerate(nodes):
+            own = range(SLOTS * i // NODES, SLOTS * (i + 1) // NODES)
+            one.execute_command("CLUSTER", "ADDSLOTS", *own)
+            one.execute_command("CLUSTER", "MEET", "127.0.0.1", ports[0])
+        deadline = time.monotonic() + 20
+        while not all(one.cluster("INFO")["cluster_state"] == "ok" for one in nodes):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield f"redis+cluster://127.0.0.1:{ports[0]}"
+
+
+def test_models_on_several_nodes_learn_and_answer(cluster: str, tmp_path: Path) -> None:
+    settings = Settings(
+        redis_url=SecretStr(cluster),
+        data_dir=tmp_path / "data",
+        model=f"on-cluster-{uuid.uuid4().hex[:8]}",
+        device="cpu",
+        n_components=4,
+        warm_up=100,
+        publish_interval_s=0.05,
+        settle_after_s=0.2,
+    )
+    names = [f"m{i}" for i in range(6)]
+    keys = Keys(settings.model)
+    with redis.RedisCluster.from_url(cluster.replace("+cluster", "")) as client:
+        nodes = {client.get_node_from_key(keys.named(name).input).name for name in names}
+    assert len(nodes) > 1  # or the test would show nothing
+    with training(settings), serving(settings) as service:
+        teach(service, batches=2)
+        for name in names:
+            service.put(f"/models/{name}").raise_for_status()
+        for name in names:
+            with httpx2.Client(base_url=f"{service.base_url}/models/{name}", timeout=20) as own:
+                teach(own, batches=2)
+                answer = own.post("/classify", json={"features": samples(6).tolist()})
+                assert answer.json()["labels"] == labels(6)
+                assert learned(own)["samples_seen"] == 200
+        gone = service.delete(f"/models/{names[0]}")
+        assert gone.status_code == 202
+        deadline = time.monotonic() + 20
+        while names[0] in service.get("/models").text:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    with redis.RedisCluster.from_url(cluster.replace("+cluster", "")) as client:
+        assert not list(client.scan_iter(match=keys.named(names[0]).prefix + "*"))
