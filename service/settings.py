@@ -421,6 +421,11 @@ class Settings(BaseSettings):
         "samples were quarantined or dropped.",
     )
 
+    standby: bool = Field(
+        False,
+        description="Whether a trainer that finds another one at work waits to take over. All have "
+        "the same data dir, on a disk that they share; Redis alone decides who works.",
+    )
     accept_loss: int | None = Field(
         None,
         ge=1,

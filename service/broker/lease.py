@@ -117,6 +117,7 @@ class Lease:
     """
 
     def __init__(self, client: redis.Redis | redis.RedisCluster, keys: Keys) -> None:
+        self.held = False
         self._client = client
         self._keys = [keys.lease, keys.fence]
         self.token = json.dumps(
@@ -142,6 +143,7 @@ class Lease:
         while True:
             holder = self._try()
             if holder is None:
+                self.held = True
                 return
             left_ms = int(self._client.pttl(self._keys[0]))
             renewed = left_ms > lowest
@@ -160,6 +162,7 @@ class Lease:
 
     def release(self) -> None:
         """Give the lease up, if it is still ours."""
+        self.held = False
         self._release(keys=self._keys, args=[self.token])
 
     def _try(self) -> dict[str, object] | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import threading
 import time
 from collections.abc import Callable
 from typing import Final
@@ -21,11 +22,13 @@ import torch
 from core.errors import InvalidSettings
 from service.broker.connection import (
     StreamUnavailable,
+    SyncClient,
     connect,
     examiner_of,
     identity_of,
 )
 from service.broker.feed import Entry, LeaseLost, Readable, Reader
+from service.broker.lease import Lease
 from service.broker.registry import Doorbell
 from service.ending import MUST_CHANGE_SETTINGS
 from service.extras import check_extras
@@ -34,6 +37,7 @@ from service.settings import Settings
 from service.trainer.fair_queue import FairQueue
 from service.trainer.heartbeat import Heart
 from service.trainer.named_models import NamedModels, Slot
+from service.trainer.standby import stand_by
 from service.trainer.warm_up import rehearse_meanwhile
 from service.trainer.writer import ALONE, AMONG_MANY, NEVER, ModelWriter
 
@@ -61,22 +65,17 @@ class Trainer:
 
     Arguments:
         settings: With a Redis address.
+        lease: Of the default model, where it was taken before.
 
     Raises:
         InvalidSettings: They cannot work: no Redis address, no such device, a data dir
             in use, or a checkpoint of another kind of model.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        address = settings.redis_address()
-        if address is None:
-            raise InvalidSettings(
-                "No Redis address is set, and only `gmr serve` brings an embedded Redis. Set "
-                "GMR_REDIS_URL, or start the whole service by `gmr serve`."
-            )
-        self._client = connect(address, examiner_of(settings, "trainer"), identity_of(settings))
+    def __init__(self, settings: Settings, lease: Lease | None = None) -> None:
+        self._client = _connect(settings)
         self._heart = Heart(self._client)
-        self.default = ModelWriter(settings, self._client, self._heart, ALONE)
+        self.default = ModelWriter(settings, self._client, self._heart, ALONE, lease=lease)
         self._named = NamedModels(settings, self._client, self._heart, self.default)
         self._doorbell = Doorbell(self._client, self.default.feed.keys)
         self._queue: FairQueue[Slot | None, Entry] = FairQueue()  # None: the default model's
@@ -222,6 +221,21 @@ class Trainer:
         return True
 
 
+def _connect(settings: Settings) -> SyncClient:
+    """A connection to the Redis of the settings.
+
+    Raises:
+        InvalidSettings: There is none.
+    """
+    address = settings.redis_address()
+    if address is None:
+        raise InvalidSettings(
+            "No Redis address is set, and only `gmr serve` brings an embedded Redis. Set "
+            "GMR_REDIS_URL, or start the whole service by `gmr serve`."
+        )
+    return connect(address, examiner_of(settings, "trainer"), identity_of(settings))
+
+
 def main(settings: Settings) -> int:
     """Run a trainer until SIGTERM or SIGINT; the exit status of the process.
 
@@ -232,11 +246,27 @@ def main(settings: Settings) -> int:
     # Switches of the whole process, so not the business of a Trainer.
     torch.set_num_threads(settings.trainer_threads)
     torch.set_flush_denormal(True)  # tiny numbers would take a slow path of the processor
+    trainer: Trainer | None = None
+    ended = threading.Event()
+
+    def stop(*_: object) -> None:
+        ended.set()
+        if trainer is not None:
+            trainer.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
     try:
         check_extras(settings)
-        trainer = Trainer(settings)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: trainer.stop())
+        lease = None
+        if settings.standby:
+            rehearse_meanwhile(settings.engine_config())
+            lease = stand_by(_connect(settings), settings.model, ended.wait)
+            if lease is None:
+                return 0
+        trainer = Trainer(settings, lease)
+        if ended.is_set():
+            trainer.stop()
         rehearse_meanwhile(settings.engine_config())
         trainer.run()
     except InvalidSettings as error:

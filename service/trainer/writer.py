@@ -130,6 +130,7 @@ class ModelWriter:
         heart: Shows that it lives, and keeps its lease.
         pace: How often it reports.
         saving: Thread on which checkpoints are written, of one worker; None for one of its own.
+        lease: Of the model, where it was taken before.
 
     Raises:
         InvalidSettings: They cannot work: no such device, a data dir in use, or a checkpoint of
@@ -143,16 +144,19 @@ class ModelWriter:
         heart: Heart,
         pace: Pace,
         saving: ThreadPoolExecutor | None = None,
+        lease: Lease | None = None,
     ) -> None:
         self._settings = settings
         self._pace = pace
         self._limits = Limits(settings.max_samples, settings.max_features)
         self._engine = Engine(settings.engine_config(), choose_device(settings.device))
-        self._lock = DirectoryLock(settings.data_dir / "checkpoints", "trainer")
+        self._lock = None
+        if not settings.standby:  # else the lease alone decides
+            self._lock = DirectoryLock(settings.data_dir / "checkpoints", "trainer")
         checkpoints = Checkpoints(settings.data_dir / "checkpoints")
         self._keeper = Saver(checkpoints, self._engine, saving)
         self._client = client
-        self._lease = Lease(client, Keys(settings.model))
+        self._lease = lease or Lease(client, Keys(settings.model))
         self._feed = Feed(
             client,
             settings.model,
@@ -176,7 +180,7 @@ class ModelWriter:
         try:
             recovered = self._keeper.recover()
         except BaseException:
-            self._lock.release()
+            self._unlock()
             raise
         self._state = self._engine.start() if recovered is None else recovered.state
         self._position = Position() if recovered is None else recovered.position
@@ -348,15 +352,22 @@ class ModelWriter:
             self._webhook.__exit__(None, None, None)
         self._heart.remove(self._pulse)
         self._keeper.close()
-        self._lock.release()
+        self._unlock()
 
     def give_up_lease(self) -> None:
         """Let another begin at once. Nothing may be written any more."""
         self._lease.release()
 
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
     # Phases ---------------------------------------------------------------------
 
     def _take_lease(self, patience_s: float) -> None:
+        if self._lease.held:
+            return
+
         def failed(error: Exception) -> None:
             if self._is_stopping():
                 raise unavailable(error) from error

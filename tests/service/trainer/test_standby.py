@@ -1,0 +1,104 @@
+"""Tests for service.trainer.standby: of two trainers with one data dir, one waits and takes over.
+
+The lease is shortened to two seconds, in both processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from service.settings import Settings
+from tests.service.conftest import MakeSettings
+from tests.service.running import (
+    ask,
+    learned_directly,
+    send,
+    snapshot_bytes,
+    sub_tasks,
+    wait_for_backlog,
+    wait_until,
+)
+from tests.service.trainer.test_writer import events, history, published, status
+
+ROOT = Path(__file__).parents[3]
+
+TRAINER = """
+import sys
+from service.broker import lease
+lease.LEASE_S = 2.0
+from service.settings import Settings
+from service.trainer import host
+sys.exit(host.main(Settings.load()))
+"""
+
+
+@contextlib.contextmanager
+def trainer(settings: Settings, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    environment = {**os.environ, **settings.environment(), "OMP_NUM_THREADS": "1"}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", TRAINER], env=environment, cwd=ROOT, stderr=output
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+        process.wait()
+
+
+def pid(settings: Settings) -> int:
+    return int((status(settings) or {"pid": 0})["pid"])
+
+
+def test_a_trainer_that_waits_takes_over_from_one_that_is_frozen(
+    settings: MakeSettings,
+    tmp_path: Path,
+) -> None:
+    own = settings(standby=True)
+    stream = sub_tasks(0, 1)
+    with (
+        trainer(own, tmp_path / "first.log") as first,
+        trainer(own, tmp_path / "second.log") as second,
+    ):
+        send(own, *stream[:12])
+        wait_for_backlog(own, 60)
+        working = wait_until(lambda: pid(own))
+        at_work, waiting = (first, second) if working == first.pid else (second, first)
+        assert at_work.pid == working
+        at_work.send_signal(signal.SIGSTOP)
+        send(own, *stream[12:20])
+        wait_until(lambda: pid(own) == waiting.pid, 30)
+        wait_for_backlog(own, 30)
+        at_work.send_signal(signal.SIGCONT)
+        assert at_work.wait(20) == 1  # it was replaced, and changes nothing more
+        send(own, *stream[20:])
+        wait_for_backlog(own, 30)
+        waiting.send_signal(signal.SIGTERM)
+        assert waiting.wait(30) == 0
+    assert published(own).to_bytes({}) == snapshot_bytes(own, learned_directly(own, stream))
+    assert [row["batch_index"] for row in history(own)] == list(range(30))
+    ids = [event["entry_id"] for event in events(own) if event["kind"] == "batch_learned"]
+    assert len(set(ids)) == len(ids)
+
+
+def test_one_that_waits_ends_when_it_is_told_to(settings: MakeSettings, tmp_path: Path) -> None:
+    own = settings(standby=True)
+    with trainer(own, tmp_path / "first.log") as first:
+        wait_until(lambda: pid(own) == first.pid, 30)
+        with trainer(own, tmp_path / "second.log") as second:
+            log = tmp_path / "second.log"
+            wait_until(lambda: "standing by" in log.read_text("utf-8"), 30)
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(20) == 0
+            assert pid(own) == first.pid
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(30) == 0
+    assert not ask(own, lambda stream: stream.accepted())
