@@ -69,20 +69,20 @@ def test_a_trainer_that_waits_takes_over_from_one_that_is_frozen(
         trainer(own, tmp_path / "second.log") as second,
     ):
         send(own, *stream[:12])
-        wait_for_backlog(own, 60)
+        wait_for_backlog(own, 90)
         working = wait_until(lambda: pid(own))
         at_work, waiting = (first, second) if working == first.pid else (second, first)
         assert at_work.pid == working
         at_work.send_signal(signal.SIGSTOP)
         send(own, *stream[12:20])
-        wait_until(lambda: pid(own) == waiting.pid, 30)
-        wait_for_backlog(own, 30)
+        wait_until(lambda: pid(own) == waiting.pid, 90)
+        wait_for_backlog(own, 90)
         at_work.send_signal(signal.SIGCONT)
-        assert at_work.wait(20) == 1  # it was replaced, and changes nothing more
+        assert at_work.wait(60) == 1  # it was replaced, and changes nothing more
         send(own, *stream[20:])
-        wait_for_backlog(own, 30)
+        wait_for_backlog(own, 90)
         waiting.send_signal(signal.SIGTERM)
-        assert waiting.wait(30) == 0
+        assert waiting.wait(60) == 0
     assert published(own).to_bytes({}) == snapshot_bytes(own, learned_directly(own, stream))
     assert [row["batch_index"] for row in history(own)] == list(range(30))
     ids = [event["entry_id"] for event in events(own) if event["kind"] == "batch_learned"]
@@ -92,13 +92,13 @@ def test_a_trainer_that_waits_takes_over_from_one_that_is_frozen(
 def test_one_that_waits_ends_when_it_is_told_to(settings: MakeSettings, tmp_path: Path) -> None:
     own = settings(standby=True)
     with trainer(own, tmp_path / "first.log") as first:
-        wait_until(lambda: pid(own) == first.pid, 30)
+        wait_until(lambda: pid(own) == first.pid, 90)
         with trainer(own, tmp_path / "second.log") as second:
             log = tmp_path / "second.log"
-            wait_until(lambda: "standing by" in log.read_text("utf-8"), 30)
+            wait_until(lambda: "standing by" in log.read_text("utf-8"), 90)
             second.send_signal(signal.SIGTERM)
-            assert second.wait(20) == 0
+            assert second.wait(60) == 0
             assert pid(own) == first.pid
         first.send_signal(signal.SIGTERM)
-        assert first.wait(30) == 0
+        assert first.wait(60) == 0
     assert not ask(own, lambda stream: stream.accepted())
