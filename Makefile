@@ -12,7 +12,7 @@ TORCH_ARGS := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check format bench clean system browser pictures
+.PHONY: help demo serve test check format bench docs clean system browser pictures
 
 help:  ## Say what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -38,11 +38,15 @@ format: $(VENV)/installed-dev  ## Put the code into the house's format
 bench: $(VENV)/installed  ## Every benchmark at its quick size
 	$(BIN)/gmr bench all --quick $(ARGS)
 
+docs: $(VENV)/installed-dev  ## The documentation site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Open site/index.html."
+
 pictures: $(VENV)/installed-dev browser  ## The pictures of the dashboard in the documentation, taken anew
 	$(BIN)/python -m pytest tests/service/dashboard/test_story.py --pictures docs/images
 
 clean:  ## Remove the virtual environment and what the demo left
-	rm -rf $(VENV) .gmr
+	rm -rf $(VENV) .gmr site
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

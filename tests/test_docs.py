@@ -176,7 +176,7 @@ def test_every_kind_of_event_is_documented() -> None:
 
 PAGES_OF_PROSE = sorted(
     str(page.relative_to(ROOT))
-    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"))
+    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md"))
 )
 
 
@@ -339,7 +339,7 @@ def test_words_are_in_order_and_each_is_explained_once() -> None:
 
 def test_every_page_leads_to_the_words() -> None:
     pages = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
-    pages += [page for page in (ROOT / "docs").glob("*.md") if page.name != "concepts.md"]
+    pages += [page for page in (ROOT / "docs").rglob("*.md") if page.name != "concepts.md"]
     lacking = [page.name for page in pages if "concepts.md" not in page.read_text("utf-8")]
     assert not lacking
 
