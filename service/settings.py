@@ -542,6 +542,10 @@ class Settings(BaseSettings):
         scheme, separator, rest = value.get_secret_value().partition("://")
         if not separator or scheme not in REDIS_SCHEMES or not rest:
             raise ValueError(f"expected an address that begins with one of {_schemes()}")
+        place = re.match(r"[^/?#]*", rest)
+        if not rest.startswith("/") and place is not None and "@" in rest[place.end() :]:
+            # A part of the password would be taken for the port, or even be connected to.
+            raise ValueError("expected / ? # and @ in user and password as %2F %3F %23 and %40")
         return value
 
     @field_validator("preset")
@@ -887,26 +891,46 @@ def _masked(name: str, text: str) -> str:
         case "webhook_url":
             # Such addresses often hold a token, anywhere but in the host; with an @ nothing
             # is certain, since it may end a password that holds a slash, too.
-            scheme, _, rest = text.partition("://")
-            host = "" if "@" in rest else re.split(r"[/?#]", rest)[0] + "/"
-            return f"{scheme}://{host}***"
+            found = re.match(r"(https?://)(?:([A-Za-z0-9.-]+(?::\d+)?)(?=[/?#]|$))?", text)
+            if found is None:
+                return "***"
+            host = "" if found[2] is None or "@" in text else found[2] + "/"
+            return f"{found[1]}{host}***"
         case "webhook_secret" | "admin_key":
             return "***"
     return text
 
 
 def mask_url(url: str) -> str:
-    """The address with its password, if any, replaced by stars.
+    """The address without a password. What cannot be told from one is replaced by stars.
 
     Example:
         >>> mask_url("rediss://trainer:s3cret@redis.example:6380/0")
         'rediss://trainer:***@redis.example:6380/0'
         >>> mask_url("unix:///run/redis.sock?password=s3cret&db=1")
-        'unix:///run/redis.sock?password=***&db=1'
+        'unix:///run/redis.sock?password=***'
+        >>> mask_url("s3cret")
+        '***'
     """
     # By text, not by a URL parser: a password may hold characters that confuse one.
-    masked = re.sub(r"(?<=://)([^:/?#]*):.*@", r"\1:***@", url)
-    return re.sub(r"(?i)([?&]password=)[^&]*", r"\1***", masked)
+    found = re.fullmatch(r"([a-z][a-z+]*://)(.*)", url, re.DOTALL)
+    if found is None:
+        return "***"
+    scheme, rest = found.groups()
+    query = re.search(r"[?&]password=", rest, re.IGNORECASE)
+    if rest.startswith("/"):
+        return scheme + (rest if query is None else f"{rest[: query.end()]}***")
+    login, at, where = rest.rpartition("@")
+    if query is not None or not _WHERE.fullmatch(where):
+        return f"{scheme}***"
+    user, colon, _ = login.partition(":")
+    return f"{scheme}{user}{':***' if colon else ''}{at}{where}"
+
+
+_WHERE: Final = re.compile(
+    r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])?(:\w*)?(/[A-Za-z0-9._/-]*)?(\?[A-Za-z0-9_=&.-]*)?"
+)
+"""Of an address what comes after user and password."""
 
 
 def _variable(name: str) -> str:

@@ -117,8 +117,8 @@ def connect(
         if examiner is not None:
             options["redis_connect_func"] = partial(_introduced, examiner)
         return redis.Redis.from_url(plain, **options)
-    except ValueError as error:
-        raise _bad_url(url, error) from None
+    except ValueError:
+        raise _bad_url(url) from None
 
 
 def connect_async(
@@ -148,8 +148,8 @@ def connect_async(
                 kwargs["redis_connect_func"] = introduced
             return client
         return redis.asyncio.Redis.from_url(plain, redis_connect_func=introduced, **options)
-    except ValueError as error:
-        raise _bad_url(url, error) from None
+    except ValueError:
+        raise _bad_url(url) from None
 
 
 def _introduced(examiner: Examiner, connection: Any) -> None:
@@ -352,7 +352,10 @@ def _options(timeout_s: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
 
 def _split(url: str) -> tuple[str, bool]:
     """The address as redis-py reads it, and whether it is one of a cluster's nodes."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise _bad_url(url) from None
     scheme, plus, _ = parts.scheme.partition("+")
     query = parse_qsl(parts.query)
     if not plus and ("cluster", "true") not in query:
@@ -361,8 +364,10 @@ def _split(url: str) -> tuple[str, bool]:
     return urlunsplit(parts._replace(scheme=scheme, query=rest)), True
 
 
-def _bad_url(url: str, error: Exception) -> InvalidSettings:
+def _bad_url(url: str) -> InvalidSettings:
+    # Without what the parser says: it may quote a part of the password.
     return InvalidSettings(
-        f"The Redis address {mask_url(url)} cannot be used: {error}. Expected something like "
-        f"redis://user:password@host:6379/0; correct GMR_REDIS_URL."
+        f"The Redis address {mask_url(url)} cannot be used. Expected something like "
+        f"redis://user:password@host:6379/0, with / ? # @ : in user and password as %2F %3F %23 "
+        f"%40 %3A. Correct GMR_REDIS_URL."
     )
