@@ -151,12 +151,18 @@ def write_atomically(path: Path, data: bytes, *, durable: bool) -> None:
         durable: Whether it must survive a power failure, too.
     """
     beside = path.with_name(path.name + ".tmp")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        if durable:
-            os.fsync(file.fileno())
-    beside.rename(path)
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        beside.rename(path)
+    except OSError:
+        # A disk that is full is not to be held full by half a file.
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
     if durable:
         # The name is data of the folder.
         folder = os.open(path.parent, os.O_RDONLY)

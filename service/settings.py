@@ -222,6 +222,13 @@ class Settings(BaseSettings):
     redis_maxmemory_mib: int = Field(
         2048, ge=16, le=1_048_576, description="Memory of the embedded Redis, in MiB."
     )
+    disk_reserve_mib: int = Field(
+        64,
+        ge=0,
+        le=1_048_576,
+        description="Room on the disk of the embedded Redis, in MiB, below which nothing more is "
+        "accepted; 0 accepts until the disk is full.",
+    )
     model: str = Field(
         "default",
         pattern=r"^[A-Za-z0-9._-]{1,64}(/[A-Za-z0-9][A-Za-z0-9._-]{0,63})?$",

@@ -46,6 +46,7 @@ from service.broker.connection import (
     turned_away,
     weakness_of,
 )
+from service.broker.disk import DiskRoom, room_of
 from service.broker.durability import Durability, Examiner
 from service.broker.keys import Keys
 from service.broker.pieces import ANSWER_S, UPLOAD_S
@@ -205,6 +206,7 @@ class Stream:
         n_features: int | None = None,
         examiner: Examiner | None = None,
         replicas: int = 0,
+        room: DiskRoom | None = None,
     ) -> None:
         self.client = client
         self.keys = Keys(model)
@@ -216,6 +218,7 @@ class Stream:
         self._n_features = n_features
         self.examiner = examiner or Examiner(model, "api")
         self._replicas = replicas
+        self._room = room
         self._append = client.register_script(APPEND)
         self._piece = client.register_script(PIECE)
         self._count = client.register_script(COUNT)
@@ -245,6 +248,7 @@ class Stream:
             n_features=settings.n_features,
             examiner=examiner,
             replicas=settings.redis_replicas,
+            room=room_of(settings),
         )
 
     @property
@@ -693,6 +697,8 @@ class Stream:
         own: bool = False,
         away: Callable[[Exception], StreamUnavailable] | None = None,
     ) -> Appended:
+        if self._room is not None:
+            self._room.check()
         keys = [
             self.keys.input,
             self.keys.batch(batch_id),

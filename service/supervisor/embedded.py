@@ -49,6 +49,7 @@ MAX_SOCKET_PATH: Final = 100
 
 START_TIMEOUT_S: Final = 30.0
 LOAD_TIMEOUT_S: Final = 600.0
+LOG_BYTES: Final = 4 * 1024 * 1024
 STOP_TIMEOUT_S: Final = 30.0
 
 
@@ -157,6 +158,7 @@ class EmbeddedRedis:
         for leftover in _leftovers(self.directory):
             # Of a rewrite that was killed; the server never looks at them again.
             leftover.unlink(missing_ok=True)
+        self.bound_log()
         with (self.directory / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [str(self.binary.path), *self._arguments()],
@@ -176,6 +178,21 @@ class EmbeddedRedis:
     def poll(self) -> int | None:
         """The exit status if the server has ended, None while it runs."""
         return None if self._process is None else self._process.poll()
+
+    def free_bytes(self) -> int:
+        """Room on its disk."""
+        return shutil.disk_usage(self.directory).free
+
+    def bound_log(self) -> None:
+        """Move the log aside where it has grown long: its newest part stays as `redis.log.1`."""
+        log = self.directory / "redis.log"
+        with contextlib.suppress(OSError):
+            if log.stat().st_size > LOG_BYTES:
+                with log.open("rb") as file:
+                    file.seek(-LOG_BYTES // 2, os.SEEK_END)
+                    log.with_name("redis.log.1").write_bytes(file.read())
+                # The server appends to it, wherever its end is.
+                os.truncate(log, 0)
 
     def stop(self) -> int:
         """Ask the server to end, wait, and return its exit status (0 when clean)."""

@@ -49,6 +49,11 @@ MOST_DEATHS: Final = 8
 """Deaths of one part within `DEATHS_S` seconds after which the service ends."""
 
 DEATHS_S: Final = 60.0
+LEAST_ROOM: Final = 1024 * 1024
+"""Bytes on its disk without which the embedded Redis is not started."""
+
+ROOM_LOOK_S: Final = 1.0
+LOG_LOOK_S: Final = 60.0
 API_STOP_S: Final = 15.0
 TRAINER_STOP_S: Final = 60.0
 """Seconds a trainer may take to end beyond its time to drain: a checkpoint is written."""
@@ -185,6 +190,8 @@ class Supervisor:
         self._lock: DirectoryLock | None = None
         self._redis: EmbeddedRedis | None = None
         self._redis_deaths = Deaths()
+        self._redis_at = 0.0
+        self._full = False
         self._parts: list[Part] = []
         self._port = settings.port
 
@@ -243,7 +250,13 @@ class Supervisor:
         self._announce(f"Data:  {settings.data_dir.absolute()}")
         limit_s = settings.stall_s
         self._parts[0].faults = ApiWatch(self._answers, limit_s).fault
-        trainer = TrainerWatch(address, settings.model, limit_s, identity_of(settings))
+        trainer = TrainerWatch(
+            address,
+            settings.model,
+            limit_s,
+            identity_of(settings),
+            stands_by=settings.standby,
+        )
         self._parts[1].faults = trainer.fault
         for part in self._parts:
             part.start()
@@ -279,14 +292,40 @@ class Supervisor:
             time.sleep(POLL_S)
 
     def _watch_redis(self) -> None:
-        if self._redis is None or (status := self._redis.poll()) is None:
+        now = time.monotonic()
+        if self._redis is None or now < self._redis_at:
             return
-        pause = self._redis_deaths.count()
-        if pause is None:
-            raise _keeps_dying("embedded Redis")
-        logger.error("the embedded Redis died (%s); starting it again", _describe(status))
-        time.sleep(pause)
-        self._redis.start(lambda: self._stop_signals > 0)
+        if (status := self._redis.poll()) is None:
+            self._redis_at = now + LOG_LOOK_S
+            self._redis.bound_log()
+            return
+        free = self._redis.free_bytes()
+        if free < LEAST_ROOM:
+            # It ends by the first write that fails, as it must; reads are answered without it.
+            if not self._full:
+                logger.error(
+                    "the embedded Redis ended (%s): its disk is full (%d kB are free). What was "
+                    "accepted is safe, and reads are answered; it is started again when there is "
+                    "room",
+                    _describe(status),
+                    free // 1024,
+                )
+            self._full, self._redis_at = True, now + ROOM_LOOK_S
+            return
+        if self._full:
+            self._full = False
+            logger.warning("there is room on the disk again; starting the embedded Redis")
+        else:
+            pause = self._redis_deaths.count()
+            if pause is None:
+                raise _keeps_dying("embedded Redis")
+            logger.error("the embedded Redis died (%s); starting it again", _describe(status))
+            time.sleep(pause)
+        try:
+            self._redis.start(lambda: self._stop_signals > 0)
+        except InvalidSettings:
+            if self._redis.free_bytes() >= LEAST_ROOM:
+                raise
 
     def _answers(self) -> bool:
         """Whether the API answers that it is alive."""

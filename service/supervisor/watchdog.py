@@ -34,12 +34,19 @@ class TrainerWatch:
         model: Whose trainer it is.
         limit_s: Seconds without progress, or without a word.
         identity: Files by which both sides of rediss:// know each other.
+        stands_by: Whether it may wait for another trainer to end, and says nothing meanwhile.
     """
 
     def __init__(
-        self, address: str, model: str, limit_s: float, identity: Identity = NO_IDENTITY
+        self,
+        address: str,
+        model: str,
+        limit_s: float,
+        identity: Identity = NO_IDENTITY,
+        *,
+        stands_by: bool = False,
     ) -> None:
-        self._address, self._identity = address, identity
+        self._address, self._identity, self._stands_by = address, identity, stands_by
         self._client: SyncClient | None = None
         self._key = Keys(model).status
         self._limit_s = limit_s
@@ -61,6 +68,8 @@ class TrainerWatch:
             return None
         status = orjson.loads(text) if isinstance(text, bytes) else {}
         if status.get("pid") != pid:
+            if self._stands_by:
+                return None  # another one works
             waited = now - self._since
             return None if waited < START_S else f"It has not reported for {waited:.0f} seconds."
         age = time.time() - float(status["time"])

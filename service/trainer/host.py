@@ -15,6 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import torch
@@ -75,7 +76,8 @@ class Trainer:
     def __init__(self, settings: Settings, lease: Lease | None = None) -> None:
         self._client = _connect(settings)
         self._heart = Heart(self._client)
-        self.default = ModelWriter(settings, self._client, self._heart, ALONE, lease=lease)
+        pace = replace(ALONE, status_s=min(ALONE.status_s, settings.stall_s / 4))
+        self.default = ModelWriter(settings, self._client, self._heart, pace, lease=lease)
         self._named = NamedModels(settings, self._client, self._heart, self.default)
         self._doorbell = Doorbell(self._client, self.default.feed.keys)
         self._queue: FairQueue[Slot | None, Entry] = FairQueue()  # None: the default model's

@@ -114,7 +114,10 @@ class Pace:
     asks: bool = True
 
 
-ALONE: Final = Pace(0.1, 1.0)
+SAME_AGAIN_S: Final = 60.0
+"""Seconds after which metrics that have not changed are sent again."""
+
+ALONE: Final = Pace(0.1, 3.0)
 AMONG_MANY: Final = Pace(0.5, 10.0, 5.0, asks=False)
 
 
@@ -216,7 +219,8 @@ class ModelWriter:
         self._aimed: int | None = None  # that an entry was appended for, not read yet
 
         self._reported: Position | None = None
-        self._reported_at = self._metrics_at = NEVER
+        self._reported_at = self._metrics_at = self._metrics_told_at = NEVER
+        self._metrics_text = b""
         self._redis_errors = 0
 
         self._published: tuple[int, Position] | None = None  # version, and what it contains
@@ -687,8 +691,12 @@ class ModelWriter:
         self._pulse.told(status)
         patience = self._pace.metrics_s if now else self._pace.status_s
         if moment - self._metrics_at >= patience or self._phase in ENDED:
+            text = self._metrics.text()
+            # A quiet service writes little; but a Redis without its data must be told again.
+            if text != self._metrics_text or moment - self._metrics_told_at >= SAME_AGAIN_S:
+                self._metrics_text, self._metrics_told_at = text, moment
+                self._feed.put(self._feed.keys.trainer_metrics, text)
             self._metrics_at = moment
-            self._feed.put(self._feed.keys.trainer_metrics, self._metrics.text())
         self._feed.flush()
 
     def _account(self) -> None:

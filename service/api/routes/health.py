@@ -31,7 +31,7 @@ PATIENCE_S: Final = 1.0
 """For Redis to answer: a probe should not wait as long as a request."""
 
 HEARTBEAT_S: Final = 30.0
-"""Age beyond which the trainer counts as gone; it reports every second, between two batches."""
+"""Age beyond which the trainer counts as gone; it reports every few seconds, busy or not."""
 
 
 class Healthy(BaseModel):

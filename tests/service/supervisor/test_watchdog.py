@@ -101,6 +101,8 @@ def test_a_trainer_is_judged_by_its_own_status_and_only_where_redis_answers(
         assert watch.fault(7) is None  # of the one before
         monkeypatch.setattr(watchdog, "START_S", 0.0)
         assert "has not reported" in (watch.fault(7) or "")
+        waits = TrainerWatch(address, made.model, limit_s=0.2, stands_by=True)
+        assert waits.fault(7) is None
         monkeypatch.undo()
         tell(time=time.time() - 60)
         time.sleep(0.25)
