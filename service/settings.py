@@ -525,6 +525,16 @@ class Settings(BaseSettings):
         description="Entries accepted and not yet learned beyond which POST /ingest answers 429.",
     )
 
+    key_requests_per_s: float | None = Field(
+        None, gt=0, description="Requests that each key may send in a second, at an API process."
+    )
+    key_samples_per_s: float | None = Field(
+        None, gt=0, description="Samples, or labels, that each key may send in a second, likewise."
+    )
+    key_bytes_per_s: float | None = Field(
+        None, gt=0, description="Bytes of bodies that each key may send in a second, likewise."
+    )
+
     # Threads.
     trainer_threads: int = Field(
         1, ge=1, le=256, description="Threads of the trainer's tensor kernels."

@@ -19,7 +19,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api.errors import Forbidden, Unauthorized
+from service.api.errors import Forbidden, RateLimited, Unauthorized
 from service.api.key_ring import Caller
 from service.api.of_model import path_within
 from service.api.parts import Parts
@@ -178,6 +178,12 @@ class Admitted:
             refusal = answer(problem_of(less), request, str(less), less.context)
             return await refusal(scope, receive, send)
         scope["state"]["caller"] = caller
+        try:
+            if caller.id:  # the operator's own key has no limit
+                parts.rates.admit(caller.id)
+        except RateLimited as error:
+            refusal = answer(problem_of(error), request, str(error), error.context)
+            return await refusal(scope, receive, send)
         return await self.app(scope, receive, send)
 
 

@@ -29,6 +29,7 @@ from service.api.connection import BoundedConnection
 from service.api.feed import EventFeed
 from service.api.head import HeadAsGet
 from service.api.hosts import TrustedHosts
+from service.api.key_rates import KeyRates, rates_of
 from service.api.key_ring import KeyRing
 from service.api.middleware import Guarded, Measured
 from service.api.models import Models
@@ -169,6 +170,7 @@ async def _parts(settings: Settings, stream: Stream, device: torch.device) -> As
         metrics=ApiMetrics(lambda: stream.redis_errors),
         keys=KeyRing(settings, stream),
         bodies=BodyBudget(settings.bodies_bytes),
+        rates=KeyRates(rates_of(settings)),
     )
     parts.models = Models(parts, str(device))
     endless = (parts.follower.run(), parts.feed.run(), parts.count_on())

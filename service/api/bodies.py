@@ -20,6 +20,8 @@ from pydantic import BaseModel, ValidationError
 
 from core.errors import InvalidRequest
 from service.api.errors import BodyTooLarge, UnsupportedMedia
+from service.api.key_rates import Kind
+from service.api.key_ring import Caller
 from service.api.negotiation import JSON, SAFETENSORS
 from service.api.parts import parts_of
 from service.settings import Settings
@@ -50,7 +52,16 @@ async def read_batch(
     body = await read_body(request, settings.max_body_bytes)
     limits = Limits(settings.max_samples, settings.max_features)
     parse = parse_json if form == JSON else parse_safetensors
-    return await beside(request, body, lambda: parse(body, limits, allowed))
+    batch = await beside(request, body, lambda: parse(body, limits, allowed))
+    charge(request, "samples", len(batch))
+    return batch
+
+
+def charge(request: Request, kind: Kind, n: int) -> None:
+    """Count what a request has used against the key that it came with."""
+    caller: Caller = request.state.caller
+    if caller.id:
+        parts_of(request).rates.charge(caller.id, kind, n)
 
 
 async def beside(request: Request, body: bytearray, parse: Callable[[], Result]) -> Result:
@@ -129,6 +140,7 @@ async def chunks_of_body(
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
+        charge(request, "bytes", len(chunk))
         if size > limit:
             raise too_large(limit, None)
         yield chunk

@@ -12,6 +12,7 @@
   - UntrustedHost       the request is meant for another host
   - Unauthorized        no key that counts
   - Forbidden           a key that may not do this
+  - RateLimited         a key that asks or sends more than it may
   - UnknownKey          no API key has this id
   - TooManyKeys         there are as many keys as there may be
   - UnknownModel        no named model has this name
@@ -235,6 +236,22 @@ class Forbidden(InvalidRequest):
             f"role, or ask whoever runs the service for one.",
             needed=needed,
             roles=list(roles),
+        )
+
+
+class RateLimited(InvalidRequest):
+    """A key that asks or sends more than it may."""
+
+    @classmethod
+    def of(cls, kind: str, rate: float, seconds: float) -> RateLimited:
+        """The error for a key that has nothing left of a kind for so many seconds."""
+        return cls(
+            f"The key has used more {kind} than the {rate:g} a second that each key may; nothing "
+            f"was done. Ask again in {seconds:.1f} s, and more slowly from then on, or raise "
+            f"GMR_KEY_{kind.upper()}_PER_S.",
+            kind=kind,
+            rate=rate,
+            retry_after_s=round(seconds, 3),
         )
 
 

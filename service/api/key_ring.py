@@ -31,10 +31,12 @@ class Caller:
     Arguments:
         name: Of the key.
         roles: What it may do.
+        id: Of the key; that of whoever has none is empty.
     """
 
     name: str
     roles: tuple[Role, ...]
+    id: str = ""
 
     def may(self, role: Role) -> bool:
         """Whether a route of this role answers."""
@@ -69,7 +71,9 @@ class KeyRing:
             return None
         known = await self._list(parts[0])
         kept = known.get(parts[0])
-        return None if kept is None or not kept.fits(key) else Caller(kept.name, kept.roles)
+        return (
+            None if kept is None or not kept.fits(key) else Caller(kept.name, kept.roles, kept.id)
+        )
 
     async def _list(self, id: str) -> dict[str, ApiKey]:
         """The keys by their ids, read anew where the list is too old to answer for this id.

@@ -226,6 +226,7 @@ class Models:
             metrics=ApiMetrics(lambda: stream.redis_errors),
             keys=default.keys,
             bodies=default.bodies,
+            rates=default.rates,
             default=default,
         )
         endless = (parts.follower.run(), parts.feed.run(), parts.count_on())

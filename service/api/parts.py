@@ -13,6 +13,7 @@ from core.errors import ModelNotReady
 from core.snapshot import Snapshot
 from service.api.body_budget import BodyBudget
 from service.api.feed import EventFeed
+from service.api.key_rates import KeyRates
 from service.api.key_ring import KeyRing
 from service.api.work import Workers
 from service.broker.snapshots import SnapshotFollower
@@ -44,6 +45,7 @@ class Parts:
     metrics: ApiMetrics
     keys: KeyRing
     bodies: BodyBudget
+    rates: KeyRates
     models: Models | None = None
     default: Parts | None = None
     draining: bool = False

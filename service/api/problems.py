@@ -132,6 +132,12 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "The key may not do this",
         "Use a key with the role that the route needs.",
     ),
+    edge_errors.RateLimited: Problem(
+        "rate-limited",
+        429,
+        "The key asks or sends more than it may",
+        "Ask again after Retry-After seconds, and more slowly from then on.",
+    ),
     edge_errors.UnknownKey: Problem(
         "unknown-key",
         404,

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from core.errors import InvalidRequest, ModelNotReady
 from core.snapshot import Classification, OutlierScores, Snapshot
 from service.api import answers
-from service.api.bodies import beside, media_type, read_body, to_tensor
+from service.api.bodies import beside, charge, media_type, read_body, to_tensor
 from service.api.errors import Unavailable, UnknownModel, VersionNotServed
 from service.api.flags import flag_of
 from service.api.negotiation import JSON, OCTETS
@@ -303,6 +303,7 @@ async def _infer(request: Request, name: str, version: str | None) -> Response:
     body = await read_body(request, parts.settings.max_body_bytes)
     limits = Limits(parts.settings.max_samples, parts.settings.max_features)
     asked = await beside(request, body, lambda: parse_inference(body, length, limits))
+    charge(request, "samples", len(asked.batch))
     rate, p_values, binary = _parameters(asked.parameters)
     wanted = _wanted(asked, snapshot, rate, p_values)
     x = to_tensor(asked.batch)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from core.errors import GMRError
 from service.api import answers
 from service.api.admission import check
-from service.api.bodies import beside, media_type, read_body
+from service.api.bodies import beside, charge, media_type, read_body
 from service.api.naming import ID, ID_PARAMETERS, ID_SCHEMA, one_name
 from service.api.negotiation import JSON
 from service.api.openapi import LABEL, SAMPLE_ID, problems
@@ -112,6 +112,7 @@ async def label(request: Request) -> Response:
         body = await read_body(request, settings.max_body_bytes)
         limits = Limits(settings.max_samples, settings.max_features)
         labels = await beside(request, body, lambda: parse_labels(body, limits))
+        charge(request, "samples", len(labels))
         labels = replace(labels, batch_id=one_name(labels.batch_id, request))
         await check(parts, labels)
         appended = await parts.stream.append_labels(labels, entries_applied=applied)
