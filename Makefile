@@ -74,3 +74,5 @@ browser:
 
 system:  ## Optional system parts that some tests use (Debian, as root): Prometheus, another Redis, Chromium, an MQTT broker
 	apt-get update -q && apt-get install -y -q --no-install-recommends prometheus redis-server chromium mosquitto
+system:  ## Optional system parts that some tests use (Debian, as root): Prometheus, another Redis, Chromium, proxies
+	apt-get update -q && apt-get install -y -q --no-install-recommends prometheus redis-server chromium haproxy nginx-light

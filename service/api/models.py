@@ -187,6 +187,7 @@ class Models:
                 if loaded is None:
                     loaded = await self._load(model)
                     self._loaded[name] = loaded
+                    self._count()
                 self._loaded.move_to_end(name)
         finally:
             if not lock.locked():
@@ -234,8 +235,12 @@ class Models:
         await parts.first_model(FIRST_SNAPSHOT_S)
         return Loaded(model, parts, tasks)
 
+    def _count(self) -> None:
+        self._default.metrics.models_held.set(len(self._loaded))
+
     async def _let_go(self, name: str) -> None:
         loaded = self._loaded.pop(name, None)
+        self._count()
         if loaded is not None:
             await loaded.close()
 

@@ -458,6 +458,9 @@ class ApiMetrics:
         self._listeners = Gauge(
             "gmr_event_listeners", "Open connections of GET /events.", registry=self.registry
         )
+        self.models_held = Gauge(
+            "gmr_api_models", "Named models whose snapshots are held.", registry=self.registry
+        )
         ProcessCollector(registry=self.registry)
         self._redis_errors = redis_errors
         self._redis_up = False
