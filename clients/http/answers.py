@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from clients.http import notebook
 from clients.http.errors import UnexpectedAnswer
 
 Label = int | str
@@ -154,6 +155,10 @@ class Classification:
     score: str = "log_likelihood"  # what decides on inliers: that, or "p_value"
     calibration: int = 0  # held-out scores behind the p-values; 0: too few, and there are none
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return notebook.classification(self)
+
 
 @dataclass(frozen=True, eq=False)
 class OutlierScores:
@@ -169,6 +174,10 @@ class OutlierScores:
     calibration: int  # held-out scores behind the p-values; 0: too few, and there are none
     scales: Floats | None = None  # (N,) share of the mixture from which each is strangest
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return notebook.outlier_scores(self)
+
 
 @dataclass(frozen=True, eq=False)
 class Samples:
@@ -181,6 +190,10 @@ class Samples:
     probabilities: Floats  # (N,) that the model gives each label; 1 while no class is known
     short: NDArray[np.bool_]  # (N,) less probable than was asked for: the best that came
     seed: int | None = None  # of the draw; None from a service that does not say
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return notebook.samples(self)
 
 
 @dataclass(frozen=True)
@@ -421,6 +434,10 @@ class Boundary:
     severity_view: str | None = None  # what shows it
     notes: tuple[Note, ...] = ()  # oldest first
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows; with a picture where `GMRClient.boundary` gave it."""
+        return notebook.boundary(self)
 
 
 @dataclass(frozen=True)
