@@ -40,6 +40,7 @@ ACCESS: Final[Mapping[tuple[str, str], Role | None]] = {
     ("GET", "/problems"): OPEN,
     ("GET", "/problems/{name}"): OPEN,
     ("GET", "/health/live"): OPEN,
+    ("GET", "/health/startup"): OPEN,
     ("GET", "/health/ready"): OPEN,
     ("POST", "/ingest"): "ingest",
     ("POST", "/labels"): "ingest",

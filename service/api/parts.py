@@ -30,7 +30,9 @@ COUNT_S: Final = 1.0
 
 @dataclass
 class Parts:
-    """The parts by which one API process answers for one model. All but `draining` are set once.
+    """The parts by which one API process answers for one model.
+
+    All but `draining` and `started` are set once.
 
     Arguments:
         models: The named models; None in the parts of one of these.
@@ -49,6 +51,7 @@ class Parts:
     models: Models | None = None
     default: Parts | None = None
     draining: bool = False
+    started: bool = False  # Redis has answered, and the model that there was is loaded
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property

@@ -1,9 +1,10 @@
-"""GET /health/live and /health/ready: is the process there, and should requests be sent to it?
+"""GET /health/live, /health/startup and /health/ready: is it there, has it begun, may it be asked?
 
 Rules of this module:
 
 1. Liveness asks nothing of anyone: a process is not restarted because Redis is away.
-2. A service that has learned nothing yet is ready: it is ready to be taught.
+2. A process has begun once, whatever happens later: that is for the other two to say.
+3. A service that has learned nothing yet is ready: it is ready to be taught.
 """
 
 from __future__ import annotations
@@ -44,6 +45,36 @@ class Healthy(BaseModel):
 async def live() -> Response:
     """Answers as long as the process can answer anything."""
     return answers.json({"status": "live"})
+
+
+@router.get(
+    "/startup",
+    operation_id="startup",
+    summary="Has the process begun?",
+    response_model=Healthy,
+    responses=problems(503),
+)
+async def startup(request: Request) -> Response:
+    """503 until Redis has answered once, and the model that was published last, if any, is loaded.
+    200 from then on, whatever happens."""
+    parts = parts_of(request)
+    if not parts.started:
+        reason = await _not_begun(parts)
+        if reason is not None:
+            detail = f"{reason} Expected that to pass within seconds. See docs/operations.md."
+            return answer(PROBLEMS[Unavailable], request, detail, {"reasons": [reason]})
+        parts.started = True
+    return answers.json({"status": "started"})
+
+
+async def _not_begun(parts: Parts) -> str | None:
+    try:
+        published = await asyncio.wait_for(parts.stream.last_notice(), PATIENCE_S)
+    except (GMRError, TimeoutError) as error:
+        return str(getattr(error, "context", {}).get("reason") or "Redis does not answer.")
+    if published is not None and parts.follower.current is None:
+        return "The model that was published last is not loaded yet."
+    return None
 
 
 @router.get(

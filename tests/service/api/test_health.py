@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 import redis
 
 from service.broker.keys import Keys
+from service.broker.snapshots import SnapshotFollower
 from service.settings import Settings
 from service.wire import RawBatch
 from tests.service.api.stack import (
@@ -33,6 +35,38 @@ def test_a_service_that_has_learned_nothing_is_ready(settings: Callable[..., Set
     with training(made), serving(made) as client:
         response = wait_until(lambda: _good(client.get("/health/ready")))
         assert response.json() == {"status": "ready"}
+
+
+def test_a_process_has_begun_once_redis_answers_and_the_published_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with redis_server(tmp_path / "redis") as server:
+        made = make_settings(server.url, tmp_path / "data")
+        with serving(made) as client:
+            assert client.get("/health/startup").json() == {"status": "started"}
+            with training(made):
+                send(client, RawBatch.of(samples(20))).raise_for_status()
+                learned(client)
+        # A process that begins later has a model to load first.
+        monkeypatch.setattr("service.api.app.FIRST_MODEL_S", 0.0)
+        monkeypatch.setattr(SnapshotFollower, "run", _never)
+        with serving(made) as other:
+            document = problem(other.get("/health/startup"), 503, "unavailable")
+            assert document["reasons"] == ["The model that was published last is not loaded yet."]
+        monkeypatch.undo()
+        with serving(made) as third:
+            assert wait_until(lambda: _good(third.get("/health/startup")))
+            server.stop()
+            # Whatever happens then is for the other probes to say.
+            assert third.get("/health/startup").status_code == 200
+            assert third.get("/health/ready").status_code == 503
+    with serving(make_settings("redis://127.0.0.1:1", tmp_path / "away")) as away:
+        problem(away.get("/health/startup"), 503, "unavailable")
+
+
+async def _never(follower: SnapshotFollower) -> None:
+    """Load nothing."""
+    await asyncio.Event().wait()
 
 
 def test_without_a_trainer_it_is_alive_but_not_ready(blank: httpx2.Client) -> None:

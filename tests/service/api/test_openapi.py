@@ -67,6 +67,7 @@ OPERATIONS = {
     "upload_checkpoint": "put /model/checkpoint",
     "metrics": "get /metrics",
     "live": "get /health/live",
+    "startup": "get /health/startup",
     "ready": "get /health/ready",
 }
 
