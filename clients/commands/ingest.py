@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from clients.commands.options import DroppedColumns, FeatureColumns, Url
+from clients.data.folder import files_of
 from clients.data.formats.rows import column_names
 from clients.data.standard_input import STANDARD_INPUT, named_file
 from clients.http.client import GMRClient
 from clients.http.connection import open_sender
-from clients.http.rejected import rejected
+from clients.http.errors import InputError
+from clients.http.rejected import BatchesRejected, rejected
 from clients.http.retry import RetryPolicy
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.resume import ResumeFile, fingerprint, state_folder
@@ -30,7 +33,8 @@ def ingest_command(
     file: Annotated[
         Path,
         typer.Argument(
-            help="An .npz, .npy, .csv, .tsv, .parquet or IDX file; - is standard input."
+            help="An .npz, .npy, .csv, .tsv, .parquet or IDX file, or a folder of such files; "
+            "- is standard input."
         ),
     ],
     url: Url = None,
@@ -70,6 +74,9 @@ def ingest_command(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until all of it has been learned.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Of a folder: go on with files that come, until Ctrl-C.")
+    ] = False,
 ) -> None:
     """Stream a file into a running service, in order, batch by batch.
 
@@ -83,66 +90,146 @@ def ingest_command(
 
     Example: zcat log.csv.gz | gmr ingest - --columns temperature,pressure
 
+    Example: gmr ingest inbox/ --watch
+
+    Of a folder every file is sent, by name, once it has not changed for two seconds. Write a file
+    elsewhere and move it in, and write each once: one that grows later is told, and not sent again.
+
     With --id-column every sample goes with an id; one without a label waits for `gmr labels` to
     bring it. --no-labels keeps back the labels that a file has.
     """
     console = Console(stderr=True)
-    name = "standard input" if file == STANDARD_INPUT else str(file)
-    with named_file(file) as path, GMRClient(url) as client:
-        job = Job.of(
-            path,
-            batch_size=batch_size,
-            epochs=epochs,
-            label_column=label_column,
-            labels=labels,
-            with_labels=not no_labels,
-            id_column=id_column,
-            text_ids=text_ids,
-            columns=column_names(columns),
-            drop=column_names(drop) or (),
-            skip_bad_rows=skip_bad_rows,
-        )
-        with SendingBar(console, Path(name).name, job.n_samples) as display:
-            check_reachable(client)
-            resume = ResumeFile(
-                state_folder() / f"{job.name}-{fingerprint([], client.url)}.json",
-                {
-                    "file": name if file == STANDARD_INPUT else str(file.resolve()),
-                    "url": client.url,
-                },
+    sending = _Sending(
+        console=console,
+        url=url,
+        job={
+            "batch_size": batch_size,
+            "epochs": epochs,
+            "label_column": label_column,
+            "labels": labels,
+            "with_labels": not no_labels,
+            "id_column": id_column,
+            "text_ids": text_ids,
+            "columns": column_names(columns),
+            "drop": column_names(drop) or (),
+            "skip_bad_rows": skip_bad_rows,
+        },
+        rate=rate,
+        again=again,
+        wait=wait,
+    )
+    if file.is_dir():
+        if labels is not None:
+            raise InputError(
+                f"{file} is a folder, and --labels is a file of its own for one file. Keep the "
+                f"labels in the files (--label-column), or send them one by one."
             )
-            progress = starting_point(client, resume, again=again)
-            if progress.finished and progress.epoch + 1 >= epochs:
-                console.print(
-                    f"{name} was sent completely before: {progress.samples} samples on "
-                    f"{time.strftime('%d %B %Y at %H:%M', time.localtime(progress.time))}. "
-                    f"Use --again to send it once more."
-                )
-                rejected(client, f"{job.name}-{progress.run}-").check("samples")
-                return
-            display.begin(progress.samples)
-            policy = RetryPolicy(total_s=_PATIENCE_S, notify=display.waiting)
+        _send_folder(file, sending, watch=watch)
+        return
+    if watch:
+        raise InputError(f"--watch is for a folder, and {file} is none. Name a folder.")
+    with named_file(file) as path:
+        sending.send(path, "standard input" if file == STANDARD_INPUT else str(file))
+
+
+def _send_folder(folder: Path, sending: _Sending, *, watch: bool) -> None:
+    """Send every file, and go on after one that cannot be used."""
+    failed = 0
+    console = sending.console
+
+    def changed(path: Path) -> None:
+        console.print(
+            f"{path} has changed since it was sent, and is not sent again. Write what is new into "
+            f"a file of its own.",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    try:
+        for path in files_of(folder, watch=watch, changed=changed):
             try:
-                with closing(open_sender(url, policy)) as sender:
-                    totals = send(sender, job, resume, progress, rate=rate, watcher=display)
-                waited = None
-                if wait:
-                    display.note("sent; waiting until all is learned")
-                    began = time.monotonic()
-                    client.wait_until_learned(_LEARNING_S)
-                    waited = time.monotonic() - began
-            except KeyboardInterrupt:
-                display.end()
-                console.print(
-                    "Interrupted. Run the same command again to go on from here; nothing will be "
-                    "learned twice."
+                sending.send(path, str(path))
+            except (InputError, BatchesRejected) as error:
+                failed += 1
+                console.print(f"Error: {error}", style="red", highlight=False, soft_wrap=True)
+    except KeyboardInterrupt:
+        console.print("Stopped watching.")
+    if failed:
+        raise InputError(
+            f"{failed} files of {folder} could not be sent whole, as told above. Put them right, "
+            f"and run the same command again: what was sent is not sent twice."
+        )
+
+
+@dataclass
+class _Sending:
+    """How files are sent."""
+
+    console: Console
+    url: str | None
+    job: dict[str, Any]
+    rate: float | None
+    again: bool
+    wait: bool
+
+    def send(self, path: Path, name: str) -> None:
+        """Send one file, from where it was left.
+
+        Arguments:
+            path: The file.
+            name: What it is called to the person who sends it.
+
+        Raises:
+            InputError: It cannot be used.
+            BatchesRejected: Batches of it were accepted and could not be used.
+        """
+        console, url = self.console, self.url
+        epochs: int = self.job["epochs"]
+        with GMRClient(url) as client:
+            job = Job.of(path, **self.job)
+            with SendingBar(console, Path(name).name, job.n_samples) as display:
+                check_reachable(client)
+                resume = ResumeFile(
+                    state_folder() / f"{job.name}-{fingerprint([], client.url)}.json",
+                    {
+                        "file": name if name == "standard input" else str(path.resolve()),
+                        "url": client.url,
+                    },
                 )
-                raise typer.Exit(130) from None
-            display.end()
-            typer.echo(_summary(totals, waited))
-            if totals.skipped:
-                console.print(f"{totals.skipped} rows could not be used and were left out.")
-            rejected(client, f"{job.name}-{progress.run}-").check("samples")
+                progress = starting_point(client, resume, again=self.again)
+                if progress.finished and progress.epoch + 1 >= epochs:
+                    console.print(
+                        f"{name} was sent completely before: {progress.samples} samples on "
+                        f"{time.strftime('%d %B %Y at %H:%M', time.localtime(progress.time))}. "
+                        f"Use --again to send it once more."
+                    )
+                    rejected(client, f"{job.name}-{progress.run}-").check("samples")
+                    return
+                display.begin(progress.samples)
+                policy = RetryPolicy(total_s=_PATIENCE_S, notify=display.waiting)
+                try:
+                    with closing(open_sender(url, policy)) as sender:
+                        totals = send(
+                            sender, job, resume, progress, rate=self.rate, watcher=display
+                        )
+                    waited = None
+                    if self.wait:
+                        display.note("sent; waiting until all is learned")
+                        began = time.monotonic()
+                        client.wait_until_learned(_LEARNING_S)
+                        waited = time.monotonic() - began
+                except KeyboardInterrupt:
+                    display.end()
+                    console.print(
+                        "Interrupted. Run the same command again to go on from here; nothing will "
+                        "be learned twice."
+                    )
+                    raise typer.Exit(130) from None
+                display.end()
+                typer.echo(_summary(totals, waited))
+                if totals.skipped:
+                    console.print(f"{totals.skipped} rows could not be used and were left out.")
+                rejected(client, f"{job.name}-{progress.run}-").check("samples")
 
 
 def _summary(totals: Totals, learned_after: float | None) -> str:

@@ -12,6 +12,10 @@ from clients.http.errors import ClientError
 PAGE = 1000
 
 
+class BatchesRejected(ClientError):
+    """Batches were accepted, and could not be used when their turn came."""
+
+
 @dataclass
 class Rejected:
     """Batches that were accepted and could not be used.
@@ -39,12 +43,12 @@ class Rejected:
         """Say what became of them, where there are any.
 
         Raises:
-            ClientError: There are.
+            BatchesRejected: There are.
         """
         if not self.batches:
             return
         reasons = ", ".join(f"{n} {reason}" for reason, n in self.reasons.most_common())
-        raise ClientError(
+        raise BatchesRejected(
             f"{self.batches} batches ({self.samples} {what}) were accepted and could not be used "
             f"when their turn came ({reasons}). The last: {self.detail} They are kept: "
             f"`gmr deadletters list` shows them; put right what was wrong, then send them again by "

@@ -509,8 +509,8 @@ DASHBOARDS = (
                 ),
                 Panel(
                     "Named models",
-                    "By what the trainer has of them, and held by API processes; nothing where there "
-                    "is none.",
+                    "By what the trainer has of them, and held by API processes; nothing where "
+                    "there is none.",
                     (
                         Query(gauge("gmr_models"), "{{state}}"),
                         Query('gmr_api_models{job="gmr"}', "held by {{instance}}"),

@@ -3,7 +3,9 @@ clients.http.connection."""
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 import threading
 import time
 from dataclasses import replace
@@ -15,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from clients.commands.cli import app
+from clients.data.folder import files_of
 from clients.http import calls
 from clients.http.answers import Ingested
 from clients.http.calls import Call
@@ -438,3 +441,68 @@ def test_what_was_typed_wrong_is_one_message_and_status_2(
     assert result.exit_code == 2
     assert complaint in result.output
     assert "Traceback" not in result.output
+
+
+def in_a_folder(folder: Path, name: str, text: str) -> None:
+    """A file that nobody writes any more."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text, "utf-8")
+    long_ago = time.time() - 60
+    os.utime(folder / name, (long_ago, long_ago))
+
+
+def test_a_folder_is_sent_file_by_file_and_one_that_cannot_be_used_is_told(
+    gmr: CliRunner, tmp_path: Path
+) -> None:
+    folder = tmp_path / "inbox"
+    in_a_folder(folder, "a.csv", "x,y\n1,2\n3,4\n")
+    in_a_folder(folder, "b.csv", "x,y\n1,oops\n")
+    in_a_folder(folder, "c.csv", "x,y\n5,6\n")
+    one = [model(0, "0-0"), model(0, "0-0"), answer(202, INGESTED), letters()]
+    with ScriptedServer(*one, *one[:2], *one) as server:
+        result = gmr.invoke(app, ["ingest", str(folder), "--url", server.url])
+        bodies = [request.body for request in server.requests if " /ingest" in request.line]
+    sent = [unpack(body)[0]["features"].tolist() for body in bodies]
+    assert sent == [[[1, 2], [3, 4]], [[5, 6]]]
+    output = " ".join(result.output.split())
+    assert "oops" in output
+    assert "1 files of" in output
+    assert result.exit_code == 2
+
+
+def test_a_watched_folder_is_watched_until_ctrl_c(
+    gmr: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "inbox"
+    in_a_folder(folder, "a.csv", "x,y\n1,2\n")
+
+    def pause(seconds: float) -> None:
+        if (folder / "b.csv").exists():
+            raise KeyboardInterrupt
+        in_a_folder(folder, "b.csv", "x,y\n3,4\n")
+
+    monkeypatch.setattr(
+        "clients.commands.ingest.files_of", functools.partial(files_of, pause=pause)
+    )
+    one = [model(0, "0-0"), model(0, "0-0"), answer(202, INGESTED), letters()]
+    with ScriptedServer(*one, *one) as server:
+        result = gmr.invoke(app, ["ingest", str(folder), "--watch", "--url", server.url])
+        assert sum(" /ingest" in request.line for request in server.requests) == 2
+    assert result.exit_code == 0
+    assert "Stopped watching" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("{file}", "--watch"), "--watch is for a folder"),
+        (("{folder}", "--labels", "{file}"), "is a folder, and --labels"),
+    ],
+)
+def test_options_that_do_not_fit_a_folder_are_refused(
+    gmr: CliRunner, file: Path, options: tuple[str, ...], message: str
+) -> None:
+    shown = [one.format(file=file, folder=file.parent) for one in options]
+    result = gmr.invoke(app, ["ingest", *shown])
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())

@@ -1,0 +1,94 @@
+"""The files of a folder, one after the other, and those that come while it is watched.
+
+Rules of this module:
+
+1. A file is given once it has not changed for a while: whoever writes it may not be done.
+2. Files come in the order of their names, those of one look before those of the next.
+3. A file that changes after it was given is told, not given again: its rows were sent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from clients.http.errors import InputError
+
+SETTLED_S: Final = 2.0
+"""How long a file must not have changed."""
+
+LOOK_EVERY_S: Final = 1.0
+
+_ENDINGS: Final = (
+    *(".npz", ".npy", ".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz"),
+    *("-ubyte", ".idx", "-ubyte.gz", ".idx.gz"),
+)
+
+State = tuple[int, int]
+"""Size in bytes, and time of the last change in nanoseconds."""
+
+
+def files_of(
+    folder: Path,
+    *,
+    watch: bool,
+    changed: Callable[[Path], None] = lambda path: None,
+    pause: Callable[[float], None] = time.sleep,
+    now: Callable[[], float] = time.time,
+) -> Iterator[Path]:
+    """Files of samples in a folder, each once.
+
+    Arguments:
+        folder: Of it, not of folders in it. Left out are files whose names begin with a dot,
+            files of labels in IDX, and files of other endings.
+        watch: Go on for ever with those that come.
+        changed: Is told of a file that changed after it was given, once for each change.
+        pause: Waits so many seconds.
+        now: Unix seconds.
+
+    Raises:
+        InputError: The folder is none, or cannot be read.
+    """
+    given: dict[Path, State] = {}
+    while True:
+        unsettled = False
+        for path, state in _look(folder):
+            if given.get(path) == state:
+                continue
+            if path in given:
+                given[path] = state
+                changed(path)
+                continue
+            if now() - state[1] / 1e9 < SETTLED_S:
+                unsettled = True
+                continue
+            given[path] = state
+            yield path
+        if not (watch or unsettled):
+            return
+        pause(LOOK_EVERY_S)
+
+
+def _look(folder: Path) -> list[tuple[Path, State]]:
+    """Files that are there now, by name."""
+    found = []
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise InputError(
+            f"{folder} cannot be read as a folder: {error.strerror}. Name a folder with files of "
+            f"samples, or a file."
+        ) from None
+    for path in entries:
+        name = path.name.lower()
+        if name.startswith(".") or not name.endswith(_ENDINGS) or "labels-idx1" in name:
+            continue
+        try:
+            facts = path.stat()
+        except OSError:  # moved away meanwhile
+            continue
+        if path.is_file():
+            found.append((path, (facts.st_size, facts.st_mtime_ns)))
+    return found
