@@ -12,7 +12,7 @@ TORCH_ARGS := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check format bench docs clean system browser pictures
+.PHONY: help demo serve test soak check format bench docs clean system browser pictures
 
 help:  ## Say what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -41,6 +41,9 @@ bench: $(VENV)/installed  ## Every benchmark at its quick size
 docs: $(VENV)/installed-dev  ## The documentation site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "Open site/index.html."
+
+soak: $(VENV)/installed-dev  ## Kill, stop and damage a service a hundred times, and look for what was lost
+	$(BIN)/python -m tests.chaos.soak $(ARGS)
 
 pictures: $(VENV)/installed-dev browser  ## The pictures of the dashboard in the documentation, taken anew
 	$(BIN)/python -m pytest tests/service/dashboard/test_story.py --pictures docs/images

@@ -413,6 +413,12 @@ class Settings(BaseSettings):
     dead_letters_mib: int = Field(
         64, ge=1, le=65_536, description="What these hold of batches, in MiB; the oldest go first."
     )
+    deaths_per_minute: int = Field(
+        8,
+        ge=0,
+        le=1_000_000,
+        description="Deaths of one part within a minute beyond which `gmr serve` ends.",
+    )
     stall_s: float = Field(
         120.0,
         ge=1,

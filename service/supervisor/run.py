@@ -45,10 +45,9 @@ logger = logging.getLogger(__name__)
 POLL_S: Final = 0.1
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 10.0
-MOST_DEATHS: Final = 8
-"""Deaths of one part within `DEATHS_S` seconds after which the service ends."""
-
 DEATHS_S: Final = 60.0
+"""Seconds in which deaths of one part are counted."""
+
 LEAST_ROOM: Final = 1024 * 1024
 """Bytes on its disk without which the embedded Redis is not started."""
 
@@ -64,9 +63,14 @@ class PartFailed(GMRError):
 
 
 class Deaths:
-    """How often a part died lately, and how long to wait before it is started again."""
+    """How often a part died lately, and how long to wait before it is started again.
 
-    def __init__(self) -> None:
+    Arguments:
+        most: Deaths within a minute that are survived.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._times: deque[float] = deque()
 
     def count(self) -> float | None:
@@ -76,7 +80,9 @@ class Deaths:
         while now - self._times[0] > DEATHS_S:
             self._times.popleft()
         n = len(self._times)
-        return None if n > MOST_DEATHS else min(FIRST_PAUSE_S * 2.0 ** (n - 1), LONGEST_PAUSE_S)
+        return (
+            None if n > self._most else min(FIRST_PAUSE_S * 2.0 ** min(n, 10) / 2, LONGEST_PAUSE_S)
+        )
 
 
 class Part:
@@ -86,14 +92,17 @@ class Part:
         name: For people.
         module: Run as `python -m module`.
         environment: All of it.
+        deaths: That it has died so far.
     """
 
-    def __init__(self, name: str, module: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, module: str, environment: Mapping[str, str], deaths: Deaths
+    ) -> None:
         self.name = name
         self._command = [sys.executable, "-m", module]
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
-        self._deaths = Deaths()
+        self._deaths = deaths
         self._start_at = self._look_at = 0.0
         self.faults: Callable[[int], str | None] | None = None
 
@@ -189,7 +198,7 @@ class Supervisor:
         self._stop_signals = 0
         self._lock: DirectoryLock | None = None
         self._redis: EmbeddedRedis | None = None
-        self._redis_deaths = Deaths()
+        self._redis_deaths = Deaths(settings.deaths_per_minute)
         self._redis_at = 0.0
         self._full = False
         self._parts: list[Part] = []
@@ -243,8 +252,8 @@ class Supervisor:
             redis = mask_url(address)
         environment = self._environment(address)
         self._parts = [
-            Part("API", "service.api", environment),
-            Part("trainer", "service.trainer", environment),
+            Part(name, module, environment, Deaths(settings.deaths_per_minute))
+            for name, module in (("API", "service.api"), ("trainer", "service.trainer"))
         ]
         self._announce(f"Redis: {redis}")
         self._announce(f"Data:  {settings.data_dir.absolute()}")
@@ -389,7 +398,7 @@ def _free_port(host: str, port: int) -> int:
 
 def _keeps_dying(name: str) -> PartFailed:
     return PartFailed(
-        f"The {name} died more than {MOST_DEATHS} times within {DEATHS_S:.0f} seconds; the service "
+        f"The {name} died too often within {DEATHS_S:.0f} seconds; the service "
         f"stops. The reason is in the log above."
     )
 

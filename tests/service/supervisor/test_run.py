@@ -23,7 +23,7 @@ import pytest
 
 from core.snapshot import Snapshot
 from service.settings import Settings
-from service.supervisor.run import MOST_DEATHS, Deaths, _free_port
+from service.supervisor.run import Deaths, _free_port
 from service.wire import MEDIA_TYPE, RawBatch
 from tests.service.conftest import BINARY
 from tests.service.running import learned_directly, snapshot_bytes, sub_tasks, wait_until
@@ -280,8 +280,8 @@ def test_a_redis_of_ones_own_is_used_and_its_password_not_shown(
 
 
 def test_pauses_grow_until_it_was_one_too_many() -> None:
-    deaths = Deaths()
-    pauses = [deaths.count() for _ in range(MOST_DEATHS)]
+    deaths = Deaths(8)
+    pauses = [deaths.count() for _ in range(8)]
     assert pauses == sorted(pauses, key=lambda pause: pause or 0)
     assert pauses[0] is not None
     assert pauses[0] < 1
@@ -291,8 +291,8 @@ def test_pauses_grow_until_it_was_one_too_many() -> None:
 def test_deaths_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    deaths = Deaths()
+    deaths = Deaths(8)
     first = deaths.count()
-    for _ in range(3 * MOST_DEATHS):
+    for _ in range(24):
         now[0] += 120.0
         assert deaths.count() == first

@@ -1,0 +1,140 @@
+"""What a service must have come to, whatever was done to it: what a plain run over its log gives.
+
+The log is what was acknowledged: every request got the id of its entry, and ids are ordered as
+entries are. A request that nobody answered was sent again until it was, so that all are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from core.batch import Batch
+from core.engine.checkpoint import dump, load
+from core.engine.engine import Engine
+from service.broker.branch import position
+from service.settings import Settings
+from service.wire import RawBatch, RawLabels
+
+Request = RawBatch | RawLabels
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is left of a storm.
+
+    Arguments:
+        acknowledged: Entry ids that were answered, by the batch id of the request.
+        checkpoint: The trainer's whole state, as downloaded.
+        events: Entry id and kind of every event, in order.
+        history: Entry ids of GET /drift/history, in order.
+        ledger: GET /ledger.
+        fates: State, and times accepted, of every batch by GET /batches.
+    """
+
+    acknowledged: Mapping[str, Sequence[str]]
+    checkpoint: bytes
+    events: Sequence[tuple[str, str]]
+    history: Sequence[str]
+    ledger: Mapping[str, Any]
+    fates: Mapping[str, tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A plain run over a log.
+
+    Arguments:
+        state: As bytes, without what a service adds.
+        samples_seen: By the model.
+        events: Entry id and kind of every event, in order.
+        history: Entry ids of batches, in order.
+    """
+
+    state: bytes
+    samples_seen: int
+    events: Sequence[tuple[str, str]]
+    history: Sequence[str]
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        sent: Mapping[str, Request],
+        acknowledged: Mapping[str, Sequence[str]],
+    ) -> Plain:
+        """Learn what was acknowledged, entry by entry.
+
+        Arguments:
+            settings: Of the service.
+            sent: Requests by their batch ids.
+            acknowledged: Entry ids, by batch id.
+        """
+        engine = Engine(settings.engine_config())
+        state, events, history = engine.start(), list[tuple[str, str]](), list[str]()
+        for _, entry, id in sorted(
+            (position(ids[0]), ids[0], id) for id, ids in acknowledged.items()
+        ):
+            request = sent[id]
+            if isinstance(request, RawBatch):
+                state, told = engine.step(state, _batch(request))
+                history.append(entry)
+            else:
+                state, told = engine.label(state, request.sample_ids, request.labels)
+            events += [(entry, event.kind) for event in told]
+        bare = dump(state, settings.engine_config(), {})
+        return cls(bare, state.model.samples_seen, events, history)
+
+
+def faults(plain: Plain, sent: Mapping[str, Request], outcome: Outcome) -> list[str]:
+    """What is wrong; nothing where every promise was kept.
+
+    Arguments:
+        plain: What ought to have come of it.
+        sent: Requests by their batch ids.
+        outcome: What was found.
+    """
+    found = []
+    unanswered = sorted(set(sent) - set(outcome.acknowledged))
+    if unanswered:
+        return [f"{len(unanswered)} requests were never acknowledged: {unanswered[:3]}"]
+    twice = {id for id, entries in outcome.acknowledged.items() if len(set(entries)) > 1}
+    if twice:
+        found.append(f"{len(twice)} requests were accepted as several entries: {sorted(twice)[:3]}")
+    theirs, config, _ = load(outcome.checkpoint)
+    if dump(theirs, config, {}) != plain.state:
+        found.append(
+            f"the state is not that of a plain run: {theirs.model.samples_seen} samples learned "
+            f"instead of {plain.samples_seen}"
+        )
+    if list(outcome.events) != plain.events:
+        found.append(_difference("events", outcome.events, plain.events))
+    if list(outcome.history) != plain.history:
+        found.append(_difference("rows of the history", outcome.history, plain.history))
+    n = sum(len(one) for one in sent.values() if isinstance(one, RawBatch))
+    if outcome.ledger["accepted"] != n or outcome.ledger["unaccounted"] != 0:
+        found.append(f"the ledger has not {n} samples, or does not add up: {outcome.ledger}")
+    wrong = [id for id, fate in outcome.fates.items() if fate[0] in BAD or fate[1] != 1]
+    if wrong or set(outcome.fates) != set(sent):
+        found.append(f"batches whose fate is wrong or not known: {wrong[:3]}")
+    return found
+
+
+BAD = ("waiting", "rejected", "dropped", "lost")
+
+
+def _batch(raw: RawBatch) -> Batch:
+    codes = None if raw.codes is None else torch.from_numpy(raw.codes.copy())
+    return Batch(torch.from_numpy(raw.features.copy()), codes, raw.vocabulary, raw.sample_ids)
+
+
+def _difference(what: str, theirs: Sequence[Any], ours: Sequence[Any]) -> str:
+    missing = [one for one in ours if one not in set(theirs)]
+    extra = [one for one in theirs if one not in set(ours)]
+    return (
+        f"{len(theirs)} {what} instead of {len(ours)}: {len(missing)} missing ({missing[:3]}), "
+        f"{len(extra)} too many ({extra[:3]}), or others in order"
+    )

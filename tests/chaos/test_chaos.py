@@ -1,0 +1,65 @@
+"""A short storm, and proof that its oracle would have noticed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.engine.checkpoint import dump, load
+from tests.chaos.oracle import Outcome, Plain, faults
+from tests.chaos.storm import DAMAGED, Storm
+from tests.service.supervisor.test_run import service
+
+PLAN = [
+    ("service.trainer", "a checkpoint has appeared"),
+    ("redis-server", "killed"),
+    ("service.trainer", DAMAGED),
+]
+
+
+@pytest.mark.slow
+def test_a_storm_loses_nothing_learns_nothing_twice_and_its_oracle_sees_what_would(
+    tmp_path: Path,
+) -> None:
+    with service(tmp_path, events_length=1_000_000) as running:
+        running.wait_until_it_answers()
+        storm = Storm(running, seed=1, pause_s=0.3)
+        storm.run(PLAN, producers=1)
+        outcome = storm.outcome()
+        settings = running.settings
+        assert running.stop() == 0
+    plain = Plain.of(settings, storm.sent, storm.acknowledged)
+    assert sum(storm.hits.values()) == len(PLAN)
+    assert faults(plain, storm.sent, outcome) == []
+
+    # Each of these is one broken promise, and must be noticed.
+    lost = dict(list(storm.acknowledged.items())[:-1])
+    assert "never acknowledged" in _only(
+        faults(plain, storm.sent, replace(outcome, acknowledged=lost))
+    )
+    broken = {
+        "the state is not that of a plain run": replace(outcome, checkpoint=_learned_less(outcome)),
+        "1 missing": replace(outcome, events=[*outcome.events[:5], *outcome.events[6:]]),
+        "1 rows of the history instead": replace(outcome, history=outcome.history[:1]),
+        "others in order": replace(outcome, events=[*outcome.events, outcome.events[0]]),
+        "does not add up": replace(outcome, ledger={**outcome.ledger, "unaccounted": 1}),
+        "fate is wrong": replace(outcome, fates={**outcome.fates, "batch-1": ("lost", 1)}),
+        "several entries": replace(
+            outcome,
+            acknowledged={**storm.acknowledged, "batch-1": [*storm.acknowledged["batch-1"], "9-9"]},
+        ),
+    }
+    for told, one in broken.items():
+        assert any(told in fault for fault in faults(plain, storm.sent, one)), told
+
+
+def _only(found: list[str]) -> str:
+    [one] = found
+    return one
+
+
+def _learned_less(outcome: Outcome) -> bytes:
+    state, config, text = load(outcome.checkpoint)
+    return dump(state.with_model(samples_seen=state.model.samples_seen - 20), config, text)
