@@ -1022,9 +1022,13 @@ def user_agent() -> str:
 
 
 def _headers(headers: Mapping[str, str] | None, api_key: str | None) -> dict[str, str]:
+    return {"user-agent": user_agent(), **bearer(api_key), **(headers or {})}
+
+
+def bearer(api_key: str | None = None) -> dict[str, str]:
+    """The header that says who asks; nothing where nobody does, nor in `GMR_API_KEY`."""
     key = api_key or os.environ.get("GMR_API_KEY")
-    bearer = {"authorization": f"Bearer {key}"} if key else {}
-    return {"user-agent": user_agent(), **bearer, **(headers or {})}
+    return {"authorization": f"Bearer {key}"} if key else {}
 
 
 def _as_asked(feed: Feed) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Protocol, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from clients.http.calls import Call
-from clients.http.client import GMRClient, address, user_agent
+from clients.http.client import GMRClient, address, bearer, user_agent
 from clients.http.errors import ServiceUnreachable
 from clients.http.replies import Reply
 from clients.http.retry import NotSent, RetryPolicy
@@ -42,10 +42,16 @@ class Connection:
         url: Where the service listens; by default `GMR_URL`, or http://127.0.0.1:8000.
         timeout: Seconds that one answer may take.
         retry: How patient to be.
+        api_key: Says who asks, where the service wants to know; by default `GMR_API_KEY`.
     """
 
     def __init__(
-        self, url: str | None = None, *, timeout: float = 60.0, retry: RetryPolicy | None = None
+        self,
+        url: str | None = None,
+        *,
+        timeout: float = 60.0,
+        retry: RetryPolicy | None = None,
+        api_key: str | None = None,
     ) -> None:
         self.url = address(url)
         parts = urlsplit(self.url)
@@ -55,7 +61,11 @@ class Connection:
         self._http = kind(parts.netloc, timeout=timeout)
         self._path = parts.path
         self._retry = RetryPolicy() if retry is None else retry
-        self._headers = {"user-agent": user_agent(), "accept-encoding": "identity"}
+        self._headers = {
+            "user-agent": user_agent(),
+            "accept-encoding": "identity",
+            **bearer(api_key),
+        }
 
     def close(self) -> None:
         """Close the connection."""

@@ -157,9 +157,9 @@ class Admitted:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        scope.setdefault("state", {})["caller"] = ANYBODY
         role = role_for(scope["method"], path_within(scope))
         if not self._required or role is None:
+            scope.setdefault("state", {})["caller"] = ANYBODY
             return await self.app(scope, receive, send)
         request = Request(scope)
         parts: Parts = scope["app"].state.parts
@@ -174,11 +174,11 @@ class Admitted:
             refusal = answer(problem_of(nobody), request, str(nobody))
             refusal.headers["WWW-Authenticate"] = CHALLENGE
             return await refusal(scope, receive, send)
+        scope.setdefault("state", {})["caller"] = caller
         if not caller.may(role):
             less = Forbidden.of(role, caller.roles)
             refusal = answer(problem_of(less), request, str(less), less.context)
             return await refusal(scope, receive, send)
-        scope["state"]["caller"] = caller
         try:
             if caller.id:  # the operator's own key has no limit
                 parts.rates.admit(caller.id)

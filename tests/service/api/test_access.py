@@ -411,6 +411,26 @@ def test_keys_are_made_listed_and_revoked_from_the_command_line(
     assert "Expected a name" in gmr("add", status=2).output
 
 
+def test_files_are_sent_with_the_key_of_the_environment(
+    guarded: httpx2.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("a,b,label\n" + "0.5,1,x\n" * 5)
+    verdicts = tmp_path / "verdicts.csv"
+    verdicts.write_text("id,label\n1,x\n")
+    commands = (
+        ["ingest", str(table), "--label-column", "label"],
+        ["labels", str(verdicts), "--label-column", "label", "--id-column", "id", "--no-wait"],
+    )
+    for command in commands:
+        typed = [*command, "--url", str(guarded.base_url)]
+        monkeypatch.delenv("GMR_API_KEY", raising=False)
+        assert "brings no key" in CliRunner().invoke(app, typed).output
+        monkeypatch.setenv("GMR_API_KEY", OPERATOR)
+        sent = CliRunner().invoke(app, typed)
+        assert sent.exit_code == 0, sent.output
+
+
 def test_every_answer_bears_the_id_of_its_request_and_the_audit_names_it(
     guarded: httpx2.Client, caplog: pytest.LogCaptureFixture
 ) -> None:

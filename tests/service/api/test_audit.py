@@ -154,6 +154,7 @@ def test_every_request_has_a_line_in_the_access_log_if_that_is_wanted(
     assert lines[0].getMessage().startswith("GET /model 422 in ")
     assert lines[0].getMessage().endswith("by operator")
     assert "/a\\nb 401" in lines[1].getMessage()
+    assert lines[1].getMessage().endswith("by nobody")
     assert "s3cret" not in caplog.text
     written = json.loads(JsonFormatter("api").format(lines[0]))
     assert written["path"] == "/model"
