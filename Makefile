@@ -75,7 +75,5 @@ browser:
 	    apt-get update -q && apt-get install -y -q --no-install-recommends chromium; } || \
 	  echo "No Chromium, and no root on Debian to install it: tests of the dashboard will skip."
 
-system:  ## Optional system parts that some tests use (Debian, as root): Prometheus, another Redis, Chromium, an MQTT broker
-	apt-get update -q && apt-get install -y -q --no-install-recommends prometheus redis-server chromium mosquitto
-system:  ## Optional system parts that some tests use (Debian, as root): Prometheus, another Redis, Chromium, proxies
-	apt-get update -q && apt-get install -y -q --no-install-recommends prometheus redis-server chromium haproxy nginx-light
+system:  ## Optional system parts that some tests use (Debian, as root): Prometheus, another Redis, Chromium, an MQTT broker, proxies
+	apt-get update -q && apt-get install -y -q --no-install-recommends prometheus redis-server chromium mosquitto haproxy nginx-light
