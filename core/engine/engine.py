@@ -347,7 +347,7 @@ class Engine:
                 batches=state.stream.batches,
                 samples=state.stream.samples,
                 starts=state.stream.starts,
-                gaps=state.stream.gaps,
+                passages=state.stream.passages,
             )
             .with_model(version=version, last_version=last)
             .with_sub_task(

@@ -27,10 +27,10 @@ def placed(stream: Stream, events: Sequence[Event]) -> list[Event]:
     """The events, with places counted in all of the stream.
 
     Arguments:
-        stream: Its gaps say what passed by.
+        stream: Its passages say what passed by.
         events: As the engine reckons.
     """
-    if not stream.gaps:
+    if not stream.passages:
         return list(events)
     return [_placed(stream, event) for event in events]
 

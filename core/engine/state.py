@@ -38,7 +38,7 @@ from core.standardiser import Standardiser
 REMEMBERED_STARTS = 256
 """Batches whose place in the stream is remembered, to name the one at which a change began."""
 
-REMEMBERED_GAPS = 64
+REMEMBERED_PASSAGES = 64
 """Stretches of batches that passed by a model at rest whose places are remembered."""
 
 AT_HOME = 0.25
@@ -53,7 +53,7 @@ class Mode(StrEnum):
     FROZEN = "frozen"  # batches are scored and counted; nothing else moves
 
 
-class Gap(NamedTuple):
+class Passage(NamedTuple):
     """A stretch of the stream that passed by while the model was at rest."""
 
     batch: int  # batches before it that did not pass by
@@ -76,24 +76,24 @@ class Stream:
         starts: Sample index at which each of the last batches began.
         prequential: Accuracy of labelled samples before they were learned, those that passed by
             included.
-        gaps: The newest stretches that passed by.
+        passages: The newest stretches that passed by.
     """
 
     batches: int = 0
     samples: int = 0
     starts: tuple[int, ...] = ()
     prequential: Running = field(default_factory=Running)
-    gaps: tuple[Gap, ...] = ()
+    passages: tuple[Passage, ...] = ()
 
     @property
     def all_batches(self) -> int:
         """Batches of the stream so far, those that passed by included."""
-        return self.batches + (self.gaps[-1].batches if self.gaps else 0)
+        return self.batches + (self.passages[-1].batches if self.passages else 0)
 
     @property
     def all_samples(self) -> int:
         """Samples of the stream so far, those that passed by included."""
-        return self.samples + (self.gaps[-1].samples if self.gaps else 0)
+        return self.samples + (self.passages[-1].samples if self.passages else 0)
 
     def passed(self, n: int) -> Stream:
         """Count one more batch, of n samples, that passes by.
@@ -103,18 +103,22 @@ class Stream:
             >>> stream.samples, stream.all_samples, stream.place(9), stream.place(10)
             (20, 25, 9, 15)
         """
-        last = self.gaps[-1] if self.gaps else Gap(0, 0, 0, 0)
-        gap = Gap(self.batches, self.samples, last.batches + 1, last.samples + n)
-        before = self.gaps[:-1] if last.batch == self.batches else self.gaps
-        return replace(self, gaps=(*before, gap)[-REMEMBERED_GAPS:])
+        last = self.passages[-1] if self.passages else Passage(0, 0, 0, 0)
+        passage = Passage(self.batches, self.samples, last.batches + 1, last.samples + n)
+        before = self.passages[:-1] if last.batch == self.batches else self.passages
+        return replace(self, passages=(*before, passage)[-REMEMBERED_PASSAGES:])
 
     def place(self, sample: int) -> int:
         """Samples of all the stream before a sample that did not pass by, given by its count."""
-        return sample + max((gap.samples for gap in self.gaps if gap.sample <= sample), default=0)
+        return sample + max(
+            (passage.samples for passage in self.passages if passage.sample <= sample), default=0
+        )
 
     def batch_place(self, batch: int) -> int:
         """Batches of all the stream before a batch that did not pass by, given by its count."""
-        return batch + max((gap.batches for gap in self.gaps if gap.batch <= batch), default=0)
+        return batch + max(
+            (passage.batches for passage in self.passages if passage.batch <= batch), default=0
+        )
 
     def advanced(self, n: int) -> Stream:
         """Count one more batch, of n samples."""

@@ -233,6 +233,14 @@ class Ledger:
                 found.setdefault(ids[index], {})[fate] = n
         return found
 
+    def first_set_aside(self, state: EngineState) -> str | None:
+        """The first entry of which something is set aside; None where that is not known.
+
+        Arguments:
+            state: At the ledger's position.
+        """
+        return next((id for id, parts in self.open(state).items() if SET_ASIDE in parts), None)
+
     def fates(self, state: EngineState) -> dict[str, dict[str, int]]:
         """Samples of single batches by what became of them, of those not simply learned.
 

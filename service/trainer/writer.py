@@ -797,8 +797,11 @@ class ModelWriter:
         totals = copy.deepcopy(self._journal.totals)
         aside = state.stream.batches - len(state.pending.set_aside)
         place = state.stream.batch_place(aside)
-        open_from = totals.entry_of(place) if state.pending.set_aside else None
         ledger = self._ledger.pruned(state, self._settings.ledger_length)
+        open_from = None
+        if state.pending.set_aside:
+            # Where more has passed by since than is remembered, the ledger still knows.
+            open_from = totals.entry_of(place) or ledger.first_set_aside(state)
         return Progress(state, self._position, totals, self._branch, open_from, ledger)
 
     def _answer_requests(self) -> None:

@@ -15,7 +15,7 @@ from core.batch import Batch
 from core.config import EngineConfig
 from core.engine import checkpoint
 from core.engine.engine import Engine
-from core.engine.state import EngineState, Gap, Mode, Stream
+from core.engine.state import EngineState, Mode, Passage, Stream
 from core.errors import InvalidBatch, ModelAtRest
 from core.events import (
     BatchLearned,
@@ -43,7 +43,7 @@ def of(kind: type[Event], events: Sequence[Event]) -> list[Any]:
 
 def without_place(state: EngineState) -> EngineState:
     """A state without what may go on while the model is at rest."""
-    return state.with_stream(gaps=(), prequential=Running()).with_pending(quarantined=())
+    return state.with_stream(passages=(), prequential=Running()).with_pending(quarantined=())
 
 
 def rested(
@@ -274,8 +274,8 @@ def test_places_are_remembered_of_the_newest_gaps_and_counts_of_all() -> None:
     stream = Stream()
     for _ in range(100):
         stream = stream.passed(2).advanced(3)
-    assert len(stream.gaps) == 64
-    assert stream.gaps[-1] == Gap(99, 297, 100, 200)
+    assert len(stream.passages) == 64
+    assert stream.passages[-1] == Passage(99, 297, 100, 200)
     assert (stream.all_batches, stream.all_samples) == (200, 500)
     assert stream.place(299) == 499
     assert stream.batch_place(99) == 199

@@ -166,3 +166,29 @@ def test_what_is_no_mode_and_no_run_time_is_refused(
 def test_an_entry_says_who_asked_and_why() -> None:
     control = Control("mode", mode="frozen", by="ada", note="why")
     assert read_entry(control.to_entry()) == control
+
+
+def test_what_was_set_aside_before_a_long_freeze_can_be_sent_again_after_a_rollback(
+    own: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.trainer.journal.REMEMBERED_STARTS", 3)
+    strange = RawBatch.of(samples(12, seed=7, level=0.2), labels(12), "strange")
+    with training(own), serving(own) as client:
+        teach(client, batches=8)
+        send(client, strange).raise_for_status()
+        put(client, "/model/mode", mode="frozen")
+        assert client.get("/drift").json()["set_aside_batches"] == 1
+        for seed in range(5):  # more than entries are remembered
+            send(client, RawBatch.of(samples(10, seed=seed), labels(10))).raise_for_status()
+        kept = learned(client)
+
+        def held() -> bool:
+            versions = client.get("/model/versions").json()["versions"]
+            newest = max(versions, key=lambda one: one["entries_applied"])
+            return bool(
+                newest["version"] == kept["model_version"] and newest["entries_applied"] >= 15
+            )
+
+        wait_until(held)
+        client.post("/model/rollback", json={"version": kept["model_version"]}).raise_for_status()
+        assert send(client, strange).status_code == 202
