@@ -181,6 +181,12 @@ def evaluate_command(
             "may be given several times.",
         ),
     ] = None,
+    mlflow: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI", help="Write runs to this MLflow server or store, too; extra mlflow."
+        ),
+    ] = None,
 ) -> None:
     """Measure continual learning on SOURCE through a live service.
 
@@ -190,12 +196,15 @@ def evaluate_command(
     Example: gmr evaluate mnist --slt D5-5a --seeds 3 --report report/mnist
     """
     # Imported here: drawing takes a second to import, and --help should not.
+    from clients.evaluation.mlflow_run import check_installed, log_evaluation
     from clients.evaluation.progress import Bars, print_results
     from clients.evaluation.recorded import read_all
     from clients.evaluation.report import write_report
 
     # Before the run: a report that cannot be read should not cost one.
     compared = read_all(compare or [])
+    if mlflow is not None:
+        check_installed()
     plan = Plan(
         source=source,
         slt=slt,
@@ -214,6 +223,9 @@ def evaluate_command(
         evaluation, drawn = evaluate(plan, bars, shlex.join(["gmr", *sys.argv[1:]]))
     written = write_report(evaluation, drawn, report, compared)
     print_results(evaluation, written, console)
+    if mlflow is not None:
+        run_id = log_evaluation(evaluation, written, mlflow)
+        console.print(f"mlflow   run {run_id}", highlight=False)
 
 
 def _settings(preset: str | None, components: int | None, chosen: list[str]) -> dict[str, object]:
