@@ -90,7 +90,7 @@ REFUSALS: Final[Mapping[str, Refusal]] = {
     ),
 }
 
-_CODE: Final = re.compile(rf"(?:^|[\s:-])({'|'.join(REFUSALS)})\b")
+_CODE: Final = re.compile(rf"(?:^|: -)({'|'.join(REFUSALS)})\b")
 _SCRIPT_MAY_NOT: Final = "The user executing the script can't"
 
 

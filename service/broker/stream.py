@@ -784,7 +784,12 @@ class Stream:
             await self._append(keys=keys, args=arguments, client=together)
             together.set(self.keys.replicated, b"")
             together.execute_command("WAIT", self._replicas, REPLICATION_MS)
-            reply, _, replicas = await together.execute()
+            # As they are: the pipeline's own error would begin with the command, ids and all.
+            found = await together.execute(raise_on_error=False)
+        for one in found:
+            if isinstance(one, Exception):
+                raise one
+        reply, _, replicas = found
         return reply, int(replicas)
 
     async def _newest(self, key: str, last: int) -> list[Record]:

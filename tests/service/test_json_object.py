@@ -191,8 +191,8 @@ def test_other_threads_go_on_while_a_large_body_is_read() -> None:
         done.set()
         other.join()
     assert batch.features.shape == (4000, 500)
-    # One parse of everything would let the other thread in a few times.
-    assert ticks > 20
+    # One parse of everything lets the other thread in five times.
+    assert ticks > 10
 
 
 def test_labels_are_read_by_the_same_rules() -> None:

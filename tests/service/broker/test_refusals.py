@@ -160,7 +160,12 @@ def test_a_text_of_redis_is_known_by_its_code(code: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["WRONGTYPE Operation against a key", "ERR no such key", "wrong number of arguments", "BLOOM"],
+    [
+        "WRONGTYPE Operation against a key",
+        "ERR no such key",
+        "BLOOM",
+        "Command # 1 (EVALSHA f {gmr:m}:batch:OOM) failed: OOM NOPERM",  # a name
+    ],
 )
 def test_other_errors_are_no_refusals(text: str) -> None:
     assert refusal_of(redis.ResponseError(text)) is None
@@ -215,6 +220,18 @@ async def test_a_refusal_becomes_a_503_or_an_end_with_status_2(
         assert bool(failures) is row.passes
         if not row.passes:
             assert row.advice in str(end.value)
+
+
+@pytest.mark.parametrize("code", ["OOM", "NOREPLICAS", "MISCONF"])
+async def test_a_refusal_is_known_where_replicas_are_waited_for(
+    binary: str, code: str, tmp_path: Path, settings: MakeSettings
+) -> None:
+    with PRODUCED[code](binary, tmp_path / "redis") as (_, url):
+        async with Stream.open(settings(redis_url=url, redis_replicas=1)) as stream:
+            with pytest.raises(StreamUnavailable) as told:
+                await stream.append(RawBatch.of(np.ones((1, 2), "f4"), batch_id="READONLY"))
+    assert REFUSALS[code].what[1:] in str(told.value)
+    assert "nothing was accepted" in str(told.value)
 
 
 @pytest.mark.parametrize("trouble", ["NOREPLICAS", "MISCONF"])
