@@ -176,7 +176,9 @@ class Trainer:
             elif stream is self.default.feed:
                 self.default.expect(came)
                 self._queue.put(None, came)
-            elif (slot := slots[stream]).writer is None:
+            elif (slot := slots.get(stream)) is None:
+                continue  # its model was let go meanwhile, and will be read again
+            elif slot.writer is None:
                 self._named.want(slot)
             else:
                 slot.writer.expect(came)

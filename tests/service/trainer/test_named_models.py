@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from core.engine.engine import Engine
 from core.errors import InvalidSettings
 from service.broker.connection import connect
+from service.broker.feed import Readable, Reader
 from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.broker.registry import NamedModel, read_register
@@ -170,6 +171,32 @@ def test_a_model_that_misbehaves_stops_nobody(
         wait_for_backlog(bad)  # once the fault is gone, by itself
         wait_until(lambda: state(service, "bad") == "loaded")
     assert published(bad) == snapshot_bytes(bad, learned_directly(bad, sub_tasks(0)))
+
+
+def test_what_is_read_for_a_model_that_is_let_go_meanwhile_is_read_again(
+    settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.trainer.named_models.FIRST_PAUSE_S", 0.01)
+    service = settings()
+    own = register(service, "unlucky")
+    stream = sub_tasks(0)
+    ask_for = Reader.ask
+
+    def ask(reader: Reader, streams: Sequence[Readable]) -> None:
+        ask_for(reader, streams)
+        for slot in trainer._named.loaded:  # while the read is under way
+            if len(failed) < 2:
+                failed.append(slot)
+                trainer._named.failed(slot, ZeroDivisionError("of the model's own"))
+
+    failed: list[object] = []
+    monkeypatch.setattr(Reader, "ask", ask)
+    with training(service) as trainer:
+        for one in stream:
+            send(own, one)
+        wait_for_backlog(own)
+    assert failed
+    assert published(own) == snapshot_bytes(own, learned_directly(own, stream))
 
 
 def test_a_model_that_another_trainer_works_on_waits_for_it(
