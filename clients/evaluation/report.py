@@ -67,7 +67,8 @@ def write_report(
         compared: Evaluations to set beside it.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    recorded = Recorded.of(evaluation.to_dict(), "this")
+    taken = {one.name for one in compared}
+    recorded = Recorded.of(evaluation.to_dict(), "this" if "this" not in taken else "this one")
     comparison = Comparison(recorded, tuple(compared)) if compared else None
     drawings = _draw(evaluation, drawn, directory, comparison)
     report = Report(

@@ -153,6 +153,7 @@ def test_the_types_come_along(binaries: Path) -> None:
     for name in ("gmr", "core", "service", "clients"):
         assert (site / name / "py.typed").is_file()
     assert (site / "clients/evaluation/templates/report.html").is_file()
+    assert (site / "clients/evaluation/templates/report.md").is_file()
 
 
 def test_ten_lines_of_a_user_are_checked_strictly(binaries: Path, tmp_path: Path) -> None:

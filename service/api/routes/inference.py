@@ -294,7 +294,6 @@ async def infer_version(request: Request, name: str, version: str) -> Response:
 
 async def _infer(request: Request, name: str, version: str | None) -> Response:
     parts = await _parts(request, name)
-    snapshot = _served(parts, version)
     length = _json_length(request)
     if length is None and request.headers.get("content-type"):
         media_type(request, (JSON,))
@@ -305,6 +304,7 @@ async def _infer(request: Request, name: str, version: str | None) -> Response:
     asked = await beside(request, body, lambda: parse_inference(body, length, limits))
     charge(request, "samples", len(asked.batch))
     rate, p_values, binary = _parameters(asked.parameters)
+    snapshot = _served(parts, version)  # the newest, however long the body took to come
     wanted = _wanted(asked, snapshot, rate, p_values)
     x = to_tensor(asked.batch)
     by_name = p_values or "p_value" in wanted

@@ -174,3 +174,11 @@ def test_reports_are_called_by_what_tells_them_apart(tmp_path: Path) -> None:
     assert [one.name for one in read_all([tmp_path / "paper"])] == ["paper"]
     twice = [tmp_path / "paper", tmp_path / "paper" / "report.json"]
     assert [one.name for one in read_all(twice)] == ["paper (1)", "report (2)"]
+
+
+def test_a_report_that_is_called_as_this_one_is_told_apart(tmp_path: Path) -> None:
+    this = an_evaluation(a_run())
+    written(worse(this, 0.2), tmp_path / "this")
+    report = write_report(this, {}, tmp_path / "new", read_all([tmp_path / "this"]))
+    with report.scores.open(encoding="utf-8", newline="") as file:
+        assert {row["evaluation"] for row in csv.DictReader(file)} == {"this", "this one"}
