@@ -155,6 +155,8 @@ class EmbeddedRedis:
         """
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.directory.chmod(0o700)
+        if not self._socket_dir.is_dir():  # a start that failed has removed it
+            self._socket_dir = _short_folder(self.directory)
         for leftover in _leftovers(self.directory):
             # Of a rewrite that was killed; the server never looks at them again.
             leftover.unlink(missing_ok=True)

@@ -199,7 +199,7 @@ class Supervisor:
         self._lock: DirectoryLock | None = None
         self._redis: EmbeddedRedis | None = None
         self._redis_deaths = Deaths(settings.deaths_per_minute)
-        self._redis_at = 0.0
+        self._redis_at = self._log_at = 0.0
         self._full = False
         self._parts: list[Part] = []
         self._port = settings.port
@@ -305,8 +305,9 @@ class Supervisor:
         if self._redis is None or now < self._redis_at:
             return
         if (status := self._redis.poll()) is None:
-            self._redis_at = now + LOG_LOOK_S
-            self._redis.bound_log()
+            if now >= self._log_at:
+                self._log_at = now + LOG_LOOK_S
+                self._redis.bound_log()
             return
         free = self._redis.free_bytes()
         if free < LEAST_ROOM:
@@ -333,7 +334,9 @@ class Supervisor:
         try:
             self._redis.start(lambda: self._stop_signals > 0)
         except InvalidSettings:
-            if self._redis.free_bytes() >= LEAST_ROOM:
+            ended = self._redis.poll()
+            killed = ended is not None and ended < 0  # by somebody, while it started
+            if self._redis.free_bytes() >= LEAST_ROOM and not killed:
                 raise
 
     def _answers(self) -> bool:

@@ -237,6 +237,29 @@ def test_asked_to_end_while_its_parts_start_it_ends_in_order(
         assert running.stop() == 0, "".join(running.lines)
 
 
+@pytest.mark.slow
+def test_a_redis_that_is_killed_again_while_it_starts_does_not_end_the_service(
+    tmp_path: Path,
+) -> None:
+    [batch] = sub_tasks(0, batches=1)
+    with service(tmp_path) as running:
+        running.wait_until_it_answers()
+        first = running.children()["redis-server"]
+        os.kill(first, signal.SIGKILL)
+
+        def successor() -> int | None:
+            found = running.children().get("redis-server")
+            return None if found == first else found
+
+        second = wait_until(successor)
+        os.kill(second, signal.SIGSTOP)  # before it answers
+        time.sleep(0.2)
+        os.kill(second, signal.SIGKILL)
+        running.ingest(batch)
+        assert running.wait_for_backlog(1)["samples_seen"] == 20
+        assert running.stop() == 0
+
+
 def test_a_misspelled_variable_is_told_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
