@@ -12,6 +12,7 @@ reported in the sender's units, so that they do not depend on the scaling.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -83,7 +84,8 @@ class Standardiser:
     def tamed(self, x: Tensor) -> Tensor:
         """Standardised samples as they may be learned; `x` itself where nothing is odd."""
         low, high = TAME_UNIT if self.identity else (-TAME, TAME)
-        if bool(x.min() >= low) and bool(x.max() <= high):
+        least, most = torch.stack(x.aminmax()).tolist()
+        if least >= low and most <= high:
             return x
         return x.clamp(low, high)
 
@@ -98,9 +100,11 @@ class Standardiser:
         """Whether samples come out the same by the other."""
         if self.identity or other.identity:
             return self.identity is other.identity
+        if self.shift is other.shift and self.scale is other.scale:
+            return True
         return torch.equal(self.shift, other.shift) and torch.equal(self.scale, other.scale)
 
-    @property
+    @cached_property
     def log_volume(self) -> float:
         """What to subtract from a standardised log density for the sender's units, in nats."""
         return 0.0 if self.identity else float(self.scale.double().log().sum())

@@ -22,6 +22,7 @@ Throughout: N samples, D features, K components, L factors; log values are in na
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -198,13 +199,21 @@ def e_step(
         The moments, with a mass of N in all, and the responsibilities, with shape (N, K).
     """
     squared = x.square() if x_squared is None else x_squared
-    joint = log_joint(form, x, squared)
+    shares = shared_out(log_joint(form, x, squared))
+    return moments(form, shares, x, squared), shares
+
+
+def shared_out(joint: Tensor) -> Tensor:
+    """Responsibilities without negligible ones, with shape (N, K); rows sum to one.
+
+    Arguments:
+        joint: Log-joint values, with shape (N, K).
+    """
     shares = torch.softmax(joint, -1)
     # The largest is never negligible, even where thousands share a sample.
     least = shares.amax(-1, keepdim=True).clamp_max(NEGLIGIBLE)
     shares = torch.where(shares < least, 0.0, shares)
-    shares = shares / shares.sum(-1, keepdim=True)
-    return moments(form, shares, x, squared), shares
+    return shares / shares.sum(-1, keepdim=True)
 
 
 def moments(form: WhitenedForm, shares: Tensor, x: Tensor, x_squared: Tensor) -> FactorMoments:
@@ -217,16 +226,19 @@ def moments(form: WhitenedForm, shares: Tensor, x: Tensor, x_squared: Tensor) ->
     torch.matmul(shares.T, x_squared, out=sums.second)
     # Sorted by component once, each component's samples lie side by side.
     which, rows = (shares.T > 0).nonzero(as_tuple=True)
-    counts = which.bincount(minlength=k).tolist()
-    for one, mine in enumerate(torch.split(rows, counts)):
-        if not len(mine):
-            continue
-        weights, samples = shares[mine, one, None], x[mine]
-        u = torch.addmm(offset[one], samples, whitener[one].T, beta=-1)
-        latent = torch.cat([u @ form.spread[one], torch.ones_like(weights)], 1)  # E[z] = C^-T u
-        weighted = latent * weights
-        torch.mm(samples.T, weighted, out=sums.cross[one])
-        torch.mm(latent.T, weighted, out=sums.latent[one])
+    ends = which.bincount(minlength=k).cumsum(0).tolist()
+    samples, weights = x[rows], shares[rows, which][:, None]
+    latent = x.new_ones(len(rows), n_factors + 1)
+    mine = [slice(*both) for both in pairwise((0, *ends))]
+    filled = [one for one in range(k) if mine[one].start < mine[one].stop]
+    for one in filled:
+        u = torch.addmm(offset[one], samples[mine[one]], whitener[one].T, beta=-1)
+        latent[mine[one], :n_factors] = u @ form.spread[one]  # E[z] = C^-T u
+    weighted = latent * weights
+    for one in filled:
+        own = weighted[mine[one]]
+        torch.mm(samples[mine[one]].T, own, out=sums.cross[one])
+        torch.mm(latent[mine[one]].T, own, out=sums.latent[one])
     covariance = form.spread.transpose(1, 2) @ form.spread
     sums.latent[:, :n_factors, :n_factors] += mass[:, None, None] * covariance
     return FactorMoments(mass, sums.second, sums.cross, sums.latent)

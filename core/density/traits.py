@@ -36,7 +36,8 @@ SOFTNESS = 4.0
 
 MOST_GATHERED = 1 << 20
 """Numbers of components' matrices that are copied, one for each sample, rather than going through
-components one by one: for few samples, or few features, that is several times as fast."""
+components one by one: for few samples, or few features, that is several times as fast. A device
+is asked for as few operations as can be."""
 
 
 class Analyser(NamedTuple):
@@ -116,7 +117,7 @@ def factor_traits(
         begin += k
         if not len(mine):
             continue
-        if samples.numel() * part.form.n_factors <= MOST_GATHERED:
+        if not x.is_cpu or samples.numel() * part.form.n_factors <= MOST_GATHERED:
             stretch[mine], rest[mine] = _fit(part, own, samples)
             continue
         order = own.argsort(stable=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from core.batch import UNLABELLED, Batch, codes_among
 from core.drift.detector import Detector, ForwardPass, ModelVersion, Observation
 from core.drift.shadows import Said, Shadows
@@ -47,8 +49,9 @@ class Judge:
         beside = self.shadows.observe(state.watch.shadows, seen, settled)
         likelihoods = seen.log_likelihoods.double()
         tamed = likelihoods.clamp(min=state.sub_task.likelihood.lowest)
-        tame = Running(len(batch), float(tamed.mean()), float(tamed.var(correction=0)))
-        mean = float(likelihoods.mean())
+        told = torch.stack([tamed.mean(), tamed.var(correction=0), likelihoods.mean()])
+        tame_mean, tame_variance, mean = told.tolist()
+        tame = Running(len(batch), tame_mean, tame_variance)
         accuracy, guessed, named, advice = self._accuracy(state, batch, scores)
         return Judgement(
             scores, verdict, detector, accuracy, guessed, named, mean, tame, beside, advice

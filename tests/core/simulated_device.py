@@ -17,6 +17,7 @@ calls experimental; the project pins torch.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -114,6 +115,118 @@ def _count(name: str) -> None:
         counter[name] += 1
 
 
+# What it would cost -----------------------------------------------------------------------
+
+_VIEWS = {
+    *("view", "_unsafe_view", "reshape", "_reshape_alias", "expand", "t", "transpose", "permute"),
+    *("slice", "select", "unsqueeze", "squeeze", "detach", "alias", "as_strided", "split"),
+    *("split_with_sizes", "unbind", "diagonal", "chunk", "lift_fresh", "empty", "empty_like"),
+    *("empty_strided", "new_empty", "new_empty_strided", "unfold", "movedim", "narrow"),
+    *("set_data", "is_pinned", "sym_size", "_local_scalar_dense", "to host", "to device"),
+}
+"""Operators for which nothing is launched."""
+
+_MANY = {
+    "linalg_cholesky_ex": 4,
+    "cholesky_inverse": 4,
+    "linalg_solve_triangular": 3,
+    "_linalg_eigh": 40,
+    "linalg_eigh": 40,
+    "_linalg_solve_ex": 8,
+    "linalg_qr": 12,
+    "sort": 4,
+    "topk": 3,
+    "nonzero": 3,
+    "masked_select": 4,
+    "bincount": 5,
+    "cumsum": 2,
+    "unique_consecutive": 6,
+    "_unique2": 6,
+    "median": 5,
+    "multinomial": 8,
+    "index_put_": 2,
+    "_linalg_check_errors": 2,
+    "equal": 3,
+    "isin": 2,
+}
+"""Kernels behind one operator where there are more than one, by torch's sources for CUDA."""
+
+_WAITS = {
+    "_local_scalar_dense": 1,
+    "to host": 1,
+    "to device": 1,
+    "nonzero": 1,
+    "bincount": 2,
+    "masked_select": 1,
+    "_unique2": 1,
+    "unique_dim": 1,
+    "unique_consecutive": 1,
+    "equal": 1,
+    "_linalg_check_errors": 1,
+    "is_nonzero": 1,
+}
+"""Operators for which the CPU waits until the device has done all it was asked for."""
+
+
+class Costs:
+    """What was launched and waited for.
+
+    Attributes:
+        launches: Kernels.
+        waits: Function of the project -> waits.
+        moved: Bytes copied between the CPU and the device.
+    """
+
+    def __init__(self) -> None:
+        self.launches, self.moved = 0, 0
+        self.waits: Counter[str] = Counter()
+
+    def add(self, name: str, waits: int, moved: int) -> None:
+        """Count one operator."""
+        self.launches += 0 if name in _VIEWS else _MANY.get(name, 1)
+        self.moved += moved
+        if waits:
+            self.waits[_asking()] += waits
+
+
+_costs: list[Costs] = []
+
+
+@contextmanager
+def costs() -> Iterator[Costs]:
+    """Count what a GPU would be asked for meanwhile."""
+    found = Costs()
+    _costs.append(found)
+    try:
+        yield found
+    finally:
+        _costs.remove(found)
+
+
+def _asking() -> str:
+    """The function of the project that asks, as `folder/file.py: function`."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        path = frame.f_code.co_filename
+        if "/core/" in path and "/tests/" not in path:
+            return f"{path.rpartition('/core/')[2]}: {frame.f_code.co_name}"
+        frame = frame.f_back
+    return "?"
+
+
+def _charge(name: str, args: Sequence[Any] = (), moved: int = 0) -> None:
+    if not _costs:
+        return
+    waits = _WAITS.get(name, 0)
+    if name in _INDEXING:
+        # A mask has to be counted first; indices from the CPU are a copy that is waited for.
+        there = [one for one in args[1] if isinstance(one, Tensor)]
+        waits += any(one.dtype in (torch.bool, torch.uint8) for one in there)
+        waits += any(not isinstance(one, SimulatedTensor) for one in there)
+    for one in _costs:
+        one.add(name, waits, moved)
+
+
 # When it is full --------------------------------------------------------------------------
 
 _full = False
@@ -169,6 +282,7 @@ def _call(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     operands = _tensors((*args, *kwargs.values()))
     _check(operator, facts, args, kwargs, operands)
     _count(facts.name)
+    _charge(facts.name, args)
     wanted = kwargs.get("device")
     here = wanted is None or torch.device(wanted).type == NAME
     plain = {name: _held(value) for name, value in kwargs.items()}
@@ -228,8 +342,11 @@ def _copied(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any])
         held = held.clone()
     if target.type != NAME:
         _count("to host")
+        _charge("to host", moved=held.nbytes)
         return held
-    _count("_to_copy" if isinstance(source, SimulatedTensor) else "to device")
+    name = "_to_copy" if isinstance(source, SimulatedTensor) else "to device"
+    _count(name)
+    _charge(name, moved=held.nbytes if name == "to device" else 0)
     return SimulatedTensor(held)
 
 
@@ -238,7 +355,9 @@ def _overwritten(target: Tensor, source: Tensor) -> Tensor:
     across = there != isinstance(source, SimulatedTensor)
     if _full and there and across:
         raise torch.OutOfMemoryError(f"{NAME} out of memory")
-    _count(("to device" if there else "to host") if across else "copy_")
+    name = ("to device" if there else "to host") if across else "copy_"
+    _count(name)
+    _charge(name, moved=source.nbytes if across else 0)
     _held(target).copy_(_held(source))
     return target
 
@@ -296,6 +415,7 @@ def _factory(name: str) -> None:
         if kwargs.get("generator") is not None:
             raise SimulatedDeviceError(f"{operator}: a generator of the CPU's draws nothing here.")
         _count(packet)
+        _charge(packet)
         return SimulatedTensor(operator(*args, **{**kwargs, "device": CPU}))
 
     _register(name, make)
@@ -313,6 +433,7 @@ def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Te
 
 def _item(tensor: Tensor) -> Any:
     _count("_local_scalar_dense")
+    _charge("_local_scalar_dense")
     return _held(tensor).item()
 
 

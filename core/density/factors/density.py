@@ -119,16 +119,14 @@ class FactorDensity:
         """Log-joint values, those of the likeliest components of each sample exactly, (N, K).
 
         Arguments:
-            said: Estimates by outline, and projected samples by directions, where known.
+            said: Samples as they are seen in directions, by these, where known. What parts say is
+                not kept: all in one are estimated about as fast as the half of them part by part.
         """
         outlines = [part.outline(directions) for part in self.parts]
-        unasked = [outline for outline in outlines if outline not in said]
-        if unasked:
-            if directions not in said:
-                said[directions] = torch.cat([one @ directions for one in torch.split(x, ROWS)])
-            squared, projected = x.square(), said[directions]
-            said.update((one, one.estimated(x, squared, projected)) for one in unasked)
-        joint = torch.cat([said[outline] for outline in outlines], 1)
+        if directions not in said:
+            said[directions] = torch.cat([one @ directions for one in torch.split(x, ROWS)])
+        seen = outlines[0].beside(outlines[1:])
+        joint = seen.estimated(x, x.square(), said[directions])
         table, samples = joint.numpy(), x.contiguous().numpy()
         n, gap = len(x), x.shape[1] / FEATURES_PER_NAT
         order, starts = np.empty(n * MOST, np.int64), np.empty(joint.shape[1] + 1, np.int64)

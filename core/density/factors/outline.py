@@ -15,15 +15,20 @@ Throughout: N samples, D features, K components, L factors, P directions.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import is_
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from core.density.blocks import ROWS
 from core.density.factor_mixture import FactorMixture, WhitenedForm
-from core.density.factors.refining import Exact
+from core.density.factors.refining import Exact, by_component, refine
 from core.density.traits import factor_heights
 
 DIRECTIONS = 64
@@ -38,6 +43,12 @@ FEATURES_PER_NAT = 12
 """A component that is more than D over this below the best, in nats, is next to nothing to a
 tempered read-out, and may be scored roughly."""
 
+CANDIDATES = 6
+"""Components that a sample may belong to in the next round of EM: nearly always one or two do."""
+
+FEWEST_TO_CHOOSE = 16
+"""Components of an owner from which on it pays to keep to these."""
+
 GROWTH = 1.25
 """So many times as many components as when directions were chosen ask for new ones."""
 
@@ -46,6 +57,15 @@ def pays(n_components: int, n_features: int, n_factors: int) -> bool:
     """Whether a mixture of this size is scored faster in two stages."""
     return (
         n_components >= FEWEST_COMPONENTS
+        and n_features >= FEWEST_FEATURES
+        and n_factors >= FEWEST_FACTORS
+    )
+
+
+def keeps_to_candidates(n_components: int, n_features: int, n_factors: int) -> bool:
+    """Whether rounds of EM after the first are faster by `among_likeliest`."""
+    return (
+        n_components >= FEWEST_TO_CHOOSE
         and n_features >= FEWEST_FEATURES
         and n_factors >= FEWEST_FACTORS
     )
@@ -68,6 +88,45 @@ def directions_of(means: Tensor) -> Tensor:
     return found
 
 
+class Seen(NamedTuple):
+    """Components as estimates take them, those of several parts side by side."""
+
+    constant: Tensor  # (K,)
+    linear: Tensor  # (K, D)
+    quadratic: Tensor  # (K, D)
+    whitener: Tensor  # (L, K, P)  of the whitened form, in the directions
+    offset: Tensor  # (L, K)  means whitened by it
+
+    @classmethod
+    def joined(cls, parts: Sequence[Seen]) -> Seen:
+        """All of them, in order; larger products are faster ones."""
+        constants, linear, quadratic, whiteners, offsets = zip(*parts, strict=True)
+        return cls(
+            torch.cat(constants),
+            torch.cat(linear),
+            torch.cat(quadratic),
+            torch.cat(whiteners, 1),
+            torch.cat(offsets, 1),
+        )
+
+    def estimated(self, x: Tensor, squared: Tensor, projected: Tensor) -> Tensor:
+        """Log-joint values up to the constant of the weights, roughly, with shape (N, K).
+
+        Arguments:
+            x: Samples, with shape (N, D).
+            squared: Their squares.
+            projected: Samples as they are seen in the directions, with shape (N, P).
+        """
+        if len(x) > ROWS:
+            parts = (torch.split(one, ROWS) for one in (x, squared, projected))
+            return torch.cat([self.estimated(*block) for block in zip(*parts, strict=True)])
+        # By factor first, so that squares are added up over components side by side.
+        u = torch.addmm(self.offset.flatten(), projected, self.whitener.flatten(0, 1).T, beta=-1)
+        joint = u.square_().view(len(x), *self.offset.shape).sum(1).mul_(0.5)
+        joint.add_(self.constant).addmm_(x, self.linear.T)
+        return joint.addmm_(squared, self.quadratic.T)
+
+
 @dataclass(frozen=True, eq=False)
 class Outline:
     """Components as they are seen in a few directions.
@@ -83,45 +142,74 @@ class Outline:
     directions: Tensor
 
     @cached_property
-    def _seen(self) -> tuple[Tensor, Tensor]:
-        """Whiteners as seen, with shape (L * K, P), and means whitened by them, (L * K,)."""
-        k, n_factors = self.form.n_components, self.form.n_factors
-        seen = (self.form.whitener @ self.directions).view(k, n_factors, -1)
-        offset = (seen @ (self.mixture.means @ self.directions)[..., None])[..., 0]
-        # By factor first, so that squares are added up over components side by side.
-        return seen.transpose(0, 1).reshape(k * n_factors, -1), offset.T.reshape(-1)
+    def seen(self) -> Seen:
+        """What estimates take."""
+        form, k, n_factors = self.form, self.form.n_components, self.form.n_factors
+        whitener = (form.whitener @ self.directions).view(k, n_factors, -1)
+        offset = (whitener @ (self.mixture.means @ self.directions)[..., None])[..., 0]
+        return Seen(form.constant, form.linear, form.quadratic, whitener.transpose(0, 1), offset.T)
 
     @cached_property
     def exact(self) -> Exact:
         """What it takes to score components one by one."""
-        form = self.form
-        log_weights, means, loadings, _ = self.mixture
-        columns = (
-            log_weights + factor_heights(form),
-            means,
-            -2 * form.quadratic,
-            form.whitener.view(form.n_components, form.n_factors, means.shape[1]),
-            form.spread,
-            loadings,
-        )
-        peaks, centres, precisions, whitener, spread, factors = (
-            column.contiguous().numpy() for column in columns
-        )
-        return peaks, centres, precisions, whitener, spread, factors
+        return exact(self.mixture, self.form)
 
-    def estimated(self, x: Tensor, squared: Tensor, projected: Tensor) -> Tensor:
-        """Log-joint values up to the constant of the weights, roughly, with shape (N, K).
+    def beside(self, others: Sequence[Outline]) -> Seen:
+        """What estimates take of this part and of others, in order; that of the last ones is kept.
 
         Arguments:
-            x: Samples, with shape (N, D).
-            squared: Their squares.
-            projected: Samples as they are seen in the directions, with shape (N, P).
+            others: Parts after this one, in the same directions.
         """
-        if len(x) > ROWS:
-            parts = (torch.split(one, ROWS) for one in (x, squared, projected))
-            return torch.cat([self.estimated(*block) for block in zip(*parts, strict=True)])
-        form = self.form
-        seen, offset = self._seen
-        u = torch.addmm(offset, projected, seen.T, beta=-1).square_()
-        joint = u.view(len(x), form.n_factors, form.n_components).sum(1).mul_(0.5)
-        return joint.add_(form.constant).addmm_(x, form.linear.T).addmm_(squared, form.quadratic.T)
+        known: tuple[Sequence[Outline], Seen] | None = self.__dict__.get("_beside")
+        if known is None or not _same(known[0], others):
+            known = others, Seen.joined([one.seen for one in (self, *others)])
+            self.__dict__["_beside"] = known
+        return known[1]
+
+
+def _same(some: Sequence[object], others: Sequence[object]) -> bool:
+    return len(some) == len(others) and all(map(is_, some, others))
+
+
+def exact(mixture: FactorMixture, form: WhitenedForm) -> Exact:
+    """What it takes to score components one by one, as arrays that share their memory.
+
+    Arguments:
+        mixture: On the CPU, weights up to a constant.
+        form: Of the same.
+    """
+    log_weights, means, loadings, _ = mixture
+    columns = (
+        log_weights + factor_heights(form),
+        means,
+        -2 * form.quadratic,
+        form.whitener.view(form.n_components, form.n_factors, means.shape[1]),
+        form.spread,
+        loadings,
+    )
+    peaks, centres, precisions, whitener, spread, factors = (
+        column.contiguous().numpy() for column in columns
+    )
+    return peaks, centres, precisions, whitener, spread, factors
+
+
+def among_likeliest(
+    mixture: FactorMixture, form: WhitenedForm, x: Tensor, before: Tensor
+) -> Tensor:
+    """Log-joint values of those components only that were likeliest before, (N, K); else -inf.
+
+    For rounds of EM, between which the few components that a sample may belong to stay the same.
+
+    Arguments:
+        mixture: On the CPU; likewise:
+        form: Of the same.
+        x: Samples, with shape (N, D).
+        before: Log-joint values of the round before, with shape (N, K).
+    """
+    k = before.shape[1]
+    joint = torch.full_like(before, -math.inf)
+    places = before.topk(min(CANDIDATES, k), -1).indices.contiguous()
+    order, starts = np.empty(places.numel(), np.int64), np.empty(k + 1, np.int64)
+    by_component(order, starts, places.numpy())
+    refine(joint.numpy(), order, starts, 0, x.contiguous().numpy(), exact(mixture, form))
+    return joint

@@ -58,7 +58,8 @@ def lately(recent: Tensor, codes: Tensor) -> Tensor:
             for unlabelled.
     """
     kept = math.exp(-len(codes) / LATELY)
-    counts = torch.bincount(codes + 1, minlength=len(recent) + 1)[1:]
+    # Not counted by `bincount`, for whose size a device would be waited for.
+    counts = (codes[:, None] == torch.arange(len(recent), device=codes.device)).sum(0)
     return recent * kept + counts * ((1 - kept) * LATELY / len(codes))
 
 

@@ -12,12 +12,16 @@ from core.density.factor_mixture import (
     FactorMoments,
     e_step,
     expected_moments,
+    log_joint,
     m_step,
+    moments,
     no_moments,
+    shared_out,
     whitened_form,
 )
 from core.density.factors.components import Analysers
 from core.density.factors.merging import merged
+from core.density.factors.outline import among_likeliest, keeps_to_candidates
 from core.density.factors.seeding import FEWEST_COPIES, SPARK, seed_analysers
 from core.density.mixture import Moments
 from core.learners.per_class.budget import Budget
@@ -68,11 +72,19 @@ class MfaWindows(WindowedEM[MfaState]):
         means, loadings, noise = parameters
         before = no_moments(len(mass), loadings.shape[-1], x) if before is None else before
         squared = x.square()
+        shape = (len(mass), x.shape[1], loadings.shape[-1])
+        few = x.is_cpu and keeps_to_candidates(*shape)
+        joint: Tensor | None = None
         for _ in range(rounds):
             weights = (mass / mass.sum()).clamp_min(1e-9).log()
             mixture = FactorMixture(weights, means, loadings, noise.clamp_min(self.floor))
             form = whitened_form(mixture)
-            new, shares = e_step(form, x, squared)
+            if few and joint is not None:
+                joint = among_likeliest(mixture, form, x, joint)
+            else:
+                joint = log_joint(form, x, squared)
+            shares = shared_out(joint)
+            new = moments(form, shares, x, squared)
             # Shifts are made when they are learned, and never held.
             shifted = [e_step(form, moved)[0] for moved in self.shifts.of_samples(x)]
             versions = tuple(before + part for part in (new, *shifted))

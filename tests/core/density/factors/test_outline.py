@@ -11,9 +11,15 @@ from torch import Tensor
 
 from core.compiled.loops import Array
 from core.density.density import Parts
-from core.density.factor_mixture import FactorMixture
+from core.density.factor_mixture import FactorMixture, log_joint, shared_out, whitened_form
 from core.density.factors.density import FactorDensity
-from core.density.factors.outline import DIRECTIONS, directions_of, pays
+from core.density.factors.outline import (
+    CANDIDATES,
+    DIRECTIONS,
+    among_likeliest,
+    directions_of,
+    pays,
+)
 from core.density.factors.part import FactorPart
 from core.density.factors.refining import FIRST, MOST, by_component, longlist, pick, shortlist
 from tests.core.states import assert_identical
@@ -101,20 +107,22 @@ def test_what_is_exact_does_not_depend_on_the_samples_beside(
     assert torch.equal(blocks, together)
 
 
-def test_what_parts_said_is_not_worked_out_again(
+def test_samples_are_projected_once_and_parts_joined_once(
     both: tuple[FactorDensity, FactorDensity], samples: Tensor
 ) -> None:
     density, x = both[0], samples[:50]
     known: Parts = {}
     first = density.score(x, known)
-    (outline,) = [key for key in known if getattr(key, "mixture", None) is density.parts[0].mixture]
-    said = known[outline].clone()
-    later = FactorDensity((density.parts[0], wide(seed=5)[0].parts[1]), density.directions)
-    apart = later.score(x)
-    assert torch.equal(later.score(x, known).joint, apart.joint)
-    assert torch.equal(known[outline], said)  # estimates, for whoever asks next
+    assert list(known) == [density.directions]
+    parts = density.parts[0], wide(seed=5)[0].parts[1]
+    later = FactorDensity(parts, density.directions)
+    apart = FactorDensity(tuple(FactorPart(one.mixture, FLOOR) for one in parts), later.directions)
+    assert torch.equal(later.score(x, known).joint, apart.score(x).joint)
     assert torch.equal(density.score(x, known).joint, first.joint)
-    # In other directions the same parts say something else.
+    assert later.directions is not None
+    outlines = [part.outline(later.directions) for part in parts]
+    assert outlines[0].beside(outlines[1:]) is outlines[0].beside([*outlines[1:]])
+    # In other directions the same parts are estimated otherwise.
     other = FactorDensity(density.parts, torch.linalg.qr(torch.randn(D, DIRECTIONS)).Q)
     assert torch.equal(other.score(x, known).joint, other.score(x).joint)
 
@@ -138,6 +146,22 @@ def test_directions_are_kept_in_files_and_when_parts_are_gathered(
     joint = density.gathered().score(samples).joint
     torch.testing.assert_close(joint, density.score(samples).joint, atol=1e-2, rtol=0)
     assert "directions" not in exact.tensors()
+
+
+def test_a_round_of_em_keeps_to_what_was_likeliest_in_the_one_before(
+    both: tuple[FactorDensity, FactorDensity], samples: Tensor
+) -> None:
+    mixture, before = both[1].mixture, both[1].score(samples).joint
+    form = whitened_form(mixture)
+    moved = mixture._replace(means=mixture.means + 0.01)
+    joint = among_likeliest(moved, whitened_form(moved), samples, before)
+    kept = joint > -torch.inf
+    assert (kept.sum(-1) == CANDIDATES).all()
+    assert torch.equal(kept, torch.zeros_like(kept).scatter(1, before.topk(CANDIDATES).indices, 1))
+    exact = log_joint(whitened_form(moved), samples)
+    torch.testing.assert_close(joint[kept], exact[kept], atol=2e-2, rtol=1e-5)
+    same = among_likeliest(mixture, form, samples, before)
+    torch.testing.assert_close(shared_out(same), shared_out(before), atol=5e-3, rtol=0)
 
 
 # Loops ------------------------------------------------------------------------------------
