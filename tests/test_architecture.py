@@ -22,6 +22,7 @@ CORE_LIBRARIES = {"torch", "safetensors", "cattrs"}
 CORE_COMPILED = {
     "core.compiled",
     "core.density.factors.density",
+    "core.density.factors.outline",
     "core.density.factors.refining",
     "core.drift.sequential",
     "core.experts.forest",

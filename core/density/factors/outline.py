@@ -19,7 +19,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import is_
 from typing import NamedTuple
 
 import numpy as np
@@ -168,7 +167,8 @@ class Outline:
 
 
 def _same(some: Sequence[object], others: Sequence[object]) -> bool:
-    return len(some) == len(others) and all(map(is_, some, others))
+    pairs = zip(some, others, strict=False)
+    return len(some) == len(others) and all(one is other for one, other in pairs)
 
 
 def exact(mixture: FactorMixture, form: WhitenedForm) -> Exact:
