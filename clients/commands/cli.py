@@ -81,7 +81,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "batch": (
         "clients.commands.batch:batch_command",
-        "Say what became of the batch ID.",
+        "Say what became of a batch.",
     ),
     "boundary": (
         "clients.commands.boundary:boundary_command",
@@ -113,7 +113,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "models": (
         "clients.commands.models:models_command",
-        "List, make or take down the named models of a service.",
+        "List, make, copy, show or drop the named models of a service.",
     ),
     "keys": (
         "clients.commands.keys:keys_command",
