@@ -541,6 +541,14 @@ class Settings(BaseSettings):
         None, gt=0, description="Bytes of bodies that each key may send in a second, likewise."
     )
 
+    max_key_share: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Share of the newest samples learned that one key may have sent; the trainer "
+        "makes dead letters of batches beyond it.",
+    )
+
     # Threads.
     trainer_threads: int = Field(
         1, ge=1, le=256, description="Threads of the trainer's tensor kernels."

@@ -106,6 +106,8 @@ def test_every_metric_has_a_panel_or_is_documented_as_having_none() -> None:
 # What a family without a single series cannot tell.
 LABELS = {
     "gmr_ledger_samples": ["fate"],
+    "gmr_key_samples": ["key"],
+    "gmr_key_outliers": ["key"],
     "gmr_batches_rejected_total": ["reason"],
     "gmr_models": ["state"],
     "gmr_labels_unmatched_total": ["reason"],

@@ -75,12 +75,25 @@ def keys_command(
 
 def _list(client: GMRClient) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("id", "name", "roles", "made"):
+    for column in ("id", "name", "roles", "made", "share learned"):
         table.add_column(column, overflow="fold")
-    keys = client.api_keys()
+    keys, shares = client.api_keys(), client.key_shares()
+    share_of = {row.name: row.share for row in shares.keys}
     for key in keys:
         made = time.strftime("%d %b %Y %H:%M", time.localtime(key.made))
-        table.add_row(key.id, key.name, ", ".join(key.roles), made)
+        table.add_row(
+            key.id, key.name, ", ".join(key.roles), made, _percent(share_of.get(key.name))
+        )
     if keys:
         Console().print(table, markup=False)
     typer.echo(f"{len(keys)} keys")
+    if shares.keys:
+        rows = [(row.name or "without a key", row) for row in shares.keys]
+        if shares.other is not None:
+            rows.append(("others", shares.other))
+        parts = (f"{name} {_percent(row.share)} ({row.outliers} outliers)" for name, row in rows)
+        typer.echo(f"Of the last {shares.samples} samples learned: {', '.join(parts)}.")
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"

@@ -87,6 +87,28 @@ class ApiKey:
 
 
 @dataclass(frozen=True)
+class KeyShare:
+    """What the keys of one name sent of the newest samples that were given to the model."""
+
+    name: str | None  # None: what came without a key; "other" in `KeyShares.other`
+    samples: int
+    share: float | None  # of all samples of the window, 0 to 1
+    outliers: int  # of its samples, as they were scored before they were learned
+    outlier_share: float | None  # of all outliers, 0 to 1; None where there is none
+
+
+@dataclass(frozen=True)
+class KeyShares:
+    """Shares of keys in the newest samples that were given to the model."""
+
+    samples: int  # of the window
+    outliers: int
+    cap: float | None  # share that one key may have; None without
+    keys: tuple[KeyShare, ...]  # largest first; at most 64
+    other: KeyShare | None  # the rest together
+
+
+@dataclass(frozen=True)
 class NewApiKey(ApiKey):
     """A key just made; the service shows it this once."""
 

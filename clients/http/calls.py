@@ -226,6 +226,11 @@ def api_keys() -> Call[tuple[answers.ApiKey, ...]]:
     return _get("/keys", replies.api_keys)
 
 
+def key_shares() -> Call[answers.KeyShares]:
+    """GET /keys/shares."""
+    return _get("/keys/shares", replies.key_shares)
+
+
 def make_api_key(name: str, roles: Sequence[str]) -> Call[answers.NewApiKey]:
     """POST /keys. Not repeatable: there would be two, and nobody would have one of them."""
     return Call(

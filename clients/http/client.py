@@ -39,6 +39,7 @@ from clients.http.answers import (
     DriftState,
     HistoryPoint,
     Ingested,
+    KeyShares,
     Label,
     Labelled,
     Ledger,
@@ -334,6 +335,10 @@ class GMRClient:
     def api_keys(self) -> tuple[ApiKey, ...]:
         """The keys by which others may ask, oldest first, without their secrets."""
         return self.send(calls.api_keys())
+
+    def key_shares(self) -> KeyShares:
+        """How much of the newest samples learned, and of their outliers, each key has sent."""
+        return self.send(calls.key_shares())
 
     def make_api_key(self, name: str, roles: Sequence[str]) -> NewApiKey:
         """Make a key; its `key` is told this once.
@@ -791,6 +796,10 @@ class AsyncGMRClient:
     async def api_keys(self) -> tuple[ApiKey, ...]:
         """See `GMRClient.api_keys`."""
         return await self.send(calls.api_keys())
+
+    async def key_shares(self) -> KeyShares:
+        """See `GMRClient.key_shares`."""
+        return await self.send(calls.key_shares())
 
     async def make_api_key(self, name: str, roles: Sequence[str]) -> NewApiKey:
         """See `GMRClient.make_api_key`."""

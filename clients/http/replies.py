@@ -297,6 +297,17 @@ def api_keys(document: Any) -> tuple[answers.ApiKey, ...]:
     )
 
 
+def key_shares(document: Any) -> answers.KeyShares:
+    """The answer of GET /keys/shares."""
+    other = field_of(document, "other")
+    return answers.build(
+        answers.KeyShares,
+        document,
+        keys=tuple(answers.build(answers.KeyShare, row) for row in rows_of(document, "keys")),
+        other=None if other is None else answers.build(answers.KeyShare, other, name="other"),
+    )
+
+
 def named_models(document: Any) -> tuple[answers.NamedModel, ...]:
     """The models of GET /models."""
     rows = field_of(document, "models")

@@ -501,6 +501,15 @@ DASHBOARDS = (
                     more=FROM_ZERO,
                 ),
                 Panel(
+                    "Samples by key",
+                    "Newest samples that were learned, by the key that sent them.",
+                    (
+                        Query(gauge("gmr_key_samples"), "{{key}}"),
+                        Query(gauge("gmr_key_outliers"), "{{key}}, outliers"),
+                    ),
+                    more=FROM_ZERO,
+                ),
+                Panel(
                     "Webhook",
                     "Attempts to tell it, per second.",
                     (Query(rate("gmr_webhook_deliveries_total", "5m"), "{{outcome}}"),),

@@ -90,6 +90,7 @@ ACCESS: Final[Mapping[tuple[str, str], Role | None]] = {
     ("PUT", "/model/checkpoint"): "admin",
     ("GET", "/audit"): "admin",
     ("GET", "/keys"): "admin",
+    ("GET", "/keys/shares"): "admin",
     ("POST", "/keys"): "admin",
     ("DELETE", "/keys/{id}"): "admin",
 }

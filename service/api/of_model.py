@@ -7,7 +7,8 @@ Rules of this module:
 
 1. Who may do what is asked between the two steps here: whoever may not ask does not learn which
    models there are.
-2. What concerns the whole service (keys, models themselves) is not asked of a model.
+2. What concerns the whole service (keys, models themselves) is not asked of a model; the shares
+   of keys in what a model learned are.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from service.broker.registry import NAME
 
 PATH: Final = re.compile(r"/models/([^/]+)(/.*)")
 OF_THE_SERVICE: Final = ("/models", "/keys")
+SHARES: Final = "/keys/shares"
 WITHOUT_MODEL: Final = ("/static", "/docs", "/openapi.json", "/problems", "/health/live")
 """What is the same for every model, and asks nothing of one."""
 
@@ -52,7 +54,7 @@ class NamesModel:
         if scope["type"] == "http":
             within = path_within(scope)
             found = PATH.fullmatch(within)
-            if found is not None and not _starts(found[2], OF_THE_SERVICE):
+            if found is not None and (found[2] == SHARES or not _starts(found[2], OF_THE_SERVICE)):
                 scope["root_path"] = scope.get("root_path", "") + f"/models/{found[1]}"
                 scope.setdefault("state", {})["model"] = unquote(found[1])
         return await self.app(scope, receive, send)

@@ -47,7 +47,7 @@ from core.events import (
     UnknownsLearned,
 )
 from service.broker.feed import LAST_REPORT, Entry, Feed
-from service.trainer import class_accuracies
+from service.trainer import class_accuracies, key_shares
 from service.trainer.class_accuracies import Tally
 from service.trainer.metrics import TrainerMetrics
 from service.trainer.run_time import Interval, interval
@@ -82,6 +82,7 @@ class Totals:
             remembers starts of, so that the start of a change has a name in the stream.
         entries_end: Index of the batch that comes next after those.
         class_accuracies: Prequential accuracy of each class, since the newest rollback or upload.
+        key_shares: What each key sent of the newest samples that were given to the model.
     """
 
     samples_learned: int = 0
@@ -111,6 +112,7 @@ class Totals:
     entries: list[str] = field(default_factory=list)
     entries_end: int = 0
     class_accuracies: Tally = field(default_factory=dict)
+    key_shares: key_shares.Window = field(default_factory=list)
 
     def remember(self, batch_index: int, entry_id: str) -> None:
         """Note which entry a batch came with."""
@@ -124,14 +126,23 @@ class Totals:
         place = batch_index - self.entries_end
         return self.entries[place] if -len(self.entries) <= place < 0 else None
 
-    def count(self, event: Event) -> None:
-        """Add one event."""
+    def count(self, event: Event, by: str | None = None) -> None:
+        """Add one event.
+
+        Arguments:
+            event: What happened.
+            by: Name of the key that sent its batch; None without one.
+        """
         if isinstance(event, BatchScored | LabelsMatched):
             class_accuracies.add(self.class_accuracies, event.class_accuracies)
         if isinstance(event, BatchScored):
             self.latest = {name: getattr(event, name) for name in LATEST}
             self.batches_since_boundary += 1
             self.samples_since_boundary += event.samples
+        if isinstance(event, BatchLearned | BatchSetAside):
+            inliers = 1.0 if event.inlier_rate is None else event.inlier_rate
+            outliers = round((1 - inliers) * event.samples)
+            key_shares.add(self.key_shares, by, event.samples, outliers)
         match event:
             case BatchLearned():
                 self.samples_learned += (
@@ -281,18 +292,21 @@ class Journal:
             entries_lost=totals.entries_lost,
         )
 
-    def write(self, entry_id: str, events: Sequence[Event], first: int = 0) -> None:
+    def write(
+        self, entry_id: str, events: Sequence[Event], first: int = 0, by: str | None = None
+    ) -> None:
         """Report the events of one entry.
 
         Arguments:
             entry_id: Of the entry that caused them.
             events: In order; all that the entry caused, or the rest.
             first: Index of the first among all events of the entry.
+            by: Name of the key that sent the entry, of a batch; None without one.
         """
         now = time.time()
         keys = self._feed.keys
         for index, event in enumerate(events, first):
-            self.totals.count(event)
+            self.totals.count(event, by)
             self._metrics.observe(event)
             # Not `to_dict`, which copies what is about to become bytes anyway.
             record = {"kind": event.kind, **vars(event), "entry_id": entry_id, "time": now}

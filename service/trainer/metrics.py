@@ -10,7 +10,8 @@ Rules of this module:
 3. Prometheus asks the API only. The trainer leaves its text in Redis, and
    `ApiMetrics.text` merges it: a metric that both processes have is added up, and an
    age is counted up to the moment of asking.
-4. Labels have few values: never a batch id, a path or a client.
+4. Labels have few values: never a batch id, a path or a client. Keys are the exception, those of
+   a window, which are bounded.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -117,6 +118,10 @@ class TrainerMetrics:
         self.changes_detected = counter(
             "changes_detected", "Changes found and not crossed, in mode detect_only."
         )
+        self.key_samples = gauge(
+            "key_samples", "Samples of each key among the newest that were learned.", ["key"]
+        )
+        self.key_outliers = gauge("key_outliers", "Outliers among these, as they came.", ["key"])
         self.mode = gauge("mode", "1 for the mode in force.", ["mode"])
         self.ert = gauge(
             "drift_ert_samples", "Run time between false alarms that is asked for, in samples."
@@ -402,6 +407,23 @@ class TrainerMetrics:
             if fate not in ("accepted", "unaccounted"):
                 self.ledger.labels(fate).set(_number(n))
         self.unaccounted.set(_number(counts["unaccounted"]))
+
+    def show_key_shares(self, shares: Mapping[str, Any]) -> None:
+        """Show what each key sent, as long as some key did.
+
+        Arguments:
+            shares: From `service.trainer.key_shares.told`.
+        """
+        self.key_samples.clear()
+        self.key_outliers.clear()
+        rows = [(row["name"] or "anybody", row) for row in shares["keys"]]
+        if shares["other"] is not None:
+            rows.append(("other", shares["other"]))
+        if all(row["name"] is None for row in shares["keys"]):
+            return
+        for name, row in rows:
+            self.key_samples.labels(name).inc(row["samples"])
+            self.key_outliers.labels(name).inc(row["outliers"])
 
     def show_mode(self, mode: Mode) -> None:
         """Show what becomes of batches that come."""

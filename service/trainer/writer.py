@@ -50,6 +50,7 @@ from service.broker.snapshots import Publisher, SnapshotFiles
 from service.checkpoints import Checkpoints
 from service.settings import MIB, Settings
 from service.signature import key_of
+from service.trainer import key_shares
 from service.trainer.attempts import Attempts
 from service.trainer.device import choose_device
 from service.trainer.faults import is_machines, is_out_of_memory, make_room
@@ -503,7 +504,7 @@ class ModelWriter:
                     self._save_now = self._publish_now = True
                 elif isinstance(event, OutlierBurst):
                     self._journal.quarantine(entry.id, self._state.pending.quarantined)
-            self._journal.write(entry.id, events)
+            self._journal.write(entry.id, events, by=entry.text("by"))
             again, outliers = entry.text(REQUEUED_FROM), self._state.pending.quarantined
             stream = self._state.stream
             self._ledger = self._ledger.applied(entry.id, again, events, outliers, stream)
@@ -552,6 +553,7 @@ class ModelWriter:
         """Give the entry to the engine and take over the new state."""
         asked = read_entry(entry.fields, self._limits)
         if isinstance(asked, RawBatch):
+            self._check_share(asked, entry)
             self._state, events = self._engine.step(self._state, _batch(asked))
             self._settling = False
             return events
@@ -602,6 +604,14 @@ class ModelWriter:
                 self._ledger = self._ledger.uploaded(restored)
                 self._after_restore(None, "checkpoint")
         return events
+
+    def _check_share(self, batch: RawBatch, entry: Entry) -> None:
+        """Raise `KeyShare` where a key would have more of what is learned than it may have."""
+        cap = self._settings.max_key_share
+        # A dead letter that was sent again has been looked at, and at rest nothing is learned.
+        if cap is None or not self._state.learns or entry.text(REQUEUED_FROM) is not None:
+            return
+        key_shares.check(self._journal.totals.key_shares, batch.by, len(batch), cap)
 
     def _after_restore(self, version: int | None, origin: str) -> None:
         self._keeper.restored(version, origin, self._position.entries_applied + 1)
@@ -855,6 +865,8 @@ class ModelWriter:
         achieved, between = totals.achieved(ert), totals.achieved_between(ert)
         self._metrics.show_ert(ert, achieved, between, totals.probe_alarms)
         self._metrics.show_mode(state.rest.mode)
+        shares = key_shares.told(totals.key_shares)
+        self._metrics.show_key_shares(shares)
         return self._journal.status(
             {
                 "pid": os.getpid(),
@@ -877,6 +889,7 @@ class ModelWriter:
                 ),
                 "checkpoint_time": self._keeper.checkpoint_time,
                 "redis_errors": self._feed.redis_errors,
+                "key_shares": shares,
             }
         )
 

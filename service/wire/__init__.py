@@ -22,9 +22,17 @@ from service.wire.arrays import Array
 from service.wire.batch import RawBatch
 from service.wire.batch_id import MAX_ID_LENGTH, new_batch_id
 from service.wire.control import Control, Upload
-from service.wire.entry import MOST_BY, MOST_NOTE, read_entry
+from service.wire.entry import MOST_NOTE, read_entry
 from service.wire.features import FEATURE_TYPES
-from service.wire.fields import CONTROL_KINDS, REQUEUED_FROM, VERSION, Fields, Kind, identity
+from service.wire.fields import (
+    CONTROL_KINDS,
+    MOST_BY,
+    REQUEUED_FROM,
+    VERSION,
+    Fields,
+    Kind,
+    identity,
+)
 from service.wire.json_body import parse_json
 from service.wire.labels import MAX_LABEL_LENGTH, UNLABELLED, Label
 from service.wire.later_labels import RawLabels, RawName, parse_labels

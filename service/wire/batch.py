@@ -16,6 +16,7 @@ from service.wire.arrays import Array, buffer
 from service.wire.batch_id import check_id
 from service.wire.features import FEATURE_TYPES, as_features, check_features
 from service.wire.fields import (
+    MOST_BY,
     Fields,
     begin,
     by_name,
@@ -47,6 +48,7 @@ class RawBatch:
         batch_id: The sender's name for the batch, by which a repeat is recognised.
         fields: What else the body held and the caller allowed.
         sample_ids: The sender's name for each sample, or None; None when no sample has one.
+        by: Name of the key that sent it; None without keys.
 
     Example:
         >>> batch = RawBatch.of([[0.0, 1.0], [2.0, 3.0]], ["cat", None])
@@ -62,6 +64,7 @@ class RawBatch:
     batch_id: str | None = None
     fields: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     sample_ids: SampleIds | None = None
+    by: str | None = None
 
     def __len__(self) -> int:
         return int(self.features.shape[0])
@@ -151,6 +154,8 @@ class RawBatch:
             entry["ids"] = ids
         if self.batch_id is not None:
             entry["id"] = self.batch_id.encode()
+        if self.by is not None:
+            entry["by"] = self.by.encode()
         return entry
 
     @classmethod
@@ -189,4 +194,15 @@ class RawBatch:
                 raise wrong_number_of_labels(n, len(y) // 8)
             coded = read_labels(np.frombuffer(y, "<i8"), labels)
         ids = read_sample_ids(fields["ids"], n) if "ids" in fields else None
-        return cls(features, *coded, check_id(text_of(fields, "id")), sample_ids=ids)
+        by = _sender(text_of(fields, "by"))
+        return cls(features, *coded, check_id(text_of(fields, "id")), sample_ids=ids, by=by)
+
+
+def _sender(by: str | None) -> str | None:
+    if by is not None and not (by.isprintable() and 0 < len(by) <= MOST_BY):
+        raise InvalidBatch(
+            f"The entry's field by has {len(by)} characters, or some that cannot be printed. "
+            f"Expected the name of a key, of 1 to {MOST_BY} printable ones. Leave the field out, "
+            f"or shorten it."
+        )
+    return by

@@ -9,6 +9,7 @@ from core.errors import InvalidBatch
 from service.wire.batch import RawBatch
 from service.wire.control import Control, Upload
 from service.wire.fields import (
+    MOST_BY,
     ControlKind,
     Fields,
     by_name,
@@ -24,8 +25,7 @@ from service.wire.limits import NO_LIMITS, Limits
 MAX_PIECES: Final = 1_000_000
 MODES: Final = ("learn", "detect_only", "frozen")
 MOST_NOTE: Final = 2000
-MOST_BY: Final = 100
-"""Characters of a note, and of its author's name, at most."""
+"""Characters of a note, at most."""
 
 
 def read_entry(

@@ -25,7 +25,8 @@ docs/redis.md says the same for those who do, with a producer.
 | `samples` | expire: those before which the wait for labels is over; aim: the run time, 0 for |
 |  | that of the settings |
 | `mode` | mode: `learn`, `detect_only` or `frozen` |
-| `by` | optional: who asks; aim: a person, whom no setting overrules |
+| `by` | batch, optional: name of the key that sent it; others: who asks; aim: a person, whom no |
+|  | setting overrules |
 | `note` | mode, boundary, optional: why |
 | `requeued_from` | optional: the entry that this one repeats, a dead letter sent again |
 """
@@ -45,6 +46,8 @@ Fields = Mapping[bytes, Any] | Mapping[str, Any]
 
 VERSION: Final = b"1"
 REQUEUED_FROM: Final = "requeued_from"
+MOST_BY: Final = 100
+"""Characters of the name of who sends or asks, at most."""
 
 ControlKind = Literal["boundary", "settle", "aim", "expire", "mode", "rollback", "restore"]
 Kind = Literal["batch", "labels", "name"] | ControlKind
@@ -57,7 +60,7 @@ def begin(kind: Kind) -> dict[str, bytes | memoryview]:
     return {"v": VERSION, "kind": kind.encode(), "t": b"%d" % sent}
 
 
-_NOT_CONTENT: Final = frozenset({"v", "t", "id", "crc", REQUEUED_FROM})
+_NOT_CONTENT: Final = frozenset({"v", "t", "id", "crc", "by", REQUEUED_FROM})
 
 
 def identity(fields: Mapping[str, bytes | memoryview]) -> bytes:

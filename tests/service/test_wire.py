@@ -6,6 +6,7 @@ import json
 import math
 import struct
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from service.wire import (
     RawLabels,
     RawName,
     Upload,
+    identity,
     pack,
     parse_json,
     parse_labels,
@@ -564,12 +566,22 @@ def batch_entry(**changes: bytes) -> dict[bytes, bytes]:
         ({"shape": b"2,-2"}, "shape"),
         ({"shape": b"2,3"}, "holds 16 bytes"),
         ({"shape": b"1_0,2"}, "shape"),
+        ({"by": b""}, "field by has 0"),
+        ({"by": b"a\nb"}, "field by has 3"),
+        ({"by": b"a" * 101}, "field by has 101"),
         ({"shape": "٢,2".encode()}, "shape"),
     ],
 )
 def test_a_wrong_entry_is_refused_with_the_reason(changes: dict[str, bytes], message: str) -> None:
     with pytest.raises(InvalidBatch, match=message):
         read_entry(batch_entry(**changes))
+
+
+def test_a_batch_has_the_name_of_its_key_and_is_the_same_batch_from_another() -> None:
+    batch = RawBatch.of([[1.0, 2.0]], batch_id="a")
+    entries = [replace(batch, by=by).to_entry() for by in ("camera 7", "pump", None)]
+    assert [RawBatch.from_entry(entry).by for entry in entries] == ["camera 7", "pump", None]
+    assert len({identity(entry) for entry in entries}) == 1
 
 
 def test_an_entry_beyond_the_limits_is_refused() -> None:

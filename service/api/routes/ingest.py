@@ -16,6 +16,7 @@ from service.api.openapi import LABELS, SAMPLE_IDS, problems, samples_body
 from service.api.parts import parts_of
 from service.api.problems import problem_of
 from service.api.query import StrictRoute
+from service.api.who import asker
 
 router = APIRouter(tags=["stream"], route_class=StrictRoute)
 
@@ -70,7 +71,8 @@ async def ingest(request: Request) -> Response:
     applied = parts.entries_applied
     try:
         batch = await read_batch(request, parts.settings)
-        batch = replace(batch, batch_id=one_name(batch.batch_id, request))
+        batch_id = one_name(batch.batch_id, request)
+        batch = replace(batch, batch_id=batch_id, by=asker(request, None))
         check_classes(parts, batch.vocabulary)
         appended = await parts.stream.append(batch, entries_applied=applied)
     except GMRError as error:

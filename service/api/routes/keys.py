@@ -60,6 +60,37 @@ class Keys(BaseModel):
     keys: list[Listed] = Field(description="Oldest first.")
 
 
+class KeyShareRow(BaseModel):
+    """What keys sent of the newest samples that were given to a model."""
+
+    model_config = ConfigDict(title="KeyShareRow")
+
+    samples: int = Field(description="Samples of batches that were learned or set aside.")
+    share: float | None = Field(description="Of all samples of the window; null for none.")
+    outliers: int = Field(description="Of these, outliers as they were scored before.")
+    outlier_share: float | None = Field(description="Of all outliers; null where there is none.")
+
+
+class NamedShare(KeyShareRow):
+    """That of the keys of one name."""
+
+    model_config = ConfigDict(title="NamedShare")
+
+    name: str | None = Field(description="Of the key; null for what came without one.")
+
+
+class KeyShares(BaseModel):
+    """Shares of keys in the newest samples that were given to a model."""
+
+    model_config = ConfigDict(title="KeyShares")
+
+    samples: int = Field(description="Of the window.")
+    outliers: int
+    cap: float | None = Field(description="`GMR_MAX_KEY_SHARE`; null where it is unset.")
+    keys: list[NamedShare] = Field(description="Largest first; at most 64.")
+    other: KeyShareRow | None = Field(description="The rest together; null where there is none.")
+
+
 BODY = {
     "requestBody": {
         "required": True,
@@ -72,6 +103,16 @@ BODY = {
 async def list_keys(request: Request) -> Keys:
     """The keys that count, without their secrets. The operator's own is none of them."""
     return Keys(keys=[Listed.of(key) for key in await parts_of(request).stream.api_keys()])
+
+
+@router.get("/shares", operation_id="key_shares", responses=problems(401, 403, 421, 503))
+async def key_shares(request: Request) -> KeyShares:
+    """How much of the newest samples learned, and of their outliers, each key has sent."""
+    parts = parts_of(request)
+    status = await parts.stream.status() or {}
+    empty = {"samples": 0, "outliers": 0, "keys": [], "other": None}
+    told = status.get("key_shares") or empty
+    return KeyShares(cap=parts.settings.max_key_share, **told)
 
 
 @router.post(

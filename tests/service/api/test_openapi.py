@@ -22,6 +22,7 @@ OPERATIONS = {
     "batch": "get /batches/{batch_id}",
     "audit": "get /audit",
     "list_keys": "get /keys",
+    "key_shares": "get /keys/shares",
     "make_key": "post /keys",
     "revoke_key": "delete /keys/{id}",
     "list_models": "get /models",
