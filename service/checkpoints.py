@@ -110,7 +110,7 @@ class Checkpoints:
 
     def kept(self) -> list[Kept]:
         """What is on disk, newest first."""
-        return sorted(self._find(), key=lambda kept: (-kept.entries_applied, not kept.twin))
+        return kept_in(self.directory)
 
     def prune(self, gone_back_to: Mapping[int, int] = MappingProxyType({})) -> None:
         """Delete what need not be kept.
@@ -134,12 +134,10 @@ class Checkpoints:
             if path.suffix in (".safetensors", ".json") and path.stem not in names:
                 path.unlink(missing_ok=True)
 
-    def _find(self) -> Iterator[Kept]:
-        for path in self.directory.iterdir():
-            match = re.fullmatch(rf"(\d+)-(\d+)({TWIN})?\.safetensors", path.name)
-            if match:
-                note, twin = _read_note(path), match[3] is not None
-                yield Kept(path, int(match[1]), int(match[2]), note, twin)
+
+def kept_in(directory: Path) -> list[Kept]:
+    """The checkpoints of a folder, newest first. Nothing is changed there."""
+    return sorted(_find(directory), key=lambda kept: (-kept.entries_applied, not kept.twin))
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool) -> None:
@@ -170,6 +168,14 @@ def write_atomically(path: Path, data: bytes, *, durable: bool) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _find(directory: Path) -> Iterator[Kept]:
+    for path in directory.iterdir():
+        match = re.fullmatch(rf"(\d+)-(\d+)({TWIN})?\.safetensors", path.name)
+        if match:
+            note, twin = _read_note(path), match[3] is not None
+            yield Kept(path, int(match[1]), int(match[2]), note, twin)
 
 
 def _read_from_disk(path: Path) -> bytes:

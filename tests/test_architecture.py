@@ -140,8 +140,9 @@ CHOICES = {
 }
 
 CLIENTS_MAY = {"core.errors", "service.wire"}
-STARTS_THE_SERVICE = {"clients.commands.serving"}
-"""Commands that are the service: they read its settings, and import the rest when they run."""
+STARTS_THE_SERVICE = {"clients.commands.serving", "clients.commands.upkeep"}
+"""Commands that are the service, or look after it from outside: they read its settings, and
+import the rest when they run."""
 
 PICKLES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 RANDOM = {

@@ -123,6 +123,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.audit:audit_command",
         "Show what administrators did: who, what, when, and what became of it.",
     ),
+    "doctor": (
+        "clients.commands.upkeep:doctor_command",
+        "Look a service over, running or stopped; say what wants attention, and what to do.",
+    ),
+    "backup": (
+        "clients.commands.upkeep:backup_command",
+        "Write a stopped service, its models and their stream, into one file.",
+    ),
+    "restore": (
+        "clients.commands.upkeep:restore_command",
+        "Bring a service back from a backup, into an empty data dir.",
+    ),
     "evaluate": (
         "clients.commands.evaluate:evaluate_command",
         "Measure continual learning on SOURCE through a live service.",
@@ -142,7 +154,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Name -> where its function is, and its line in `gmr --help`."""
 
-NEEDS_SERVE = ("demo", "serve", "trainer", "api", "evaluate", "bench", "compile")
+NEEDS_SERVE = (
+    "demo",
+    "serve",
+    "trainer",
+    "api",
+    "doctor",
+    "backup",
+    "restore",
+    "evaluate",
+    "bench",
+    "compile",
+)
 """Commands that need more than HTTP: the extra `serve`."""
 
 _SERVING = "clients.commands.serving"

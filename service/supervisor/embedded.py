@@ -265,13 +265,25 @@ class EmbeddedRedis:
         )
 
 
+def address_of(data_dir: Path) -> str:
+    """Where the embedded Redis of a data dir listens while it runs."""
+    directory = data_dir.absolute() / "redis"
+    if len(os.fsencode(directory / "redis.sock")) > MAX_SOCKET_PATH:
+        directory = _short_name(directory)
+    return f"unix://{directory / 'redis.sock'}"
+
+
+def _short_name(directory: Path) -> Path:
+    digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
+    return Path(f"/tmp/gmr-{os.getuid()}-{digest}")
+
+
 def _short_folder(directory: Path) -> Path:
     """A folder for a socket, the same for a data dir each time: what a kill leaves is used again.
 
     Only this user may enter it. Where somebody else has made one of its name, it is a fresh one.
     """
-    digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
-    folder = Path(f"/tmp/gmr-{os.getuid()}-{digest}")
+    folder = _short_name(directory)
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     facts = folder.lstat()

@@ -1,0 +1,95 @@
+"""`gmr doctor`, `gmr backup`, `gmr restore`: what an operator does from outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from clients.commands.options import AsDocument
+from service.settings import Settings
+
+DataDir = Annotated[
+    str | None,
+    typer.Option(help="Folder of the service, as `gmr serve` takes it.", show_default=False),
+]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(help="Of a Redis of one's own.", show_default=False, metavar="URL"),
+]
+
+
+def doctor_command(
+    data_dir: DataDir = None, redis_url: RedisUrl = None, as_json: AsDocument = False
+) -> None:
+    """Look a service over, running or stopped; say what wants attention, and what to do.
+
+    Example: gmr doctor --data-dir /srv/gmr
+
+    It changes nothing. Of an embedded Redis that is stopped it reads a copy. Exit status 0: all is
+    well; 1: something wants attention.
+    """
+    from service.upkeep.doctor import examine
+
+    report = examine(Settings.load({"data_dir": data_dir, "redis_url": redis_url}))
+    if as_json:
+        typer.echo(json.dumps(report.to_json()))
+    else:
+        for finding in report.findings:
+            mark = "well" if finding.advice is None else "LOOK"
+            typer.echo(f"{mark}  {finding.subject}: {finding.found}")
+            if finding.advice is not None:
+                typer.echo(f"      -> {finding.advice}")
+        versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+        typer.echo(f"      versions: {versions}")
+    raise typer.Exit(0 if report.well else 1)
+
+
+def backup_command(
+    target: Annotated[Path, typer.Argument(help="A new file, or a folder for one.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Write a stopped service, its models and their stream, into one file.
+
+    Example: gmr backup /backups --data-dir /srv/gmr
+
+    Before, every checkpoint and the stream are read; after, the file is read back. A running
+    service is refused, and so is one whose stream is in a Redis of your own.
+    """
+    from service.upkeep.archive import back_up
+
+    backup = back_up(Settings.load({"data_dir": data_dir}), target)
+    typer.echo(f"{backup.path}: {_described(backup.models)}, {backup.nbytes} bytes")
+
+
+def restore_command(
+    source: Annotated[Path, typer.Argument(help="A file that `gmr backup` wrote.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Bring a service back from a backup, into an empty data dir.
+
+    Example: gmr restore /backups/gmr-20270301-040000.tar --data-dir /srv/gmr
+
+    Then start it with the settings that it had. Start the original no more: the two would learn
+    different things under one name.
+    """
+    from service.upkeep.archive import bring_back
+
+    settings = Settings.load({"data_dir": data_dir})
+    backup = bring_back(source, settings.data_dir)
+    typer.echo(f"{settings.data_dir}: {_described(backup.models)}, {backup.nbytes} bytes")
+    if backup.model != settings.model:
+        typer.echo(f"Its own model is named {backup.model}: start it with --model {backup.model}.")
+
+
+def _described(models: Sequence[Mapping[str, Any]]) -> str:
+    """The models of a backup, in words."""
+    parts = []
+    for one in models:
+        held = "no checkpoint" if one["version"] is None else f"version {one['version']}"
+        name = f"model {one['name']}" if one["name"] else "the service's own model"
+        parts.append(f"{name} ({held}, {one['beyond']} entries beyond it)")
+    return ", ".join(parts)

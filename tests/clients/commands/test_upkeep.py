@@ -1,0 +1,370 @@
+"""Tests for clients.commands.upkeep and service.upkeep, on data dirs that a service has written."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from typer.testing import CliRunner
+
+from clients.commands.cli import app
+from clients.http.client import GMRClient
+from service.broker.connection import connect
+from service.broker.keys import Keys
+from service.broker.lease import DirectoryLock
+from service.checkpoints import kept_in
+from service.settings import Settings
+from service.supervisor.embedded import EmbeddedRedis
+from service.upkeep import doctor
+from service.upkeep.report import ModelFacts
+from service.wire import RawBatch
+from tests.service.conftest import BINARY
+from tests.service.running import (
+    batch,
+    learned_directly,
+    send,
+    snapshot_bytes,
+    sub_tasks,
+    training,
+    wait_for_backlog,
+)
+from tests.service.supervisor.test_run import published, service
+
+BATCHES = sub_tasks(0, 1, batches=6)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data dir of a service that was stopped; one batch is in its stream alone."""
+    data_dir = tmp_path_factory.mktemp("upkeep") / "data"
+    with DirectoryLock(data_dir, "test") as lock:
+        server = EmbeddedRedis(data_dir, BINARY, 64, lock)
+        server.start()
+        settings = Settings(
+            redis_url=SecretStr(server.url),
+            data_dir=data_dir,
+            device="cpu",
+            n_components=4,
+            warm_up=100,
+            settle_after_s=3600,
+            publish_interval_s=0.02,
+            checkpoint_interval_s=0.05,
+        )
+        with training(settings):
+            send(settings, *BATCHES)
+            wait_for_backlog(settings)
+        send(settings, batch(1, 100))
+        server.stop()
+    return data_dir
+
+
+@pytest.fixture
+def data_dir(stopped: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return copied(stopped, tmp_path / "data")
+
+
+@pytest.fixture
+def gmr(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("GMR_"):
+            monkeypatch.delenv(name)
+    return lambda *arguments: CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+def copied(data_dir: Path, to: Path) -> Path:
+    shutil.copytree(data_dir, to, ignore=shutil.ignore_patterns("redis.sock"))
+    return to
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+# gmr doctor -------------------------------------------------------------------------------
+
+
+def test_of_a_service_in_order_the_doctor_says_what_there_is_and_changes_nothing(
+    gmr: Callable[..., Any], data_dir: Path
+) -> None:
+    before = contents(data_dir)
+    result = gmr("doctor", "--data-dir", data_dir, "--json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.output)
+    assert report["well"]
+    [model] = report["models"]
+    assert model["accepted"] == len(BATCHES) + 1
+    assert model["entries_applied"] == len(BATCHES)
+    assert (model["beyond"], model["missing"], model["unreadable"]) == (1, 0, [])
+    assert model["checkpoints"] == len(kept_in(data_dir / "checkpoints")) >= 2
+    assert contents(data_dir) == before
+
+
+def test_a_damaged_checkpoint_wants_attention_and_the_one_before_counts(
+    gmr: Callable[..., Any], data_dir: Path
+) -> None:
+    newest, *others = kept_in(data_dir / "checkpoints")
+    flip_a_bit(newest.path)
+    assert any(one.entries_applied == newest.entries_applied for one in others)  # its twin
+    result = gmr("doctor", "--data-dir", data_dir, "--json")
+    assert result.exit_code == 1
+    [model] = json.loads(result.output)["models"]
+    assert model["unreadable"] == [newest.path.name]
+    assert (model["entries_applied"], model["missing"]) == (len(BATCHES), 0)
+    newest.path.rename(newest.path.with_suffix(".damaged"))
+    told = gmr("doctor", "--data-dir", data_dir)
+    assert told.exit_code == 1
+    assert f"LOOK  checkpoints: {newest.path.stem}.damaged" in told.output
+
+
+def test_entries_that_nothing_holds_are_named_with_their_number(
+    gmr: Callable[..., Any], data_dir: Path
+) -> None:
+    shutil.rmtree(data_dir / "checkpoints")
+    result = gmr("doctor", "--data-dir", data_dir)
+    assert result.exit_code == 1
+    assert "entries were removed from it, and no checkpoint holds them" in result.output
+    facts = json.loads(gmr("doctor", "--data-dir", data_dir, "--json").output)["models"][0]
+    assert 0 < facts["missing"] == facts["removed"] <= len(BATCHES)
+    assert f"--accept-loss {facts['missing']}" in result.output
+
+
+def test_a_redis_that_is_another_one_or_unreadable_wants_attention(
+    gmr: Callable[..., Any], data_dir: Path, tmp_path: Path
+) -> None:
+    with DirectoryLock(tmp_path / "own", "test") as lock:
+        server = EmbeddedRedis(tmp_path / "own", BINARY, 64, lock)
+        server.start()
+        other = gmr("doctor", "--data-dir", data_dir, "--redis-url", server.url)
+        server.stop()
+    assert other.exit_code == 1
+    assert "This Redis is another one, or has lost its data" in other.output
+    [log] = (data_dir / "redis").glob("*.aof")
+    log.write_bytes(b"no commands\n")
+    broken = gmr("doctor", "--data-dir", data_dir)
+    assert broken.exit_code == 1
+    assert "LOOK  redis: The embedded Redis" in broken.output
+    log.unlink()
+    none = gmr("doctor", "--data-dir", data_dir)
+    assert none.exit_code == 1
+    assert "holds no stream" in none.output
+
+
+def test_of_a_running_service_the_lease_and_the_heartbeat_are_told(
+    gmr: Callable[..., Any], data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DirectoryLock(data_dir, "test") as lock:
+        server = EmbeddedRedis(data_dir, BINARY, 64, lock)
+        server.start()
+        settings = Settings(
+            redis_url=SecretStr(server.url), data_dir=data_dir, device="cpu", n_components=4
+        )
+        alone = gmr("doctor", "--data-dir", data_dir)
+        assert alone.exit_code == 1
+        assert "LOOK  trainer: nobody holds the lease, and 1 entries wait" in alone.output
+        with training(settings):
+            wait_for_backlog(settings)
+            at_work = gmr("doctor", "--data-dir", data_dir)
+            assert at_work.exit_code == 0, at_work.output
+            assert f"well  trainer: process {os.getpid()} on " in at_work.output
+            with monkeypatch.context() as patch:
+                # The trainer saves, and lets entries go, after its checkpoints were looked at.
+                look, before = doctor._look_at_checkpoints, iter([ModelFacts()])
+                patch.setattr(
+                    doctor, "_look_at_checkpoints", lambda *of: next(before, None) or look(*of)
+                )
+                overtaken = gmr("doctor", "--data-dir", data_dir)
+                assert overtaken.exit_code == 0, overtaken.output
+            refused = gmr("backup", data_dir.parent / "b.tar", "--data-dir", data_dir)
+            assert refused.exit_code == 2
+            assert f"is in use by another service (process {os.getpid()})" in refused.output
+        with connect(server.url) as client:
+            client.xadd(Keys("default").dead_letters, {"x": "y"})
+        letters = gmr("doctor", "--data-dir", data_dir)
+        assert "LOOK  dead letters: 1 batches were accepted" in letters.output
+        server.stop()
+
+
+# gmr backup, gmr restore --------------------------------------------------------------------
+
+
+@pytest.fixture
+def archive(gmr: Callable[..., Any], data_dir: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "backup.tar"
+    result = gmr("backup", path, "--data-dir", data_dir)
+    assert result.exit_code == 0, result.output
+    assert "1 entries beyond it" in result.output
+    return path
+
+
+def test_a_restored_data_dir_is_the_one_that_was_backed_up(
+    gmr: Callable[..., Any], data_dir: Path, archive: Path, tmp_path: Path
+) -> None:
+    result = gmr("restore", archive, "--data-dir", tmp_path / "other")
+    assert result.exit_code == 0, result.output
+    kept = {
+        name: data
+        for name, data in contents(data_dir).items()
+        if not name.endswith(("lock", "redis.log"))
+    }
+    assert contents(tmp_path / "other") == kept
+    assert oct(archive.stat().st_mode & 0o777) == "0o600"
+    again = gmr("restore", archive, "--data-dir", tmp_path / "other")
+    assert again.exit_code == 2
+    assert "is not empty" in again.output
+    over = gmr("backup", archive, "--data-dir", data_dir)
+    assert over.exit_code == 2
+    assert "is there already" in over.output
+
+
+def test_what_could_not_be_started_from_is_not_backed_up(
+    gmr: Callable[..., Any], data_dir: Path, tmp_path: Path
+) -> None:
+    for newest in (data_dir / "checkpoints").glob("*.safetensors"):
+        flip_a_bit(newest)
+    result = gmr("backup", tmp_path / "b.tar", "--data-dir", data_dir)
+    assert result.exit_code == 2
+    assert "entries were removed from it, and no checkpoint holds them" in result.output
+    url = gmr("backup", tmp_path / "b.tar", "--data-dir", tmp_path / "nothing")
+    assert url.exit_code == 2
+    assert not list(tmp_path.glob("b.tar*"))
+
+
+def damaged(
+    source: Path, to: Path, change: Callable[[str, bytes], tuple[str, bytes] | None]
+) -> Path:
+    """A backup whose members were changed; None leaves one out."""
+    with tarfile.open(source) as old, tarfile.open(to, "w") as new:
+        for member in old:
+            content = old.extractfile(member)
+            assert content is not None
+            changed = change(member.name, content.read())
+            if changed is not None:
+                made = tarfile.TarInfo(changed[0])
+                made.size = len(changed[1])
+                new.addfile(made, io.BytesIO(changed[1]))
+    return to
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda name, data: (name, data[:-1] + b"!") if "aof" in name else (name, data), "is not"),
+        (lambda name, data: None if "aof" in name else (name, data), "1 files are missing"),
+        (lambda name, data: ("../x", data) if "aof" in name else (name, data), "'../x' is not in"),
+        (
+            lambda name, data: (name, data.replace(b"redis/appendonly.aof", b"../x")),
+            "is not in its list of contents",
+        ),
+        (lambda name, data: ("x", data), "does not begin with"),
+    ],
+)
+def test_a_damaged_backup_is_refused_and_leaves_nothing(
+    gmr: Callable[..., Any],
+    archive: Path,
+    tmp_path: Path,
+    change: Callable[[str, bytes], tuple[str, bytes] | None],
+    complaint: str,
+) -> None:
+    bad = damaged(archive, tmp_path / "bad.tar", change)
+    result = gmr("restore", bad, "--data-dir", tmp_path / "other")
+    assert result.exit_code == 2
+    assert complaint in result.output
+    assert not (tmp_path / "other").exists()
+    assert not (tmp_path / "x").exists()
+
+
+def answers(client: GMRClient) -> dict[str, Any]:
+    """What a model says of itself and of samples."""
+    model = client.wait_until_learned()
+    return {
+        "version": model.model_version,
+        "samples_seen": model.samples_seen,
+        "labels": list(client.classify(batch(0, 50).features).labels),
+        "scores": list(client.outliers(batch(1, 51).features).log_likelihoods),
+    }
+
+
+def taught(client: GMRClient, batches: Sequence[RawBatch]) -> dict[str, Any]:
+    for one in batches:
+        assert one.codes is not None
+        labels = [one.vocabulary[code] for code in one.codes]
+        assert not client.ingest(one.features, labels, batch_id=one.batch_id).duplicate
+    return answers(client)
+
+
+def test_a_service_that_is_brought_back_learns_what_was_in_its_stream_alone(
+    gmr: Callable[..., Any], archive: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    assert gmr("restore", archive, "--data-dir", other).exit_code == 0
+    with DirectoryLock(other, "test") as lock:
+        server = EmbeddedRedis(other, BINARY, 64, lock)
+        server.start()
+        settings = Settings(
+            redis_url=SecretStr(server.url),
+            data_dir=other,
+            device="cpu",
+            n_components=4,
+            warm_up=100,
+            settle_after_s=3600,
+        )
+        with training(settings):
+            wait_for_backlog(settings)
+        server.stop()
+    directly = learned_directly(settings, [*BATCHES, batch(1, 100)])
+    assert published(settings).to_bytes({}) == snapshot_bytes(settings, directly)
+
+
+@pytest.mark.slow
+def test_a_service_and_its_models_move_and_go_on(gmr: Callable[..., Any], tmp_path: Path) -> None:
+    here, there, archive = tmp_path / "here", tmp_path / "there", tmp_path / "backup.tar"
+    with service(here) as running:
+        running.wait_until_it_answers()
+        with GMRClient(running.url) as own, GMRClient(running.url, model="pump-7") as pump:
+            own.make_model("pump-7", {"n_components": 3})
+            before = taught(own, BATCHES), taught(pump, BATCHES[:4])
+        assert gmr("doctor", "--data-dir", here).exit_code == 0
+        assert gmr("backup", archive, "--data-dir", here).exit_code == 2
+        assert running.stop() == 0
+    result = gmr("backup", archive, "--data-dir", here)
+    assert result.exit_code == 0, result.output
+    assert "model pump-7 (version" in result.output
+    shutil.rmtree(here)
+    assert gmr("restore", archive, "--data-dir", there).exit_code == 0
+    assert gmr("doctor", "--data-dir", there).exit_code == 0
+    more = [batch(2, seed) for seed in range(6)]
+    with service(there) as running:
+        running.wait_until_it_answers()
+        with GMRClient(running.url) as own, GMRClient(running.url, model="pump-7") as pump:
+            own.wait_until_ready()
+            assert (answers(own), answers(pump)) == before
+            again = BATCHES[0]
+            assert again.codes is not None
+            labels = [again.vocabulary[code] for code in again.codes]
+            assert own.ingest(again.features, labels, batch_id=again.batch_id).duplicate
+            taught(own, more)
+        assert running.stop() == 0
+        directly = learned_directly(running.settings, [*BATCHES, *more])
+        assert published(running.settings).to_bytes({}) == snapshot_bytes(
+            running.settings, directly
+        )
