@@ -1,11 +1,18 @@
-"""Tests for service.trainer.key_shares: counts by key, and the cap, on random streams."""
+"""Tests for service.trainer.key_shares: counts by key, and the cap, on random streams and a real
+one."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.snapshot import Snapshot
+from service.broker.dead_letters import DeadLetters
+from service.broker.snapshots import SnapshotFiles
+from service.settings import Settings
 from service.trainer.journal import Totals
 from service.trainer.key_shares import (
     BLOCK,
@@ -18,6 +25,16 @@ from service.trainer.key_shares import (
     check,
     sums,
     told,
+)
+from tests.service.conftest import MakeSettings
+from tests.service.running import (
+    ask,
+    batch,
+    learned_directly,
+    send,
+    snapshot_bytes,
+    training,
+    wait_for_backlog,
 )
 
 Stream = list[tuple[str | None, int, int]]
@@ -123,3 +140,44 @@ def test_keys_beyond_the_most_count_together() -> None:
     assert document["other"]["outliers"] == 36
     with pytest.raises(KeyShare, match="beyond the first 64 together"):
         check(window, "key 1000", 5000, 0.1)
+
+
+def no_room(*_: object, **__: object) -> None:
+    raise OSError("no space left on device")
+
+
+def published(settings: Settings) -> Snapshot:
+    notice = ask(settings, lambda stream: stream.last_notice())
+    data = SnapshotFiles(settings.data_dir / "snapshots").read(notice.location)
+    return Snapshot.from_bytes(data)[0]
+
+
+def refused(settings: Settings) -> list[str]:
+    letters = ask(settings, lambda stream: DeadLetters(stream).page())
+    assert {letter.facts["reason"] for letter in letters} == {"key_share"}
+    return [letter.facts["batch_id"] for letter in letters]
+
+
+def test_a_stream_read_again_has_the_same_fates_and_gives_the_same_model(
+    settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capped = settings(settle_after_s=3600, max_key_share=0.5)
+    names = ["cam", *["bad"] * 8, "cam", "bad", "bad", "cam"]
+    stream = [replace(batch(0, seed, n=400), by=by) for seed, by in enumerate(names)]
+    # "bad" may have 2,000 samples, and 2,400 after another 400 of "cam".
+    expected = ["0-6", "0-7", "0-8", "0-11"]
+
+    with monkeypatch.context() as broken, training(capped):
+        # As if it had been killed before its first checkpoint: none reaches the disk.
+        broken.setattr("service.checkpoints.write_atomically", no_room)
+        send(capped, *stream)
+        wait_for_backlog(capped)
+        assert refused(capped) == expected
+    send(capped, replace(batch(0, 99, n=400), by="cam"))
+    with training(capped):
+        wait_for_backlog(capped)
+        assert refused(capped) == expected
+        snapshot = published(capped)
+    kept = [one for one in stream if one.batch_id not in expected]
+    state = learned_directly(capped, [*kept, batch(0, 99, n=400)])
+    assert snapshot.to_bytes({}) == snapshot_bytes(capped, state)
