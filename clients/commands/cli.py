@@ -135,6 +135,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.upkeep:restore_command",
         "Bring a service back from a backup, into an empty data dir.",
     ),
+    "reset": (
+        "clients.commands.upkeep:reset_command",
+        "Let a model begin anew, as if it had learned nothing.",
+    ),
     "evaluate": (
         "clients.commands.evaluate:evaluate_command",
         "Measure continual learning on SOURCE through a live service.",
@@ -162,6 +166,7 @@ NEEDS_SERVE = (
     "doctor",
     "backup",
     "restore",
+    "reset",
     "evaluate",
     "bench",
     "compile",

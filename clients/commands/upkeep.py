@@ -1,4 +1,4 @@
-"""`gmr doctor`, `gmr backup`, `gmr restore`: what an operator does from outside."""
+"""`gmr doctor`, `gmr backup`, `gmr restore`, `gmr reset`: what an operator does from outside."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.commands.options import AsDocument
+from clients.commands.options import AsDocument, Url
+from clients.commands.versions import on_terminal
+from clients.http.client import GMRClient
+from clients.http.errors import InputError
 from service.settings import Settings
 
 DataDir = Annotated[
@@ -83,6 +86,60 @@ def restore_command(
     typer.echo(f"{settings.data_dir}: {_described(backup.models)}, {backup.nbytes} bytes")
     if backup.model != settings.model:
         typer.echo(f"Its own model is named {backup.model}: start it with --model {backup.model}.")
+
+
+def reset_command(
+    model: Annotated[
+        str | None,
+        typer.Option(help="Name of a named model; without it the service's own."),
+    ] = None,
+    url: Url = None,
+    data_dir: Annotated[
+        str | None,
+        typer.Option(help="Of a service that is stopped: its folder.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Let a model begin anew, as if it had learned nothing.
+
+    Example: gmr reset --model pump-7
+
+    Example: gmr reset --data-dir /srv/gmr
+
+    A service that runs goes on with a fresh model, and `gmr rollback` brings a kept version back;
+    until the fresh one has learned its first batch, the one before answers.
+    With --data-dir the service is stopped, and all that was kept of the model is deleted: its
+    checkpoints, its stream, its events. Other models, keys and the audit trail stay.
+    """
+    what = f"model {model}" if model else "the service's own model"
+    if data_dir is None:
+        from service.upkeep.reset import fresh
+
+        with GMRClient(url, model=model) as client:
+            facts = client.model()
+            _confirm(f"Let {what}, which has seen {facts.samples_seen} samples, begin anew?", yes)
+            client.restore(fresh(client.checkpoint()))
+            client.wait_until_learned()
+        typer.echo(f"Begun anew: {what}. `gmr versions` lists what can be brought back.")
+        return
+
+    from service.upkeep.reset import forget_model
+
+    _confirm(f"Delete all that {data_dir} and its Redis hold of {what}?", yes)
+    n_keys = forget_model(Settings.load({"data_dir": data_dir}), model)
+    typer.echo(f"Forgotten: {what}, its checkpoints and {n_keys} keys of Redis.")
+
+
+def _confirm(question: str, yes: bool) -> None:
+    if yes:
+        return
+    if not on_terminal():
+        raise InputError(
+            "Nobody can be asked whether the model is to begin anew, because standard input is no "
+            "terminal. Expected a yes. Add --yes."
+        )
+    if not typer.confirm(question):
+        raise typer.Exit(1)
 
 
 def _described(models: Sequence[Mapping[str, Any]]) -> str:

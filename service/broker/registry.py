@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self
 
@@ -118,10 +118,14 @@ def forget(client: SyncClient, keys: Keys, token: str, name: str) -> None:
         keys: Of the default model.
         token: Of the lease of the default model.
     """
-    pattern = _escaped(keys.named(name).prefix) + "*"
-    for key in client.scan_iter(match=pattern, count=1000):
+    for key in keys_of(client, keys.named(name)):
         client.unlink(key)
     client.register_script(FORGET)(keys=[keys.fence, keys.models], args=[token, name])
+
+
+def keys_of(client: SyncClient, keys: Keys) -> Iterator[bytes]:
+    """Every key that Redis has of a model."""
+    yield from client.scan_iter(match=_escaped(keys.prefix) + "*", count=1000)
 
 
 class Doorbell:

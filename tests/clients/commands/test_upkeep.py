@@ -20,6 +20,7 @@ from clients.http.client import GMRClient
 from service.broker.connection import connect
 from service.broker.keys import Keys
 from service.broker.lease import DirectoryLock
+from service.broker.registry import NamedModel
 from service.checkpoints import kept_in
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis
@@ -304,11 +305,15 @@ def answers(client: GMRClient) -> dict[str, Any]:
     }
 
 
+def labelled(one: RawBatch) -> tuple[Any, list[Any]]:
+    """Samples, and their labels."""
+    assert one.codes is not None
+    return one.features, [one.vocabulary[code] for code in one.codes]
+
+
 def taught(client: GMRClient, batches: Sequence[RawBatch]) -> dict[str, Any]:
     for one in batches:
-        assert one.codes is not None
-        labels = [one.vocabulary[code] for code in one.codes]
-        assert not client.ingest(one.features, labels, batch_id=one.batch_id).duplicate
+        assert not client.ingest(*labelled(one), batch_id=one.batch_id).duplicate
     return answers(client)
 
 
@@ -358,13 +363,77 @@ def test_a_service_and_its_models_move_and_go_on(gmr: Callable[..., Any], tmp_pa
         with GMRClient(running.url) as own, GMRClient(running.url, model="pump-7") as pump:
             own.wait_until_ready()
             assert (answers(own), answers(pump)) == before
-            again = BATCHES[0]
-            assert again.codes is not None
-            labels = [again.vocabulary[code] for code in again.codes]
-            assert own.ingest(again.features, labels, batch_id=again.batch_id).duplicate
+            again = own.ingest(*labelled(BATCHES[0]), batch_id=BATCHES[0].batch_id)
+            assert again.duplicate
             taught(own, more)
+            directly = learned_directly(running.settings, [*BATCHES, *more])
+            assert published(running.settings).to_bytes({}) == snapshot_bytes(
+                running.settings, directly
+            )
+            # `gmr reset` of a running service: what it learned before is gone from the model.
+            assert gmr("reset", "--model", "pump-7", "--url", running.url).exit_code == 2
+            assert answers(pump) == before[1]
+            result = gmr("reset", "--model", "pump-7", "--url", running.url, "--yes")
+            assert result.exit_code == 0, result.output
+            pump.ingest(*labelled(more[0]))
+            model = pump.wait_until_learned()
+            assert model.samples_seen == len(more[0].features)
+            assert [one.label for one in model.classes] == [2]
+            pump.rollback(int(before[1]["version"]))
+            assert answers(pump) == before[1]
+            assert own.model().samples_seen == sum(len(one.features) for one in [*BATCHES, *more])
         assert running.stop() == 0
-        directly = learned_directly(running.settings, [*BATCHES, *more])
-        assert published(running.settings).to_bytes({}) == snapshot_bytes(
-            running.settings, directly
-        )
+
+
+# gmr reset -----------------------------------------------------------------------------------
+
+
+def test_of_a_stopped_service_one_model_is_forgotten_and_all_else_stays(
+    gmr: Callable[..., Any], data_dir: Path
+) -> None:
+    assert gmr("reset", "--data-dir", data_dir).exit_code == 2  # nobody can be asked
+    unknown = gmr("reset", "--data-dir", data_dir, "--model", "pump-7", "--yes")
+    assert unknown.exit_code == 2
+    assert "There is no model 'pump-7'" in unknown.output
+    own, pump = Keys("default"), Keys("default").named("pump-7")
+    stays = [own.models, own.api_keys, own.audit]
+    folder = data_dir / "models" / "pump-7" / "checkpoints"
+
+    def stored(*, before: Callable[[Any], object] = lambda client: None) -> set[str]:
+        with DirectoryLock(data_dir, "test") as lock:
+            server = EmbeddedRedis(data_dir, BINARY, 64, lock)
+            server.start()
+            with connect(server.url) as client:
+                before(client)
+                names = {key.decode() for key in client.scan_iter()}
+            server.stop()
+        return names
+
+    def register(client: Any) -> None:
+        client.hset(own.models, "pump-7", NamedModel("pump-7").to_json())
+        client.hset(own.api_keys, "x", "y")
+        client.xadd(own.audit, {"x": "y"})
+        client.xadd(pump.input, {"x": "y"})
+        client.set(pump.batch("b"), "x")
+
+    there = stored(before=register)
+    assert own.input in there
+    folder.mkdir(parents=True)
+    shutil.copy(kept_in(data_dir / "checkpoints")[0].path, folder)
+
+    with DirectoryLock(data_dir, "service"):
+        assert gmr("reset", "--data-dir", data_dir, "--yes").exit_code == 2
+    assert kept_in(folder)
+    result = gmr("reset", "--data-dir", data_dir, "--model", "pump-7", "--yes")
+    assert result.exit_code == 0, result.output
+    assert not folder.exists()
+    assert kept_in(data_dir / "checkpoints")
+    left = stored()
+    assert {own.input, *stays} <= left
+    assert not {name for name in left if name.startswith(pump.prefix)}
+
+    assert gmr("reset", "--data-dir", data_dir, "--yes").exit_code == 0
+    assert not (data_dir / "checkpoints").exists()
+    assert set(stays) <= stored() <= {*stays, own.model_states, own.doorbell, own.fence}
+    report = json.loads(gmr("doctor", "--data-dir", data_dir, "--json").output)
+    assert [(one["name"], one["accepted"]) for one in report["models"]] == [("", 0), ("pump-7", 0)]
