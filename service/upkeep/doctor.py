@@ -195,7 +195,7 @@ def _look_at_server(found: Reach, settings: Settings, report: Report) -> None:
         report.add(
             "append-only file",
             f"{files / MIB:.1f} MiB in {settings.data_dir / 'redis'}"
-            + (", which end in the middle of a command" if found.short else ", read whole"),
+            + (", which ends in the middle of a command" if found.short else ", read whole"),
             "Nothing where the machine was switched off, since what is cut off was never "
             "acknowledged. Else look after the disk."
             if found.short

@@ -170,6 +170,19 @@ def test_a_redis_that_is_another_one_or_unreadable_wants_attention(
     assert "holds no stream" in none.output
 
 
+def test_an_append_only_file_that_was_cut_off_is_told(
+    gmr: Callable[..., Any], data_dir: Path
+) -> None:
+    [log] = (data_dir / "redis").glob("*.aof")
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-3])
+    result = gmr("doctor", "--data-dir", data_dir)
+    assert result.exit_code == 1
+    assert "LOOK  append-only file" in result.output
+    assert "which ends in the middle of a command" in result.output
+    assert log.read_bytes() == whole[:-3]
+
+
 def test_of_a_running_service_the_lease_and_the_heartbeat_are_told(
     gmr: Callable[..., Any], data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
