@@ -11,6 +11,7 @@ Rules of this module:
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 import time
@@ -250,6 +251,7 @@ def main(settings: Settings) -> int:
     # Switches of the whole process, so not the business of a Trainer.
     torch.set_num_threads(settings.trainer_threads)
     torch.set_flush_denormal(True)  # tiny numbers would take a slow path of the processor
+    os.nice(settings.trainer_niceness)  # answers come before learning
     trainer: Trainer | None = None
     ended = threading.Event()
 

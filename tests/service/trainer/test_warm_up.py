@@ -47,7 +47,7 @@ def test_a_trainer_that_starts_rehearses(
     monkeypatch: pytest.MonkeyPatch, rehearsed: threading.Event
 ) -> None:
     class Idle:
-        def __init__(self, settings: Settings) -> None:
+        def __init__(self, settings: Settings, lease: object = None) -> None:
             pass
 
         def run(self) -> None:
