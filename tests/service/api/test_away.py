@@ -39,7 +39,6 @@ READS = (
     "/drift/quarantine",
     "/drift/proposals",
     "/model/versions",
-    "/model/checkpoint",
     "/events",
 )
 
@@ -109,6 +108,29 @@ def test_a_batch_whose_fate_is_unknown_can_be_sent_again_by_its_id(
     assert client.get("/model").json()["backlog"] == before + 1
 
 
+async def written(*_: object) -> str:
+    """The audit trail has the action, and Redis hangs only then."""
+    return "1-1"
+
+
+@pytest.fixture
+def audited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.broker.audit_trail.AuditTrail.begin", written)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/model/checkpoint"), ("POST", "/drift/boundary"), ("DELETE", "/deadletters/1-1")],
+)
+def test_what_cannot_be_written_into_the_audit_trail_is_not_done_and_it_is_said(
+    redis: EmbeddedRedis, client: httpx2.Client, method: str, path: str
+) -> None:
+    with hanging(redis):
+        document = problem(client.request(method, path), 503, "stream-unavailable")
+    assert "cannot be written into the audit trail; nothing was done" in document["detail"]
+
+
+@pytest.mark.usefixtures("audited")
 def test_what_cannot_be_checked_is_not_accepted_and_it_is_said(
     redis: EmbeddedRedis, client: httpx2.Client
 ) -> None:
@@ -120,6 +142,7 @@ def test_what_cannot_be_checked_is_not_accepted_and_it_is_said(
     assert client.get("/model").json()["backlog"] == before
 
 
+@pytest.mark.usefixtures("audited")
 def test_whether_dead_letters_were_dropped_is_not_known(
     redis: EmbeddedRedis, client: httpx2.Client
 ) -> None:
@@ -133,6 +156,7 @@ async def unchecked(_: object) -> None:
     """Redis answered this much, and hangs only then."""
 
 
+@pytest.mark.usefixtures("audited")
 def test_a_request_without_an_id_is_not_to_be_sent_again_blindly(
     redis: EmbeddedRedis, client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from clients.commands.cli import app
 from core.engine.checkpoint import load
 from core.engine.engine import Engine
 from service.settings import Settings
-from service.trainer.host import Trainer
+from service.trainer.writer import ModelWriter
 from service.wire import RawBatch
 from tests.service.api.stack import (
     SAFETENSORS,
@@ -229,14 +229,14 @@ def test_gmr_ingest_sends_what_a_rollback_dropped(
 @contextlib.contextmanager
 def forgetful(settings: Settings, version: list[int]) -> Iterator[None]:
     """A trainer that keeps nothing any more from the moment on that `version` is filled."""
-    save = Trainer._save
+    save = ModelWriter._save
 
-    def unless_asked(trainer: Trainer, *, twin: bool = False) -> None:
+    def unless_asked(writer: ModelWriter, *, twin: bool = False) -> None:
         if not version:
-            save(trainer, twin=twin)
+            save(writer, twin=twin)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "_save", unless_asked)
+        patch.setattr(ModelWriter, "_save", unless_asked)
         with training(settings):
             yield
 

@@ -106,7 +106,8 @@ def test_a_number_of_samples_takes_the_place_of_a_time(settings: MakeSettings) -
         assert ask(counted, lambda stream: stream.accepted()) == 3
     state = learned_directly(counted, [batch(0, 0)])
     state, events = Engine(counted.engine_config()).aim(state, 50_000)
-    assert (state.watch.ert, events) == (50_000, [])
+    [changed] = events
+    assert (state.watch.ert, changed.ert, changed.asked) == (50_000, 50_000, False)
     assert published_position(counted)[0] == state.model.version
 
 

@@ -31,7 +31,9 @@ def test_the_receiver_hears_of_every_boundary_with_its_explanation(settings: Mak
             assert len(expected) == 2
             wait_until(lambda: len(there.received) == 2)
             wait_until(
-                lambda: b'deliveries_total{outcome="delivered"} 2' in trainer._metrics.text()
+                lambda: (
+                    b'deliveries_total{outcome="delivered"} 2' in trainer.default._metrics.text()
+                )
             )
         assert there.ids == [event["id"] for event in there.events] == expected
         assert all(is_signed(SECRET, headers, body) for headers, body in there.received)
@@ -73,4 +75,4 @@ def test_only_the_kinds_that_are_set_are_told_and_without_a_webhook_none_wait(
     with training(plain) as trainer:
         send(plain, *sub_tasks(3, batches=1))
         wait_for_backlog(plain)
-        assert trainer._client.xlen(trainer._feed.keys.outbox) == 0
+        assert trainer._client.xlen(trainer.default.feed.keys.outbox) == 0
