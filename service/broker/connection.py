@@ -92,7 +92,7 @@ def connect(
     url: str,
     examiner: Examiner | None = None,
     identity: Identity = NO_IDENTITY,
-    timeout_s: float = SOCKET_TIMEOUT_S,
+    timeout_s: float | None = None,
 ) -> SyncClient:
     """A client for the trainer. Connects at the first command.
 
@@ -100,7 +100,7 @@ def connect(
         url: redis://, rediss://, unix://, or redis+cluster:// (the same as ?cluster=true).
         examiner: Looks at each new connection.
         identity: Files by which both sides of rediss:// know each other.
-        timeout_s: Longest wait for a connection, and for an answer.
+        timeout_s: Longest wait for a connection, and for an answer; None: `SOCKET_TIMEOUT_S`.
 
     Raises:
         InvalidSettings: The address cannot be used.
@@ -342,7 +342,8 @@ def identity_of(settings: Settings) -> Identity:
     return Identity(settings.redis_tls_ca, settings.redis_tls_certificate, settings.redis_tls_key)
 
 
-def _options(timeout_s: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
+def _options(timeout_s: float | None = None) -> dict[str, Any]:
+    timeout_s = SOCKET_TIMEOUT_S if timeout_s is None else timeout_s
     return {
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,

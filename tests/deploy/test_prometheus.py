@@ -232,6 +232,8 @@ def states(prometheus: httpx2.Client) -> set[str]:
 RIGHTLY_EMPTY = {
     "gmr_webhook_deliveries_total": "no webhook is told of anything here",
     "gmr_models": "there is no named model",
+    "gmr_key_samples": "nobody brings a key",
+    "gmr_key_outliers": "nobody brings a key",
 }
 """Metrics without a series in the service that is scraped, and why."""
 

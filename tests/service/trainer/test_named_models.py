@@ -223,7 +223,7 @@ def test_where_there_is_no_room_the_quietest_is_let_go(settings: MakeSettings) -
     models = [register(service, f"m{i}") for i in range(3)]
     with training(service) as trainer:
         for own in models:
-            send(own, *sub_tasks(0, batches=6))
+            send(own, *sub_tasks(0))
             wait_for_backlog(own)
 
         def held() -> int:

@@ -29,12 +29,12 @@ from tests.service.trainer.test_writer import events, history, published, status
 ROOT = Path(__file__).parents[3]
 
 TRAINER = """
-import sys
 from service.broker import lease
 lease.LEASE_S = 2.0
+from service.ending import end_with
 from service.settings import Settings
 from service.trainer import host
-sys.exit(host.main(Settings.load()))
+end_with(lambda: host.main(Settings.load()))
 """
 
 
