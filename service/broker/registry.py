@@ -77,7 +77,7 @@ local there = redis.call('HGET', models, name)
 if there then return there end
 if redis.call('HLEN', models) >= most then return false end
 redis.call('HSET', models, name, data)
-redis.call('XADD', doorbell, 'MAXLEN', '~', length, '*', 'model', name)
+redis.call('XADD', doorbell, 'MAXLEN', '~', length, '*', 'register', name)
 return data
 """
 
@@ -87,7 +87,7 @@ local models, doorbell = KEYS[1], KEYS[2]
 local name, seen, data, length = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 if redis.call('HGET', models, name) ~= seen then return 0 end
 redis.call('HSET', models, name, data)
-redis.call('XADD', doorbell, 'MAXLEN', '~', length, '*', 'model', name)
+redis.call('XADD', doorbell, 'MAXLEN', '~', length, '*', 'register', name)
 return 1
 """
 
@@ -150,10 +150,12 @@ class Doorbell:
             self._ready = True
 
     def took(self, rows: Any) -> list[str]:
-        """The names that were rung for."""
+        """The names of models that readers want something of; "" for a change of the register."""
         if rows:
             self._client.xack(self.stream, GROUP, *(id for id, _ in rows))
-        return [fields[b"model"].decode("utf-8", "replace") for _, fields in rows if fields]
+        return [
+            fields.get(b"model", b"").decode("utf-8", "replace") for _, fields in rows if fields
+        ]
 
     def missed(self, *, counts: bool) -> None:
         """The group may be gone."""
