@@ -45,6 +45,7 @@ from service.broker.connection import (
 from service.broker.keys import GROUP, QUARANTINE_LENGTH, Keys
 from service.broker.lease import Lease
 from service.broker.pieces import ANSWER_S, pieces
+from service.settings import MIB, Settings
 from service.wire import Control, Upload
 
 logger = logging.getLogger(__name__)
@@ -356,6 +357,22 @@ class Feed:
         self._append = client.register_script(APPEND_OWN)
         self._write = client.register_script(WRITE)
         self._bury = client.register_script(BURY)
+
+    @classmethod
+    def of(
+        cls, settings: Settings, client: SyncClient, lease: Lease, give_up: Callable[[], bool]
+    ) -> Feed:
+        """The end of the model that the settings name."""
+        return cls(
+            client,
+            settings.model,
+            lease,
+            events_length=settings.events_length,
+            history_length=settings.history_length,
+            give_up=give_up,
+            dead_letters_length=settings.dead_letters_length,
+            dead_letters_bytes=settings.dead_letters_mib * MIB,
+        )
 
     # The input stream -----------------------------------------------------------
 

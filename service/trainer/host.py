@@ -39,9 +39,10 @@ from service.settings import Settings
 from service.trainer.fair_queue import FairQueue
 from service.trainer.heartbeat import Heart
 from service.trainer.named_models import NamedModels, Slot
+from service.trainer.pace import ALONE, AMONG_MANY, NEVER
 from service.trainer.standby import stand_by
 from service.trainer.warm_up import rehearse_meanwhile
-from service.trainer.writer import ALONE, AMONG_MANY, NEVER, ModelWriter
+from service.trainer.writer import ModelWriter
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,8 @@ from service.broker.registry import NamedModel, Unwatched, forget, read_register
 from service.settings import MIB, Settings
 from service.trainer.faults import is_machines
 from service.trainer.heartbeat import Heart
-from service.trainer.writer import AMONG_MANY, ModelWriter
+from service.trainer.pace import AMONG_MANY
+from service.trainer.writer import ModelWriter
 
 logger = logging.getLogger(__name__)
 

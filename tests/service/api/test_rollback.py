@@ -16,7 +16,8 @@ from clients.commands.cli import app
 from core.engine.checkpoint import load
 from core.engine.engine import Engine
 from service.settings import Settings
-from service.trainer.writer import ModelWriter
+from service.trainer.checkpoint_schedule import CheckpointSchedule
+from service.trainer.standing import Standing
 from service.wire import RawBatch
 from tests.service.api.stack import (
     SAFETENSORS,
@@ -229,14 +230,14 @@ def test_gmr_ingest_sends_what_a_rollback_dropped(
 @contextlib.contextmanager
 def forgetful(settings: Settings, version: list[int]) -> Iterator[None]:
     """A trainer that keeps nothing any more from the moment on that `version` is filled."""
-    save = ModelWriter._save
+    save = CheckpointSchedule.save
 
-    def unless_asked(writer: ModelWriter, *, twin: bool = False) -> None:
+    def unless_asked(schedule: CheckpointSchedule, now: Standing, *, twin: bool = False) -> None:
         if not version:
-            save(writer, twin=twin)
+            save(schedule, now, twin=twin)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ModelWriter, "_save", unless_asked)
+        patch.setattr(CheckpointSchedule, "save", unless_asked)
         with training(settings):
             yield
 

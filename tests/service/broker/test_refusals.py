@@ -266,4 +266,4 @@ def test_a_trainer_outlives_what_passes(
             while not accepted():
                 assert time.monotonic() < deadline
             wait_for_backlog(ours)
-            assert trainer.default._state.stream.batches == 6
+            assert trainer.default.now.state.stream.batches == 6

@@ -9,8 +9,9 @@ from service.broker.connection import connect
 from service.broker.feed import Feed, Position
 from service.broker.keys import Keys
 from service.trainer.host import Trainer
+from service.trainer.publish_schedule import PublishSchedule
+from service.trainer.standing import Standing
 from service.trainer.starts import Starts
-from service.trainer.writer import ModelWriter
 from tests.service.conftest import MakeSettings
 from tests.service.running import ask, send, sub_tasks, training, wait_until
 
@@ -52,10 +53,10 @@ def test_a_trainer_that_dies_at_every_start_says_how_often(
     made = settings()
     send(made, *sub_tasks(0, batches=2))
 
-    def dies(writer: ModelWriter) -> None:
+    def dies(schedule: PublishSchedule, now: Standing, *, quiet: bool) -> None:
         raise RuntimeError("a disk that is gone")
 
-    monkeypatch.setattr(ModelWriter, "_publish", dies)
+    monkeypatch.setattr(PublishSchedule, "publish", dies)
     for _ in range(3):
         with pytest.raises(RuntimeError, match="disk"):
             Trainer(made).run()

@@ -1,0 +1,184 @@
+"""What each kind of entry does to a model.
+
+Where a model stands goes in and comes out; an entry that raises has changed nothing. Who asks for
+what is not asked here: all that is in the stream was let in.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from typing import Final
+
+import torch
+
+from core.batch import Batch
+from core.engine.engine import Engine
+from core.engine.state import EngineState, Mode
+from core.errors import EmptySubTask
+from core.events import Event
+from service.broker.feed import Entry, Feed
+from service.settings import Settings
+from service.trainer import key_shares
+from service.trainer.faults import is_out_of_memory, make_room
+from service.trainer.journal import Journal
+from service.trainer.saver import Saver
+from service.trainer.standing import Standing
+from service.wire import (
+    REQUEUED_FROM,
+    Control,
+    Limits,
+    RawBatch,
+    RawLabels,
+    RawName,
+    read_entry,
+)
+
+logger = logging.getLogger(__name__)
+
+MEMORY_PAUSES_S: Final = (0.1, 0.5, 2.0)
+"""Before an entry for which there was no room is tried again: others may let go of some."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A model does not grow from the one before it.
+
+    Arguments:
+        origin: "rollback" or "checkpoint".
+        version: The kept version that it grows from; None for one from elsewhere.
+    """
+
+    origin: str
+    version: int | None = None
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What came of an entry.
+
+    Arguments:
+        now: Where the model stands; its position is that of the entry before.
+        events: What happened.
+        restored: Where the model went back, or is another one.
+    """
+
+    now: Standing
+    events: list[Event]
+    restored: Restored | None = None
+
+
+class Applier:
+    """Applies the entries of one model's stream.
+
+    Arguments:
+        settings: Of the model.
+        engine: Which learns.
+        feed: Which has the pieces of uploads.
+        saver: Which has the versions that are kept.
+        journal: Which has counted whose samples were learned.
+    """
+
+    def __init__(
+        self, settings: Settings, engine: Engine, feed: Feed, saver: Saver, journal: Journal
+    ) -> None:
+        self._limits = Limits(settings.max_samples, settings.max_features)
+        self._max_key_share = settings.max_key_share
+        self._engine = engine
+        self._feed = feed
+        self._saver = saver
+        self._journal = journal
+
+    def apply(self, before: Standing, entry: Entry) -> Applied:
+        """Apply an entry, trying again where there is no room for the moment.
+
+        Raises:
+            GMRError: The entry cannot be used.
+        """
+        for pause in MEMORY_PAUSES_S:
+            try:
+                return self._apply(before, entry)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                logger.warning("no room for entry %s, trying again: %s", entry.id, error)
+            # Not before the error is gone, which holds on to what was computed.
+            make_room()
+            time.sleep(pause)
+        return self._apply(before, entry)
+
+    def _apply(self, before: Standing, entry: Entry) -> Applied:
+        asked, engine, state = read_entry(entry.fields, self._limits), self._engine, before.state
+        if isinstance(asked, RawBatch):
+            self._check_share(state, asked, entry)
+            state, events = engine.step(state, _batch(asked))
+        elif isinstance(asked, RawLabels):
+            state, events = engine.label(state, asked.sample_ids, asked.labels)
+        elif isinstance(asked, RawName):
+            state, events = engine.name(state, asked.proposal, asked.label)
+        elif asked.kind == "rollback":
+            return self._roll_back(before, entry, asked)
+        elif asked.kind == "restore":
+            return self._take_over(before, entry, asked)
+        else:
+            state, events = self._control(state, asked)
+        return Applied(replace(before, state=state), events)
+
+    def _control(self, state: EngineState, asked: Control) -> tuple[EngineState, list[Event]]:
+        """Do what leaves the model on its way."""
+        engine, by = self._engine, asked.by
+        match asked.kind:
+            case "boundary":
+                state, events = engine.declare_boundary(state, by, asked.note)
+                if not events:
+                    raise EmptySubTask.of(state.sub_task.number)
+                return state, events
+            case "settle":
+                return engine.settle(state)
+            case "aim":
+                return engine.aim(state, asked.samples or None, asked=by is not None, by=by)
+            case "mode":
+                return engine.change_mode(state, Mode(asked.mode or ""), by, asked.note)
+            case "expire":
+                return engine.expire(state, asked.samples or 0)
+        return state, []
+
+    def _roll_back(self, before: Standing, entry: Entry, asked: Control) -> Applied:
+        """Go back to a kept version."""
+        assert asked.version is not None
+        kept = self._saver.find(asked.version)
+        state, events = self._engine.restore(before.state, kept.state, "rollback")
+        branch = before.branch.rolled_back(kept.branch, kept.first_not_held, entry.id)
+        ledger = before.ledger.rolled_back(kept.ledger, kept.state)
+        now = Standing(state, before.position, branch, ledger)
+        return Applied(now, events, Restored("rollback", asked.version))
+
+    def _take_over(self, before: Standing, entry: Entry, asked: Control) -> Applied:
+        """Go on from a checkpoint that was uploaded."""
+        data = asked.checkpoint if asked.upload is None else self._feed.fetch(asked.upload)
+        uploaded = self._saver.parse(data or b"")
+        state, events = self._engine.restore(before.state, uploaded, "checkpoint")
+        self._saver.try_out(state)
+        branch, ledger = before.branch.uploaded(entry.id), before.ledger.uploaded(state)
+        return Applied(
+            Standing(state, before.position, branch, ledger), events, Restored("checkpoint")
+        )
+
+    def _check_share(self, state: EngineState, batch: RawBatch, entry: Entry) -> None:
+        """Raise `KeyShare` where a key would have more of what is learned than it may have."""
+        cap = self._max_key_share
+        # A dead letter that was sent again has been looked at, and at rest nothing is learned.
+        if cap is None or not state.learns or entry.text(REQUEUED_FROM) is not None:
+            return
+        key_shares.check(self._journal.totals.key_shares, batch.by, len(batch), cap)
+
+
+def _batch(raw: RawBatch) -> Batch:
+    """A batch as core takes it."""
+    # uint8 and the shape of images go on as they are: they tell images from tables.
+    features = raw.features
+    if not features.flags.writeable:  # a view of what Redis sent, which torch cannot share
+        features = features.copy()
+    codes = None if raw.codes is None else torch.from_numpy(raw.codes.copy())
+    return Batch(torch.from_numpy(features), codes, raw.vocabulary, raw.sample_ids)

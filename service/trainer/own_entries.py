@@ -1,0 +1,91 @@
+"""Entries that a trainer appends by itself, because time has passed.
+
+The engine has no clock, and the same stream gives the same model. So what time alone brings on is
+an entry of the stream, which is read like any other: the stream is quiet (`settle`), the rate of
+samples asks for another run time between false alarms (`aim`), the wait for labels is over
+(`expire`). Each is appended once until it is read.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from core.engine.engine import Engine
+from core.engine.state import EngineState
+from service.broker.feed import Entry, Feed
+from service.settings import Settings
+from service.trainer.label_wait import LabelWait
+from service.trainer.run_time_target import RunTimeTarget
+from service.wire import Control
+
+STIRRING: Final = frozenset({"batch", "labels", "name", "mode", "rollback", "restore"})
+"""Kinds of entries after which there may be something to settle again."""
+
+
+class OwnEntries:
+    """Appends to one model's stream what is due.
+
+    Arguments:
+        settings: Of the model.
+        engine: Whose states are given.
+        feed: By which to append.
+        samples: Of the stream so far.
+    """
+
+    def __init__(self, settings: Settings, engine: Engine, feed: Feed, samples: int) -> None:
+        self._engine = engine
+        self._feed = feed
+        self._settling = False  # an entry to settle was appended since the last batch
+        self._label_wait = LabelWait(settings.label_wait_s)
+        self._expiring: int | None = None  # place in the stream of the expire entry appended last
+        self._target = None
+        if settings.ert_seconds is not None:
+            self._target = RunTimeTarget(settings.ert_seconds, samples, time.monotonic())
+        self._aimed: int | None = None  # that an entry was appended for, not read yet
+
+    def read(self, entry: Entry, *, applied: bool) -> None:
+        """An entry was dealt with.
+
+        Arguments:
+            entry: Whoever appended it.
+            applied: Whether it was of use.
+        """
+        kind = entry.text("kind")
+        if kind == "aim":
+            self._aimed = None
+        elif applied and kind in STIRRING:
+            self._settling = False
+
+    def settle(self, state: EngineState, *, quiet: bool) -> None:
+        """Say that the stream is quiet, where that would change anything."""
+        if self._settling or self._engine.is_settled(state):
+            return
+        if quiet:
+            self._settling = True  # once, until the next batch
+            self._feed.append(Control("settle"))
+
+    def aim(self, state: EngineState) -> None:
+        """Ask for another run time between false alarms, where it was asked for as a time."""
+        if self._aimed is not None or state.watch.ert_asked:
+            return
+        wanted = None
+        if self._target is not None:
+            wanted = self._target.due(state.watch.ert, state.stream.samples, time.monotonic())
+        elif state.watch.ert is not None and state.watch.ert != self._engine.config.ert:
+            wanted = round(self._engine.config.ert)  # it was a time before a restart
+        if wanted is not None:
+            self._aimed = wanted
+            self._feed.append(Control("aim", samples=wanted))
+
+    def expire(self, state: EngineState) -> None:
+        """Let no sample await its label for longer than it may, by the clock."""
+        now, oldest = time.monotonic(), state.pending.awaiting.oldest
+        self._label_wait.note(now, state.stream.samples)
+        before = self._label_wait.over(now)
+        if before is None or oldest is None or oldest >= before or before == self._expiring:
+            return
+        if not state.learns:
+            return  # nothing is learned of them before the thaw
+        self._expiring = before  # once, until the entry is read
+        self._feed.append(Control("expire", samples=before))
