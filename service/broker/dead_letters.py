@@ -22,7 +22,7 @@ from typing import Any, Final
 import orjson
 
 from service.broker.connection import SOCKET_TIMEOUT_S, perhaps_done
-from service.broker.feed import report_id
+from service.broker.entries import report_id
 from service.broker.stream import READ_S, ROWS_PER_S, Stream, UnknownLetter
 
 PAGE: Final = 1000

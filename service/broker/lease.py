@@ -6,9 +6,9 @@ ends, however that comes about. `Lease` keeps a second trainer away from a model
 of a shared Redis; it runs out unless it is renewed. A holder that was paused for
 longer than that may wake up without it and not know. So a trainer that begins puts
 its token into a fence, and whatever an earlier one still sends is refused
-(`service.broker.feed`).
+(`service.broker.fenced`).
 
-The scripts begin with a write that needs no memory, see `service.broker.feed`.
+The scripts begin with a write that needs no memory, see `service.broker.fenced`.
 """
 
 from __future__ import annotations

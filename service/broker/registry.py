@@ -129,7 +129,7 @@ def keys_of(client: SyncClient, keys: Keys) -> Iterator[bytes]:
 
 
 class Doorbell:
-    """The trainer's end of the doorbell; `service.broker.feed.Readable`.
+    """The trainer's end of the doorbell; `service.broker.reader.Readable`.
 
     Arguments:
         client: Connection to Redis.

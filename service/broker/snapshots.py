@@ -26,7 +26,8 @@ import orjson
 from core.errors import InvalidCheckpoint
 from core.memory.retention import SubTaskRetention
 from core.snapshot import ModelInfo, Snapshot
-from service.broker.feed import Feed, Position
+from service.broker.entries import Position
+from service.broker.feed import Feed
 from service.broker.stream import Notice, Stream, StreamUnavailable
 from service.checkpoints import write_atomically
 

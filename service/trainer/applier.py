@@ -18,7 +18,8 @@ from core.engine.engine import Engine
 from core.engine.state import EngineState, Mode
 from core.errors import EmptySubTask
 from core.events import Event
-from service.broker.feed import Entry, Feed
+from service.broker.entries import Entry
+from service.broker.feed import Feed
 from service.settings import Settings
 from service.trainer import key_shares
 from service.trainer.faults import is_out_of_memory, make_room
@@ -156,7 +157,7 @@ class Applier:
 
     def _take_over(self, before: Standing, entry: Entry, asked: Control) -> Applied:
         """Go on from a checkpoint that was uploaded."""
-        data = asked.checkpoint if asked.upload is None else self._feed.fetch(asked.upload)
+        data = asked.checkpoint if asked.upload is None else self._feed.requests.fetch(asked.upload)
         uploaded = self._saver.parse(data or b"")
         state, events = self._engine.restore(before.state, uploaded, "checkpoint")
         self._saver.try_out(state)

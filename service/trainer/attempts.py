@@ -19,7 +19,8 @@ from typing import Any, Final
 
 import orjson
 
-from service.broker.feed import Entry, Feed, Position
+from service.broker.entries import Entry, Position
+from service.broker.feed import Feed
 from service.trainer.faults import may_pass
 
 logger = logging.getLogger(__name__)

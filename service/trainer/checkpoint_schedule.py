@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import time
 
-from service.broker.feed import Entry, Feed, Position
+from service.broker.entries import Entry, Position
+from service.broker.feed import Feed
 from service.settings import MIB, Settings
 from service.trainer.journal import Journal
 from service.trainer.metrics import TrainerMetrics
@@ -109,13 +110,13 @@ class CheckpointSchedule:
             now: Where the model stands.
             twin: Whether it was written down before, and this is the second file of it.
         """
-        self._feed.flush()
+        self._feed.reports.flush()
         self._saver.save(self.progress(now), twin=twin)
         self._saved_at, self._soon, self._unsaved_bytes = time.monotonic(), False, 0
 
     def save_before(self, before: Standing, boundary: int) -> None:
         """Write down the state that a boundary comes right after."""
-        self._feed.flush()
+        self._feed.reports.flush()
         self._saver.save(self.progress(before), before_boundary=boundary)
         self._soon = True
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from core.errors import InvalidSettings
 from core.events import EntriesLost
-from service.broker.feed import Feed, Position, next_id
+from service.broker.entries import Position, next_id
+from service.broker.feed import Feed
 
 
 def find_gap(feed: Feed, held: Position, opened: Position) -> EntriesLost | None:

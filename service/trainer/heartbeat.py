@@ -66,7 +66,7 @@ class Pulse:
         if self._status is not None and now - self._told_at >= self._beat_s:
             self._told_at = now
             status = encode_status({**self._status, **facts})
-            # Also on a Redis that is full, as in `service.broker.feed`.
+            # Also on a Redis that is full, as in `service.broker.fenced`.
             client.eval(REPEAT, 1, self._key, status)
 
 

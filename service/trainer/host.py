@@ -29,8 +29,10 @@ from service.broker.connection import (
     examiner_of,
     identity_of,
 )
-from service.broker.feed import Entry, LeaseLost, Readable, Reader
+from service.broker.entries import Entry
+from service.broker.fenced import LeaseLost
 from service.broker.lease import Lease
+from service.broker.reader import Readable, Reader
 from service.broker.registry import Doorbell
 from service.ending import MUST_CHANGE_SETTINGS
 from service.extras import check_extras

@@ -46,7 +46,8 @@ from core.events import (
     SetAsideReleased,
     UnknownsLearned,
 )
-from service.broker.feed import LAST_REPORT, Entry, Feed
+from service.broker.entries import LAST_REPORT, Entry
+from service.broker.feed import Feed
 from service.trainer import class_accuracies, key_shares
 from service.trainer.class_accuracies import Tally
 from service.trainer.metrics import TrainerMetrics
@@ -314,19 +315,19 @@ class Journal:
                 record |= self._boundary(event, entry_id)
                 heavy = {name: part for name, part in event.explanation.items() if name in HEAVY}
                 if heavy:
-                    self._feed.report(keys.explanations, entry_id, index, orjson.dumps(heavy))
+                    self._feed.reports.add(keys.explanations, entry_id, index, orjson.dumps(heavy))
             elif isinstance(event, ChangeDetected):
                 record |= {"explanation": _light(event.explanation)}
             elif isinstance(event, BatchScored):
                 self.totals.remember(event.batch_index, entry_id)
             data = orjson.dumps(record)
-            self._feed.report(keys.events, entry_id, index, data)
+            self._feed.reports.add(keys.events, entry_id, index, data)
             if isinstance(event, BatchLearned | BatchSetAside | BatchPassed):
-                self._feed.report(keys.history, entry_id, index, data)
+                self._feed.reports.add(keys.history, entry_id, index, data)
             if isinstance(event, BoundaryDetected):
-                self._feed.report(keys.boundaries, entry_id, index, data)
+                self._feed.reports.add(keys.boundaries, entry_id, index, data)
             if event.kind in self._outbox:
-                self._feed.report(keys.outbox, entry_id, index, data)
+                self._feed.reports.add(keys.outbox, entry_id, index, data)
             _log(event, entry_id)
 
     def _boundary(self, event: BoundaryDetected, entry_id: str) -> dict[str, object]:
@@ -351,7 +352,7 @@ class Journal:
                     return
                 label = None if code == UNLABELLED else batch.vocabulary[code]
                 record = {"features": row, "label": label, "entry_id": entry_id, "time": now}
-                self._feed.quarantine(entry_id, index, orjson.dumps(record))
+                self._feed.reports.quarantine(entry_id, index, orjson.dumps(record))
                 index += 1
 
     def reject(self, entry: Entry, reason: str, detail: str) -> int:
@@ -373,7 +374,8 @@ class Journal:
             "samples": samples,
             "requeued_from": entry.text(REQUEUED_FROM),
         }
-        letters, nbytes = self._feed.bury(entry, reason, facts)
+        self._feed.reports.flush()  # whoever finds the letter has been told of it
+        letters, nbytes = self._feed.dead_letters.bury(entry, reason, facts)
         if letters:
             self.write(entry.id, [DeadLettersDropped(letters, nbytes)], first=1)
         return samples or 0 if kind == "batch" else 0

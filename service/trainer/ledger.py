@@ -29,7 +29,7 @@ from core.engine.state import EngineState, Stream
 from core.events import BatchPassed, BatchScored, EntriesLost, Event, OutlierBurst
 from service.broker.branch import FIRST_ID
 from service.broker.branch import position as place_of
-from service.broker.feed import Position
+from service.broker.entries import Position
 
 MOST_LOST: Final = 100
 """Losses whose entries are remembered as lost, not as dropped."""

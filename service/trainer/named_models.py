@@ -23,8 +23,9 @@ import orjson
 
 from core.errors import InvalidSettings
 from service.broker.connection import StreamUnavailable, SyncClient
-from service.broker.feed import LeaseLost, Readable
+from service.broker.fenced import LeaseLost
 from service.broker.keys import Keys
+from service.broker.reader import Readable
 from service.broker.registry import NamedModel, Unwatched, forget, read_register
 from service.settings import MIB, Settings
 from service.trainer.faults import is_machines

@@ -13,7 +13,8 @@ from typing import Final
 
 from core.engine.engine import Engine
 from core.engine.state import EngineState
-from service.broker.feed import Entry, Feed
+from service.broker.entries import Entry
+from service.broker.feed import Feed
 from service.settings import Settings
 from service.trainer.label_wait import LabelWait
 from service.trainer.run_time_target import RunTimeTarget

@@ -19,7 +19,8 @@ from core.errors import ModelNotReady
 from core.events import ModelPublished
 from core.memory.retention import summary
 from core.snapshot import Snapshot
-from service.broker.feed import LAST_REPORT, Feed, Position
+from service.broker.entries import LAST_REPORT, Position
+from service.broker.feed import Feed
 from service.broker.snapshots import Publisher, SnapshotFiles
 from service.trainer.journal import Journal
 from service.trainer.metrics import TrainerMetrics
@@ -143,4 +144,4 @@ class PublishSchedule:
             seconds,
         )
         self._journal.write(position.last_entry_id, [event], first=LAST_REPORT)
-        self._feed.flush()
+        self._feed.reports.flush()

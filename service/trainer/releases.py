@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import deque
 
 from service.broker.branch import position as place
-from service.broker.feed import Entry, Feed, Position
+from service.broker.entries import Entry, Position
+from service.broker.feed import Feed
 from service.trainer.saver import Saved
 
 Samples = tuple[str, int]

@@ -16,7 +16,8 @@ from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.memory.proposals import Proposal
 from service.broker.branch import Branch
-from service.broker.feed import Feed, Position
+from service.broker.entries import Position
+from service.broker.feed import Feed
 from service.settings import Settings
 from service.trainer import key_shares
 from service.trainer.heartbeat import Heart, Pulse
@@ -102,7 +103,7 @@ class Reporter:
         self._redis_errors = self._feed.redis_errors
         self._account(now)
         status = self._status(now, error)
-        self._feed.put(self._feed.keys.status, encode_status(status))
+        self._feed.reports.put(self._feed.keys.status, encode_status(status))
         self._pulse.told(status)
         patience = self._pace.metrics_s if at_once else self._pace.status_s
         if moment - self._metrics_at >= patience or self.phase in ENDED:
@@ -110,19 +111,19 @@ class Reporter:
             # A quiet service writes little; but a Redis without its data must be told again.
             if text != self._metrics_text or moment - self._metrics_told_at >= SAME_AGAIN_S:
                 self._metrics_text, self._metrics_told_at = text, moment
-                self._feed.put(self._feed.keys.trainer_metrics, text)
+                self._feed.reports.put(self._feed.keys.trainer_metrics, text)
             self._metrics_at = moment
-        self._feed.flush()
+        self._feed.reports.flush()
 
     def features(self, state: EngineState) -> None:
         """Say which D the model has, so that the API refuses any other."""
         n_features = state.n_features or self._settings.n_features
         if n_features is not None:
-            self._feed.put(self._feed.keys.features, b"%d" % n_features)
+            self._feed.reports.put(self._feed.keys.features, b"%d" % n_features)
 
     def no_features(self) -> None:
         """Say that no batch has decided on D."""
-        self._feed.forget(self._feed.keys.features)
+        self._feed.reports.forget(self._feed.keys.features)
 
     def branch(self, branch: Branch, decided: str) -> None:
         """Say which entries are no part of the model any more.
@@ -131,11 +132,11 @@ class Reporter:
             branch: The model's.
             decided: The last entry; of rollbacks and uploads up to it the result is known.
         """
-        self._feed.put(self._feed.keys.branch, branch.to_json(decided=decided))
+        self._feed.reports.put(self._feed.keys.branch, branch.to_json(decided=decided))
 
     def versions(self) -> None:
         """Say which versions are kept."""
-        self._feed.put(self._feed.keys.versions, orjson.dumps(self._saver.versions()))
+        self._feed.reports.put(self._feed.keys.versions, orjson.dumps(self._saver.versions()))
 
     def proposals(self, state: EngineState) -> None:
         """Say which proposals are open, where that has changed."""
@@ -147,7 +148,7 @@ class Reporter:
             {**one.to_dict(), "first_sample": place(one.first), "last_sample": place(one.last)}
             for one in proposals
         ]
-        self._feed.put(self._feed.keys.proposals, orjson.dumps(rows))
+        self._feed.reports.put(self._feed.keys.proposals, orjson.dumps(rows))
 
     def _account(self, now: Standing) -> None:
         """Tell the ledger, where the position has changed."""
@@ -167,7 +168,7 @@ class Reporter:
         fates = {id: orjson.dumps(one) for id, one in ledger.fates(now.state).items()}
         changed = {id: one for id, one in fates.items() if self._fates.get(id) != one}
         gone = [id for id in self._fates if id not in fates]
-        self._feed.account(orjson.dumps(told), changed, gone, anew=self._accounted is None)
+        self._feed.reports.account(orjson.dumps(told), changed, gone, anew=self._accounted is None)
         self._fates, self._accounted = fates, now.position
 
     def _status(self, now: Standing, error: str | None) -> dict[str, object]:

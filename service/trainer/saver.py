@@ -29,7 +29,7 @@ from core.engine.state import EngineState
 from core.engine.trial import check_values, try_out
 from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
 from service.broker.branch import Branch
-from service.broker.feed import Position, next_id
+from service.broker.entries import Position, next_id
 from service.checkpoints import BEFORE_BOUNDARY, Checkpoints, Kept
 from service.trainer.faults import is_machines
 from service.trainer.journal import Totals

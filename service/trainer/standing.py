@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from core.engine.state import EngineState
 from core.events import EntriesLost
 from service.broker.branch import Branch
-from service.broker.feed import Entry, Position
+from service.broker.entries import Entry, Position
 from service.trainer.journal import Totals
 from service.trainer.ledger import Ledger
 from service.trainer.releases import Samples

@@ -33,7 +33,9 @@ from core.engine.engine import Engine
 from core.errors import GMRError, InvalidSettings
 from core.events import BoundaryDetected, EntriesLost, OutlierBurst
 from service.broker.connection import StreamUnavailable, SyncClient, patiently, unavailable
-from service.broker.feed import Entry, Feed, LeaseLost, Position, next_id
+from service.broker.entries import Entry, Position, next_id
+from service.broker.feed import Feed
+from service.broker.fenced import LeaseLost
 from service.broker.keys import Keys
 from service.broker.lease import LEASE_S, DirectoryLock, Lease
 from service.broker.snapshots import SnapshotFiles
@@ -257,7 +259,7 @@ class ModelWriter:
             # What a checkpoint holds is safe, and what it does not hold is in the stream, and is
             # reported when it is read again.
             logger.warning("stopping without Redis: %s", error)
-            if self._checkpoints.is_behind(self._now) and not self._feed.has_reports:
+            if self._checkpoints.is_behind(self._now) and not self._feed.reports.waiting:
                 self._saver.save(self._checkpoints.progress(self._now))
             self._saver.wait()
         elif self._begun and not isinstance(error, LeaseLost):
@@ -495,11 +497,11 @@ class ModelWriter:
         if not (self._pace.asks or self._rung):
             return
         self._rung = False
-        for request in self._feed.requests():
+        for request in self._feed.requests.new():
             what, _, request_id = request.partition(" ")
             if what == "checkpoint" and request_id:
                 progress = self._checkpoints.progress(self._now)
-                self._feed.answer(request_id, self._saver.dump(progress))
+                self._feed.requests.answer(request_id, self._saver.dump(progress))
             else:
                 logger.warning("unknown request %r", request[:80])
 

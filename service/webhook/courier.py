@@ -32,7 +32,7 @@ from tenacity import (
 )
 
 from service.broker.connection import SyncClient, is_transient
-from service.broker.feed import WRITE
+from service.broker.fenced import WRITE
 from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.webhook.envelope import cloud_event

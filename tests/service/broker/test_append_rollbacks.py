@@ -11,7 +11,7 @@ from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 
 from service.broker.branch import Branch, position
-from service.broker.feed import next_id
+from service.broker.entries import next_id
 from service.broker.stream import Stream
 from service.settings import Settings
 from service.wire import Control, RawBatch

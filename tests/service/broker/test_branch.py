@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.broker.branch import MOST_RANGES, Branch, position
-from service.broker.feed import next_id
+from service.broker.entries import next_id
 
 
 def test_going_forward_again_brings_back_what_was_dropped() -> None:

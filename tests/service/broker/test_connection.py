@@ -15,7 +15,8 @@ import redis
 from core.errors import InvalidSettings
 from service.broker.connection import connect, connect_async, is_transient, patiently
 from service.broker.durability import Examiner
-from service.broker.feed import Feed, Position
+from service.broker.entries import Position
+from service.broker.feed import Feed
 from service.broker.lease import Lease
 from service.broker.stream import Stream, StreamUnavailable
 from service.wire import RawBatch, read_entry
@@ -90,13 +91,13 @@ async def test_everything_works_on_a_cluster(
             feed.open(Position())
             [entry] = feed.read(block_ms=1)
             assert isinstance(read_entry(entry.fields), RawBatch)
-            feed.report(feed.keys.events, entry.id, 0, b'{"kind": "x"}')
-            feed.report(feed.keys.events, entry.id, 0, b'{"kind": "again"}')
-            feed.flush()
+            feed.reports.add(feed.keys.events, entry.id, 0, b'{"kind": "x"}')
+            feed.reports.add(feed.keys.events, entry.id, 0, b'{"kind": "again"}')
+            feed.reports.flush()
             position = Position(entry.id, 1)
             feed.publish(position, 3, "redis", b"bytes")
             feed.release(position, [entry.id])
-            assert feed.requests() == []
+            assert feed.requests.new() == []
             assert lease.renew()
             lease.release()
 

@@ -6,64 +6,24 @@ import contextlib
 import os
 import signal
 import time
-import uuid
-from typing import Any
 
 import numpy as np
-import orjson
 import pytest
 import redis
-from hypothesis import HealthCheck, given
-from hypothesis import settings as of_hypothesis
-from hypothesis import strategies as st
 
-from service.broker.connection import StreamUnavailable, SyncClient, connect
-from service.broker.feed import (
-    LAST_REPORT,
-    Entry,
-    Feed,
-    LeaseLost,
-    Position,
-    Reader,
-    read_next,
-    report_id,
-)
+from service.broker.connection import StreamUnavailable, connect
+from service.broker.entries import Entry, Position
+from service.broker.feed import Feed
+from service.broker.fenced import LeaseLost
 from service.broker.keys import GROUP, Keys
 from service.broker.lease import Lease
 from service.supervisor.embedded import EmbeddedRedis
 from service.wire import Control, RawBatch, read_entry
-
-
-def add(feed: Feed, n: int, size: int = 10) -> list[str]:
-    """Append n entries; their ids."""
-    fields = {"x": b"x" * size}
-    return [feed.client.xadd(feed.keys.input, fields).decode() for _ in range(n)]
-
-
-def opened(client: SyncClient) -> Feed:
-    """The feed of a model that nobody else uses."""
-    model = uuid.uuid4().hex
-    lease = Lease(client, Keys(model))
-    lease.acquire()
-    feed = Feed(client, model, lease, events_length=10, history_length=10)
-    feed.open(Position())
-    return feed
-
-
-def read(feed: Feed) -> list[str]:
-    """Ids of all that is there to read."""
-    found: list[str] = []
-    while entries := feed.read(block_ms=0):
-        found += [entry.id for entry in entries]
-    return found
+from tests.service.broker.feeding import add, events, held, read
 
 
 def group(feed: Feed) -> dict[str, object]:
     return feed.client.xinfo_groups(feed.keys.input)[0]
-
-
-def events(feed: Feed) -> list[bytes]:
-    return [fields[b"data"] for _, fields in feed.client.xrange(feed.keys.events)]
 
 
 # Reading ----------------------------------------------------------------------------
@@ -192,45 +152,6 @@ def test_an_entry_deleted_by_hand_does_not_stop_the_reading(feed: Feed) -> None:
     assert read(feed) == [ids[0], ids[2]]
 
 
-def test_reading_ahead_loses_nothing_when_it_stops(feed: Feed) -> None:
-    feed.open(Position())
-    ids = add(feed, 200, size=100_000)
-    reader = Reader(feed.client, block_ms=20)
-    reader.ask([feed])
-    seen = [entry.id for _, entries in reader.next(5.0) or [] for entry in entries]
-    reader.ask([feed])
-    reader.close()
-    feed.go_back(Position(seen[-1], len(seen)))
-    assert seen + read(feed) == ids
-
-
-def test_several_streams_are_read_in_one_command(redis_server: EmbeddedRedis) -> None:
-    with connect(redis_server.url) as client:
-        feeds = [opened(client) for _ in range(3)]
-        ids = [add(feeds[0], 2), [], add(feeds[2], 1)]
-        found = dict(read_next(client, feeds, block_ms=0))
-        assert [[entry.id for entry in found.get(feed, [])] for feed in feeds] == ids
-        assert read_next(client, feeds, block_ms=1) == []
-        feeds[1].go_back(Position())
-        late = add(feeds[1], 1)
-        [(feed, [entry])] = read_next(client, feeds, block_ms=0)
-        assert (feed, [entry.id]) == (feeds[1], late)
-
-
-def test_a_stream_that_another_trainer_has_taken_over_keeps_no_other_from_being_read(
-    redis_server: EmbeddedRedis,
-) -> None:
-    with connect(redis_server.url) as client:
-        mine, lost = opened(client), opened(client)
-        client.set(lost.keys.fence, "someone else")
-        lost.go_back(Position())
-        ids = add(mine, 2)
-        [(feed, entries)] = read_next(client, [lost, mine], block_ms=0)
-        assert (feed, [entry.id for entry in entries]) == (mine, ids)
-        with pytest.raises(LeaseLost):
-            lost.read(block_ms=0)
-
-
 def test_what_comes_after_a_fail_over_is_read_though_a_replica_lacked_the_newest(
     feed: Feed,
 ) -> None:
@@ -264,118 +185,6 @@ def test_reading_goes_on_through_a_restart_of_redis(own_redis: EmbeddedRedis) ->
         own_redis.start()
         assert seen + read(feed) == ids
         assert feed.redis_errors >= 1
-
-
-# Reports ----------------------------------------------------------------------------
-
-
-def test_reports_made_again_after_a_crash_appear_once(feed: Feed) -> None:
-    feed.open(Position())
-    for _ in range(2):
-        for index in range(3):
-            feed.report(feed.keys.events, "5-1", index, b"%d" % index)
-        feed.flush()
-    assert events(feed) == [b"0", b"1", b"2"]
-
-
-def test_ids_of_reports_grow_with_the_entry_and_its_events() -> None:
-    ids = [
-        report_id("5-0", 0),
-        report_id("5-0", 1),
-        report_id("5-0", LAST_REPORT),
-        report_id("5-1", 0),
-        report_id("6-0", 0),
-    ]
-    assert ids == ["5-0", "5-1", "5-9999", "5-10000", "6-0"]
-    assert report_id("5-0", 10**9) == report_id("5-0", LAST_REPORT)
-
-
-def test_old_reports_make_room(feed: Feed) -> None:
-    feed.open(Position())
-    for i in range(1, 500):
-        feed.report(feed.keys.events, f"{i}-0", 0, b"x" * 500)
-    feed.flush()
-    assert 100 <= feed.client.xlen(feed.keys.events) < 300
-
-
-def letters(feed: Feed) -> list[dict[str, Any]]:
-    rows: Any = feed.client.xrange(feed.keys.dead_letters)
-    return [orjson.loads(fields[b"data"]) for _, fields in rows]
-
-
-def held(feed: Feed) -> int:
-    """Bytes of all payloads that are there."""
-    return sum(
-        len(value)
-        for key in feed.client.scan_iter(f"{feed.keys.dead_letter('')}*")
-        for value in feed.client.hvals(key)
-    )
-
-
-def test_a_rejected_entry_is_kept_whole_with_the_reason(feed: Feed) -> None:
-    feed.open(Position())
-    fields = {b"kind": b"batch", b"x": b"1" * 2_000_000}
-    entry = Entry("7-0", fields)
-    for _ in range(2):  # the second time after a crash
-        assert feed.bury(entry, "invalid_batch", {"reason": "invalid_batch"}) == (0, 0)
-    assert letters(feed) == [{"reason": "invalid_batch", "size": 2_000_005, "whole": True}]
-    assert feed.client.hgetall(feed.keys.dead_letter("7-0")) == fields
-    assert feed.client.get(feed.keys.dead_letters_bytes) == b"2000005"
-
-
-def test_a_letter_that_was_dropped_does_not_come_back_after_a_crash(feed: Feed) -> None:
-    feed.open(Position())
-    entry = Entry("7-0", {b"kind": b"batch"})
-    feed.bury(entry, "x", {})
-    feed.client.xdel(feed.keys.dead_letters, "7-0")
-    feed.bury(entry, "x", {})
-    assert letters(feed) == []
-
-
-def test_checkpoints_and_what_is_larger_than_the_store_are_kept_as_records(feed: Feed) -> None:
-    feed.open(Position())
-    feed._dead_letters_bytes = 100
-    feed.bury(Entry("1-0", {b"kind": b"batch", b"x": b"1" * 80}), "x", {})
-    feed.bury(Entry("2-0", {b"kind": b"batch", b"x": b"1" * 101}), "x", {})
-    feed.bury(Entry("3-0", {b"kind": b"restore", b"x": b"1"}), "x", {})
-    assert [one["whole"] for one in letters(feed)] == [True, False, False]
-    assert held(feed) == 85
-
-
-@given(
-    sizes=st.lists(st.integers(0, 60), min_size=1, max_size=12),
-    most=st.integers(1, 5),
-    most_bytes=st.integers(1, 100),
-)
-@of_hypothesis(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None
-)
-def test_the_oldest_letters_make_room_and_are_counted(
-    feed: Feed, sizes: list[int], most: int, most_bytes: int
-) -> None:
-    feed.keys = Keys(uuid.uuid4().hex)
-    feed.client.set(feed.keys.fence, feed._lease.token)
-    feed._dead_letters_length, feed._dead_letters_bytes = most, most_bytes
-    kept: list[tuple[int, int]] = []
-    for i, size in enumerate(sizes, 1):
-        entry = Entry(f"{i}-0", {b"x": b"1" * size} if size else {})
-        kept_size = entry.nbytes if 0 < entry.nbytes <= most_bytes else 0
-        out: list[tuple[int, int]] = []
-        while kept and (len(kept) >= most or sum(n for _, n in kept) + kept_size > most_bytes):
-            out.append(kept.pop(0))
-        kept.append((i, kept_size))
-        expected = (len(out), sum(n for _, n in out))
-        assert feed.bury(entry, "x", {"i": i}) == expected
-        assert feed.bury(entry, "x", {"i": i}) == expected  # as after a crash
-        assert [one["i"] for one in letters(feed)] == [i for i, _ in kept]
-        total = sum(n for _, n in kept)
-        assert held(feed) == int(feed.client.get(feed.keys.dead_letters_bytes) or 0) == total
-
-
-def test_requests_are_handed_out_once(feed: Feed) -> None:
-    feed.client.rpush(feed.keys.requests, "checkpoint a", "checkpoint b")
-    assert feed.requests() == ["checkpoint a", "checkpoint b"]
-    assert feed.requests() == []
 
 
 def test_a_published_snapshot_comes_with_its_notice(feed: Feed) -> None:
@@ -412,12 +221,12 @@ def test_a_trainer_can_begin_and_work_on_a_full_redis(own_redis: EmbeddedRedis) 
         assert lease.renew()
         feed.append(Control("settle"))
         assert read(feed)[:-1] == ids
-        feed.report(feed.keys.events, "1-0", 0, b"reported")
-        feed.flush()
+        feed.reports.add(feed.keys.events, "1-0", 0, b"reported")
+        feed.reports.flush()
         assert events(feed) == [b"reported"]
         feed.publish(Position("1-0", 1), 1, "redis", b"bytes")
         assert client.get(feed.keys.snapshot) == b"bytes"
-        feed.bury(Entry("1-0", {b"x": b"x" * 4096}), "invalid_batch", {})
+        feed.dead_letters.bury(Entry("1-0", {b"x": b"x" * 4096}), "invalid_batch", {})
         assert held(feed) == 4096
         feed.release(Position(ids[-1], len(ids)), ids)
         assert client.xlen(feed.keys.input) == 1
@@ -433,9 +242,9 @@ def test_a_trainer_that_was_replaced_changes_nothing(feed: Feed) -> None:
     read(feed)
     feed.client.set(feed.keys.lease, "someone else")
     feed.client.set(feed.keys.fence, "someone else")
-    feed.report(feed.keys.events, ids[0], 0, b"late")
+    feed.reports.add(feed.keys.events, ids[0], 0, b"late")
     with pytest.raises(LeaseLost):
-        feed.flush()
+        feed.reports.flush()
     with pytest.raises(LeaseLost):
         feed.release(Position(ids[-1], 3), ids)
     with pytest.raises(LeaseLost):

@@ -21,7 +21,8 @@ from core.engine.engine import Engine
 from core.memory.retention import ClassRetention, SubTaskRetention
 from core.snapshot import Snapshot
 from service.broker.connection import connect
-from service.broker.feed import Feed, Position
+from service.broker.entries import Position
+from service.broker.feed import Feed
 from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.broker.snapshots import FILES_KEPT, Publisher, SnapshotFiles, SnapshotFollower

@@ -22,7 +22,8 @@ from core.errors import InvalidBatch
 from core.snapshot import Snapshot
 from service.broker.connection import connect
 from service.broker.dead_letters import DeadLetters
-from service.broker.feed import Entry, Feed, Position
+from service.broker.entries import Entry, Position
+from service.broker.feed import Feed
 from service.broker.keys import Keys
 from service.broker.snapshots import SnapshotFiles
 from service.settings import Settings

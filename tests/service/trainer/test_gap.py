@@ -8,7 +8,8 @@ import time
 import pytest
 
 from core.errors import InvalidSettings
-from service.broker.feed import Feed, Position, id_before
+from service.broker.entries import Position, id_before
+from service.broker.feed import Feed
 from service.broker.ledger import LedgerBook
 from service.settings import Settings
 from service.trainer.gap import find_gap

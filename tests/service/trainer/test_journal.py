@@ -20,8 +20,9 @@ from core.events import (
     Replayed,
     SetAsideReleased,
 )
-from service.broker import feed as feed_module
-from service.broker.feed import Feed, Position
+from service.broker import report_queue
+from service.broker.entries import Position
+from service.broker.feed import Feed
 from service.broker.keys import QUARANTINE_LENGTH
 from service.trainer.class_accuracies import MOST_CLASSES, told
 from service.trainer.journal import Journal, Totals, encode_status
@@ -113,7 +114,7 @@ def outliers(n: int, first: int = 0) -> Batch:
 
 
 def quarantined(feed: Feed) -> list[dict[str, object]]:
-    feed.flush()
+    feed.reports.flush()
     rows = feed.client.xrange(feed.keys.quarantine)
     return [orjson.loads(fields[b"data"]) for _, fields in rows]
 
@@ -142,7 +143,7 @@ def test_only_the_newest_outliers_are_kept(feed: Feed, monkeypatch: pytest.Monke
     assert kept[-1]["features"] == [3999, 3999]
     # However large they are.
     row = len(orjson.dumps(kept[-1]))
-    monkeypatch.setattr(feed_module, "QUARANTINE_BYTES", 300 * row)
+    monkeypatch.setattr(report_queue, "QUARANTINE_BYTES", 300 * row)
     journal.quarantine("4-0", [outliers(1, 4000)])
     kept = quarantined(feed)
     assert 290 <= len(kept) <= 400
@@ -181,7 +182,7 @@ def test_each_event_goes_where_readers_look_for_it(feed: Feed) -> None:
     journal.write("5-0", [BOUNDARY, LEARNED])
     journal.write("6-0", [SET_ASIDE])
     journal.write("6-0", [ModelRestored(3, 9, "rollback")], first=1)
-    feed.flush()
+    feed.reports.flush()
 
     def kinds(key: str) -> list[tuple[str, str, str]]:
         rows = [
@@ -215,7 +216,7 @@ def test_the_heavy_part_of_an_explanation_is_kept_apart(feed: Feed) -> None:
     feed.open(Position())
     journal = Journal(feed, Totals(), TrainerMetrics())
     journal.write("5-0", [EXPLAINED, BOUNDARY])
-    feed.flush()
+    feed.reports.flush()
     for key in (feed.keys.events, feed.keys.boundaries):
         (_, fields), _ = feed.client.xrange(key)
         assert orjson.loads(fields[b"data"])["explanation"] == {"effect": -3.0}
@@ -228,7 +229,7 @@ def test_only_the_kinds_that_a_webhook_asks_for_wait_for_it(feed: Feed) -> None:
     feed.open(Position())
     journal = Journal(feed, Totals(), TrainerMetrics(), frozenset({"boundary", "yet_to_come"}))
     journal.write("5-0", [BOUNDARY, LEARNED])
-    feed.flush()
+    feed.reports.flush()
     ((id, fields),) = feed.client.xrange(feed.keys.outbox)
     assert id == b"5-0"
     assert orjson.loads(fields[b"data"])["kind"] == "boundary"
@@ -238,7 +239,7 @@ def test_the_start_of_a_change_is_named_by_its_entry_even_after_a_restart(feed: 
     def start(totals: Totals, boundary: BoundaryDetected) -> str | None:
         journal = Journal(feed, totals, TrainerMetrics())
         journal.write("9-0", [boundary])
-        ((*_, data),) = [feed._queue[-1]]
+        ((*_, data),) = [feed.reports._queue[-1]]
         named: str | None = orjson.loads(data)["estimated_start_entry_id"]
         return named
 

@@ -20,7 +20,7 @@ from core.engine.engine import Engine
 from core.engine.state import EngineState, Mode
 from core.errors import GMRError, ModelAtRest
 from core.events import EntriesLost, Event
-from service.broker.feed import Position
+from service.broker.entries import Position
 from service.trainer.ledger import Ledger, Share
 
 D = 6

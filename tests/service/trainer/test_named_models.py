@@ -19,9 +19,9 @@ from core.engine.checkpoint import load
 from core.engine.engine import Engine
 from core.errors import InvalidSettings
 from service.broker.connection import connect
-from service.broker.feed import Readable, Reader
 from service.broker.keys import Keys
 from service.broker.lease import Lease
+from service.broker.reader import Readable, Reader
 from service.broker.registry import NamedModel, read_register
 from service.broker.snapshots import SnapshotFiles
 from service.broker.stream import Stream

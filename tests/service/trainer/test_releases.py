@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from service.broker.connection import connect
-from service.broker.feed import Entry, Feed, Position
+from service.broker.entries import Entry, Position
+from service.broker.feed import Feed
 from service.broker.keys import Keys
 from service.settings import Settings
 from service.trainer.releases import Releases

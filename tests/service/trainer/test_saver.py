@@ -14,7 +14,7 @@ from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
-from service.broker.feed import Position
+from service.broker.entries import Position
 from service.checkpoints import BEFORE_BOUNDARY, Checkpoints
 from service.trainer.journal import Totals
 from service.trainer.saver import Progress, Saver

@@ -6,7 +6,8 @@ import orjson
 import pytest
 
 from service.broker.connection import connect
-from service.broker.feed import Feed, Position
+from service.broker.entries import Position
+from service.broker.feed import Feed
 from service.broker.keys import Keys
 from service.trainer.host import Trainer
 from service.trainer.publish_schedule import PublishSchedule

@@ -24,7 +24,7 @@ from core.errors import InvalidSettings
 from core.snapshot import Snapshot
 from service.broker.connection import StreamUnavailable, connect
 from service.broker.dead_letters import DeadLetters
-from service.broker.feed import LeaseLost
+from service.broker.fenced import LeaseLost
 from service.broker.keys import Keys
 from service.broker.snapshots import SnapshotFiles
 from service.settings import Settings

@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry, Counter
 
 from core.events import ModelRestored
 from service.broker.connection import connect
-from service.broker.feed import Feed, Position
+from service.broker.entries import Position
+from service.broker.feed import Feed
 from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.signature import key_of
@@ -41,7 +42,7 @@ def happen(feed: Feed, *entry_ids: str) -> None:
     journal = Journal(feed, Totals(), TrainerMetrics(), WANTED)
     for entry_id in entry_ids:
         journal.write(entry_id, [BOUNDARY])
-    feed.flush()
+    feed.reports.flush()
 
 
 def count(counter: Counter, outcome: str) -> float:
@@ -64,7 +65,7 @@ def test_events_arrive_in_order_signed_and_once(opened: Feed) -> None:
         Journal(opened, Totals(), TrainerMetrics(), WANTED).write(
             "7-0", [ModelRestored(3, 9, "rollback")]
         )
-        opened.flush()
+        opened.reports.flush()
         wait_until(lambda: len(there.received) == 3 and not waiting(opened))
         assert there.ids == ["5-0", "6-0", "7-0"]
         assert [event["id"] for event in there.events] == there.ids

@@ -1,0 +1,168 @@
+"""Reads input streams: several in one command, one step ahead of whoever learns."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from typing import Any, Final, Protocol, TypeVar
+
+import redis
+
+from service.broker.connection import SyncClient, is_refusal, is_transient, refused
+from service.broker.fenced import LeaseLost
+from service.broker.keys import GROUP
+
+logger = logging.getLogger(__name__)
+
+READ_PAUSE_S: Final = 0.25
+
+LEAST_COUNT: Final = 1
+MOST_COUNT: Final = 64
+MOST_OF_MANY: Final = 256
+"""Entries of one read of several streams, in all."""
+
+READ_BYTES: Final = 8 * 1024 * 1024
+"""About how much one read asks for: enough to hide the round trip, little to hold."""
+
+
+class Readable(Protocol):
+    """One stream of several that are read together."""
+
+    @property
+    def stream(self) -> str:
+        """Its key."""
+
+    @property
+    def mean_bytes(self) -> float:
+        """Bytes of an entry, as the last ones were."""
+
+    def prepare(self) -> None:
+        """Let the group stand where it should."""
+
+    def took(self, rows: Sequence[Any]) -> list[Any]:
+        """What an answer holds."""
+
+    def missed(self, *, counts: bool) -> None:
+        """The answer did not come."""
+
+
+S = TypeVar("S", bound=Readable)
+
+
+def read_next(client: SyncClient, streams: Sequence[S], block_ms: int) -> list[tuple[S, list[Any]]]:
+    """The next entries of several streams, in one command, as many of each as suit.
+
+    Arguments:
+        client: Of all of them.
+        streams: One or more; on a cluster, whose streams lie on several nodes, each is asked by
+            itself, and the last one is waited for.
+        block_ms: Longest wait in milliseconds while there are none; 0 does not wait.
+
+    Returns:
+        Streams that have entries, with these; none when the wait was over, or when Redis is away
+        for the moment.
+
+    Raises:
+        InvalidSettings: Redis answers, but not to us.
+        LeaseLost: Another trainer has taken over the one stream; of several, it is left out.
+    """
+    if len(streams) > 1 and isinstance(client, redis.RedisCluster):
+        return _read_in_turn(client, streams, block_ms)
+    total = sum(stream.mean_bytes for stream in streams)
+    most = min(MOST_COUNT, max(LEAST_COUNT, MOST_OF_MANY // len(streams)))
+    try:
+        streams = _prepared(streams)
+        rows = client.xreadgroup(
+            GROUP,
+            GROUP,
+            {stream.stream: ">" for stream in streams},
+            count=max(LEAST_COUNT, min(most, int(READ_BYTES / total))),
+            block=block_ms or None,
+        )
+    except Exception as error:
+        passing = is_transient(error)
+        lost = isinstance(error, redis.ResponseError) and str(error).startswith("NOGROUP")
+        for stream in streams:
+            stream.missed(counts=passing)
+        if is_refusal(error):
+            raise refused(error) from error
+        if not passing and not lost:
+            raise
+        if passing:
+            logger.warning("reading from Redis failed, trying again: %s", error)
+            time.sleep(READ_PAUSE_S)
+        return []
+    by_name = {stream.stream.encode(): stream for stream in streams}
+    # redis-py types answers by what they could be.
+    answer: Any = rows or []
+    found = [(by_name[name], by_name[name].took(entries)) for name, entries in answer]
+    return [(stream, entries) for stream, entries in found if entries]
+
+
+def _prepared(streams: Sequence[S]) -> list[S]:
+    ready = []
+    for stream in streams:
+        try:
+            stream.prepare()
+        except LeaseLost:
+            if len(streams) == 1:
+                raise
+            continue  # whoever writes for it is told at the next write
+        ready.append(stream)
+    return ready
+
+
+def _read_in_turn(
+    client: SyncClient, streams: Sequence[S], block_ms: int
+) -> list[tuple[S, list[Any]]]:
+    found = [one for stream in streams for one in read_next(client, [stream], 0)]
+    return found or read_next(client, streams[-1:], block_ms)
+
+
+class Reader:
+    """Reads one step ahead, on a thread: learning does not wait for Redis to send.
+
+    Arguments:
+        client: Of all streams.
+        block_ms: Longest wait of one read, in milliseconds.
+
+    Example:
+        reader.ask([feed])
+        while (found := reader.next(0.05)) is None:
+            ...  # a read is under way
+        # None is: streams may be opened and closed here
+        reader.ask([feed])
+    """
+
+    def __init__(self, client: SyncClient, block_ms: int = 250) -> None:
+        self._client = client
+        self._block_ms = block_ms
+        self._thread = ThreadPoolExecutor(1, "gmr-reader")
+        self._next: Future[Any] | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether a read is under way, or its answer waits."""
+        return self._next is not None
+
+    def ask(self, streams: Sequence[Readable]) -> None:
+        """Begin a read. None may be under way."""
+        assert self._next is None
+        self._next = self._thread.submit(read_next, self._client, streams, self._block_ms)
+
+    def next(self, timeout_s: float) -> list[tuple[Any, list[Any]]] | None:
+        """Streams with their next entries; None while the read goes on."""
+        assert self._next is not None
+        try:
+            found: list[tuple[Any, list[Any]]] = self._next.result(timeout_s)
+        except NotYet:
+            return None
+        self._next = None
+        return found
+
+    def close(self) -> None:
+        """Stop reading. What was read ahead is forgotten; see `Feed.go_back`."""
+        self._thread.shutdown()
