@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -40,6 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
         forests = importlib.import_module("core.experts.forest").Forests.start().grown(1)
         x = torch.zeros(1, 1, dtype=torch.float64)
         forests.learned(x, torch.zeros(1, dtype=torch.int64)).rules().probabilities(x)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is there by now stays: a full collection of garbage need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
