@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -46,10 +47,14 @@ def book_of(n_bets: int) -> BetTable:
     return BetTable((), (CellBet("s", 0, 0, 0.5, 1.0),) * n_bets)
 
 
+def steps(paid: Array, weights: Array) -> Iterator[float]:
+    """log(1 + R) of all bets together after each sample, from e-values with shape (J, N)."""
+    evidence, bet_table = Evidence.none(len(paid)), book_of(len(paid))
+    for n in range(paid.shape[1]):
+        evidence, highest, *_ = added(evidence, paid[:, n : n + 1], bet_table, weights)
+        yield highest
+
+
 def path(paid: Array, weights: Array) -> Array:
-    """log(1 + R) of all bets together after each sample, with shape (N,), from e-values, (J, N)."""
-    evidence, sums, bet_table = Evidence.none(len(paid)), [], book_of(len(paid))
-    for column in np.split(paid, paid.shape[1], 1):
-        evidence, highest, *_ = added(evidence, column, bet_table, weights)
-        sums.append(highest)
-    return np.array(sums)
+    """The same after all samples, with shape (N,)."""
+    return np.array(list(steps(paid, weights)))

@@ -110,7 +110,7 @@ def in_parts(content: bytes, size: int = 1000) -> Iterator[bytes]:
         yield content[start : start + size]
 
 
-LARGE_D = 100_000
+LARGE_D = 66_000
 
 
 def test_a_large_model_moves_from_one_service_to_another_with_defaults(
