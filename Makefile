@@ -23,8 +23,10 @@ demo: $(VENV)/installed  ## Install, then watch handwritten digits arrive as fiv
 serve: $(VENV)/installed  ## Install, then run the service
 	$(BIN)/gmr serve $(ARGS)
 
+# Tests start a hundred processes, each of which would compile every module that it imports where
+# nothing compiled may be written.
 test: $(VENV)/installed-dev browser  ## Install, then run every test, doctests included
-	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal $(ARGS)
 
 check: $(VENV)/installed-dev  ## Format, lint and types, in seconds
 	$(BIN)/ruff format --check .

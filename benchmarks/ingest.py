@@ -26,7 +26,7 @@ from core.config import EngineConfig
 PRESETS = {EngineConfig().preset: 20_000, "flat": 150_000}
 """Preset to samples. The default first: what a user gets who sets nothing."""
 
-QUICK = 2_000  # samples of any preset
+QUICK = 800  # samples of any preset
 
 FLOOR = 20_000.0  # samples per second, on two cores
 FLOOR_PRESET, FLOOR_BATCH = "flat", 100
@@ -34,7 +34,7 @@ FLOOR_PRESET, FLOOR_BATCH = "flat", 100
 
 def measure(quick: bool, say: Say) -> Measurement:
     """One fresh service per preset and batch size."""
-    warm_up = 1_000 if quick else 10_000
+    warm_up = 200 if quick else 10_000
     samples = dict.fromkeys(PRESETS, QUICK) if quick else PRESETS
     x, y = made_up(max(samples.values()) + warm_up)
     rows: list[tuple[str, ...]] = []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from scipy.special import gammaincinv
-
 CONFIDENCE = 0.95
 
 
@@ -40,6 +38,8 @@ def interval(alarms: int, samples: int, confidence: float = CONFIDENCE) -> Inter
     """
     if samples <= 0:
         return Interval(None, None)
+    from scipy.special import gammaincinv  # a tenth of what a process takes to start
+
     tail = (1 - confidence) / 2
     low = samples / float(gammaincinv(alarms + 1, 1 - tail))
     return Interval(low, samples / float(gammaincinv(alarms, tail)) if alarms else None)

@@ -1,7 +1,7 @@
 """`gmr trainer` and `gmr api` run apart against a Redis of one's own, snapshots through Redis.
 
-Runs on the packaged Redis binary, listening on a loopback port, and once more on the
-`redis-server` of the system where there is one.
+Runs on the `redis-server` of the system where there is one, else on the packaged binary, on which
+every other test runs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ import pytest
 from clients.http.client import GMRClient
 from service.settings import Settings
 from service.supervisor.embedded import find_binary
-
-SYSTEM = shutil.which("redis-server")
 
 
 def free_port() -> int:
@@ -51,19 +49,10 @@ def process(command: list[str], log: Path, **variables: str) -> Iterator[subproc
                 child.kill()
 
 
-@pytest.fixture(
-    params=[
-        "packaged",
-        pytest.param(
-            "system",
-            marks=pytest.mark.skipif(SYSTEM is None, reason="no redis-server on the PATH"),
-        ),
-    ]
-)
-def redis_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture
+def redis_url(tmp_path: Path) -> Iterator[str]:
     """A Redis that listens on a port, as an operator would run one."""
-    packaged = request.param == "packaged"
-    binary = str(find_binary(Settings().redis_binary).path) if packaged else str(SYSTEM)
+    binary = shutil.which("redis-server") or str(find_binary(Settings().redis_binary).path)
     port = free_port()
     options = ["--bind", "127.0.0.1", "--appendonly", "yes", "--appendfsync", "always"]
     command = [binary, "--port", str(port), "--dir", str(tmp_path), *options]

@@ -120,5 +120,5 @@ def test_the_benchmark_of_ingesting_runs(tmp_path: Path):
     values = json.loads((tmp_path / "ingest.json").read_text())["values"]
     assert list(values) == ["features", "mfa", "flat"], "the default preset comes first"
     for preset in ("mfa", "flat"):
-        assert values[preset]["batch_100"]["samples_seen"] == 3000
+        assert values[preset]["batch_100"]["samples_seen"] == 1000
         assert values[preset]["batch_100"]["learned_per_second"] > 0

@@ -60,7 +60,7 @@ def held_aside() -> tuple[EngineConfig, EngineState]:
 
 @pytest.mark.parametrize("name", CONFIGS)
 @given(script=scripts(least=2, most=9), data=st.data())
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True)
 def test_a_life_that_is_saved_and_loaded_anywhere_goes_on_bit_for_bit(
     name: str, script: Script, data: st.DataObject
 ) -> None:

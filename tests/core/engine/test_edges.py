@@ -239,7 +239,7 @@ def wild_scripts(draw: st.DrawFn) -> list[Batch | str]:
     detector=st.sampled_from(["sequential", "paper", "none"]),
     limit=st.sampled_from([1, 50, 4096]),
 )
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 def test_whatever_is_sent_every_number_stays_a_number_and_every_limit_holds(
     script: list[Batch | str], preset: str, budget: int, window: int, detector: str, limit: int
 ) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core.compiled.loops import Array
 from core.drift.sequential.bets import BetTable, CellBet, RankBet
 from core.drift.sequential.evidence import ALIKE, CHANCE, LARGE, SLACK, Evidence, Reading
-from tests.core.evidence_path import added, book_of, path, steps
+from tests.core.evidence_path import added, book_of, steps
 
 SAMPLES = 12
 
