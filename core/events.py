@@ -426,6 +426,38 @@ class ModelRestored(Event):
 
 
 @dataclass(frozen=True)
+class VersionHeld(Event):
+    """A version is not served, because it has forgotten too much. Reported by the service."""
+
+    kind: ClassVar[str] = "version_held"
+
+    model_version: int  # that was asked
+    served_version: int  # that goes on answering
+    forgetting: float  # largest fall of the accuracy on a past sub-task, 0 to 1
+    max_forgetting: float  # that is allowed
+    past_sub_task: int  # that lost it
+    accuracy_before: float  # on that sub-task, 0 to 1
+    accuracy_now: float
+    sub_task: int
+    rollback: bool  # whether the served version takes the place of the state by itself
+
+
+@dataclass(frozen=True)
+class HoldEnded(Event):
+    """What is learned is served again. Reported by the service."""
+
+    kind: ClassVar[str] = "hold_ended"
+
+    model_version: int  # that is served from now on
+    served_version: int  # that answered during the hold
+    reason: str  # "retained", "released", "rollback", "checkpoint" or "settings"
+    forgetting: float | None  # as in `VersionHeld`, of the version served from now on
+    sub_task: int
+    by: str | None = None  # who released it
+    note: str | None = None  # and why
+
+
+@dataclass(frozen=True)
 class EntryRejected(Event):
     """An entry of the stream could not be used: a dead letter. Reported by the service."""
 

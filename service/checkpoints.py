@@ -16,6 +16,9 @@ Rules of this module:
    as its entry may be read again.
 3. A write is read back. What differs from what was written is no checkpoint.
 4. A *twin* is a second file of the newest checkpoint: what no single file can lose.
+5. A version that answers in place of what is learned is kept as long as one of the newest
+   checkpoints says so, and beside it the very snapshot that answers, a file
+   `held-<version>.snapshot`.
 """
 
 from __future__ import annotations
@@ -38,6 +41,9 @@ BOUNDARIES_KEPT: Final = 10
 
 BEFORE_BOUNDARY: Final = "before_boundary"
 """Key of a note that holds the number of the boundary that came right after."""
+
+HELD: Final = "held"
+"""Key of a note that names the version that answers in place of the checkpoint's own."""
 
 
 TWIN: Final = "-twin"
@@ -124,6 +130,8 @@ class Checkpoints:
         before_boundaries = [kept for kept in found if BEFORE_BOUNDARY in kept.note]
         held = found[1].entries_applied if len(found) > 1 else 0
         needed = {version for version, applied in gone_back_to.items() if applied > held}
+        answering = {kept.note[HELD] for kept in newest if HELD in kept.note}
+        needed |= answering
         keep = [
             *newest,
             *before_boundaries[:BOUNDARIES_KEPT],
@@ -133,6 +141,30 @@ class Checkpoints:
         for path in self.directory.iterdir():
             if path.suffix in (".safetensors", ".json") and path.stem not in names:
                 path.unlink(missing_ok=True)
+        for path in self.directory.glob("held-*.snapshot"):
+            version = int(path.stem.partition("-")[2])
+            # Of one that is not older than all that is kept, no checkpoint may speak yet.
+            if version not in answering and newest and version < newest[0].version:
+                path.unlink(missing_ok=True)
+
+    def write_held(self, version: int, data: bytes) -> None:
+        """Keep the snapshot that answers in place of what is learned.
+
+        Raises:
+            OSError: The disk is full or fails.
+        """
+        write_atomically(self._held(version), data, durable=True)
+
+    def read_held(self, version: int) -> bytes:
+        """A snapshot that `write_held` kept.
+
+        Raises:
+            OSError: It is not there, or cannot be read.
+        """
+        return self._held(version).read_bytes()
+
+    def _held(self, version: int) -> Path:
+        return self.directory / f"held-{version}.snapshot"
 
 
 def kept_in(directory: Path) -> list[Kept]:

@@ -100,6 +100,8 @@ OF_A_MODEL: Final = frozenset(
         "warm_up",
         "seed",
         "max_classes",
+        "gate_max_forgetting",
+        "gate_rollback",
     }
 )
 """Settings that a named model may have otherwise than the service's own."""
@@ -387,6 +389,18 @@ class Settings(BaseSettings):
         ge=1,
         le=1_048_576,
         description="Learned entries held in the stream, in MiB, that bring a checkpoint forward.",
+    )
+    gate_max_forgetting: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Largest fall of the retained accuracy on a past sub-task, 0 to 1, with which "
+        "a version is served; else the last that passed goes on answering. Unset: all are served.",
+    )
+    gate_rollback: bool = Field(
+        False,
+        description="Whether the trainer goes back by itself to the version that passed last, "
+        "where another does not.",
     )
     settle_after_s: float = Field(
         1.0,

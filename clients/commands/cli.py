@@ -79,6 +79,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.versions:rollback_command",
         "Serve a version of the model again that is kept.",
     ),
+    "release": (
+        "clients.commands.release:release_command",
+        "Serve what is learned although the gate holds it back because it has forgotten.",
+    ),
     "batch": (
         "clients.commands.batch:batch_command",
         "Say what became of a batch.",

@@ -76,6 +76,7 @@ class Reading:
             "set_aside": model and model.set_aside,
             "sub_task": drift and drift.sub_task,
             "mode": drift and drift.mode,
+            "gate": drift and drift.raw.get("gate"),
             "phase": drift and drift.phase,
             "armed_in": drift and drift.armed_in,
             "inlier_rate": drift and drift.inlier_rate,
@@ -123,6 +124,35 @@ def phase_of(document: dict[str, Any]) -> str:
     if phase == "warning":
         return f"warning, {document['set_aside'] or 0:,} samples set aside"
     return phase or "-"
+
+
+def gate_of(document: dict[str, Any]) -> str | None:
+    """What is held back and why, in words; None where all that is learned is served.
+
+    Example:
+        >>> gate_of({"gate": None})
+        >>> gate_of(
+        ...     {
+        ...         "gate": {
+        ...             "held": True,
+        ...             "served_version": 9,
+        ...             "checked_version": 17,
+        ...             "past_sub_task": 0,
+        ...             "accuracy_before": 0.98,
+        ...             "accuracy_now": 0.5,
+        ...         }
+        ...     }
+        ... )
+        'version 17 is held back: 50.0 % right of sub-task 0, after 98.0 %; version 9 answers'
+    """
+    gate = document.get("gate")
+    if not gate or not gate["held"]:
+        return None
+    return (
+        f"version {gate['checked_version']} is held back: {share(gate['accuracy_now'])} right of "
+        f"sub-task {gate['past_sub_task']}, after {share(gate['accuracy_before'])}; "
+        f"version {gate['served_version']} answers"
+    )
 
 
 def share(value: float | None) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
-from clients.commands.reading import Reading, phase_of, share
+from clients.commands.reading import Reading, gate_of, phase_of, share
 from clients.http.client import GMRClient
 from clients.http.retry import RetryPolicy
 
@@ -73,6 +73,8 @@ def _facts(document: dict[str, Any]) -> Table:
     )
     row("learned", f"{document['samples_seen']:,} samples, sub-task {document['sub_task']}")
     row("phase", phase_of(document), "bold yellow" if document["phase"] == "warning" else "")
+    if (held := gate_of(document)) is not None:
+        row("gate", f"{held} (gmr release)", "bold yellow")
     row("backlog", f"{document['backlog']:,} entries")
     row("accuracy", f"{share(document['accuracy'])} (prequential)")
     row(

@@ -257,6 +257,23 @@ class SubTaskHeld:
 
 
 @dataclass(frozen=True)
+class Gate:
+    """Whether what is learned is served: not where it has forgotten more than is allowed."""
+
+    max_forgetting: float  # allowed fall of the accuracy on a past sub-task, 0 to 1
+    held: bool  # an earlier version answers
+    forgetting: float | None  # largest fall found; None without a past sub-task that had labels
+    past_sub_task: int | None  # on which
+    accuracy_before: float | None  # there, 0 to 1
+    accuracy_now: float | None
+    checked_version: int | None  # that this is about
+    served_version: int | None  # that answers during a hold
+    held_version: int | None  # the first that was held back
+    held_entry_id: str | None  # when
+    rollback: bool = False  # whether the trainer goes back by itself
+
+
+@dataclass(frozen=True)
 class ModelInfo:
     """The model that is served, and how far it is behind the stream."""
 
@@ -279,6 +296,7 @@ class ModelInfo:
     heard: int = 0  # labelled samples that experts on classes have yet to add up
     preset: str = ""
     mode: str | None = None  # "learn", "detect_only" or "frozen"; None where it is not told
+    gate: Gate | None = None  # None without one
     detector: str = ""
     device: str | None = None
     held: tuple[SubTaskHeld, ...] = ()  # live forgetting, oldest sub-task first
@@ -347,6 +365,7 @@ class DriftState:
     passed_samples: int | None = None
     labels_held: int | None = None  # labels by id that wait for the thaw
     ert_asked: bool | None = None  # whether a person asked for `ert`
+    gate: Gate | None = None  # None without one
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

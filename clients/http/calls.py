@@ -304,7 +304,7 @@ def of_model(name: str | None, call: Call[T]) -> Call[T]:
 
 def drift() -> Call[answers.DriftState]:
     """GET /drift."""
-    return _get("/drift", lambda document: answers.build(answers.DriftState, document))
+    return _get("/drift", replies.drift_state)
 
 
 def boundaries(since: str | int | float | None) -> Call[tuple[answers.Boundary, ...]]:
@@ -452,6 +452,18 @@ def rollback(version: int) -> Call[answers.Restored]:
         lambda reply: answers.build(answers.Restored, replies.json(reply)),
         headers={"content-type": JSON, "accept": JSON},
         body=orjson.dumps({"version": version}),
+        repeatable=False,
+    )
+
+
+def release(reason: str | None, by: str | None) -> Call[answers.Restored]:
+    """POST /model/release. Not repeatable: the second time nothing may be held back."""
+    return Call(
+        "POST",
+        "/model/release",
+        lambda reply: answers.build(answers.Restored, replies.json(reply)),
+        headers={"content-type": JSON, "accept": JSON},
+        body=orjson.dumps({"reason": reason, "by": by}),
         repeatable=False,
     )
 

@@ -550,6 +550,20 @@ class GMRClient:
         """
         return self.send(calls.rollback(version))
 
+    def release(self, reason: str | None = None, *, by: str | None = None) -> Restored:
+        """Serve what is learned, which the gate holds back because it has forgotten.
+
+        What was lost counts as accepted; further losses are counted from there.
+
+        Arguments:
+            reason: Why; told with the event `hold_ended`.
+            by: Who asks, where no keys are required.
+
+        Raises:
+            RequestRefused: Nothing is held back, or there is no gate.
+        """
+        return self.send(calls.release(reason, by))
+
     def freeze(self, reason: str | None = None, *, by: str | None = None) -> Restored:
         """Learn nothing any more: batches that come are scored, counted and told, nothing else.
 
@@ -926,6 +940,10 @@ class AsyncGMRClient:
     async def rollback(self, version: int) -> Restored:
         """See `GMRClient.rollback`."""
         return await self.send(calls.rollback(version))
+
+    async def release(self, reason: str | None = None, *, by: str | None = None) -> Restored:
+        """See `GMRClient.release`."""
+        return await self.send(calls.release(reason, by))
 
     async def freeze(self, reason: str | None = None, *, by: str | None = None) -> Restored:
         """See `GMRClient.freeze`."""

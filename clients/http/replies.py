@@ -241,7 +241,18 @@ def model_info(document: Any) -> answers.ModelInfo:
         document,
         classes=tuple(answers.build(answers.ClassCount, row) for row in rows),
         held=tuple(_sub_task_held(row) for row in document.get("held", ())),
+        gate=_gate(document),
     )
+
+
+def drift_state(document: Any) -> answers.DriftState:
+    """The answer of GET /drift."""
+    return answers.build(answers.DriftState, document, gate=_gate(document))
+
+
+def _gate(document: Any) -> answers.Gate | None:
+    told = document.get("gate") if isinstance(document, Mapping) else None
+    return None if told is None else answers.build(answers.Gate, told)
 
 
 def _sub_task_held(document: Any) -> answers.SubTaskHeld:

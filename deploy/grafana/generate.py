@@ -421,6 +421,17 @@ DASHBOARDS = (
                     alarm=0.1,
                 ),
                 Panel(
+                    "The gate",
+                    "Largest fall of the accuracy on a past sub-task that the gate found, and 1 "
+                    "where it holds back what is learned; nothing without a gate.",
+                    (
+                        Query(gauge("gmr_gate_forgetting"), "largest fall"),
+                        Query(gauge("gmr_version_held"), "held back"),
+                    ),
+                    "percentunit",
+                    more=SHARE,
+                ),
+                Panel(
                     "Log-likelihood of past sub-tasks",
                     "Change since each ended, nats per sample; nothing where it is not known of "
                     "every one.",

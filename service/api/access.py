@@ -85,6 +85,7 @@ ACCESS: Final[Mapping[tuple[str, str], Role | None]] = {
     ("POST", "/drift/boundaries/{id}/notes"): "admin",
     ("PUT", "/drift/ert"): "admin",
     ("PUT", "/model/mode"): "admin",
+    ("POST", "/model/release"): "admin",
     ("POST", "/model/rollback"): "admin",
     ("GET", "/model/checkpoint"): "admin",
     ("PUT", "/model/checkpoint"): "admin",

@@ -57,6 +57,7 @@ from service.api.routes import (
     model,
     models,
     outliers,
+    release,
     sample,
     session,
 )
@@ -86,6 +87,7 @@ ROUTERS: Final = (
     model.router,
     models.router,
     mode.router,
+    release.router,
     checkpoint.router,
     metrics.router,
     health.router,

@@ -16,13 +16,14 @@ import torch
 from core.batch import Batch
 from core.engine.engine import Engine
 from core.engine.state import EngineState, Mode
-from core.errors import EmptySubTask
+from core.errors import EmptySubTask, InvalidRequest
 from core.events import Event
 from service.broker.entries import Entry
 from service.broker.feed import Feed
 from service.settings import Settings
 from service.trainer import key_shares
 from service.trainer.faults import is_out_of_memory, make_room
+from service.trainer.gate import GATE, Gate
 from service.trainer.journal import Journal
 from service.trainer.saver import Saver
 from service.trainer.standing import Standing
@@ -49,10 +50,14 @@ class Restored:
     Arguments:
         origin: "rollback" or "checkpoint".
         version: The kept version that it grows from; None for one from elsewhere.
+        gate: Of that version.
+        by: Who asked.
     """
 
     origin: str
     version: int | None = None
+    gate: Gate | None = None
+    by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,14 @@ class Applier:
         elif isinstance(asked, RawName):
             state, events = engine.name(state, asked.proposal, asked.label)
         elif asked.kind == "rollback":
+            if asked.by == GATE and not _is_held(before, asked.version):
+                return Applied(before, [])  # it was asked for during a hold that is over
             return self._roll_back(before, entry, asked)
+        elif asked.kind == "release" and not _is_held(before):
+            raise InvalidRequest(
+                "No version is held back at the moment. Expected a hold (gate.held of GET /drift). "
+                "Nothing needs to be released."
+            )
         elif asked.kind == "restore":
             return self._take_over(before, entry, asked)
         else:
@@ -153,7 +165,7 @@ class Applier:
         branch = before.branch.rolled_back(kept.branch, kept.first_not_held, entry.id)
         ledger = before.ledger.rolled_back(kept.ledger, kept.state)
         now = Standing(state, before.position, branch, ledger)
-        return Applied(now, events, Restored("rollback", asked.version))
+        return Applied(now, events, Restored("rollback", asked.version, kept.gate, asked.by))
 
     def _take_over(self, before: Standing, entry: Entry, asked: Control) -> Applied:
         """Go on from a checkpoint that was uploaded."""
@@ -173,6 +185,12 @@ class Applier:
         if cap is None or not state.learns or entry.text(REQUEUED_FROM) is not None:
             return
         key_shares.check(self._journal.totals.key_shares, batch.by, len(batch), cap)
+
+
+def _is_held(now: Standing, version: int | None = None) -> bool:
+    """Whether what is learned is held back; and a version answers, where one is given."""
+    hold = None if now.gate is None else now.gate.hold
+    return hold is not None and version in (None, hold.version)
 
 
 def _batch(raw: RawBatch) -> Batch:

@@ -33,6 +33,7 @@ from core.events import (
     EntriesLost,
     EntryRejected,
     Event,
+    HoldEnded,
     LabelsMatched,
     LabelsMissed,
     ModeChanged,
@@ -45,6 +46,7 @@ from core.events import (
     RunTimeChanged,
     SetAsideReleased,
     UnknownsLearned,
+    VersionHeld,
 )
 from service.broker.entries import LAST_REPORT, Entry
 from service.broker.feed import Feed
@@ -463,6 +465,28 @@ def _log(event: Event, entry_id: str) -> None:
                 event.samples,
                 event.estimated_start_sample,
                 entry_id,
+            )
+        case VersionHeld():
+            logger.warning(
+                "version %d is held back: of sub-task %d it retains %.3f of %.3f, and %g may be "
+                "lost; version %d goes on answering (entry %s)",
+                event.model_version,
+                event.past_sub_task,
+                event.accuracy_now,
+                event.accuracy_before,
+                event.max_forgetting,
+                event.served_version,
+                entry_id,
+            )
+        case HoldEnded():
+            logger.info(
+                "version %d is served after %d (%s, by %s, entry %s): %s",
+                event.model_version,
+                event.served_version,
+                event.reason,
+                event.by or "itself",
+                entry_id,
+                event.note or "no reason given",
             )
         case EntryRejected():
             logger.warning(

@@ -123,6 +123,13 @@ class TrainerMetrics:
         )
         self.key_outliers = gauge("key_outliers", "Outliers among these, as they came.", ["key"])
         self.mode = gauge("mode", "1 for the mode in force.", ["mode"])
+        self.version_held = gauge(
+            "version_held", "1 where the gate holds back what is learned; NaN without a gate."
+        )
+        self.gate_forgetting = gauge(
+            "gate_forgetting",
+            "Largest fall of the accuracy on a past sub-task that the gate found; NaN if unknown.",
+        )
         self.ert = gauge(
             "drift_ert_samples", "Run time between false alarms that is asked for, in samples."
         )
@@ -229,6 +236,8 @@ class TrainerMetrics:
             self.ert_achieved,
             self.ert_achieved_low,
             self.ert_achieved_high,
+            self.version_held,
+            self.gate_forgetting,
             *self.held.values(),
         ):
             unknown.set(math.nan)  # zero would be an alarm
@@ -429,6 +438,17 @@ class TrainerMetrics:
         """Show what becomes of batches that come."""
         for one in Mode:
             self.mode.labels(one.value).set(one is mode)
+
+    def show_gate(self, gate: Mapping[str, object] | None) -> None:
+        """Show whether the gate holds a version back, and why.
+
+        Arguments:
+            gate: From `service.trainer.gate.Gate.told`.
+        """
+        held = None if gate is None else gate["held"]
+        forgetting = None if gate is None else gate["forgetting"]
+        for gauge, number in ((self.version_held, held), (self.gate_forgetting, forgetting)):
+            gauge.set(float(number) if isinstance(number, float | int) else math.nan)
 
     def show_held(self, numbers: Mapping[str, float]) -> None:
         """Show how well the model that is published holds the past.

@@ -3,7 +3,8 @@
 The engine has no clock, and the same stream gives the same model. So what time alone brings on is
 an entry of the stream, which is read like any other: the stream is quiet (`settle`), the rate of
 samples asks for another run time between false alarms (`aim`), the wait for labels is over
-(`expire`). Each is appended once until it is read.
+(`expire`), a version is to be asked before it is served (`check`). So is what the gate wants by
+itself (`rollback`). Each is appended once until it is read.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from core.engine.state import EngineState
 from service.broker.entries import Entry
 from service.broker.feed import Feed
 from service.settings import Settings
+from service.trainer.gate import GATE, Gate
 from service.trainer.label_wait import LabelWait
 from service.trainer.run_time_target import RunTimeTarget
 from service.wire import Control
@@ -44,6 +46,9 @@ class OwnEntries:
         if settings.ert_seconds is not None:
             self._target = RunTimeTarget(settings.ert_seconds, samples, time.monotonic())
         self._aimed: int | None = None  # that an entry was appended for, not read yet
+        self._checking = False  # an entry to ask the model was appended, and not read yet
+        self._rolls_back = settings.gate_rollback
+        self._rolled_back: str | None = None  # the hold that a rollback was appended for
 
     def read(self, entry: Entry, *, applied: bool) -> None:
         """An entry was dealt with.
@@ -55,6 +60,8 @@ class OwnEntries:
         kind = entry.text("kind")
         if kind == "aim":
             self._aimed = None
+        elif kind == "check":
+            self._checking = False
         elif applied and kind in STIRRING:
             self._settling = False
 
@@ -78,6 +85,19 @@ class OwnEntries:
         if wanted is not None:
             self._aimed = wanted
             self._feed.append(Control("aim", samples=wanted))
+
+    def check(self) -> None:
+        """Have the model asked whether the gate lets it pass."""
+        if not self._checking:
+            self._checking = True
+            self._feed.append(Control("check"))
+
+    def roll_back(self, gate: Gate | None) -> None:
+        """Go back to what answers during a hold, where the settings want that."""
+        hold = None if gate is None else gate.hold
+        if self._rolls_back and hold is not None and hold.entry_id != self._rolled_back:
+            self._rolled_back = hold.entry_id  # once for each
+            self._feed.append(Control("rollback", version=hold.version, by=GATE))
 
     def expire(self, state: EngineState) -> None:
         """Let no sample await its label for longer than it may, by the clock."""

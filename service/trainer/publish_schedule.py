@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from typing import Final
 
 from core.engine.engine import Engine
+from core.engine.state import EngineState
 from core.errors import ModelNotReady
 from core.events import ModelPublished
-from core.memory.retention import summary
+from core.memory.retention import SubTaskRetention, summary
 from core.snapshot import Snapshot
 from service.broker.entries import LAST_REPORT, Position
 from service.broker.feed import Feed
@@ -31,6 +33,19 @@ from service.trainer.standing import Standing
 logger = logging.getLogger(__name__)
 
 PUBLISHING_SHARE: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Instead:
+    """What answers in place of what is learned.
+
+    Arguments:
+        snapshot: An earlier version.
+        held: How well it holds past sub-tasks.
+    """
+
+    snapshot: Snapshot
+    held: tuple[SubTaskRetention, ...]
 
 
 class PublishSchedule:
@@ -82,20 +97,30 @@ class PublishSchedule:
         self._retention = RetentionSchedule(self._engine)  # what it knows is of another past
         self._soon = True
 
-    def is_due(self, now: Standing, *, quiet: bool) -> bool:
+    @property
+    def is_recent(self) -> bool:
+        """Whether the last one is younger than two of them should be apart."""
+        return time.monotonic() - self._published_at < self._interval_s
+
+    def take(self, state: EngineState, rows: tuple[SubTaskRetention, ...]) -> None:
+        """Take over how well a state holds the past, where somebody else has asked it."""
+        self._retention.take(state, rows)
+
+    def is_due(self, now: Standing, *, quiet: bool, instead: Instead | None = None) -> bool:
         """Whether it is time to publish.
 
         Arguments:
             now: Where the model stands.
             quiet: Whether nothing has come for a while.
+            instead: What answers in place of it.
         """
         behind = now.position.entries_applied < self._served_entries
         if behind and not quiet:
             return False  # reads do not go back: what is served knew more before a crash
-        version = now.state.model.version
+        version = now.state.model.version if instead is None else instead.snapshot.version
         if self._published == (version, now.position):
             # How well it holds the past may be news, now that there is time to ask.
-            return quiet and not self._retention.is_fresh(now.state)
+            return quiet and instead is None and not self._retention.is_fresh(now.state)
         first = version > 0 and self._version == 0
         since = time.monotonic() - self._published_at
         if first or self._soon:
@@ -104,13 +129,14 @@ class PublishSchedule:
             return False
         return quiet or since >= self._took_s / PUBLISHING_SHARE
 
-    def publish(self, now: Standing, *, quiet: bool) -> None:
-        """Publish the model, or only how far it reaches by now."""
-        state, position = now.state, now.position
-        version = state.model.version
-        started = time.perf_counter()
-        snapshot = self._snapshot(now)
-        held = self._retention.rows(state, quiet=quiet)
+    def publish(self, now: Standing, *, quiet: bool, instead: Instead | None = None) -> None:
+        """Publish the model, or only how far it reaches by now; arguments as of `is_due`."""
+        position, started = now.position, time.perf_counter()
+        if instead is None:
+            version, snapshot = now.state.model.version, self._snapshot(now)
+            held = self._retention.rows(now.state, quiet=quiet)
+        else:
+            version, snapshot, held = instead.snapshot.version, instead.snapshot, instead.held
         try:
             self._publisher.publish(snapshot, position, held)
             self.error = None

@@ -177,6 +177,11 @@ class Reporter:
         achieved, between = totals.achieved(ert), totals.achieved_between(ert)
         self._metrics.show_ert(ert, achieved, between, totals.probe_alarms)
         self._metrics.show_mode(state.rest.mode)
+        gate = None
+        if now.gate is not None:
+            settings = self._settings
+            gate = now.gate.told(settings.gate_max_forgetting, rolls_back=settings.gate_rollback)
+        self._metrics.show_gate(gate)
         shares = key_shares.told(totals.key_shares)
         self._metrics.show_key_shares(shares)
         return self._journal.status(
@@ -200,5 +205,6 @@ class Reporter:
                 "checkpoint_time": self._saver.checkpoint_time,
                 "redis_errors": self._feed.redis_errors,
                 "key_shares": shares,
+                "gate": gate,
             }
         )

@@ -41,6 +41,11 @@ class RetentionSchedule:
             state.model.version,
         )
 
+    def take(self, state: EngineState, rows: tuple[SubTaskRetention, ...]) -> None:
+        """Take over answers that somebody else asked of this very model."""
+        if not self.is_fresh(state):
+            self._rows, self._asked = rows, (state.past.retention, state.model.version)
+
     def rows(self, state: EngineState, *, quiet: bool) -> tuple[SubTaskRetention, ...]:
         """The latest answers, oldest sub-task first; asked now if it is time to.
 

@@ -30,8 +30,9 @@ from core.engine.trial import check_values, try_out
 from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
 from service.broker.branch import Branch
 from service.broker.entries import Position, next_id
-from service.checkpoints import BEFORE_BOUNDARY, Checkpoints, Kept
+from service.checkpoints import BEFORE_BOUNDARY, HELD, Checkpoints, Kept
 from service.trainer.faults import is_machines
+from service.trainer.gate import Gate
 from service.trainer.journal import Totals
 from service.trainer.ledger import Ledger
 
@@ -58,6 +59,7 @@ class Progress:
         open_from: The first entry that the model has not learned, of those that it contains: a
             batch set aside, which a rollback forgets. None where there is none.
         ledger: What became of its samples; None where an earlier release did not count.
+        gate: Whether what it has learned is served; None without a gate.
     """
 
     state: EngineState
@@ -66,6 +68,7 @@ class Progress:
     branch: Branch = field(default_factory=Branch)
     open_from: str | None = None
     ledger: Ledger | None = None
+    gate: Gate | None = None
 
     @property
     def first_not_held(self) -> str:
@@ -139,6 +142,8 @@ class Saver:
         }
         if before_boundary is not None:
             note[BEFORE_BOUNDARY] = before_boundary
+        if progress.gate is not None and progress.gate.hold is not None:
+            note[HELD] = progress.gate.hold.version
         if self._gone_back_to:
             note[GONE_BACK_TO] = [[*pair] for pair in self._gone_back_to.items()]
         self._origin = "learned"
@@ -200,6 +205,8 @@ class Saver:
             metadata["open_from"] = progress.open_from
         if progress.ledger is not None:
             metadata["ledger"] = progress.ledger.to_json()
+        if progress.gate is not None:
+            metadata["gate"] = progress.gate.to_json()
         return dump(progress.state, config, metadata)
 
     def _write(self, progress: Progress, note: dict[str, Any], twin: bool) -> Saved | None:
@@ -353,13 +360,14 @@ class Saver:
             if "branch" in metadata:
                 branch = Branch.from_json(metadata["branch"])
             ledger = Ledger.from_json(metadata["ledger"]) if "ledger" in metadata else None
+            gate = Gate.from_json(metadata["gate"]) if "gate" in metadata else None
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidCheckpoint(
                 f"The checkpoint does not say how far into the stream it reaches ({error!r}). "
                 f"Use one that a trainer of this release wrote."
             ) from error
         open_from = metadata.get("open_from")
-        return Progress(state, position, totals, branch, open_from, ledger), config
+        return Progress(state, position, totals, branch, open_from, ledger, gate), config
 
     def _check_kind(self, config: EngineConfig) -> None:
         if difference := _difference(self._engine.config, config):

@@ -9,6 +9,7 @@ from core.engine.state import EngineState
 from core.events import EntriesLost
 from service.broker.branch import Branch
 from service.broker.entries import Entry, Position
+from service.trainer.gate import Gate
 from service.trainer.journal import Totals
 from service.trainer.ledger import Ledger
 from service.trainer.releases import Samples
@@ -24,19 +25,21 @@ class Standing:
         position: Entries of the input stream that it contains.
         branch: Which of those entries the state does not come from.
         ledger: What became of its samples.
+        gate: Whether what it has learned is served; None without a gate.
     """
 
     state: EngineState
     position: Position
     branch: Branch
     ledger: Ledger
+    gate: Gate | None = None
 
     @classmethod
     def recovered(cls, progress: Progress) -> Standing:
         """Where a checkpoint was written."""
         state, position = progress.state, progress.position
         ledger = progress.ledger or Ledger.begun(state, position)
-        return cls(state, position, progress.branch, ledger)
+        return cls(state, position, progress.branch, ledger, progress.gate)
 
     @classmethod
     def begun(cls, state: EngineState) -> Standing:
@@ -79,4 +82,4 @@ class Standing:
             place = state.stream.batch_place(state.stream.batches - len(state.pending.set_aside))
             # Where more has passed by since than is remembered, the ledger still knows.
             open_from = totals.entry_of(place) or ledger.first_set_aside(state)
-        return Progress(state, self.position, totals, self.branch, open_from, ledger)
+        return Progress(state, self.position, totals, self.branch, open_from, ledger, self.gate)

@@ -31,9 +31,9 @@ from typing import Final
 
 from core.engine.engine import Engine
 from core.errors import GMRError, InvalidSettings
-from core.events import BoundaryDetected, EntriesLost, OutlierBurst
+from core.events import BoundaryDetected, EntriesLost, Event, OutlierBurst
 from service.broker.connection import StreamUnavailable, SyncClient, patiently, unavailable
-from service.broker.entries import Entry, Position, next_id
+from service.broker.entries import LAST_REPORT, Entry, Position, next_id
 from service.broker.feed import Feed
 from service.broker.fenced import LeaseLost
 from service.broker.keys import Keys
@@ -48,6 +48,7 @@ from service.trainer.checkpoint_schedule import CheckpointSchedule
 from service.trainer.device import choose_device
 from service.trainer.faults import is_machines
 from service.trainer.gap import check_accepted, find_gap
+from service.trainer.gatekeeper import Gatekeeper
 from service.trainer.heartbeat import Heart, Pulse
 from service.trainer.journal import Journal, Totals
 from service.trainer.metrics import TrainerMetrics
@@ -107,7 +108,8 @@ class ModelWriter:
         self._lock = None
         if not settings.standby:  # else the lease alone decides
             self._lock = DirectoryLock(settings.data_dir / "checkpoints", "trainer")
-        self._saver = saver = Saver(Checkpoints(settings.data_dir / "checkpoints"), engine, saving)
+        checkpoints = Checkpoints(settings.data_dir / "checkpoints")
+        self._saver = saver = Saver(checkpoints, engine, saving)
         self._lease = lease or Lease(client, Keys(settings.model))
         self._feed = feed = Feed.of(settings, client, self._lease, self._gives_up)
         files = None
@@ -134,6 +136,8 @@ class ModelWriter:
         interval_s = settings.publish_interval_s
         self._publishing = PublishSchedule(engine, feed, files, journal, metrics, interval_s)
         self._checkpoints = CheckpointSchedule(settings, saver, feed, journal, metrics, held)
+        progress = self._checkpoints.progress
+        self._gatekeeper = Gatekeeper(settings, engine, saver, checkpoints, progress)
         shown = heart, pulse, self._starts
         self._reporter = Reporter(settings, engine, feed, saver, journal, metrics, *shown, pace)
         self._webhook = self._courier()
@@ -178,6 +182,8 @@ class ModelWriter:
     def may_unload(self) -> bool:
         """Whether nothing waits that time alone would bring on."""
         state = self._now.state
+        if not self._gatekeeper.is_checked(state):
+            return False
         return self._engine.is_settled(state) and not state.pending.awaiting.raw_samples
 
     # A life -----------------------------------------------------------------------
@@ -214,9 +220,7 @@ class ModelWriter:
         """
         self._learn(entry)
         at_once = not more and not self._pace.asks
-        self._keep_house(
-            at_once=at_once and self._publishing.is_due(self._now, quiet=self._is_quiet())
-        )
+        self._keep_house(at_once=at_once and self._is_time_to_publish())
 
     def rest(self) -> None:
         """Look after what is due while no entry waits.
@@ -251,6 +255,9 @@ class ModelWriter:
         """
         self.stop()
         self._drain()
+        if not self._gatekeeper.is_checked(self._now.state):
+            self._own_entries.check()
+            self._drain()
         self._finish(phase)
 
     def fall(self, error: Exception) -> None:
@@ -259,8 +266,9 @@ class ModelWriter:
             # What a checkpoint holds is safe, and what it does not hold is in the stream, and is
             # reported when it is read again.
             logger.warning("stopping without Redis: %s", error)
-            if self._checkpoints.is_behind(self._now) and not self._feed.reports.waiting:
-                self._saver.save(self._checkpoints.progress(self._now))
+            good = self._gatekeeper.good(self._now)
+            if self._checkpoints.is_behind(good) and not self._feed.reports.waiting:
+                self._saver.save(self._checkpoints.progress(good))
             self._saver.wait()
         elif self._begun and not isinstance(error, LeaseLost):
             self._dying = True  # so that nothing waits for Redis any more
@@ -317,6 +325,9 @@ class ModelWriter:
         self._checkpoints.open(position if gap is None else Position(), samples)
         self._now = replace(self._now, position=position)
         self._publishing.open()
+        told = self._gatekeeper.begin(self._now)
+        self._now = replace(self._now, gate=self._gatekeeper.gate)
+        self._journal.write(position.last_entry_id, told, first=LAST_REPORT - 1)
         self._reporter.features(self._now.state)
         self._reporter.versions()
         self._reporter.branch(self._now.branch, position.last_entry_id)
@@ -363,7 +374,7 @@ class ModelWriter:
         self._starts.settle()
         self._publishing.soon()
         self._keep_house(at_once=True)
-        self._checkpoints.finish(self._now)
+        self._checkpoints.finish(self._gatekeeper.good(self._now))
         self._reporter.versions()
         self._reporter.phase = phase
         self._keep_house(at_once=True)
@@ -380,6 +391,7 @@ class ModelWriter:
         """Apply one entry: learned, or set aside. Either way it is dealt with."""
         started = time.perf_counter()
         before, applied = self._now, None
+        told: list[Event] = []  # of the gate
         given_up = self._attempts.begin(entry)
         try:
             if not given_up:
@@ -405,19 +417,20 @@ class ModelWriter:
             self._reject(entry, "trainer_died", given_up)
             self._checkpoints.soon()
         elif applied is not None:
-            self._take_over(entry, before, applied)
+            told += self._take_over(entry, before, applied)
         self._own_entries.read(entry, applied=applied is not None)
         self._tell_readers(entry, before)
         self._now = self._now.after(entry)
+        self._pass_gate(entry, applied, told)
         self._checkpoints.read(entry)
         self._learned_at = time.monotonic()
         self._heart.progress.went_on()
         self._starts.applied(self._now.position.entries_applied)
         self._metrics.step_duration.observe(time.perf_counter() - started)
 
-    def _take_over(self, entry: Entry, before: Standing, applied: Applied) -> None:
-        """Go on from what came of an entry, and report it."""
-        self._now = applied.now
+    def _take_over(self, entry: Entry, before: Standing, applied: Applied) -> list[Event]:
+        """Go on from what came of an entry, and report it; what the gate has to say comes later."""
+        self._now, told = applied.now, list[Event]()
         state = self._now.state
         if applied.restored is not None:
             version, origin = applied.restored.version, applied.restored.origin
@@ -430,7 +443,9 @@ class ModelWriter:
         for event in applied.events:
             if isinstance(event, BoundaryDetected):
                 branch = self._now.branch
-                self._checkpoints.save_before(replace(before, branch=branch), event.boundary)
+                told += self._gatekeeper.crossing(before, entry)
+                left = replace(before, branch=branch, gate=self._gatekeeper.gate)
+                self._checkpoints.save_before(left, event.boundary)
                 branch = replace(branch, boundaries=branch.boundaries + 1)
                 self._now = replace(self._now, branch=branch)
                 self._publishing.soon()
@@ -440,6 +455,30 @@ class ModelWriter:
         again, outliers = entry.text(REQUEUED_FROM), state.pending.quarantined
         ledger = self._now.ledger.applied(entry.id, again, applied.events, outliers, state.stream)
         self._now = replace(self._now, ledger=ledger)
+        return told
+
+    def _pass_gate(self, entry: Entry, applied: Applied | None, told: list[Event]) -> None:
+        """Let the gate judge what has come of an entry, where that is due.
+
+        Arguments:
+            entry: Which was dealt with.
+            applied: What came of it; None where it was rejected.
+            told: What the gate had to say before.
+        """
+        events = [] if applied is None else applied.events
+        crossed = any(isinstance(event, BoundaryDetected) for event in events)
+        restored = None if applied is None else applied.restored
+        told = [*told, *self._gatekeeper.applied(self._now, entry, restored, crossed=crossed)]
+        self._now = replace(self._now, gate=self._gatekeeper.gate)
+        # A rejection is two events at most.
+        self._journal.write(entry.id, told, first=2 if applied is None else len(events))
+        if told:
+            self._checkpoints.soon()
+        if told or entry.text("kind") == "check":
+            self._publishing.soon()
+        if self._gatekeeper.asked is not None:
+            self._publishing.take(*self._gatekeeper.asked)
+            self._gatekeeper.asked = None
 
     def _reject(self, entry: Entry, reason: str, detail: str) -> None:
         samples = self._journal.reject(entry, reason, detail)
@@ -479,14 +518,21 @@ class ModelWriter:
         if not self._is_stopping():
             self._own_entries.aim(self._now.state)
             self._own_entries.expire(self._now.state)
-        quiet = self._is_quiet()
-        publish = self._publishing.is_due(self._now, quiet=quiet)
+            self._own_entries.roll_back(self._now.gate)
+            if self._gatekeeper.wants_check(self._now.state) and not self._publishing.is_recent:
+                self._own_entries.check()
+        publish = self._is_time_to_publish()
         self._reporter.proposals(self._now.state)
         self._report_if_due(at_once=at_once or publish)
         if publish:
-            self._publishing.publish(self._now, quiet=quiet)
-        self._checkpoints.save_if_due(self._now)
+            good, instead = self._gatekeeper.good(self._now), self._gatekeeper.instead
+            self._publishing.publish(good, quiet=self._is_quiet(), instead=instead)
+        self._checkpoints.save_if_due(self._gatekeeper.good(self._now))
         self._answer_requests()
+
+    def _is_time_to_publish(self) -> bool:
+        good, instead = self._gatekeeper.good(self._now), self._gatekeeper.instead
+        return self._publishing.is_due(good, quiet=self._is_quiet(), instead=instead)
 
     def _report_if_due(self, *, at_once: bool) -> None:
         if at_once or self._reporter.is_due(self._now.position):

@@ -32,7 +32,8 @@ class Control:
         kind: `boundary` (declared by hand), `settle` (the stream is quiet), `aim` (at a run
             time of `samples` between false alarms, or 0: as set), `mode` (what becomes of
             batches from now on), `expire` (the wait for labels of samples
-            before `samples` is over), `rollback` (to `version`) or `restore` (from
+            before `samples` is over), `check` (whether the gate lets the model pass), `release`
+            (what the gate holds back), `rollback` (to `version`) or `restore` (from
             `checkpoint`, or from `upload`).
         version: The kept model version to go back to.
         checkpoint: A checkpoint's bytes.

@@ -52,11 +52,12 @@ def read_entry(
     if kind == "expire":
         return Control("expire", samples=number_of(fields, "samples"))
     if kind == "rollback":
-        return Control("rollback", version=number_of(fields, "version"))
+        by = text_of(fields, "by")
+        return Control("rollback", version=number_of(fields, "version"), by=by)
     if kind == "aim":
         by = text_of(fields, "by")
         return Control("aim", samples=number_of(fields, "samples"), by=by)
-    if kind in ("mode", "boundary"):
+    if kind in ("mode", "boundary", "release"):
         return _said(kind, fields)
     if kind == "restore" and "upload" in fields:
         return Control("restore", upload=_upload(fields))
@@ -74,7 +75,7 @@ def _said(kind: ControlKind, fields: Mapping[str, bytes]) -> Control:
             f"The entry's note has {len(note or '')} characters, and its author {len(by or '')}; "
             f"expected at most {MOST_NOTE} and {MOST_BY}. Shorten them."
         )
-    if kind == "boundary":
+    if kind in ("boundary", "release"):
         return Control(kind, by=by, note=note)
     mode = text_of(fields, "mode")
     if mode not in MODES:

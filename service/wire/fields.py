@@ -5,8 +5,8 @@ docs/redis.md says the same for those who do, with a producer.
 | field | content |
 |---|---|
 | `v` | `1`, the version of this table |
-| `kind` | `batch`, `labels`, `name`, `boundary`, `settle`, `aim`, `expire`, `mode`, `rollback` |
-|  | or `restore` |
+| `kind` | `batch`, `labels`, `name`, `boundary`, `settle`, `aim`, `expire`, `mode`, `check`, |
+|  | `release`, `rollback` or `restore` |
 | `x` | batch: features, row by row, as raw bytes; restore: a checkpoint, if it is no upload |
 | `upload`, `pieces` | restore: id of an uploaded checkpoint, and how many pieces it lies in; |
 | `bytes`, `sha256` | and how large it is, with its digest |
@@ -27,7 +27,7 @@ docs/redis.md says the same for those who do, with a producer.
 | `mode` | mode: `learn`, `detect_only` or `frozen` |
 | `by` | batch, optional: name of the key that sent it; others: who asks; aim: a person, whom no |
 |  | setting overrules |
-| `note` | mode, boundary, optional: why |
+| `note` | mode, boundary, release, optional: why |
 | `requeued_from` | optional: the entry that this one repeats, a dead letter sent again |
 """
 
@@ -49,7 +49,9 @@ REQUEUED_FROM: Final = "requeued_from"
 MOST_BY: Final = 100
 """Characters of the name of who sends or asks, at most."""
 
-ControlKind = Literal["boundary", "settle", "aim", "expire", "mode", "rollback", "restore"]
+ControlKind = Literal[
+    "boundary", "settle", "aim", "expire", "mode", "check", "release", "rollback", "restore"
+]
 Kind = Literal["batch", "labels", "name"] | ControlKind
 CONTROL_KINDS: Final[tuple[ControlKind, ...]] = get_args(ControlKind)
 

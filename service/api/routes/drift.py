@@ -15,6 +15,7 @@ from service.api.admission import check_boundary
 from service.api.bodies import read_model
 from service.api.errors import OutOfRange, Unavailable
 from service.api.explanation import Explanation
+from service.api.gate import GateState
 from service.api.openapi import problems
 from service.api.parts import parts_of
 from service.api.query import StrictRoute
@@ -65,6 +66,10 @@ class DriftState(Report):
     passed_samples: int | None = Field(description="Samples of those.")
     labels_held: int | None = Field(
         description="Labels by id that came meanwhile, to be matched at the thaw."
+    )
+    gate: GateState | None = Field(
+        description="Whether what is learned is served, and what the version asked last retains; "
+        "null without a gate (GMR_GATE_MAX_FORGETTING)."
     )
     phase: str = Field(
         description="`learning` (not armed yet), `armed`, or `warning` (batches are set aside)."

@@ -70,8 +70,8 @@ async def events(
     `boundary`, `change_continued`, `prior_shift`, `outlier_burst`, `outlier_burst_continued`,
     `shadow_alarm`, `replay`, `class_discovered`, `labels_matched`, `labels_missed`,
     `class_proposed`, `proposal_closed`, `unknowns_learned`, `model_published`, `model_restored`,
-    `entry_rejected`, `dead_letters_dropped`, `entries_lost`; and `missed` where events were dropped
-    before a client came back for them.
+    `version_held`, `hold_ended`, `entry_rejected`, `dead_letters_dropped`, `entries_lost`; and
+    `missed` where events were dropped before a client came back for them.
     """
     parts = parts_of(request)
     start = last_event_id or after

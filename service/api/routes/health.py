@@ -41,6 +41,16 @@ class Healthy(BaseModel):
     status: str = Field(examples=["ready"])
 
 
+class Ready(Healthy):
+    """Requests are welcome."""
+
+    held: str | None = Field(
+        None,
+        description="Why an earlier version answers in place of what is learned, which is no "
+        "reason against requests; absent where that is not so.",
+    )
+
+
 @router.get("/live", operation_id="live", summary="Is the process there?", response_model=Healthy)
 async def live() -> Response:
     """Answers as long as the process can answer anything."""
@@ -81,16 +91,34 @@ async def _not_begun(parts: Parts) -> str | None:
     "/ready",
     operation_id="ready",
     summary="Should requests be sent here?",
-    response_model=Healthy,
+    response_model=Ready,
     responses=problems(503),
 )
 async def ready(request: Request) -> Response:
     """503 names every reason: Redis away, no trainer, or shutting down."""
-    reasons = await reasons_against(parts_of(request))
+    parts = parts_of(request)
+    reasons = await reasons_against(parts)
     if reasons:
         detail = f"{' '.join(reasons)} Expected none of this. See docs/operations.md."
         return answer(PROBLEMS[Unavailable], request, detail, {"reasons": reasons})
-    return answers.json({"status": "ready"})
+    held = await _held(parts)
+    return answers.json({"status": "ready"} if held is None else {"status": "ready", "held": held})
+
+
+async def _held(parts: Parts) -> str | None:
+    """Why an earlier version answers."""
+    try:
+        status = await asyncio.wait_for(parts.stream.status(), PATIENCE_S)
+    except (GMRError, TimeoutError):
+        return None
+    gate = None if status is None else status.get("gate")
+    if not gate or not gate["held"]:
+        return None
+    return (
+        f"Version {gate['served_version']} answers. Version {gate['checked_version']} is held "
+        f"back: its accuracy on sub-task {gate['past_sub_task']} is {gate['accuracy_now']:.3f} of "
+        f"{gate['accuracy_before']:.3f}, and {gate['max_forgetting']:g} may be lost."
+    )
 
 
 async def reasons_against(parts: Parts) -> list[str]:

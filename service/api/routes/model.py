@@ -14,6 +14,7 @@ from core.errors import InvalidRequest, UnknownVersion
 from core.snapshot import Snapshot
 from service.api import answers
 from service.api.bodies import read_model
+from service.api.gate import GateState
 from service.api.openapi import problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
@@ -109,6 +110,11 @@ class ModelState(BaseModel):
         description="`learn`, `detect_only` or `frozen`, as the trainer reported last; null where "
         "it does not say.",
     )
+    gate: GateState | None = Field(
+        None,
+        description="Whether what is learned is served, as the trainer reported last; null without "
+        "a gate (GMR_GATE_MAX_FORGETTING).",
+    )
     detector: str = Field(description="What finds boundaries.")
     window: int = Field(description="Raw samples of the current sub-task held at the moment.")
     waiting: int = Field(
@@ -201,6 +207,7 @@ async def model(request: Request) -> Response:
     status = await parts.stream.status()
     position = {
         "mode": None if status is None else status.get("mode"),
+        "gate": None if status is None else status.get("gate"),
         "last_entry_id": None if served is None else served.last_entry_id,
         "backlog": max(0, accepted - applied),
         "restored_entry_id": branch.restored,

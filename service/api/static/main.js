@@ -12,6 +12,7 @@ import { byId, make, say, show } from "./element.js";
 import { Feed } from "./feed.js";
 import { count } from "./format.js";
 import "./key.js";
+import * as gate from "./gate.js";
 import { showModels } from "./models.js";
 import * as modes from "./modes.js";
 import { showOutliers } from "./outliers.js";
@@ -150,6 +151,7 @@ function drawNow() {
   showProposals(known.proposals, model, () => void again("proposals"));
   showOutliers(known.outliers, model);
   modes.showMode(drift, () => void state());
+  gate.showGate(drift);
   showVersions(known.versions, everything);
   sample.fit(model);
   show(byId("known-classes"), model?.classes?.map((/** @type {any} */ one) => one.label), () =>
@@ -181,6 +183,7 @@ for (const choice of byId("range").querySelectorAll("input")) {
 }
 addEventListener("hashchange", route);
 modes.listen(() => void state());
+gate.listen(() => void state());
 sample.begin(() => known.model);
 void route();
 void state();

@@ -64,6 +64,7 @@ OPERATIONS = {
     "model": "get /model",
     "model_versions": "get /model/versions",
     "rollback": "post /model/rollback",
+    "release": "post /model/release",
     "download_checkpoint": "get /model/checkpoint",
     "upload_checkpoint": "put /model/checkpoint",
     "metrics": "get /metrics",

@@ -1,0 +1,35 @@
+"""Tests for what the dashboard says of a version that is held back, in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Browser, expect
+
+from service.settings import Settings
+from tests.service.api.stack import serving, training
+from tests.service.api.test_gate import FORGETFUL, forgotten, gate, told
+from tests.service.dashboard.browser import visiting
+from tests.service.dashboard.test_page import url_of
+from tests.service.dashboard.test_story import check_accessible
+
+
+def test_a_hold_is_told_with_its_reason_and_released_from_the_page(
+    browser: Browser, settings: Callable[..., Settings]
+) -> None:
+    own = settings(**FORGETFUL)
+    with training(own), serving(own) as client, visiting(browser, url_of(client)) as visit:
+        card = visit.page.locator("#gate")
+        expect(card).to_be_hidden()
+        forgotten(client)
+        held = gate(client)
+        expect(card.get_by_role("heading")).to_have_text(
+            f"Version {held['checked_version']} is held back"
+        )
+        expect(card).to_contain_text(f"Version {held['served_version']} answers")
+        check_accessible(visit.page)
+        card.get_by_label("Why").fill("the old ones are gone")
+        card.get_by_role("button", name="Let it answer").click()
+        expect(card).to_be_hidden()
+        [ended] = told(client, "hold_ended")
+        assert (ended["reason"], ended["note"]) == ("released", "the old ones are gone")
