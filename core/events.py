@@ -61,6 +61,12 @@ class BatchScored(Event):
     awaiting: int = field(default=0, kw_only=True)  # of its samples, those that await a label
     unknown: int = field(default=0, kw_only=True)  # of its samples, those held back as unknown
     awaiting_samples: int = field(default=0, kw_only=True)  # that await one in all
+    # Accuracy expected of the newest samples, labels or not, with the ends of its 95 % interval,
+    # and the share of them that are taken to be of no known class; None: not known.
+    estimated_accuracy: float | None = field(default=None, kw_only=True)
+    estimated_accuracy_low: float | None = field(default=None, kw_only=True)
+    estimated_accuracy_high: float | None = field(default=None, kw_only=True)
+    estimated_unseen: float | None = field(default=None, kw_only=True)
     # Samples after the batch until the detector may speak, as expected; None: not known, or never.
     armed_in: int | None = field(default=None, kw_only=True)
     # Of the batch's labelled samples, by class: `label`, `samples`, `accuracy`; the most frequent.

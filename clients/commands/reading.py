@@ -84,6 +84,9 @@ class Reading:
             "statistic": drift and drift.statistic,
             "threshold": drift and drift.threshold,
             "accuracy": raw.get("prequential_accuracy_mean"),
+            "estimated_accuracy": raw.get("estimated_accuracy"),
+            "estimated_accuracy_low": raw.get("estimated_accuracy_low"),
+            "estimated_accuracy_high": raw.get("estimated_accuracy_high"),
             "stream_samples": raw.get("stream_samples"),
             "trainer_reported": drift and drift.time,
             "ledger": self.ledger and dict(self.ledger.raw),
@@ -104,6 +107,22 @@ class Reading:
                 for one in self.boundaries[-boundaries:]
             ],
         }
+
+
+def accuracy_of(document: dict[str, Any]) -> str:
+    """The accuracy in words: that of labelled samples, and the one expected of the newest.
+
+    Example:
+        >>> ends = {"estimated_accuracy_low": 0.93, "estimated_accuracy_high": 0.97}
+        >>> accuracy_of({"accuracy": 0.96, "estimated_accuracy": 0.95, **ends})
+        '96.0 % (prequential), expected now: 95.0 % (93.0 % to 97.0 %)'
+    """
+    text = f"{share(document['accuracy'])} (prequential)"
+    if document["estimated_accuracy"] is None:
+        return text
+    low, high = document["estimated_accuracy_low"], document["estimated_accuracy_high"]
+    now = share(document["estimated_accuracy"])
+    return f"{text}, expected now: {now} ({share(low)} to {share(high)})"
 
 
 def phase_of(document: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
-from clients.commands.reading import Reading, gate_of, phase_of, share
+from clients.commands.reading import Reading, accuracy_of, gate_of, phase_of, share
 from clients.http.client import GMRClient
 from clients.http.retry import RetryPolicy
 
@@ -76,7 +76,7 @@ def _facts(document: dict[str, Any]) -> Table:
     if (held := gate_of(document)) is not None:
         row("gate", f"{held} (gmr release)", "bold yellow")
     row("backlog", f"{document['backlog']:,} entries")
-    row("accuracy", f"{share(document['accuracy'])} (prequential)")
+    row("accuracy", accuracy_of(document))
     row(
         "inlier rate",
         f"{share(document['inlier_rate'])} (usual: {share(document['inlier_rate_mean'])})",

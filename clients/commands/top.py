@@ -24,7 +24,7 @@ from rich.text import Text
 from clients.commands.event_line import event_line
 from clients.commands.json_lines import print_json
 from clients.commands.options import Url
-from clients.commands.reading import AWAY, Reading, gate_of, phase_of, share
+from clients.commands.reading import AWAY, Reading, accuracy_of, gate_of, phase_of, share
 from clients.http.answers import ServiceEvent
 from clients.http.client import AsyncGMRClient
 from clients.http.retry import RetryPolicy
@@ -194,7 +194,7 @@ def picture(watch: Watch, height: int) -> Group:
     if (held := gate_of(document)) is not None:
         table.add_row("gate", Text(held, style="bold yellow"))
     table.add_row("stream", f"{speed}, backlog {document['backlog']:,} entries")
-    table.add_row("accuracy", f"{share(document['accuracy'])} (prequential)")
+    table.add_row("accuracy", accuracy_of(document))
     rate = f"{share(document['inlier_rate'])}, usual {share(document['inlier_rate_mean'])}  "
     table.add_row("inliers", Text.assemble(rate, (_sparkline(watch.rates), "cyan")))
     table.add_row("evidence", Text.assemble(_bar(document), f"  {_evidence(document)}"))

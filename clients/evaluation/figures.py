@@ -405,8 +405,9 @@ def prequential(
     sub_task: Sequence[int],
     sub_tasks: Sequence[Classes],
     window: int = 10,
+    estimates: ArrayLike = (),
 ) -> Figure:
-    """Prequential accuracy per batch and over a sliding window of batches."""
+    """Prequential accuracy per batch and over a sliding window of batches, and its estimate."""
     values = np.asarray(accuracies, dtype=np.float64)
     batches = np.arange(len(values))
     figure, axes = _figure(PAGE_INCHES, 2.8)
@@ -420,6 +421,9 @@ def prequential(
         color=BLUE,
         label=f"last {window} batches",
     )
+    expected = np.asarray(estimates, dtype=np.float64)
+    if len(expected) == len(values) and not np.isnan(expected).all():
+        axes.plot(batches, expected, color=ORANGE, linestyle="--", label="expected without labels")
     axes.set_xlim(-0.5, max(len(values) - 0.5, 0.5))
     axes.set_ylim(0, 1.03)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

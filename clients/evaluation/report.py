@@ -126,7 +126,11 @@ def _draw(
             history.inlier_rate, history.set_aside, history.sub_task, run.boundaries, tasks
         ),
         "prequential": lambda: figures.prequential(
-            history.prequential_accuracy, history.labelled, history.sub_task, tasks
+            history.prequential_accuracy,
+            history.labelled,
+            history.sub_task,
+            tasks,
+            estimates=history.estimated_accuracy,
         ),
         "speed": lambda: figures.speed(
             speed.ingest_seconds,
@@ -163,7 +167,8 @@ _CAPTIONS = {
     "inlier_rate": "Share of inliers in each batch, before the batch was learned. Dashed: true "
     "changes. Triangles: boundaries that the service reported, at the batch that told it.",
     "prequential": "Each batch is classified before it is learned, so the first samples of a new "
-    "class are always wrong.",
+    "class are always wrong. Dashed: the accuracy that the service expects of the newest samples, "
+    "without looking at their labels.",
     "samples": "Drawn through /sample, with the class as the only input, from the final model.",
     "speed": "Cumulative distribution of the time per request.",
 }

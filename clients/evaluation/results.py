@@ -36,6 +36,7 @@ class History:
     inlier_rate: tuple[float, ...]
     log_likelihood_mean: tuple[float, ...]
     prequential_accuracy: tuple[float, ...]
+    estimated_accuracy: tuple[float, ...]  # of the newest samples, without their labels
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -153,6 +154,11 @@ class Run:
             "average_anytime_accuracy": scores.average_anytime_accuracy(matrix),
             "prequential_accuracy": scores.prequential_accuracy(
                 self.history.prequential_accuracy, self.history.labelled
+            ),
+            "estimate_error": scores.estimate_error(
+                self.history.estimated_accuracy,
+                self.history.prequential_accuracy,
+                self.history.labelled,
             ),
             "boundaries_true": float(self.boundaries.changes),
             "boundaries_found": float(len(self.boundaries.matches)),

@@ -252,6 +252,7 @@ class EvaluationRun:
             inlier_rate=values("inlier_rate"),
             log_likelihood_mean=values("log_likelihood_mean"),
             prequential_accuracy=values("prequential_accuracy"),
+            estimated_accuracy=values("estimated_accuracy"),
         )
 
     def _outliers(self) -> tuple[OutlierTest, ...]:

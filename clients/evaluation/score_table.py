@@ -47,6 +47,13 @@ SCORES: Final = (
         1,
         "every labelled sample classified before it was learned",
     ),
+    Score(
+        "estimate_error",
+        "accuracy estimate, error",
+        "points",
+        -1,
+        "accuracy expected without labels, against prequential accuracy of ten batches; mean",
+    ),
     Score("boundaries_found", "boundaries found", "count", 1, "true changes reported in time"),
     Score("boundaries_missed", "missed", "count", -1, "true changes not reported in time"),
     Score("boundaries_false", "false", "count", -1, "reports without a true change"),

@@ -227,6 +227,32 @@ def running_prequential_accuracy(
     return running
 
 
+def estimate_error(
+    estimates: ArrayLike, accuracies: ArrayLike, labelled: ArrayLike, window: int = 10
+) -> float:
+    """Mean absolute difference of the accuracy that was estimated and the one that labels told.
+
+    Arguments:
+        estimates: Of the newest samples by each batch, with shape (B,); NaN while not known.
+        accuracies: Prequential, of each batch, with shape (B,); NaN without labels.
+        labelled: How many labelled samples each batch had, with shape (B,).
+        window: Batches whose labels tell.
+
+    Returns:
+        Over batches of which both are known, 0 to 1; NaN where there are none.
+
+    Example:
+        >>> estimate_error([0.5, np.nan, 0.75], [1.0, 1.0, 1.0], [10, 10, 10], window=1)
+        0.375
+    """
+    expected = np.asarray(estimates, dtype=np.float64)
+    told = running_prequential_accuracy(accuracies, labelled, window)
+    if expected.shape != told.shape:
+        return math.nan
+    known = ~np.isnan(expected) & ~np.isnan(told)
+    return float(np.abs(expected - told)[known].mean()) if known.any() else math.nan
+
+
 # Boundaries: what was found against what is true
 
 

@@ -366,6 +366,11 @@ class DriftState:
     labels_held: int | None = None  # labels by id that wait for the thaw
     ert_asked: bool | None = None  # whether a person asked for `ert`
     gate: Gate | None = None  # None without one
+    prequential_accuracy_mean: float | None = None  # on labelled samples, before they were learned
+    estimated_accuracy: float | None = None  # expected of the newest samples, labels or not
+    estimated_accuracy_low: float | None = None  # ends of the 95 % interval of that
+    estimated_accuracy_high: float | None = None
+    estimated_unseen: float | None = None  # share of those samples that are of no known class
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -583,6 +588,7 @@ class HistoryPoint:
     kind: str = "batch_learned"  # or "batch_set_aside"
     armed: bool = False  # whether the detector could have spoken
     armed_in: int | None = None  # samples after it until the detector may; None: not known
+    estimated_accuracy: float | None = None  # expected of the newest samples, labels or not
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

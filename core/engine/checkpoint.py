@@ -31,6 +31,7 @@ from core.engine.state import EngineState
 from core.errors import InvalidCheckpoint, InvalidSettings
 from core.experts.panel import Panel
 from core.memory.course import Course
+from core.memory.reliability import Reliability
 from core.model.families import density_of
 from core.model.model import Model
 from core.model.readout import readout_type
@@ -111,8 +112,9 @@ def load(
     on_cpu.register_structure_hook_func(
         _is_version, lambda tree, kind: _version(tree, kind, converter)
     )
-    # What p-values rest on, the course of a sub-task, experts and codes of labels stay there, too.
-    for kind in (Calibration, Course, Panel):
+    # What p-values and the estimated accuracy rest on, the course of a sub-task, experts and codes
+    # of labels stay there, too.
+    for kind in (Calibration, Course, Panel, Reliability):
         converter.register_structure_hook(kind, on_cpu.structure)
     converter.register_structure_hook(Batch, _batches(converter, on_cpu))
     try:

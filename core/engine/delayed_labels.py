@@ -23,6 +23,7 @@ from core.engine.state import EngineState, joined
 from core.events import Event, LabelsMatched, LabelsMissed, SetAsideReleased
 from core.learners.learner import Scores
 from core.memory.pending_samples import DUPLICATE, REASONS, UNKNOWN, Match, Rows
+from core.memory.reliability import bins_of
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,12 @@ class DelayedLabels:
                 rows.append(row)
         if not rows:
             return state, replace(batch, sample_ids=None), everything
-        guesses = [UNLABELLED] * len(batch)
+        guesses, bins = [UNLABELLED] * len(batch), [UNLABELLED] * len(batch)
         if scores is not None and state.model.classes:
-            probabilities, _ = self.naming.probabilities(state, batch.features, scores)
+            probabilities, advice = self.naming.probabilities(state, batch.features, scores)
+            if state.ready:
+                sure, _ = self.naming.confidence(state, scores, probabilities, advice)
+                bins = bins_of(sure).tolist()
             # A class that the model has yet to learn has no code that would stay.
             guesses = probabilities[:, : len(state.model.classes)].argmax(-1).tolist()
         begin = state.stream.samples - len(batch)
@@ -118,6 +122,7 @@ class DelayedLabels:
             tuple(begin + row for row in rows),
             tuple(guesses[row] for row in rows),
             batch.features[index.to(batch.features.device)],
+            tuple(bins[row] for row in rows),
         )
         rest = torch.ones(len(batch), dtype=torch.bool)
         rest[index] = False
@@ -203,6 +208,9 @@ class DelayedLabels:
             accuracy = report["prequential_accuracy"] = sum(hits) / len(hits)
             state = state.with_stream(
                 prequential=state.stream.prequential.updated(len(hits), accuracy)
+            )
+            state = _reliable(
+                state, [bin for part in rows for bin in part.known_bins], guesses, truths
             )
         if places:
             delays = [state.stream.samples - place for place in places]
@@ -311,3 +319,18 @@ class DelayedLabels:
         limit = self.config.awaiting_limit
         awaiting = state.pending.awaiting.left_behind(rows, surrogates, limit).trimmed(limit)
         return state.with_pending(awaiting=awaiting)
+
+
+def _reliable(
+    state: EngineState, bins: list[int], guesses: list[int], truths: list[int | None]
+) -> EngineState:
+    """Learn how reliable answers are from those whose label came late."""
+    told = [
+        (bin, guess == truth)
+        for bin, guess, truth in zip(bins, guesses, truths, strict=True)
+        if bin >= 0 and truth is not None
+    ]
+    if not told:
+        return state
+    tested, hits = (torch.tensor(column) for column in zip(*told, strict=True))
+    return state.with_stream(reliability=state.stream.reliability.tested(tested, hits))

@@ -41,7 +41,15 @@ from core.engine.modes import Modes
 from core.engine.naming import Naming
 from core.engine.places import placed
 from core.engine.severity import Severity
-from core.engine.state import EngineState, LearnedModel, Mode, Rest, Watch, joined
+from core.engine.state import (
+    UNREADY_SAMPLES,
+    EngineState,
+    LearnedModel,
+    Mode,
+    Rest,
+    Watch,
+    joined,
+)
 from core.errors import (
     InvalidCheckpoint,
     InvalidLabels,
@@ -67,9 +75,6 @@ from core.memory.pending_samples import PendingSamples
 from core.memory.retention import SubTaskRetention
 from core.snapshot import ModelInfo, Snapshot
 from core.standardiser import Standardiser
-
-UNREADY_SAMPLES = 500
-"""First samples of a sub-task, whose scores are not yet those of a model that knows them."""
 
 UNCALIBRATED_SAMPLES = UNREADY_SAMPLES
 """First samples of a sub-task, of which nothing is kept for p-values ..."""
@@ -640,9 +645,6 @@ class Engine:
 
     def _advance(self, state: EngineState, n: int, judgement: Judgement) -> EngineState:
         """Move on in the stream, and let the running statistics follow."""
-        prequential = state.stream.prequential
-        if judgement.accuracy is not None:
-            prequential = prequential.updated(judgement.guessed, judgement.accuracy)
         likelihood, marginals = state.sub_task.likelihood, state.sub_task.marginals
         calibration = state.model.calibration
         learned = state.stream.samples - state.sub_task.first_sample
@@ -658,7 +660,7 @@ class Engine:
                 calibration = self.inliers.observed(state, judgement.scores)
         return replace(
             state,
-            stream=replace(state.stream, prequential=prequential).advanced(n),
+            stream=judgement.told(state.stream).advanced(n),
             model=replace(state.model, calibration=calibration),
             sub_task=replace(state.sub_task, likelihood=likelihood, marginals=marginals),
             watch=replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,7 +16,20 @@ from core.engine.naming import Naming
 from core.engine.state import EngineState
 from core.experts.panel import Advice
 from core.learners.learner import Learner, Scores
+from core.memory.reliability import Answered
+from core.outliers.calibration import chosen
 from core.running import Running
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The classes that the model named for a batch."""
+
+    accuracy: float | None = None  # share of labelled samples that were named rightly, 0 to 1
+    guessed: int = 0  # those behind it
+    by_class: list[ClassAccuracy] = field(default_factory=list)
+    advice: Advice | None = None  # what experts said, where any sample has a label
+    answered: Answered | None = None  # for the estimate; None where nothing was named
 
 
 @dataclass(frozen=True)
@@ -52,9 +65,19 @@ class Judge:
         told = torch.stack([tamed.mean(), tamed.var(correction=0), likelihoods.mean()])
         tame_mean, tame_variance, mean = told.tolist()
         tame = Running(len(batch), tame_mean, tame_variance)
-        accuracy, guessed, named, advice = self._accuracy(state, batch, scores)
+        answers = self._answers(state, batch, scores)
         return Judgement(
-            scores, verdict, detector, accuracy, guessed, named, mean, tame, beside, advice
+            scores,
+            verdict,
+            detector,
+            answers.accuracy,
+            answers.guessed,
+            answers.by_class,
+            mean,
+            tame,
+            beside,
+            answers.advice,
+            answers.answered,
         )
 
     def observation(self, state: EngineState, batch: Batch, scores: Scores) -> Observation:
@@ -73,23 +96,36 @@ class Judge:
             state.stream.samples - state.sub_task.first_sample,
         )
 
-    def _accuracy(
-        self, state: EngineState, batch: Batch, scores: Scores
-    ) -> tuple[float | None, int, list[ClassAccuracy], Advice | None]:
-        """Share of the labelled samples whose class is named, 0 to 1; how many; the same for each
-        class; and by whom."""
+    def _answers(self, state: EngineState, batch: Batch, scores: Scores) -> Answers:
+        """The classes that are named, against labels where there are any."""
         labels = self.naming.labels(state)
-        if batch.codes is None or not labels:
-            return None, 0, [], None
-        labelled = batch.codes.cpu() != UNLABELLED
+        if not labels:
+            return Answers()
+        codes = torch.full((len(batch),), UNLABELLED) if batch.codes is None else batch.codes.cpu()
+        labelled = codes != UNLABELLED
         if not bool(labelled.any()):
-            return None, 0, [], None
+            # Of these only the estimate is wanted, which some will do for.
+            rows = chosen(len(batch))
+            some = rows.to(scores.joint.device)
+            scores = Scores(scores.x[some], None, scores.joint[some], scores.log_likelihood[some])
+            batch, labelled = batch.select(rows), labelled[rows]
+            weight = len(codes) / len(rows)
+        else:
+            weight = 1.0
         probabilities, advice = self.naming.probabilities(state, batch.features, scores)
         guesses = probabilities.argmax(-1).cpu()
-        hits = guesses == codes_among(batch, labels)
-        hits = hits[labelled]
-        named = by_class(batch.codes.cpu()[labelled], hits, batch.vocabulary)
-        return float(hits.double().mean()), int(labelled.sum()), named, advice
+        confidence, unnamed = self.naming.confidence(state, scores, probabilities, advice)
+        truths = codes_among(batch, labels)
+        hits = guesses == truths
+        counted = labelled & (truths >= 0)
+        if not state.ready:
+            counted = torch.zeros_like(counted)
+        answered = Answered(confidence, guesses, unnamed, weight, labelled, counted, hits)
+        if not bool(labelled.any()):
+            return Answers(answered=answered)
+        accuracy = float(hits[labelled].double().mean())
+        by = by_class(codes[labelled], hits[labelled], batch.vocabulary)
+        return Answers(accuracy, int(labelled.sum()), by, advice, answered)
 
     def _version(self, state: EngineState, samples: int) -> ModelVersion:
         """The model as it stands, to watch the stream by."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from core.batch import UNLABELLED, Batch
 from core.drift.detector import Level, Verdict
 from core.drift.shadows import Said
 from core.engine.class_accuracy import ClassAccuracy
-from core.engine.state import EngineState
+from core.engine.state import EngineState, Stream
 from core.events import Event, Replayed, ShadowAlarm
 from core.experts.panel import Advice
 from core.learners.learner import Replay, Scores
+from core.memory.reliability import Answered
 from core.running import Running
 
 
@@ -38,11 +39,21 @@ class Judgement:
     tame: Running  # the same, clipped from below: what the running statistics learn from
     beside: Said  # what the shadows say
     advice: Advice | None = None  # what experts call its samples, where any has a label
+    answered: Answered | None = None  # the classes that were named
 
     @property
     def level(self) -> Level:
         """Normal where there was no model to judge by."""
         return self.verdict.level if self.verdict else Level.NORMAL
+
+    def told(self, stream: Stream) -> Stream:
+        """What is known of the accuracy of answers, with those to this batch."""
+        prequential, reliability = stream.prequential, stream.reliability
+        if self.accuracy is not None:
+            prequential = prequential.updated(self.guessed, self.accuracy)
+        if self.answered is not None:
+            reliability = reliability.observed(self.answered)
+        return replace(stream, prequential=prequential, reliability=reliability)
 
     def report(
         self, state: EngineState, batch: Batch, begun: Position, armed_in: int | None
@@ -58,6 +69,7 @@ class Judgement:
         probe = verdict.probe if verdict else None
         labelled = 0 if batch.codes is None else int((batch.codes != UNLABELLED).sum())
         prequential = state.stream.prequential
+        expected = state.stream.reliability.estimate(state.model.class_counts)
         return {
             "batch_index": begun.batch,
             "sample_index": begun.sample,
@@ -76,6 +88,10 @@ class Judgement:
             "prequential_accuracy": self.accuracy,
             "class_accuracies": self.by_class,
             "prequential_accuracy_mean": prequential.mean if prequential.weight else None,
+            "estimated_accuracy": expected.accuracy if expected else None,
+            "estimated_accuracy_low": expected.low if expected else None,
+            "estimated_accuracy_high": expected.high if expected else None,
+            "estimated_unseen": expected.unseen if expected else None,
             "model_version": state.model.version,
             "probe_ert": probe.ert if probe else 0.0,
             "probe_samples": probe.samples if probe else 0,

@@ -4,7 +4,7 @@ Rules of this module:
 
 1. What passes by leaves no trace. Whatever comes between a freeze and the thaw, model, detectors,
    p-values and what waits are after the thaw as they were before the freeze. Only the place in the
-   stream and the prequential accuracy go on.
+   stream, the prequential accuracy and its estimate go on.
 2. Nothing passes by untold: every batch is scored by the model at rest, and reported.
 3. While the mode is `DETECT_ONLY`, detectors go on in a state of their own (`Outlook`), which is
    dropped at the end. So a change that was told and not crossed is found again by detectors that
@@ -124,10 +124,7 @@ class Modes:
         """
         judgement = self.judge.judge(state.seen, batch)
         begun = Position(state.stream.all_batches, state.stream.all_samples)
-        stream = state.stream.passed(len(batch))
-        if judgement.accuracy is not None:
-            prequential = stream.prequential.updated(judgement.guessed, judgement.accuracy)
-            stream = replace(stream, prequential=prequential)
+        stream = judgement.told(state.stream.passed(len(batch)))
         state, events = replace(state, stream=stream), list[Event]()
         state = state.with_pending(quarantined=())  # as with every batch
         if state.rest.outlook is not None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from core.batch import Batch, Label, codes_among, distinct, new_labels
 from core.config import EngineConfig
+from core.density.mixture import responsibilities
 from core.engine.state import EngineState
 from core.experts.panel import Advice, Panel
 from core.learners.learner import Learner, Scores
@@ -69,6 +71,40 @@ class Naming:
         panel = self.panel(state)
         advice = panel.rules.advice(x, mixture, len(panel.labels))
         return advice.probabilities, advice
+
+    def confidence(
+        self, state: EngineState, scores: Scores, probabilities: Tensor, advice: Advice | None
+    ) -> tuple[Tensor, Tensor]:
+        """Confidence in the classes that are named, and what lies on components without a name.
+
+        A component that no label named gives each of C classes the same, and so tells none from
+        another. Its part is taken off the probability of the class that was named.
+
+        Arguments:
+            scores: What the mixture says of N samples.
+            probabilities: Of the classes, with shape (N, C).
+            advice: What the experts said beside it.
+
+        Returns:
+            Probabilities and shares of responsibility, 0 to 1, with shape (N,) each, float64, on
+            the CPU.
+        """
+        top = probabilities.amax(-1)
+        model = state.model
+        if model.samples_seen <= sum(model.class_counts):
+            # Where every sample that was learned had a label, all components have names.
+            return top.double().cpu(), top.new_zeros(len(top), device="cpu").double()
+        readout = self.learner.readout(model.learner)
+        if readout.kinds is None or readout.n_classes < 2:
+            return top.double().cpu(), top.new_zeros(len(top), device="cpu").double()
+        unnamed, joint = readout.kinds[:, -1], scores.joint
+        crisp = responsibilities(joint) @ unnamed
+        tempered = responsibilities(joint, readout.temperature) @ unnamed
+        told = torch.stack([top.to(crisp), crisp, tempered]).cpu().double()
+        even = told[2] if advice is None else told[2] * float(advice.weights[0])
+        even = even.clamp(max=1 - 1e-6)
+        named = (told[0] - even / readout.n_classes) / (1 - even)
+        return named.clamp(0, 1), told[1].clamp(0, 1)
 
     def heard(self, state: EngineState, batch: Batch, advice: Advice | None) -> EngineState:
         """Tell the experts labels that have come.

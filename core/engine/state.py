@@ -30,6 +30,7 @@ from core.memory.course import Course
 from core.memory.marginals import Marginals
 from core.memory.pending_samples import PendingSamples
 from core.memory.proposals import Proposals
+from core.memory.reliability import Reliability
 from core.memory.retention import RetentionSets
 from core.outliers.calibration import Calibration
 from core.running import Running
@@ -40,6 +41,9 @@ REMEMBERED_STARTS = 256
 
 REMEMBERED_PASSAGES = 64
 """Stretches of batches that passed by a model at rest whose places are remembered."""
+
+UNREADY_SAMPLES = 500
+"""First samples of a sub-task, whose scores are not yet those of a model that knows them."""
 
 AT_HOME = 0.25
 """Part of an even share of the sub-task's samples that makes a class one of its own."""
@@ -62,7 +66,7 @@ class Passage(NamedTuple):
     samples: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stream:
     """The position in the stream, whatever was learned of it.
 
@@ -76,6 +80,7 @@ class Stream:
         starts: Sample index at which each of the last batches began.
         prequential: Accuracy of labelled samples before they were learned, those that passed by
             included.
+        reliability: Of answers, by which accuracy is estimated where no label comes.
         passages: The newest stretches that passed by.
     """
 
@@ -83,6 +88,7 @@ class Stream:
     samples: int = 0
     starts: tuple[int, ...] = ()
     prequential: Running = field(default_factory=Running)
+    reliability: Reliability = field(default_factory=Reliability)
     passages: tuple[Passage, ...] = ()
 
     @property
@@ -393,6 +399,12 @@ class EngineState:
         """Whether the current sub-task has had a sample, so that it can end."""
         came = self.stream.samples > self.sub_task.first_sample
         return self.model.learner is not None and (came or self.sub_task.resumed)
+
+    @property
+    def ready(self) -> bool:
+        """Whether errors of the model are its usual ones, not those of a sub-task just begun."""
+        since = self.stream.samples - self.sub_task.first_sample
+        return self.sub_task.number == 0 or since >= UNREADY_SAMPLES
 
     @property
     def phase(self) -> str:

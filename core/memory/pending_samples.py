@@ -43,12 +43,15 @@ class Rows:
         arrived: Samples of the stream before each.
         guesses: Code of the class that the model of then gave each, or -1.
         features: With shape (N, D), in the sender's units.
+        bins: Of the confidence in those guesses (`core.memory.reliability`), or -1 where nothing
+            is to be learned from them.
     """
 
     ids: tuple[SampleId, ...]
     arrived: tuple[int, ...]
     guesses: tuple[int, ...]
     features: Tensor
+    bins: tuple[int, ...] = ()  # of an earlier release's checkpoint, none
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -63,7 +66,13 @@ class Rows:
             tuple(place for part in parts for place in part.arrived),
             tuple(guess for part in parts for guess in part.guesses),
             torch.cat([part.features for part in parts]),
+            tuple(bin for part in parts for bin in part.known_bins),
         )
+
+    @property
+    def known_bins(self) -> tuple[int, ...]:
+        """`bins`, N of them."""
+        return self.bins or (-1,) * len(self)
 
     def select(self, rows: Sequence[int]) -> Rows:
         """Some of them, in this order."""
@@ -73,6 +82,7 @@ class Rows:
             tuple(self.arrived[row] for row in rows),
             tuple(self.guesses[row] for row in rows),
             self.features[index],
+            tuple(self.known_bins[row] for row in rows),
         )
 
 

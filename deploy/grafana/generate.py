@@ -218,8 +218,14 @@ STATISTIC = Panel(
 )
 ACCURACY = Panel(
     "Prequential accuracy",
-    "Running accuracy on labelled samples before they were learned.",
-    (Query(gauge("gmr_prequential_accuracy"), "accuracy"),),
+    "Running accuracy on labelled samples before they were learned; and the accuracy expected of "
+    "the newest samples, labels or not, with its 95 % interval.",
+    (
+        Query(gauge("gmr_prequential_accuracy"), "labelled samples"),
+        Query(gauge("gmr_estimated_accuracy"), "expected"),
+        Query(gauge("gmr_estimated_accuracy_low"), "expected, low"),
+        Query(gauge("gmr_estimated_accuracy_high"), "expected, high"),
+    ),
     "percentunit",
     more=SHARE,
 )

@@ -64,6 +64,7 @@ class Point:
     log_likelihood: Mean = field(default_factory=Mean)
     accuracy: Mean = field(default_factory=Mean)
     accuracy_mean: float | None = None
+    estimated_accuracy: Mean = field(default_factory=Mean)
     ratio: float | None = None
     ratios: dict[str, float] = field(default_factory=dict)
 
@@ -86,6 +87,8 @@ class Point:
         self.log_likelihood.add(row["log_likelihood_mean"], samples)
         self.accuracy.add(row["prequential_accuracy"], row["labelled"])
         self.accuracy_mean = row["prequential_accuracy_mean"]
+        # A report of an earlier release has none.
+        self.estimated_accuracy.add(row.get("estimated_accuracy"), samples)
         self.ratio = _higher(self.ratio, _ratio(row["statistic"], row["threshold"]))
         thresholds = row["thresholds"]
         for name, statistic in row["statistics"].items():
@@ -107,6 +110,7 @@ class Point:
         self.inlier_rate.join(later.inlier_rate)
         self.log_likelihood.join(later.log_likelihood)
         self.accuracy.join(later.accuracy)
+        self.estimated_accuracy.join(later.estimated_accuracy)
         self.ratio = _higher(self.ratio, later.ratio)
         for name, ratio in later.ratios.items():
             self.ratios[name] = max(ratio, self.ratios.get(name, ratio))
@@ -160,7 +164,7 @@ class Curve:
             "accuracy_mean",
             "ratio",
         )
-        weighed = ("inlier_rate", "log_likelihood", "accuracy")
+        weighed = ("inlier_rate", "log_likelihood", "accuracy", "estimated_accuracy")
         return {
             **{name: [getattr(point, name) for point in points] for name in plain},
             **{name: [getattr(point, name).value for point in points] for name in weighed},

@@ -249,6 +249,10 @@ LATEST = (
     "armed",
     "prequential_accuracy",
     "prequential_accuracy_mean",
+    "estimated_accuracy",
+    "estimated_accuracy_low",
+    "estimated_accuracy_high",
+    "estimated_unseen",
 )
 """Fields of `BatchScored` that the status repeats."""
 

@@ -190,6 +190,14 @@ class TrainerMetrics:
             "prequential_accuracy",
             "Running accuracy on labelled samples before they were learned, 0 to 1.",
         )
+        self.estimated_accuracy = {
+            end: gauge(f"estimated_accuracy{end}", f"{what} of the newest samples; NaN if unknown.")
+            for end, what in (
+                ("", "Accuracy expected, without their labels,"),
+                ("_low", "Lower end of the 95 % interval of the accuracy expected"),
+                ("_high", "Upper end of the 95 % interval of the accuracy expected"),
+            )
+        }
         self.sub_task = gauge("sub_task", "Sub-task being learned; 0 for the first.")
         self.model_version = gauge("model_version", "Version of the model being trained.")
         self.published_version = gauge("published_model_version", "Version last published.")
@@ -233,6 +241,7 @@ class TrainerMetrics:
             self.inlier_rate_mean,
             self.log_likelihood_mean,
             self.prequential_accuracy,
+            *self.estimated_accuracy.values(),
             self.ert_achieved,
             self.ert_achieved_low,
             self.ert_achieved_high,
@@ -295,6 +304,8 @@ class TrainerMetrics:
                 self.inlier_rate_mean.set(_number(event.inlier_rate_mean))
                 _set(self.log_likelihood_mean, event.log_likelihood_mean)
                 _set(self.prequential_accuracy, event.prequential_accuracy_mean)
+                for end, estimate in self.estimated_accuracy.items():
+                    estimate.set(_number(getattr(event, f"estimated_accuracy{end}")))
                 for name, value in event.statistics.items():
                     self.drift_statistic.labels(name).set(value)
                 for name, value in event.thresholds.items():

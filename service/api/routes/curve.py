@@ -41,6 +41,9 @@ class Columns(BaseModel):
     log_likelihood: list[Number] = Field(description="Mean, nats per sample.")
     accuracy: list[Number] = Field(description="Prequential, of its labelled samples.")
     accuracy_mean: list[Number] = Field(description="Running mean, at its end.")
+    estimated_accuracy: list[Number] = Field(
+        description="Expected of the samples that were newest, labels or not; mean."
+    )
     ratio: list[Number] = Field(
         description="Highest statistic of the deciding detector over its threshold; a boundary, "
         "or a burst, is where it passes 1."

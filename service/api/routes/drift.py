@@ -124,6 +124,18 @@ class DriftState(Report):
         description="Of the newest batch, before it was learned; null without labels."
     )
     prequential_accuracy_mean: float | None = Field(description="Its running mean.")
+    estimated_accuracy: float | None = Field(
+        description="Accuracy expected of the newest thousand samples or so, whether they had "
+        "labels or not; null before 100 labelled samples could be tested."
+    )
+    estimated_accuracy_low: float | None = Field(
+        description="Lower end of its 95 % interval; null likewise."
+    )
+    estimated_accuracy_high: float | None = Field(description="Upper end; null likewise.")
+    estimated_unseen: float | None = Field(
+        description="Share of those samples taken to be of no known class, which count as wrong; "
+        "null likewise."
+    )
     class_accuracies: list[ClassAccuracy] | None = Field(
         description="The same for each class, in order of discovery; null where the trainer does "
         "not say."
@@ -243,6 +255,9 @@ class HistoryRow(Report):
     )
     log_likelihood_mean: float | None = Field(description="Nats per sample.")
     prequential_accuracy: float | None = Field(description="Of the batch; null without labels.")
+    estimated_accuracy: float | None = Field(
+        None, description="Expected of the newest samples, labels or not; null while not known."
+    )
 
 
 class History(BaseModel):

@@ -59,10 +59,11 @@ const PANELS = [
     lines: () => [
       { name: "accuracy", of: (point) => point.accuracy, colour: "--green", width: 2 },
       { name: "running mean", of: (point) => point.accuracy_mean, colour: "--ink-faint", dash: [4, 4] },
+      { name: "expected without labels", of: (point) => point.estimated_accuracy, colour: "--violet", dash: [6, 3] },
     ],
     shown: percent,
     range: [0, 1],
-    summary: (last) => `Prequential accuracy over time; the running mean is ${percent(last?.accuracy_mean)}.`,
+    summary: (last) => `Prequential accuracy over time; the running mean is ${percent(last?.accuracy_mean)}, and ${percent(last?.estimated_accuracy)} are expected of the newest samples.`,
   },
 ];
 
@@ -245,7 +246,7 @@ const GAP_S = 1;
 /** @type {Point} */
 const NOTHING = {
   start_time: 0, time: 0, batches: 0, samples: 0, labelled: 0, set_aside: 0, inlier_rate: null, inlier_rate_low: null,
-  inlier_rate_mean: null, log_likelihood: null, accuracy: null, accuracy_mean: null, ratio: null, ratios: {},
+  inlier_rate_mean: null, log_likelihood: null, accuracy: null, accuracy_mean: null, estimated_accuracy: null, ratio: null, ratios: {},
 };
 
 /** @param {number} low @param {number} high @returns {[number, number]} */

@@ -15,6 +15,7 @@
  * @property {number | null} log_likelihood
  * @property {number | null} accuracy
  * @property {number | null} accuracy_mean
+ * @property {number | null} estimated_accuracy
  * @property {number | null} ratio
  * @property {Record<string, number | null>} ratios
  */
@@ -89,6 +90,7 @@ function pointOf(event) {
     inlier_rate: event.inlier_rate, inlier_rate_low: event.inlier_rate,
     inlier_rate_mean: event.inlier_rate_mean, log_likelihood: event.log_likelihood_mean,
     accuracy: event.prequential_accuracy, accuracy_mean: event.prequential_accuracy_mean,
+    estimated_accuracy: event.estimated_accuracy ?? null,
     ratio: event.threshold ? event.statistic / event.threshold : null, ratios,
   };
 }
@@ -97,6 +99,7 @@ function pointOf(event) {
 function join(one, later) {
   one.inlier_rate = mean(one.inlier_rate, one.samples, later.inlier_rate, later.samples);
   one.log_likelihood = mean(one.log_likelihood, one.samples, later.log_likelihood, later.samples);
+  one.estimated_accuracy = mean(one.estimated_accuracy, one.samples, later.estimated_accuracy, later.samples);
   one.accuracy = mean(one.accuracy, one.labelled, later.accuracy, later.labelled);
   one.inlier_rate_low = least(one.inlier_rate_low, later.inlier_rate_low);
   one.inlier_rate_mean = later.inlier_rate_mean ?? one.inlier_rate_mean;

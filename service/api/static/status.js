@@ -31,7 +31,9 @@ export function showStatus(now) {
   tile("inliers", percent(drift?.inlier_rate),
     isKnown(usual) ? `usual: ${percent(usual)}` : "no reference yet");
   tile("accuracy", percent(drift?.prequential_accuracy_mean),
-    isKnown(drift?.prequential_accuracy) ? `newest batch: ${percent(drift.prequential_accuracy)}` : "newest batch: no labels");
+    isKnown(drift?.estimated_accuracy)
+      ? `expected now: ${percent(drift.estimated_accuracy)} (${percent(drift.estimated_accuracy_low)} to ${percent(drift.estimated_accuracy_high)})`
+      : isKnown(drift?.prequential_accuracy) ? `newest batch: ${percent(drift.prequential_accuracy)}` : "newest batch: no labels");
   tile("likelihood", decimal(drift?.log_likelihood_mean), "nats per sample, newest batch");
   tile("rate", isKnown(now.rate) ? `${decimal(now.rate, 2)}/s` : UNKNOWN,
     `${count(drift?.stream_samples)} samples read`);

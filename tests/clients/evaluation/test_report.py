@@ -64,6 +64,7 @@ def a_run(seed: int = 0, *, found: tuple[int, ...] = (N + 1, 2 * N + 2)) -> Run:
             inlier_rate=tuple(rate.tolist()),
             log_likelihood_mean=(100.0,) * n_batches,
             prequential_accuracy=tuple(correct.tolist()),
+            estimated_accuracy=(math.nan, *[0.95] * (n_batches - 1)),
         ),
         milestones=tuple(
             Milestone(
@@ -288,6 +289,8 @@ def test_the_json_is_complete_and_has_no_nan(tmp_path: Path):
     assert first["history"]["inlier_rate"][0] is None
     assert first["boundaries"]["matches"][1]["delay_batches"] == 2
     assert first["scores"]["boundary_delay_samples"] == 150
+    assert first["history"]["estimated_accuracy"][:2] == [None, 0.95]
+    assert 0 < first["scores"]["estimate_error"] < 0.05
     assert content["summary"]["accuracy"]["n"] == 2
     assert content["summary"]["accuracy"]["mean"] == pytest.approx(0.955, abs=1e-9)
 
@@ -317,8 +320,8 @@ def test_the_names_in_the_json_do_not_change_by_accident():
         "accuracy", "average_accuracy", "average_anytime_accuracy", "backward_transfer",
         "boundaries_false", "boundaries_found", "boundaries_missed", "boundaries_true",
         "boundary_delay_batches", "boundary_delay_samples", "classify_p50_seconds",
-        "classify_p99_seconds", "forgetting", "ingest_p50_seconds", "ingest_p99_seconds",
-        "prequential_accuracy", "samples_per_second",
+        "classify_p99_seconds", "estimate_error", "forgetting", "ingest_p50_seconds",
+        "ingest_p99_seconds", "prequential_accuracy", "samples_per_second",
     ]  # fmt: skip
 
 

@@ -56,6 +56,7 @@ ALLOWED = {
     "engine/inliers.py: observed": COMES,
     "engine/judge.py: judge": GOES,
     "engine/learning.py: learn": COMES,
+    "engine/naming.py: confidence": GOES,
     "experts/panel.py: advice": GOES,
     "experts/panel.py: learned": GOES,
     "learners/per_class/flat/learner.py: taken": SIZED,

@@ -30,6 +30,7 @@ from core.events import (
     RunTimeChanged,
     ShadowAlarm,
 )
+from core.memory.reliability import Reliability
 from core.running import Running
 from tests.core.states import assert_identical, play, scripts
 from tests.core.streams import batches, blob
@@ -43,7 +44,8 @@ def of(kind: type[Event], events: Sequence[Event]) -> list[Any]:
 
 def without_place(state: EngineState) -> EngineState:
     """A state without what may go on while the model is at rest."""
-    return state.with_stream(passages=(), prequential=Running()).with_pending(quarantined=())
+    resting = {"prequential": Running(), "reliability": Reliability()}
+    return state.with_stream(passages=(), **resting).with_pending(quarantined=())
 
 
 def rested(

@@ -1,0 +1,244 @@
+"""The reliability of answers: how accurate is the model just now, where no label comes?
+
+Every answer has a *confidence*, the probability of the class that was named. How often answers of
+a confidence are right is counted where labels come, prequentially, in bins of confidence, the
+newest labelled samples counting most. The accuracy of samples without labels is then expected to
+be the mean of their bins' shares (average confidence, calibrated by histogram: Zadrozny and Elkan
+2001; Guillory et al. 2021 compare such estimates).
+
+Three things would make that wrong, and are seen to:
+
+* Components that no label named give every class an even share, and so lower the confidence in a
+  class that is as well told as ever. Confidence is that of the components that labels named
+  (`core.engine.naming`).
+* A model that has just met a sub-task errs as it never will again: of the first samples of a
+  sub-task, and of labels that were no class yet, nothing is counted.
+* A class that no label has named is named wrongly for certain, however confident the answer. Its
+  samples lie on components without a name. Where more of those that are called c do than the
+  unlabelled samples ever called c explain, they are taken to be *unseen*, and their accuracy is 0.
+
+What no label ever tells cannot be seen: that labels mean something else (docs/method.md).
+
+Rules of this module:
+
+1. Counts in bins and per class are all that is kept; never a sample. Their size does not depend
+   on the length of the stream.
+2. No randomness and no clock: the same stream gives the same estimate, bit for bit.
+
+Throughout: N samples, B bins, C classes; float64, on the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+EDGES: Final = (0.5, 0.6, 0.7, 0.8, 0.87, 0.92, 0.95, 0.97, 0.985, 0.993, 0.997, 0.999)
+"""Confidences between which bins lie: narrow where answers crowd."""
+
+BINS: Final = len(EDGES) + 1
+
+FADING: Final = 2000.0
+"""Labelled samples over which what was counted fades to 1/e: answers change as the model learns."""
+
+RECENT: Final = 1000.0
+"""Samples, labelled or not, over which the newest fade: those that the estimate is of."""
+
+PRIOR: Final = 10.0
+"""Samples of the mean accuracy that each bin begins with."""
+
+FEWEST: Final = 100.0
+"""Labelled samples below which nothing is said."""
+
+EXCESS: Final = 0.3
+"""Share of a class's answers that must lie on unnamed components beyond what their number
+explains, so that those that do count as unseen: by chance, or where unlabelled samples crowd in
+one class, up to 0.2 do."""
+
+BLOCK: Final = 100.0
+"""Labelled samples after which expectation and outcome are compared."""
+
+CALIBRATED: Final = 20.0
+"""Such comparisons over which their mean fades to 1/e."""
+
+Z: Final = 1.959964
+"""Standard errors on either side: 95 %."""
+
+
+class Answered(NamedTuple):
+    """The answers to a batch before it was learned.
+
+    Arguments:
+        confidence: Probability of the class that was named, by named components, with shape (N,).
+        codes: The class, with shape (N,), int64.
+        unnamed: How far each lies on components without a name, 0 to 1, with shape (N,).
+        weight: Samples that each stands for.
+        labelled: Which came with a label, with shape (N,), bool.
+        counted: Of those, which say how reliable answers are, with shape (N,), bool.
+        hits: Which were named as their label says, with shape (N,), bool.
+    """
+
+    confidence: Tensor
+    codes: Tensor
+    unnamed: Tensor
+    weight: float
+    labelled: Tensor
+    counted: Tensor
+    hits: Tensor
+
+
+class Estimate(NamedTuple):
+    """The expected accuracy of the newest samples.
+
+    Arguments:
+        accuracy: 0 to 1.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+        unseen: Share of the samples that are taken to be of no known class.
+    """
+
+    accuracy: float
+    low: float
+    high: float
+    unseen: float
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """What is known of it.
+
+    Arguments:
+        counts: Labelled samples per bin, fading, with shape (B,).
+        hits: Of those, the ones that were named rightly, with shape (B,).
+        recent: The newest samples per bin, fading, with shape (B,).
+        answers: Per class the newest answers and how far these lie on unnamed components, both
+            fading; and the unlabelled ones ever; with shape (C, 3).
+        block: Labelled samples since expectation and outcome were last compared; hits among them;
+            hits expected; variance of the hits.
+        spread: Sum of squared differences of accuracy beyond chance, and of comparisons; fading.
+    """
+
+    counts: Tensor = field(default_factory=lambda: torch.zeros(BINS, dtype=torch.float64))
+    hits: Tensor = field(default_factory=lambda: torch.zeros(BINS, dtype=torch.float64))
+    recent: Tensor = field(default_factory=lambda: torch.zeros(BINS, dtype=torch.float64))
+    answers: Tensor = field(default_factory=lambda: torch.zeros(0, 3, dtype=torch.float64))
+    block: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    spread: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def labelled(self) -> float:
+        """Labelled samples behind it, by their weight today."""
+        return float(self.counts.sum())
+
+    @property
+    def shares(self) -> Tensor:
+        """How often an answer of each bin is right, with shape (B,)."""
+        mean = float(self.hits.sum()) / max(self.labelled, 1e-12)
+        return (self.hits + PRIOR * mean) / (self.counts + PRIOR)
+
+    def observed(self, seen: Answered) -> Reliability:
+        """Add the answers to a batch, and what labels say of them."""
+        bins = bins_of(seen.confidence)
+        told = self.tested(bins[seen.counted], seen.hits[seen.counted])
+        n = seen.weight * len(bins)
+        fading = math.exp(-n / RECENT)
+        recent = told.recent * fading + seen.weight * bins.bincount(minlength=BINS)
+        size = max(len(told.answers), int(seen.codes.max()) + 1) if len(bins) else 0
+        answers = torch.zeros(max(size, len(told.answers)), 3, dtype=torch.float64)
+        answers[: len(told.answers)] = told.answers
+        answers[:, :2] *= fading
+        # Only samples without a label can lie on components of theirs.
+        row = torch.ones(len(bins), 3, dtype=torch.float64)
+        row[:, 1] = seen.unnamed
+        row[:, 2] = (~seen.labelled).double()
+        answers.index_add_(0, seen.codes, seen.weight * row)
+        return replace(told, recent=recent, answers=answers)
+
+    def tested(self, bins: Tensor, hits: Tensor) -> Reliability:
+        """Add labelled samples whose answers are known.
+
+        Arguments:
+            bins: Of their confidence, with shape (N,), int64.
+            hits: Whether the answers were right, with shape (N,), bool.
+        """
+        if not len(bins):
+            return self
+        told = self._compared(bins, hits)
+        fading = math.exp(-len(bins) / FADING)
+        return replace(
+            told,
+            counts=self.counts * fading + bins.bincount(minlength=BINS),
+            hits=self.hits * fading + bins[hits].bincount(minlength=BINS),
+        )
+
+    def estimate(self, class_counts: tuple[int, ...]) -> Estimate | None:
+        """The expected accuracy of the newest samples; None while too little is known.
+
+        Arguments:
+            class_counts: Labelled samples learned of each class, C numbers.
+        """
+        n = float(self.recent.sum())
+        if self.labelled < FEWEST or n < 1:
+            return None
+        shares, weights = self.shares, self.recent / n
+        seen = float(weights @ shares)
+        of_shares = shares * (1 - shares)
+        # What bins are known by, what chance does to so many samples, and what both leave out.
+        variance = float((weights.square() * of_shares / (self.counts + PRIOR)).sum())
+        variance += float(weights @ of_shares) / n
+        variance += self.spread[0] / self.spread[1] if self.spread[1] else 0.0
+        margin = Z * math.sqrt(max(variance, 0.0))
+        least, unseen = self._unseen(class_counts)
+        low, high = max(0.0, seen - margin), min(1.0, seen + margin)
+        return Estimate(seen * (1 - unseen), low * (1 - unseen), high * (1 - least), unseen)
+
+    def _unseen(self, class_counts: tuple[int, ...]) -> tuple[float, float]:
+        """Share of the newest samples that must be of no known class, and that may well be."""
+        answers = self.answers
+        n = len(answers)
+        total = float(answers[:, 0].sum())
+        if not total:
+            return 0.0, 0.0
+        labelled = torch.zeros(n, dtype=torch.float64)
+        known = torch.tensor(class_counts[:n], dtype=torch.float64)
+        labelled[: len(known)] = known
+        expected = answers[:, 2] / (answers[:, 2] + labelled).clamp_min(1.0)
+        found = answers[:, 1] / answers[:, 0].clamp_min(1e-12)
+        excess = (found - expected) / (1 - expected).clamp_min(1e-12)
+        excess = torch.where(expected < 1, excess, 0.0)
+        told = (excess > EXCESS).double() * answers[:, 0] / total
+        return float(told @ excess.clamp(0, 1)), float(told @ found.clamp(0, 1))
+
+    def _compared(self, bins: Tensor, hits: Tensor) -> Reliability:
+        """The same, with expectation and outcome compared if there are enough labels for it."""
+        if self.labelled < FEWEST:
+            return self
+        shares = self.shares[bins]
+        n, right, expected, variance = self.block
+        n += len(bins)
+        right += float(hits.sum())
+        expected += float(shares.sum())
+        variance += float((shares * (1 - shares)).sum())
+        if n < BLOCK:
+            return replace(self, block=(n, right, expected, variance))
+        beyond = ((right - expected) / n) ** 2 - variance / n**2
+        fading = math.exp(-1 / CALIBRATED)
+        total, times = self.spread
+        # The sum may fall below zero for a while; a negative variance is none.
+        spread = (total * fading + beyond, times * fading + 1)
+        return replace(self, block=(0.0, 0.0, 0.0, 0.0), spread=spread)
+
+
+def bins_of(confidence: Tensor) -> Tensor:
+    """Bins of confidences (N,), with shape (N,), int64.
+
+    Example:
+        >>> bins_of(torch.tensor([0.3, 0.5, 0.9995])).tolist()
+        [0, 1, 12]
+    """
+    edges = torch.tensor(EDGES, dtype=torch.float64)
+    return torch.bucketize(confidence.double().cpu(), edges, right=True)

@@ -1,0 +1,118 @@
+"""The accuracy that an engine expects of samples whose labels it never sees."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from core.batch import Batch
+from core.config import EngineConfig
+from core.engine.checkpoint import dump, load
+from core.engine.engine import Engine
+from core.engine.modes import Mode
+from core.engine.state import EngineState
+from core.events import BatchScored, LabelsMatched
+
+D = 3
+
+
+def clouds(codes: torch.Tensor, seed: int, apart: float = 2.0) -> torch.Tensor:
+    """Samples of classes on a line, that overlap."""
+    noise = torch.randn(len(codes), D, generator=torch.Generator().manual_seed(seed))
+    return noise + apart * codes[:, None] / D**0.5
+
+
+def codes_of(seed: int, n: int = 100) -> torch.Tensor:
+    return torch.randint(2, (n,), generator=torch.Generator().manual_seed(1000 + seed))
+
+
+def engine() -> Engine:
+    return Engine(EngineConfig(preset="flat", n_components=20, warm_up=400, detector="none"))
+
+
+def learned(engine: Engine, batches: int, state: EngineState | None = None) -> EngineState:
+    state = engine.start() if state is None else state
+    for seed in range(batches):
+        codes = codes_of(seed)
+        state, _ = engine.step(state, Batch.of(clouds(codes, seed), codes.tolist()))
+    return state
+
+
+def expected(events: list) -> BatchScored:
+    [told] = [event for event in events if isinstance(event, BatchScored)]
+    return told
+
+
+def test_hidden_labels_agree_with_what_is_expected_without_them() -> None:
+    one = engine()
+    state = learned(one, 12)
+    hits = []
+    for seed in range(50, 70):
+        codes = codes_of(seed)
+        x = clouds(codes, seed)
+        asked = one.judge.judge(state, Batch.of(x, codes.tolist()))
+        assert asked.accuracy is not None
+        hits.append(asked.accuracy)
+        state, events = one.step(state, Batch(x))
+    told = expected(events)
+    accuracy = sum(hits) / len(hits)
+    assert told.estimated_accuracy == pytest.approx(accuracy, abs=0.04)
+    assert told.estimated_accuracy_low is not None
+    assert told.estimated_accuracy_high is not None
+    assert told.estimated_accuracy_low < accuracy < told.estimated_accuracy_high
+    assert told.prequential_accuracy is None
+
+
+def test_nothing_is_expected_where_no_label_ever_came() -> None:
+    one = engine()
+    state = one.start()
+    for seed in range(4):
+        state, events = one.step(state, Batch(clouds(codes_of(seed), seed)))
+    assert expected(events).estimated_accuracy is None
+    assert expected(events).estimated_unseen is None
+
+
+def test_a_class_that_no_label_has_named_is_not_expected_to_be_named_rightly() -> None:
+    one = Engine(EngineConfig(preset="flat", n_components=20, warm_up=400))
+    state = learned(one, 12)
+    far = torch.full((100,), 30)
+    for seed in range(12):
+        state, events = one.step(state, Batch(clouds(far, 300 + seed)))
+    told = expected(events)
+    assert told.estimated_unseen is not None
+    assert told.estimated_unseen > 0.5
+    assert told.estimated_accuracy is not None
+    assert told.estimated_accuracy < 0.5
+
+
+def test_labels_that_come_late_by_id_tell_how_reliable_answers_are() -> None:
+    one = engine()
+    state = learned(one, 1)
+    before = state.stream.reliability.labelled
+    codes = codes_of(7)
+    ids = list(range(100))
+    state, _ = one.step(state, Batch(clouds(codes, 7), sample_ids=tuple(ids)))
+    assert state.stream.reliability.labelled == before
+    state, events = one.label(state, ids, codes.tolist())
+    assert any(isinstance(event, LabelsMatched) and event.matched == 100 for event in events)
+    assert state.stream.reliability.labelled == pytest.approx(before + 100, rel=0.05)
+
+
+def test_what_is_expected_goes_on_bit_for_bit_from_a_checkpoint() -> None:
+    one = engine()
+    state = learned(one, 4)
+    loaded, _, _ = load(dump(state, one.config, {}))
+    batch = Batch(clouds(codes_of(9), 9))
+    told, again = (expected(one.step(begun, batch)[1]) for begun in (state, loaded))
+    assert told.estimated_accuracy is not None
+    assert told == again
+
+
+def test_a_model_at_rest_is_estimated_as_well() -> None:
+    one = engine()
+    state, _ = one.change_mode(learned(one, 6), Mode.FROZEN)
+    codes = codes_of(8)
+    n = state.stream.reliability.labelled
+    state, events = one.step(state, Batch.of(clouds(codes, 8), codes.tolist()))
+    assert expected(events).estimated_accuracy is not None
+    assert state.stream.reliability.labelled > n

@@ -1,0 +1,106 @@
+"""The accuracy that is expected where no label comes, by what labels said of answers before."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from core.memory.reliability import BINS, FEWEST, Answered, Reliability, bins_of
+
+CLASSES = 2
+COUNTS = (1000, 1000)
+
+
+def answered(
+    n: int,
+    generator: torch.Generator,
+    *,
+    right: float | None,
+    sure: float = 0.9,
+    unnamed: float = 0.0,
+    codes: int | None = None,
+) -> Answered:
+    """Answers to n samples, all equally sure; with labels that say how many are right, or none."""
+    labelled = torch.full((n,), right is not None)
+    hits = torch.rand(n, generator=generator) < (right or 0.0)
+    named = torch.randint(CLASSES, (n,), generator=generator)
+    if codes is not None:
+        named = torch.full((n,), codes)
+    lies = (torch.rand(n, generator=generator) < unnamed).double()
+    return Answered(torch.full((n,), sure), named, lies, 1.0, labelled, labelled, hits)
+
+
+def fed(*parts: Answered) -> Reliability:
+    told = Reliability()
+    for part in parts:
+        told = told.observed(part)
+    return told
+
+
+def test_answers_are_as_reliable_as_labels_showed_however_sure_they_are() -> None:
+    generator = torch.Generator().manual_seed(0)
+    learned = [answered(100, generator, right=0.7, sure=0.99) for _ in range(20)]
+    learned += [answered(100, generator, right=0.4, sure=0.55) for _ in range(20)]
+    for sure, accuracy in ((0.99, 0.7), (0.55, 0.4)):
+        hidden = [answered(100, generator, right=None, sure=sure) for _ in range(40)]
+        found = fed(*learned, *hidden).estimate(COUNTS)
+        assert found is not None
+        assert found.accuracy == pytest.approx(accuracy, abs=0.05)
+        assert found.low < accuracy < found.high
+        assert found.unseen == 0
+
+
+def test_nothing_is_said_before_enough_labels_came() -> None:
+    generator = torch.Generator().manual_seed(1)
+    assert fed(answered(500, generator, right=None)).estimate(COUNTS) is None
+    few = fed(answered(int(FEWEST) - 1, generator, right=0.9))
+    assert few.estimate(COUNTS) is None
+    assert few.observed(answered(9, generator, right=0.9)).estimate(COUNTS) is not None
+    assert Reliability().estimate(()) is None
+
+
+def test_the_interval_is_wider_where_reliability_comes_and_goes() -> None:
+    generator = torch.Generator().manual_seed(2)
+    steady = [answered(200, generator, right=0.8) for _ in range(40)]
+    moving = [answered(200, generator, right=0.65 + 0.3 * (i % 2)) for i in range(40)]
+    calm, unsure = (fed(*parts).estimate(COUNTS) for parts in (steady, moving))
+    assert calm is not None
+    assert unsure is not None
+    assert unsure.high - unsure.low > 2 * (calm.high - calm.low)
+
+
+def test_samples_of_an_unseen_class_count_as_wrong() -> None:
+    generator = torch.Generator().manual_seed(3)
+    learned = [answered(100, generator, right=0.95) for _ in range(20)]
+    strange = [answered(100, generator, right=None, unnamed=0.95, codes=0) for _ in range(20)]
+    found = fed(*learned, *strange).estimate((1000, 1000))
+    assert found is not None
+    assert found.unseen > 0.7
+    assert found.accuracy < 0.3
+    assert found.low <= found.accuracy <= found.high
+
+
+def test_unlabelled_samples_of_known_classes_are_not_unseen() -> None:
+    generator = torch.Generator().manual_seed(4)
+    learned = [answered(100, generator, right=0.95) for _ in range(20)]
+    # As many without a label as with one, so that half of these components have no name.
+    usual = [answered(100, generator, right=None, unnamed=0.5) for _ in range(20)]
+    found = fed(*learned, *usual).estimate((1000, 1000))
+    assert found is not None
+    assert found.unseen == 0
+    assert found.accuracy == pytest.approx(0.95, abs=0.03)
+
+
+def test_what_is_kept_does_not_grow_with_the_stream() -> None:
+    generator = torch.Generator().manual_seed(5)
+    told = fed(*(answered(50, generator, right=0.9) for _ in range(200)))
+    assert told.counts.shape == told.hits.shape == told.recent.shape == (BINS,)
+    assert told.answers.shape == (CLASSES, 3)
+
+
+def test_a_late_label_tells_as_much_as_one_that_came_with_its_sample() -> None:
+    generator = torch.Generator().manual_seed(6)
+    at_once = answered(400, generator, right=0.6)
+    late = Reliability().tested(bins_of(at_once.confidence), at_once.hits)
+    assert torch.equal(late.counts, fed(at_once).counts)
+    assert torch.equal(late.hits, fed(at_once).hits)
