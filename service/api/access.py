@@ -25,7 +25,7 @@ from service.api.of_model import path_within
 from service.api.parts import Parts
 from service.api.problems import answer, problem_of
 from service.broker.api_keys import Role
-from service.broker.stream import StreamUnavailable
+from service.broker.connection import StreamUnavailable
 from service.settings import Settings
 
 OPEN: Final[Role | None] = None

@@ -67,7 +67,7 @@ async def check_proposal(parts: Parts, number: int) -> None:
     _check_learns(status, is_newest, "a proposed class cannot be decided about")
     # Read after the report: what was made by then and is not open any more is decided about.
     try:
-        known = [row["proposal"] for row in await parts.stream.proposals()]
+        known = [row["proposal"] for row in await parts.stream.reports.proposals()]
     except StreamUnavailable as error:
         raise not_checked(error) from error
     if number not in known and (is_newest or number <= status.get("proposals_made", 0)):
@@ -92,7 +92,7 @@ async def _report(parts: Parts) -> tuple[dict[str, Any] | None, bool]:
     """What the trainer last reported, and whether that holds all that is accepted."""
     try:
         accepted = await parts.stream.accepted()
-        status = await parts.stream.status()
+        status = await parts.stream.reports.status()
     except StreamUnavailable as error:
         raise not_checked(error) from error
     return status, status is not None and status["entries_applied"] >= accepted

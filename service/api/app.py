@@ -63,8 +63,10 @@ from service.api.routes import (
 )
 from service.api.routes import problems as problem_kinds
 from service.api.work import Workers
+from service.broker.api_keys import KeyStore
+from service.broker.connection import StreamUnavailable
 from service.broker.snapshots import SnapshotFollower
-from service.broker.stream import Stream, StreamUnavailable
+from service.broker.stream import Stream
 from service.logs import configure_logs
 from service.settings import Settings
 from service.trainer.device import choose_device
@@ -170,7 +172,7 @@ async def _parts(settings: Settings, stream: Stream, device: torch.device) -> As
         feed=EventFeed(stream),
         workers=Workers(settings.api_threads),
         metrics=ApiMetrics(lambda: stream.redis_errors),
-        keys=KeyRing(settings, stream),
+        keys=KeyRing(settings, KeyStore(stream)),
         bodies=BodyBudget(settings.bodies_bytes),
         rates=KeyRates(rates_of(settings)),
     )

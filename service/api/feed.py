@@ -12,7 +12,9 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Final
 
-from service.broker.stream import Record, Stream, StreamUnavailable
+from service.broker.connection import StreamUnavailable
+from service.broker.records import Record
+from service.broker.stream import Stream
 
 WAIT_MS: Final = 5_000
 PAUSE_S: Final = 1.0
@@ -39,8 +41,8 @@ class EventFeed:
         while True:
             try:
                 if last is None:
-                    last = await self._stream.last_event_id()
-                records = await self._stream.events(last, block_ms=WAIT_MS)
+                    last = await self._stream.reports.last_event_id()
+                records = await self._stream.reports.events(last, block_ms=WAIT_MS)
             except StreamUnavailable as error:
                 logger.warning("events are held up: %s", error)
                 await asyncio.sleep(PAUSE_S)
@@ -64,7 +66,7 @@ class EventFeed:
         while not self._stopped:
             # Taken before reading: what arrives in between is then not slept through.
             news = self._news
-            records = await self._stream.events(after, count=CHUNK, block_ms=1)
+            records = await self._stream.reports.events(after, count=CHUNK, block_ms=1)
             if records:
                 after = records[-1].id
                 yield records

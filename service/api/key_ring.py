@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from service.broker.api_keys import ApiKey, Role, digest_of, parts_of_key
-from service.broker.stream import Stream, StreamUnavailable
+from service.broker.api_keys import ApiKey, KeyStore, Role, digest_of, parts_of_key
+from service.broker.connection import StreamUnavailable
 from service.settings import Settings
 
 FRESH_S: Final = 1.0
@@ -48,11 +48,11 @@ class KeyRing:
 
     Arguments:
         settings: Hold the key of the operator, which is always one.
-        stream: Where the others are.
+        store: Where the others are.
     """
 
-    def __init__(self, settings: Settings, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, settings: Settings, store: KeyStore) -> None:
+        self.store = store
         own = settings.admin_key
         self._admin = None if own is None else digest_of(own.get_secret_value())
         self._known: dict[str, ApiKey] | None = None
@@ -81,7 +81,7 @@ class KeyRing:
         A list that was read before goes on counting while Redis is away, or slow to answer.
         """
         if self._known is None:
-            self._known = {key.id: key for key in await self._stream.api_keys()}
+            self._known = {key.id: key for key in await self.store.all()}
             self._asked_at = time.monotonic()
             return self._known
         now = time.monotonic()
@@ -89,6 +89,6 @@ class KeyRing:
             return self._known
         self._asked_at = now
         with contextlib.suppress(StreamUnavailable, TimeoutError):
-            keys = await asyncio.wait_for(self._stream.api_keys(), PATIENCE_S)
+            keys = await asyncio.wait_for(self.store.all(), PATIENCE_S)
             self._known = {key.id: key for key in keys}
         return self._known

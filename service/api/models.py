@@ -23,6 +23,7 @@ from service.api.errors import ModelConflict, ModelLeaving, TooManyModels, Unkno
 from service.api.feed import EventFeed
 from service.api.parts import Parts
 from service.broker.connection import StreamUnavailable
+from service.broker.register import Register
 from service.broker.registry import NAME, NamedModel
 from service.broker.snapshots import SnapshotFollower
 from service.broker.stream import Stream
@@ -94,7 +95,7 @@ class Models:
         if self._register is not None and fresh and (name is None or name in self._register):
             return self._register
         try:
-            self._register, self._read_at = await self._default.stream.named_models(), now
+            self._register, self._read_at = await Register(self._default.stream).all(), now
         except StreamUnavailable:
             if self._register is None:
                 raise
@@ -142,7 +143,7 @@ class Models:
             raise InvalidRequest(str(error)) from error
         own = settings.own_of_model(given)
         wanted = NamedModel.made_now(name, own, made_by)
-        found = await self._default.stream.register_model(wanted, self._settings.max_models)
+        found = await Register(self._default.stream).add(wanted, self._settings.max_models)
         if found is None:
             raise TooManyModels.beyond(self._settings.max_models)
         self._read_at = -math.inf
@@ -163,7 +164,7 @@ class Models:
         if name not in register:
             raise UnknownModel.among(name, list(register), on_demand=False)
         if not register[name].leaving:
-            await self._default.stream.take_down_model(register[name])
+            await Register(self._default.stream).take_down(register[name])
         self._read_at = -math.inf
         await self._let_go(name)
 

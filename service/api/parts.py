@@ -16,8 +16,9 @@ from service.api.feed import EventFeed
 from service.api.key_rates import KeyRates
 from service.api.key_ring import KeyRing
 from service.api.work import Workers
+from service.broker.connection import StreamUnavailable
 from service.broker.snapshots import SnapshotFollower
-from service.broker.stream import Stream, StreamUnavailable
+from service.broker.stream import Stream
 from service.settings import Settings
 from service.trainer.metrics import ApiMetrics
 
@@ -93,7 +94,10 @@ class Parts:
         """
         with contextlib.suppress(StreamUnavailable, TimeoutError):
             async with asyncio.timeout(patience_s):
-                if await self.stream.last_notice() is not None and self.follower.current is None:
+                if (
+                    await self.stream.reports.last_notice() is not None
+                    and self.follower.current is None
+                ):
                     await self.follower.changed()
 
     async def count_on(self) -> None:

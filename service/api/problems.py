@@ -28,7 +28,8 @@ from starlette.routing import Match
 from core import errors as core_errors
 from service.api import errors as edge_errors
 from service.api.head import answers_head, is_head
-from service.broker import stream as stream_errors
+from service.broker import stream_errors
+from service.broker.connection import StreamUnavailable
 from service.broker.ledger import UnknownBatch
 from service.broker.notes import TooManyNotes
 
@@ -294,7 +295,7 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "Other requests fill the memory for bodies",
         "Send the same again after Retry-After seconds, or smaller batches.",
     ),
-    stream_errors.StreamUnavailable: Problem(
+    StreamUnavailable: Problem(
         "stream-unavailable",
         503,
         "Redis is away or full",

@@ -18,6 +18,8 @@ from typing import Final, Literal, Self, get_args
 import orjson
 
 from core.errors import InvalidRequest
+from service.broker.caller import Caller
+from service.broker.connection import perhaps_done
 
 Role = Literal["ingest", "read", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -104,3 +106,37 @@ def digest_of(secret: str) -> str:
         64
     """
     return hashlib.sha256(secret.encode("utf-8")).hexdigest()
+
+
+class KeyStore:
+    """What Redis keeps of the keys of the API.
+
+    Arguments:
+        redis: To keep it by.
+    """
+
+    def __init__(self, redis: Caller) -> None:
+        self._redis = redis
+        self._key = redis.keys.api_keys
+
+    async def all(self) -> list[ApiKey]:
+        """What is kept of the keys of the API, oldest first."""
+        values = await self._redis.read(lambda: self._redis.client.hvals(self._key))
+        return sorted(map(ApiKey.from_json, values), key=lambda key: (key.made, key.id))
+
+    async def add(self, key: ApiKey) -> None:
+        """Let a key count from now on."""
+        await self._redis.call(
+            lambda: self._redis.client.hset(self._key, key.id, key.to_json()),
+            away=lambda error: perhaps_done(
+                error, "the key was made", "Look at GET /keys, and revoke it if nobody has it."
+            ),
+        )
+
+    async def drop(self, id: str) -> bool:
+        """Let a key count no more; False where there was none."""
+        gone = await self._redis.call(
+            lambda: self._redis.client.hdel(self._key, id),
+            away=lambda error: perhaps_done(error, "the key was revoked", "Revoke it again."),
+        )
+        return bool(gone)

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import orjson
 
+from service.broker.caller import READ_S, ROWS_PER_S
 from service.broker.connection import StreamUnavailable
-from service.broker.stream import READ_S, ROWS_PER_S, Stream
+from service.broker.stream import Stream
 
 LENGTH: Final = 10_000
 """Actions that are kept, with their outcomes."""

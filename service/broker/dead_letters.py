@@ -21,9 +21,11 @@ from typing import Any, Final
 
 import orjson
 
+from service.broker.caller import READ_S, ROWS_PER_S
 from service.broker.connection import SOCKET_TIMEOUT_S, perhaps_done
 from service.broker.entries import report_id
-from service.broker.stream import READ_S, ROWS_PER_S, Stream, UnknownLetter
+from service.broker.stream import Stream
+from service.broker.stream_errors import UnknownLetter
 
 PAGE: Final = 1000
 """Letters that one call of Redis reads or drops, at most."""

@@ -16,7 +16,8 @@ import orjson
 
 from core.errors import InvalidRequest
 from service.broker.connection import perhaps_done
-from service.broker.stream import Record, Stream
+from service.broker.records import Record
+from service.broker.stream import Stream
 
 MOST_NOTES: Final = 50
 """Notes on one boundary."""

@@ -26,9 +26,11 @@ import orjson
 from core.errors import InvalidCheckpoint
 from core.memory.retention import SubTaskRetention
 from core.snapshot import ModelInfo, Snapshot
+from service.broker.connection import StreamUnavailable
 from service.broker.entries import Position
 from service.broker.feed import Feed
-from service.broker.stream import Notice, Stream, StreamUnavailable
+from service.broker.records import Notice
+from service.broker.stream import Stream
 from service.checkpoints import write_atomically
 
 logger = logging.getLogger(__name__)
@@ -195,10 +197,10 @@ class SnapshotFollower:
         while True:
             try:
                 if last is None:
-                    notice = await self._stream.last_notice()
+                    notice = await self._stream.reports.last_notice()
                     last = "0-0" if notice is None else notice.id
                 else:
-                    notice = await self._stream.next_notice(last, block_ms=WAIT_MS)
+                    notice = await self._stream.reports.next_notice(last, block_ms=WAIT_MS)
                 if notice is not None:
                     await self._take(notice)
                     last = notice.id
@@ -244,7 +246,7 @@ class SnapshotFollower:
 
     async def _load(self, notice: Notice) -> tuple[Snapshot, list[dict[str, Any]]]:
         if notice.location.startswith(IN_REDIS):
-            data = await self._stream.snapshot()
+            data = await self._stream.reports.snapshot()
             if data is None:
                 raise FileNotFoundError("Redis holds no snapshot")
         else:

@@ -217,7 +217,7 @@ class Storm:
         wait_until(self._settled, 120)
         socket = settings.data_dir / "redis" / "redis.sock"
         model = settings.model_copy(update={"redis_url": SecretStr(f"unix://{socket}")})
-        records = ask(model, lambda stream: stream.events("0", count=1_000_000, block_ms=1))
+        records = ask(model, lambda stream: stream.reports.events("0", count=1_000_000, block_ms=1))
         with urllib.request.urlopen(running.url + "/model/checkpoint", timeout=60) as answer:
             checkpoint = answer.read()
         rows = running.get("/drift/history?last=10000")["history"]

@@ -18,7 +18,8 @@ from core.batch import Batch
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from service.broker.pieces import pieces
-from service.broker.stream import Appended, Stream
+from service.broker.records import Appended
+from service.broker.stream import Stream
 from service.settings import Settings
 from service.trainer.host import Trainer
 from service.wire import Control, RawBatch, RawLabels, RawName, Upload
@@ -109,9 +110,9 @@ def ask(settings: Settings, question: Callable[[Stream], Any]) -> Any:
 
 async def downloaded(stream: Stream) -> bytes:
     """The whole state, as the trainer has it."""
-    answer = await stream.request_checkpoint(10)
+    answer = await stream.transfers.request_checkpoint(10)
     assert answer is not None
-    data = b"".join([piece async for piece in stream.pieces(answer)])
+    data = b"".join([piece async for piece in stream.transfers.pieces(answer)])
     assert len(data) == answer.size
     return data
 
@@ -124,7 +125,7 @@ def upload(settings: Settings, data: bytes, *, entry: bool = True) -> Upload:
     async def put() -> None:
         async with Stream.open(settings) as stream:
             for index, piece in enumerate(parts):
-                await stream.put_piece(made.id, index, piece)
+                await stream.transfers.put_piece(made.id, index, piece)
 
     asyncio.run(put())
     if entry:
@@ -143,7 +144,7 @@ def wait_until(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
 
 def published_position(settings: Settings) -> tuple[int, int]:
     """Version, and entries applied, of what is published; zeros where nothing is."""
-    notice = ask(settings, lambda stream: stream.last_notice())
+    notice = ask(settings, lambda stream: stream.reports.last_notice())
     return (0, 0) if notice is None else (notice.version, notice.entries_applied)
 
 

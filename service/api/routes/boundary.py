@@ -21,7 +21,7 @@ from service.api.query import StrictRoute
 from service.api.routes.drift import Boundary, Said
 from service.api.who import asker
 from service.broker.notes import Notes, told
-from service.broker.stream import Record
+from service.broker.records import Record
 from service.wire import MOST_BY, MOST_NOTE
 
 router = APIRouter(prefix="/drift", tags=["drift"], route_class=StrictRoute)
@@ -71,7 +71,7 @@ async def boundary(
     form = choose(request.headers.get("accept"), (JSON, PNG))
     wanted_shape = None if shape is None else montage.parse_shape(shape)
     record = await _found(parts, id)
-    branch = await parts.stream.branch()
+    branch = await parts.stream.reports.branch()
     version = record.data["version_after"]
     if form == JSON:
         dropped = branch.drops(record.data["entry_id"])
@@ -121,9 +121,9 @@ async def _found(parts: Parts, id: str) -> Record:
         UnknownBoundary: There is none.
     """
     is_id = re.fullmatch(r"[0-9]{1,15}-[0-9]{1,18}", id)
-    record = await parts.stream.boundary(id) if is_id else None
+    record = await parts.stream.reports.boundary(id) if is_id else None
     if record is None:
-        newest = await parts.stream.newest_boundaries(NAMED)
+        newest = await parts.stream.reports.newest_boundaries(NAMED)
         raise UnknownBoundary.among(id, [one.id for one in reversed(newest)])
     return record
 

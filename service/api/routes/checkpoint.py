@@ -19,7 +19,7 @@ from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
 from service.api.routes.model import Restored, apply
 from service.broker.pieces import PIECE_BYTES
-from service.broker.stream import BacklogFull
+from service.broker.stream_errors import BacklogFull
 from service.wire import Control, Upload
 
 router = APIRouter(prefix="/model", tags=["model"], route_class=StrictRoute)
@@ -46,7 +46,7 @@ async def download(request: Request) -> Response:
     """Everything: the model, the detector, the random state, the raw samples of the current
     sub-task's window. A model that goes on from it goes on bit for bit."""
     parts = parts_of(request)
-    answer = await parts.stream.request_checkpoint(ANSWER_TIMEOUT_S)
+    answer = await parts.stream.transfers.request_checkpoint(ANSWER_TIMEOUT_S)
     if answer is None:
         raise Unavailable(
             f"The trainer has not answered for {ANSWER_TIMEOUT_S:.0f} seconds. Expected one to be "
@@ -57,7 +57,7 @@ async def download(request: Request) -> Response:
         "Content-Disposition": f'attachment; filename="{name}"',
         "Content-Length": str(answer.size),
     }
-    content = parts.stream.pieces(answer)
+    content = parts.stream.transfers.pieces(answer)
     return StreamingResponse(content, headers=headers, media_type=SAFETENSORS)
 
 
@@ -77,7 +77,7 @@ async def upload(request: Request) -> Response:
     GMR_MAX_CHECKPOINT_BYTES."""
     parts = parts_of(request)
     media_type(request, (SAFETENSORS, OCTETS))
-    if await parts.stream.uploads() >= MOST_UPLOADS:
+    if await parts.stream.transfers.uploads() >= MOST_UPLOADS:
         raise BacklogFull(
             f"{MOST_UPLOADS} uploaded checkpoints wait to be taken over, which is the limit; "
             f"nothing was added. Send this one again in a moment.",
@@ -89,7 +89,7 @@ async def upload(request: Request) -> Response:
             parts, Control("restore", upload=received), APPLY_TIMEOUT_S, n_features=n_features
         )
     except ShapeMismatch as error:
-        await parts.stream.drop_upload(received.id)
+        await parts.stream.transfers.drop_upload(received.id)
         expected = int(str(error.context["expected"]))
         raise InvalidCheckpoint.features(expected=expected, got=n_features) from None
 
@@ -116,15 +116,15 @@ async def _receive(request: Request, parts: Parts) -> tuple[Upload, int | None]:
             waiting += chunk
             size += len(chunk)
             while len(waiting) >= PIECE_BYTES:
-                await parts.stream.put_piece(id, n_pieces, bytes(waiting[:PIECE_BYTES]))
+                await parts.stream.transfers.put_piece(id, n_pieces, bytes(waiting[:PIECE_BYTES]))
                 del waiting[:PIECE_BYTES]
                 n_pieces += 1
         check.finish()
         if waiting:
-            await parts.stream.put_piece(id, n_pieces, bytes(waiting))
+            await parts.stream.transfers.put_piece(id, n_pieces, bytes(waiting))
             n_pieces += 1
     except BaseException:
         if n_pieces:
-            await parts.stream.drop_upload(id)
+            await parts.stream.transfers.drop_upload(id)
         raise
     return Upload(id, n_pieces, size, digest.hexdigest()), features_of(check)

@@ -95,7 +95,7 @@ async def curve(
     parts = parts_of(request)
     start = "-" if since is None else str(int(since * 1000))
     found, last_id = Curve(points), "0"
-    async for page in parts.stream.history_pages(start):
+    async for page in parts.stream.reports.history_pages(start):
         # Beside the event loop: a long history takes a while to read.
         await parts.workers.run(lambda rows=page: found.add(rows), math.inf)  # type: ignore[misc]
         last_id = page[-1][0]

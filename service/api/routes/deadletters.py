@@ -20,7 +20,7 @@ from service.api.parts import parts_of
 from service.api.query import StrictRoute
 from service.api.routes.drift import start_of
 from service.broker.dead_letters import PAGE, DeadLetter, DeadLetters
-from service.broker.stream import LetterConflict, UnknownLetter
+from service.broker.stream_errors import LetterConflict, UnknownLetter
 from service.wire import REQUEUED_FROM, Control, RawBatch, RawLabels, RawName, read_entry
 
 router = APIRouter(prefix="/deadletters", tags=["stream"], route_class=StrictRoute)
@@ -116,7 +116,7 @@ async def dead_letters(
     letters = DeadLetters(stream)
     found = await letters.page(start_of(since), limit, batch_id)
     total, nbytes = await letters.size()
-    status = await stream.status()
+    status = await stream.reports.status()
     return answers.json(
         {
             "deadletters": [letter.to_dict() for letter in found],

@@ -22,7 +22,7 @@ from service.api.query import StrictRoute
 from service.api.who import asker
 from service.broker.keys import QUARANTINE_LENGTH
 from service.broker.notes import Notes, told
-from service.broker.stream import Record
+from service.broker.records import Record
 from service.wire import MOST_BY, MOST_NOTE, Control
 
 router = APIRouter(prefix="/drift", tags=["drift"], route_class=StrictRoute)
@@ -315,7 +315,7 @@ STATE_FIELDS = tuple(DriftState.model_fields)
 )
 async def drift(request: Request) -> Response:
     """What the trainer last reported; it reports at least once a second."""
-    status = await parts_of(request).stream.status()
+    status = await parts_of(request).stream.reports.status()
     if status is None:
         raise Unavailable(
             "No trainer has reported yet. Expected one to be running. Ask again in a moment; if "
@@ -344,8 +344,8 @@ async def boundaries(
 ) -> Response:
     """Oldest first."""
     stream = parts_of(request).stream
-    records = await stream.boundaries(start_of(since))
-    branch = await stream.branch()
+    records = await stream.reports.boundaries(start_of(since))
+    branch = await stream.reports.branch()
     notes = await Notes(stream).all()
     rows = [
         {
@@ -369,7 +369,7 @@ async def proposals(request: Request) -> Response:
     """Unlabelled samples that the model finds unknown and that keep coming together. `POST /labels`
     with `proposal` and `label` names one; its samples are learned with that name.
     """
-    return answers.json({"proposals": await parts_of(request).stream.proposals()})
+    return answers.json({"proposals": await parts_of(request).stream.reports.proposals()})
 
 
 @router.get(
@@ -388,7 +388,7 @@ async def history(
     most = parts.settings.history_length
     if not 1 <= last <= most:
         raise OutOfRange.of("last", got=last, low=1, high=most)
-    records = await parts.stream.history(last)
+    records = await parts.stream.reports.history(last)
     return answers.json({"history": [_row(record) for record in records]})
 
 
@@ -406,7 +406,7 @@ async def quarantine(
     """An alarm that goes away was a burst of outliers. The newest thousand are kept."""
     if not 1 <= last <= QUARANTINE_LENGTH:
         raise OutOfRange.of("last", got=last, low=1, high=QUARANTINE_LENGTH)
-    records = await parts_of(request).stream.quarantine(last)
+    records = await parts_of(request).stream.reports.quarantine(last)
     return answers.json({"outliers": [_row(record) for record in records]})
 
 

@@ -17,7 +17,8 @@ from core.events import KINDS as KINDS_OF_EVENTS
 from service.api.head import EndlessRoute
 from service.api.openapi import problems
 from service.api.parts import Parts, parts_of, position
-from service.broker.stream import Record, StreamUnavailable
+from service.broker.connection import StreamUnavailable
+from service.broker.records import Record
 
 router = APIRouter(tags=["drift"], route_class=EndlessRoute)
 logger = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ async def events(
             parameter="Last-Event-ID",
         )
     if start is None:
-        start = await parts.stream.last_event_id()
+        start = await parts.stream.reports.last_event_id()
     wanted = None if kinds is None else _wanted(kinds)
     content = _lines(request, parts, start, wanted)
     return StreamingResponse(content, media_type=EVENT_STREAM, headers=HEADERS)
@@ -157,7 +158,7 @@ async def _missed(parts: Parts, after: str) -> bytes | None:
     """The event that tells of a gap, where the event to resume from is kept no more."""
     if position(after) == (0, 0):
         return None
-    oldest = await parts.stream.events("0", count=1, block_ms=1)
+    oldest = await parts.stream.reports.events("0", count=1, block_ms=1)
     if not oldest or position(oldest[0].id) <= position(after):
         return None
     data = orjson.dumps({"kind": MISSED, "after": after, "oldest": oldest[0].id})

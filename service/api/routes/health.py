@@ -79,7 +79,7 @@ async def startup(request: Request) -> Response:
 
 async def _not_begun(parts: Parts) -> str | None:
     try:
-        published = await asyncio.wait_for(parts.stream.last_notice(), PATIENCE_S)
+        published = await asyncio.wait_for(parts.stream.reports.last_notice(), PATIENCE_S)
     except (GMRError, TimeoutError) as error:
         return str(getattr(error, "context", {}).get("reason") or "Redis does not answer.")
     if published is not None and parts.follower.current is None:
@@ -108,7 +108,7 @@ async def ready(request: Request) -> Response:
 async def _held(parts: Parts) -> str | None:
     """Why an earlier version answers."""
     try:
-        status = await asyncio.wait_for(parts.stream.status(), PATIENCE_S)
+        status = await asyncio.wait_for(parts.stream.reports.status(), PATIENCE_S)
     except (GMRError, TimeoutError):
         return None
     gate = None if status is None else status.get("gate")
@@ -126,7 +126,7 @@ async def reasons_against(parts: Parts) -> list[str]:
     reasons = ["The service is shutting down."] if parts.draining else []
     trainer = parts.default or parts  # which says that it lives in the status of its own model
     try:
-        status = await asyncio.wait_for(trainer.stream.status(), PATIENCE_S)
+        status = await asyncio.wait_for(trainer.stream.reports.status(), PATIENCE_S)
     except (GMRError, TimeoutError) as error:
         known = getattr(error, "context", {}).get("reason")
         return [*reasons, str(known or "Redis does not answer.")]

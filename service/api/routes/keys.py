@@ -102,14 +102,14 @@ BODY = {
 @router.get("", operation_id="list_keys", responses=problems(401, 403, 421, 503))
 async def list_keys(request: Request) -> Keys:
     """The keys that count, without their secrets. The operator's own is none of them."""
-    return Keys(keys=[Listed.of(key) for key in await parts_of(request).stream.api_keys()])
+    return Keys(keys=[Listed.of(key) for key in await parts_of(request).keys.store.all()])
 
 
 @router.get("/shares", operation_id="key_shares", responses=problems(401, 403, 421, 503))
 async def key_shares(request: Request) -> KeyShares:
     """How much of the newest samples learned, and of their outliers, each key has sent."""
     parts = parts_of(request)
-    status = await parts.stream.status() or {}
+    status = await parts.stream.reports.status() or {}
     empty = {"samples": 0, "outliers": 0, "keys": [], "other": None}
     told = status.get("key_shares") or empty
     return KeyShares(cap=parts.settings.max_key_share, **told)
@@ -127,9 +127,9 @@ async def make_key(request: Request) -> Made:
     parts = parts_of(request)
     asked = await read_model(request, parts.settings, Asked)
     kept, key = ApiKey.mint(asked.name, asked.roles)
-    if len(await parts.stream.api_keys()) >= MOST_KEYS:
+    if len(await parts.keys.store.all()) >= MOST_KEYS:
         raise TooManyKeys.beyond(MOST_KEYS)
-    await parts.stream.add_api_key(kept)
+    await parts.keys.store.add(kept)
     return Made(**Listed.of(kept).model_dump(), key=key)
 
 
@@ -141,5 +141,5 @@ async def make_key(request: Request) -> Made:
 )
 async def revoke_key(request: Request, id: str) -> None:
     """Revoke a key. Within a second no API process takes it any more."""
-    if not await parts_of(request).stream.drop_api_key(id):
+    if not await parts_of(request).keys.store.drop(id):
         raise UnknownKey.of(id)

@@ -35,8 +35,8 @@ async def metrics(request: Request) -> Response:
         accepted, status, trainer, _, dead_letters, models = await asyncio.wait_for(
             asyncio.gather(
                 parts.stream.accepted(),
-                (parts.default or parts).stream.status(),
-                parts.stream.trainer_metrics(),
+                (parts.default or parts).stream.reports.status(),
+                parts.stream.reports.trainer_metrics(),
                 parts.count(),
                 DeadLetters(parts.stream).size(),
                 _models(parts),
@@ -60,5 +60,5 @@ async def _models(parts: Parts) -> dict[str, int]:
     """How many named models are in which state; nothing where there is none."""
     if parts.models is None:
         return {}
-    register, states = await parts.models.register(), await parts.stream.model_states()
+    register, states = await parts.models.register(), await parts.stream.reports.model_states()
     return Counter(state_of(model, states) for model in register.values())

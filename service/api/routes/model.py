@@ -203,8 +203,8 @@ async def model(request: Request) -> Response:
     served = parts.follower.current
     accepted = await parts.stream.accepted()
     applied = 0 if served is None else served.entries_applied
-    branch = await parts.stream.branch()
-    status = await parts.stream.status()
+    branch = await parts.stream.reports.branch()
+    status = await parts.stream.reports.status()
     position = {
         "mode": None if status is None else status.get("mode"),
         "gate": None if status is None else status.get("gate"),
@@ -237,7 +237,7 @@ async def model(request: Request) -> Response:
 async def versions(request: Request) -> Response:
     """The newest few, and the one before each of the last boundaries."""
     parts = parts_of(request)
-    kept = await parts.stream.versions()
+    kept = await parts.stream.reports.versions()
     return answers.json({"model_version": parts.model_version, "versions": kept})
 
 
@@ -262,7 +262,7 @@ async def rollback(request: Request) -> Response:
     with everything else that came after the version."""
     parts = parts_of(request)
     wanted = await read_model(request, parts.settings, Rollback)
-    kept = [version["version"] for version in await parts.stream.versions()]
+    kept = [version["version"] for version in await parts.stream.reports.versions()]
     if wanted.version not in kept:
         raise UnknownVersion(
             f"Version {wanted.version} is not kept. Kept are "

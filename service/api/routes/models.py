@@ -82,7 +82,7 @@ async def list_models(request: Request) -> ModelList:
     """The named models of the service, beside its own."""
     parts = parts_of(request)
     register = await _models(parts).register()
-    states = await parts.stream.model_states()
+    states = await parts.stream.reports.model_states()
     return ModelList(
         default=parts.settings.model,
         most=parts.settings.max_models,
@@ -103,7 +103,7 @@ async def describe_model(request: Request, name: str) -> Response:
     register = await models.register(name)
     if name not in register:
         raise UnknownModel.among(name, list(register), on_demand=parts.settings.models_on_demand)
-    listed = _listed(register[name], await parts.stream.model_states())
+    listed = _listed(register[name], await parts.stream.reports.model_states())
     if register[name].leaving:
         unknown = dict.fromkeys(("model_version", "samples_seen", "sub_task", "classes"), 0)
         return answers.json({**listed.model_dump(), **unknown, "backlog": 0})
@@ -140,7 +140,7 @@ async def make_model(request: Request, name: str) -> Response:
     models = _models(parts)
     there = (await models.register(name)).get(name)
     made = await models.make(name, asked.settings, request.state.caller.name)
-    listed = _listed(made, await parts.stream.model_states())
+    listed = _listed(made, await parts.stream.reports.model_states())
     return answers.json(listed.model_dump(), status=201 if there is None else 200)
 
 

@@ -172,7 +172,7 @@ class Keys:
     def __init__(self, key: ApiKey) -> None:
         self.key, self.hangs, self.asked = key, False, 0
 
-    async def api_keys(self) -> list[ApiKey]:
+    async def all(self) -> list[ApiKey]:
         self.asked += 1
         if self.hangs:
             await asyncio.Event().wait()

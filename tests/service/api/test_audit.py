@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from clients.commands.cli import app
 from clients.http.client import GMRClient
 from service.broker.audit_trail import AuditTrail
-from service.broker.stream import Stream, StreamUnavailable
+from service.broker.connection import StreamUnavailable
+from service.broker.stream import Stream
 from service.logs import JsonFormatter, TextFormatter
 from service.settings import Settings
 from tests.service.api.stack import problem, serving, wait_until

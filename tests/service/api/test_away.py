@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from service.broker.caller import READ_S, READ_TRIES, RETRY_S
 from service.broker.connection import SOCKET_TIMEOUT_S
-from service.broker.stream import READ_S, READ_TRIES, RETRY_S
 from service.supervisor.embedded import EmbeddedRedis
 from service.wire import RawBatch
 from tests.service.api.stack import (
@@ -67,8 +67,8 @@ def client(
     """A service whose Redis may be made to hang; its writes are given up soon."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("service.broker.connection.SOCKET_TIMEOUT_S", 0.5)
-        patch.setattr("service.broker.stream.RETRY_S", 0.2)
-        patch.setattr("service.broker.stream.READ_S", 0.1)
+        patch.setattr("service.broker.caller.RETRY_S", 0.2)
+        patch.setattr("service.broker.caller.READ_S", 0.1)
         settings = make_settings(redis.url, tmp_path_factory.mktemp("data"))
         with serving(settings) as made:
             yield made

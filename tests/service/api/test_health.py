@@ -139,7 +139,7 @@ def test_a_trainer_that_breathes_and_does_not_go_on_is_not_ready(
 def test_a_redis_that_goes_away_and_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.broker.stream.RETRY_S", 0.3)
+    monkeypatch.setattr("service.broker.caller.RETRY_S", 0.3)
     monkeypatch.setattr("service.api.routes.health.PATIENCE_S", 0.2)
     monkeypatch.setattr("service.api.routes.metrics.PATIENCE_S", 0.2)
     with redis_server(tmp_path / "redis") as server:

@@ -10,13 +10,13 @@ import pytest
 import redis
 
 from service.broker.branch import Branch
-from service.broker.stream import (
-    Appended,
+from service.broker.records import Appended
+from service.broker.stream import Stream
+from service.broker.stream_errors import (
     BacklogFull,
     BatchConflict,
     LetterConflict,
     RestorePending,
-    Stream,
     UnknownLetter,
 )
 from service.wire import Control, RawBatch
@@ -43,7 +43,9 @@ async def tell(stream: Stream, branch: Branch, decided: str) -> None:
 async def roll_back(stream: Stream, first: str, kept: Branch | None = None) -> str:
     """A rollback, accepted and done: everything from `first` on is dropped."""
     entry = (await stream.append_control(Control("rollback", version=1))).entry_id
-    branch = (await stream.branch()).rolled_back(kept or await stream.branch(), first, entry)
+    branch = (await stream.reports.branch()).rolled_back(
+        kept or await stream.reports.branch(), first, entry
+    )
     await tell(stream, branch, entry)
     return entry
 
@@ -83,7 +85,7 @@ async def test_a_batch_that_a_rollback_dropped_is_taken_again_once(stream: Strea
 
 
 async def test_after_going_forward_again_the_first_time_counts(stream: Stream) -> None:
-    start = await stream.branch()
+    start = await stream.reports.branch()
     first = await stream.append(batch())
     await roll_back(stream, first.entry_id)
     second = await stream.append(batch())

@@ -13,12 +13,18 @@ import pytest
 import redis
 
 from core.errors import InvalidSettings
-from service.broker.connection import connect, connect_async, is_transient, patiently
+from service.broker.connection import (
+    StreamUnavailable,
+    connect,
+    connect_async,
+    is_transient,
+    patiently,
+)
 from service.broker.durability import Examiner
 from service.broker.entries import Position
 from service.broker.feed import Feed
 from service.broker.lease import Lease
-from service.broker.stream import Stream, StreamUnavailable
+from service.broker.stream import Stream
 from service.wire import RawBatch, read_entry
 from tests.service.conftest import BINARY, MakeSettings
 
@@ -101,9 +107,11 @@ async def test_everything_works_on_a_cluster(
             assert lease.renew()
             lease.release()
 
-        assert [record.data for record in await stream.events("0", block_ms=1)] == [{"kind": "x"}]
-        assert await stream.snapshot() == b"bytes"
-        notice = await stream.next_notice("0-0", block_ms=1)
+        assert [record.data for record in await stream.reports.events("0", block_ms=1)] == [
+            {"kind": "x"}
+        ]
+        assert await stream.reports.snapshot() == b"bytes"
+        notice = await stream.reports.next_notice("0-0", block_ms=1)
         assert notice is not None
         assert (notice.version, notice.last_entry_id) == (3, appended.entry_id)
         assert await stream.accepted() == 1

@@ -11,9 +11,9 @@ import pytest
 import redis
 
 from core.errors import InvalidSettings
-from service.broker.connection import connect, patiently
+from service.broker.connection import StreamUnavailable, connect, patiently
 from service.broker.durability import Durability, Examiner, WeakDurability, rights, shortfalls
-from service.broker.stream import Stream, StreamUnavailable
+from service.broker.stream import Stream
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis
 from service.wire import RawBatch
@@ -143,7 +143,7 @@ def test_a_missing_right_is_told_before_anything_is_tried(server: Server, end: A
 async def test_a_batch_is_not_acknowledged_before_replicas_have_it(
     server: Server, tmp_path: Path, settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.broker.stream.REPLICATION_MS", 300)
+    monkeypatch.setattr("service.broker.appender.REPLICATION_MS", 300)
     binary = server.process.args[0]  # type: ignore[index]
     server.client.config_set("repl-diskless-sync-delay", 0)
     ours = settings(redis_url=server.url, redis_replicas=1)
@@ -156,7 +156,7 @@ async def test_a_batch_is_not_acknowledged_before_replicas_have_it(
         with running(str(binary), tmp_path / "replica", *following) as replica:
             while server.client.info("replication")["connected_slaves"] != 1:  # type: ignore[index]
                 pass
-            monkeypatch.setattr("service.broker.stream.REPLICATION_MS", 5000)
+            monkeypatch.setattr("service.broker.appender.REPLICATION_MS", 5000)
             appended = await stream.append(batch("one"))
             assert appended.duplicate
             await stream.append(batch("two"))

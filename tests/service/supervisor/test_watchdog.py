@@ -131,7 +131,7 @@ def test_the_status_says_that_a_trainer_goes_on(settings: MakeSettings) -> None:
         send(made, *sub_tasks(0, batches=2))
 
         def status() -> dict[str, Any]:
-            found: dict[str, Any] = ask(made, lambda stream: stream.status()) or {}
+            found: dict[str, Any] = ask(made, lambda stream: stream.reports.status()) or {}
             return found
 
         wait_until(lambda: status().get("entries_applied") == 2)

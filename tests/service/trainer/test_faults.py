@@ -93,7 +93,7 @@ def run_until_it_dies(settings: Settings) -> BaseException:
 
 def assert_all_was_learned_once(settings: Settings, stream: list[Any]) -> None:
     wait_for_backlog(settings)
-    notice = ask(settings, lambda stream: stream.last_notice())
+    notice = ask(settings, lambda stream: stream.reports.last_notice())
     data = SnapshotFiles(settings.data_dir / "snapshots").read(notice.location)
     expected = snapshot_bytes(settings, learned_directly(settings, stream))
     assert Snapshot.from_bytes(data)[0].to_bytes({}) == expected

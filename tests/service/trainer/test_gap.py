@@ -62,7 +62,7 @@ def test_what_is_given_up_by_its_number_is_told_and_may_be_sent_again(
     [lost] = [event for event in events(settings()) if event["kind"] == "entries_lost"]
     assert lost["entries"] == 6
     assert status(settings())["entries_lost"] == 6
-    text = ask(settings(), lambda stream: stream.trainer_metrics()).decode()
+    text = ask(settings(), lambda stream: stream.reports.trainer_metrics()).decode()
     assert "gmr_entries_lost_total 6.0" in text
     assert published(settings()).info.samples_seen == 80
     counts = ask(settings(), lambda stream: LedgerBook(stream).counts())

@@ -35,7 +35,7 @@ INSTANTS = {
 DIES = """
 import importlib, os, signal, sys
 from service.settings import Settings
-from service.trainer import host, writer
+from service.trainer import host, pace
 module, _, name = sys.argv[1].rpartition(".")
 owner = getattr(importlib.import_module(module), name)
 method, when, left = sys.argv[2], sys.argv[3], [int(sys.argv[4])]
@@ -48,7 +48,7 @@ def dying(*given, **named):
     return result
 setattr(owner, method, dying)
 # Reports wait for as long as they may, and longer.
-host.ALONE = writer.Pace(house_s=0.5, status_s=1.0)
+host.ALONE = pace.Pace(house_s=0.5, status_s=1.0)
 sys.exit(host.main(Settings.load()))
 """
 

@@ -147,7 +147,7 @@ def no_room(*_: object, **__: object) -> None:
 
 
 def published(settings: Settings) -> Snapshot:
-    notice = ask(settings, lambda stream: stream.last_notice())
+    notice = ask(settings, lambda stream: stream.reports.last_notice())
     data = SnapshotFiles(settings.data_dir / "snapshots").read(notice.location)
     return Snapshot.from_bytes(data)[0]
 

@@ -73,16 +73,18 @@ def test_labels_that_come_later_are_learned_with_their_samples(settings: MakeSet
         [again] = send(quiet, RawLabels.of(ids(0, 70)[:5], [0] * 5, "told"))
         assert again.duplicate
         wait_for_backlog(quiet)
-        status = ask(quiet, lambda stream: stream.status())
+        status = ask(quiet, lambda stream: stream.reports.status())
         assert status["samples_seen"] == 625
         assert status["awaiting"] == 15
         events = [
             record.data
-            for record in ask(quiet, lambda stream: stream.events("0", count=9999, block_ms=1))
+            for record in ask(
+                quiet, lambda stream: stream.reports.events("0", count=9999, block_ms=1)
+            )
         ]
         told = [event for event in events if event["kind"] == "labels_matched"]
         assert [(event["matched"], event["kept"]) for event in told] == [(0, 20), (20, 0), (5, 0)]
-        text = ask(quiet, lambda stream: stream.trainer_metrics()).decode()
+        text = ask(quiet, lambda stream: stream.reports.trainer_metrics()).decode()
         assert "gmr_labels_matched_total 25.0" in text
         assert "gmr_awaiting_samples 15.0" in text
         assert "gmr_samples_learned_total 625.0" in text
@@ -90,9 +92,9 @@ def test_labels_that_come_later_are_learned_with_their_samples(settings: MakeSet
     with training(quiet):
         send(quiet, RawLabels.of(ids(0, 70), [0] * 20))
         wait_for_backlog(quiet)
-        status = ask(quiet, lambda stream: stream.status())
+        status = ask(quiet, lambda stream: stream.reports.status())
         assert (status["samples_seen"], status["awaiting"]) == (640, 0)
-        text = ask(quiet, lambda stream: stream.trainer_metrics()).decode()
+        text = ask(quiet, lambda stream: stream.reports.trainer_metrics()).decode()
         assert "gmr_labels_matched_total 40.0" in text
         assert 'gmr_labels_unmatched_total{reason="duplicate"} 5.0' in text
 
@@ -103,7 +105,9 @@ def test_the_wait_ends_by_the_clock_through_an_entry_of_the_stream(settings: Mak
     with training(hasty):
         send(hasty, *stream)
         # There is no status before the trainer's first report.
-        wait_until(lambda: (ask(hasty, lambda s: s.status()) or {}).get("samples_seen") == 40)
+        wait_until(
+            lambda: (ask(hasty, lambda s: s.reports.status()) or {}).get("samples_seen") == 40
+        )
         wait_for_backlog(hasty)
         assert ask(hasty, lambda s: s.accepted()) == 3
         # Once: what was given up is not given up again.

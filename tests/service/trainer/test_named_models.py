@@ -22,6 +22,7 @@ from service.broker.connection import connect
 from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.broker.reader import Readable, Reader
+from service.broker.register import Register
 from service.broker.registry import NamedModel, read_register
 from service.broker.snapshots import SnapshotFiles
 from service.broker.stream import Stream
@@ -49,20 +50,20 @@ def register(settings: Settings, name: str, **given: Any) -> Settings:
     """Register a model as the API does; its settings."""
     own = settings.for_model(name, given)
     model = NamedModel.made_now(name, {"preset": own.preset, **given}, "")
-    assert ask(settings, lambda stream: stream.register_model(model, 100)) == model
+    assert ask(settings, lambda stream: Register(stream).add(model, 100)) == model
     return own
 
 
 def take_down(settings: Settings, name: str) -> None:
     async def ask_for_it(stream: Stream) -> None:
-        [model] = [one for one in (await stream.named_models()).values() if one.name == name]
-        assert await stream.take_down_model(model)
+        [model] = [one for one in (await Register(stream).all()).values() if one.name == name]
+        assert await Register(stream).take_down(model)
 
     ask(settings, ask_for_it)
 
 
 def states(settings: Settings) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = ask(settings, lambda stream: stream.model_states())
+    found: dict[str, dict[str, Any]] = ask(settings, lambda stream: stream.reports.model_states())
     return found
 
 
@@ -71,7 +72,7 @@ def state(settings: Settings, name: str) -> str:
 
 
 def published(settings: Settings) -> bytes:
-    notice = ask(settings, lambda stream: stream.last_notice())
+    notice = ask(settings, lambda stream: stream.reports.last_notice())
     from core.snapshot import Snapshot
 
     data = SnapshotFiles(settings.data_dir / "snapshots").read(notice.location)

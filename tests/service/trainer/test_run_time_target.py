@@ -64,7 +64,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked(settings: Settings) -> float:
-    return float(wait_until(lambda: ask(settings, lambda stream: stream.status()))["ert"])
+    return float(wait_until(lambda: ask(settings, lambda stream: stream.reports.status()))["ert"])
 
 
 @pytest.mark.usefixtures("hasty")
@@ -79,11 +79,11 @@ def test_a_time_reaches_the_engine_through_an_entry_of_the_stream(settings: Make
         assert 3600 <= told <= 100 / 0.2 * 3600
         wait_for_backlog(timed)
         assert ask(timed, lambda stream: stream.accepted()) == len(batches) + 1
-        text = ask(timed, lambda stream: stream.trainer_metrics()).decode()
+        text = ask(timed, lambda stream: stream.reports.trainer_metrics()).decode()
         assert "gmr_drift_ert_achieved_samples" in text
     # Another start goes on with it, and is told nothing new.
     with training(timed):
-        wait_until(lambda: ask(timed, lambda stream: stream.status())["state"] == "running")
+        wait_until(lambda: ask(timed, lambda stream: stream.reports.status())["state"] == "running")
         assert asked(timed) == told
         send(timed, batch(0, 70))
         wait_for_backlog(timed)
@@ -117,5 +117,5 @@ def test_an_aim_that_makes_no_sense_is_set_aside(settings: MakeSettings) -> None
         send(made, batch(0, 0), Control("aim", samples=1))
         wait_for_backlog(made)
         assert asked(made) == 1e7
-        status = ask(made, lambda stream: stream.status())
+        status = ask(made, lambda stream: stream.reports.status())
         assert status["rejected"] == {"invalid_request": 1}

@@ -63,8 +63,8 @@ def test_a_trainer_that_dies_at_every_start_says_how_often(
             Trainer(made).run()
         with connect(made.redis_address() or "") as client:
             client.delete(Keys(made.model).lease)  # which would run out
-    status = ask(made, lambda stream: stream.status())
+    status = ask(made, lambda stream: stream.reports.status())
     assert status["starts"] == 3
     monkeypatch.undo()
     with training(made):
-        wait_until(lambda: ask(made, lambda stream: stream.status())["starts"] == 0)
+        wait_until(lambda: ask(made, lambda stream: stream.reports.status())["starts"] == 0)

@@ -52,7 +52,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def events(settings: Settings) -> list[dict[str, Any]]:
-    records = ask(settings, lambda stream: stream.events("0", count=10_000, block_ms=1))
+    records = ask(settings, lambda stream: stream.reports.events("0", count=10_000, block_ms=1))
     return [record.data for record in records]
 
 
@@ -61,21 +61,21 @@ def kinds(settings: Settings) -> list[str]:
 
 
 def history(settings: Settings) -> list[dict[str, Any]]:
-    return [record.data for record in ask(settings, lambda stream: stream.history(10_000))]
+    return [record.data for record in ask(settings, lambda stream: stream.reports.history(10_000))]
 
 
 def status(settings: Settings) -> dict[str, Any]:
-    found: dict[str, Any] = ask(settings, lambda stream: stream.status())
+    found: dict[str, Any] = ask(settings, lambda stream: stream.reports.status())
     return found
 
 
 def versions(settings: Settings) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = ask(settings, lambda stream: stream.versions())
+    found: list[dict[str, Any]] = ask(settings, lambda stream: stream.reports.versions())
     return found
 
 
 def published(settings: Settings) -> Snapshot:
-    notice = ask(settings, lambda stream: stream.last_notice())
+    notice = ask(settings, lambda stream: stream.reports.last_notice())
     data = SnapshotFiles(settings.data_dir / "snapshots").read(notice.location)
     return Snapshot.from_bytes(data)[0]
 
@@ -95,7 +95,7 @@ def test_what_is_sent_is_learned_and_published(settings: MakeSettings) -> None:
         wait_for_backlog(settings())
         expected = learned_directly(settings(), stream)
         assert published(settings()).to_bytes({}) == snapshot_bytes(settings(), expected)
-        [boundary] = ask(settings(), lambda stream: stream.boundaries())
+        [boundary] = ask(settings(), lambda stream: stream.reports.boundaries())
         assert 15 <= boundary.data["batch_index"] <= 18
 
 
@@ -120,13 +120,13 @@ def test_whoever_sees_no_backlog_finds_every_event_reported(settings: MakeSettin
             wait_for_backlog(settings())
             assert history(settings())[-1]["entry_id"] == sent.entry_id
             assert status(settings())["entries_applied"] == seed + 1
-            text = ask(settings(), lambda stream: stream.trainer_metrics()).decode()
+            text = ask(settings(), lambda stream: stream.reports.trainer_metrics()).decode()
             assert f"gmr_samples_learned_total {20.0 * (seed + 1)}" in text
 
 
 def test_the_status_tells_where_the_trainer_is(settings: MakeSettings) -> None:
     with training(settings()):
-        wait_until(lambda: ask(settings(), lambda stream: stream.status()))
+        wait_until(lambda: ask(settings(), lambda stream: stream.reports.status()))
         assert status(settings())["state"] == "running"
         [*_, last] = send(settings(), *sub_tasks(0, 1))
         wait_for_backlog(settings())
@@ -185,7 +185,7 @@ def test_snapshots_can_travel_through_redis(settings: MakeSettings) -> None:
     with training(remote):
         send(remote, *stream)
         wait_for_backlog(remote)
-        data = ask(remote, lambda stream: stream.snapshot())
+        data = ask(remote, lambda stream: stream.reports.snapshot())
         expected = learned_directly(remote, stream)
         assert Snapshot.from_bytes(data)[0].to_bytes({}) == snapshot_bytes(remote, expected)
     assert not (remote.data_dir / "snapshots").exists()
@@ -239,7 +239,7 @@ def test_a_bad_entry_is_set_aside_and_the_stream_goes_on(settings: MakeSettings)
     with training(settings()):
         wait_until(lambda: status(settings())["state"] == "running")
         families = text_string_to_metric_families(
-            ask(settings(), lambda stream: stream.trainer_metrics()).decode()
+            ask(settings(), lambda stream: stream.reports.trainer_metrics()).decode()
         )
         [rejections] = [one for one in families if one.name == "gmr_batches_rejected"]
         assert sum(sample.value for sample in rejections.samples) == 4
@@ -282,7 +282,7 @@ def test_a_boundary_can_be_declared(settings: MakeSettings) -> None:
     with training(settings(detector="none")):
         send(settings(), *sub_tasks(0), Control("boundary"), *sub_tasks(1))
         wait_for_backlog(settings())
-        [boundary] = ask(settings(), lambda stream: stream.boundaries())
+        [boundary] = ask(settings(), lambda stream: stream.reports.boundaries())
         assert boundary.data["detector"] == "declared"
         assert boundary.data["batch_index"] == 15
         assert published(settings()).info.sub_task == 1
@@ -293,7 +293,7 @@ def test_the_version_before_a_boundary_is_kept_and_can_come_back(settings: MakeS
     with training(settings()):
         send(settings(), *stream)
         wait_for_backlog(settings())
-        [boundary] = ask(settings(), lambda stream: stream.boundaries())
+        [boundary] = ask(settings(), lambda stream: stream.reports.boundaries())
         before = boundary.data["version_before"]
         kept = wait_until(
             lambda: [one for one in versions(settings()) if one.get("before_boundary") == 1]
@@ -494,7 +494,7 @@ def test_without_time_to_drain_the_rest_stays_in_the_stream(settings: MakeSettin
     send(hasty, *sub_tasks(0))
     trainer.stop()
     trainer.run()
-    assert ask(hasty, lambda stream: stream.status())["entries_applied"] == 0
+    assert ask(hasty, lambda stream: stream.reports.status())["entries_applied"] == 0
     with training(hasty):
         wait_for_backlog(hasty)
         assert published_position(hasty) == (15, 15)
@@ -567,7 +567,7 @@ def test_a_full_disk_stops_neither_learning_nor_the_trainer(
 
 def test_a_second_trainer_is_refused(settings: MakeSettings) -> None:
     with training(settings()):
-        wait_until(lambda: ask(settings(), lambda stream: stream.status()))
+        wait_until(lambda: ask(settings(), lambda stream: stream.reports.status()))
         with pytest.raises(InvalidSettings, match="in use by another trainer"):
             Trainer(settings())
         elsewhere = Trainer(settings(data_dir=settings().data_dir.with_name("elsewhere")))
@@ -579,7 +579,7 @@ def test_a_trainer_that_was_replaced_stops(settings: MakeSettings) -> None:
     trainer = Trainer(settings())
 
     def replace_it() -> None:
-        wait_until(lambda: ask(settings(), lambda stream: stream.status()))
+        wait_until(lambda: ask(settings(), lambda stream: stream.reports.status()))
         with connect(settings().redis_address() or "") as client:
             client.set(Keys(settings().model).fence, "someone else")
         send(settings(), batch(0, 0))
@@ -608,7 +608,7 @@ def process(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def applied(settings: Settings) -> int:
-    found = ask(settings, lambda stream: stream.status())
+    found = ask(settings, lambda stream: stream.reports.status())
     return 0 if found is None else int(found["entries_applied"])
 
 
@@ -627,7 +627,7 @@ def test_a_killed_trainer_loses_nothing_and_learns_nothing_twice(settings: MakeS
     expected = learned_directly(quiet, stream)
     assert published(quiet).to_bytes({}) == snapshot_bytes(quiet, expected)
     assert [row["batch_index"] for row in history(quiet)] == list(range(160))
-    boundaries = ask(quiet, lambda stream: stream.boundaries())
+    boundaries = ask(quiet, lambda stream: stream.reports.boundaries())
     assert [record.data["boundary"] for record in boundaries] == [1, 2, 3]
 
 

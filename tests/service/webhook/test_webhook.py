@@ -18,7 +18,7 @@ def with_webhook(settings: MakeSettings, url: str, **overrides: object) -> Setti
 
 
 def boundary_ids(settings: Settings) -> list[str]:
-    return [record.id for record in ask(settings, lambda stream: stream.boundaries())]
+    return [record.id for record in ask(settings, lambda stream: stream.reports.boundaries())]
 
 
 def test_the_receiver_hears_of_every_boundary_with_its_explanation(settings: MakeSettings) -> None:
