@@ -20,6 +20,7 @@ from service.broker.keys import Keys
 from service.broker.lease import DirectoryLock, Lease
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis, find_binary
+from tests.service.forked import end_forks
 
 MakeSettings = Callable[..., Settings]
 
@@ -33,6 +34,12 @@ BINARY = find_binary(Settings().redis_binary)
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_forks_are_left() -> Iterator[None]:
+    yield
+    end_forks()
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,7 @@ Faults are injected at the seam between trainer and engine: into `Engine.step`.
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -27,12 +24,13 @@ from service.broker.feed import Feed
 from service.broker.keys import Keys
 from service.broker.snapshots import SnapshotFiles
 from service.settings import Settings
+from service.trainer import applier as module
 from service.trainer import attempts
-from service.trainer import writer as module
 from service.trainer.attempts import MOST_DEATHS, Attempt, Attempts
 from service.trainer.faults import is_machines, is_out_of_memory, may_pass
 from service.trainer.host import Trainer
 from tests.service.conftest import MakeSettings
+from tests.service.forked import forked
 from tests.service.running import (
     ask,
     batch,
@@ -185,7 +183,7 @@ def test_what_is_wrong_with_the_entry_itself_sets_it_aside_at_once(
 PROCESS = """
 import os, torch
 from core.engine.engine import Engine
-from service.trainer import host, writer
+from service.trainer import applier, host
 from service.ending import end_with
 from service.settings import Settings
 
@@ -197,29 +195,25 @@ def step(engine, state, one):
     return real(engine, state, one)
 
 Engine.step = step
-writer.MEMORY_PAUSES_S = (0.0,)
+applier.MEMORY_PAUSES_S = (0.0,)
 end_with(lambda: host.main(Settings.load()))
 """
 
 
-def process(settings: Settings, fault: str) -> subprocess.CompletedProcess[bytes]:
-    """A trainer in a process of its own, which meets a fault at the batch of `BAD` samples."""
-    return subprocess.run(
-        [sys.executable, "-c", PROCESS.replace("FAULT", fault)],
-        env={**os.environ, **settings.environment(), "OMP_NUM_THREADS": "1"},
-        cwd=ROOT,
-        capture_output=True,
-        timeout=120,
-    )
+def process(settings: Settings, fault: str, log: Path) -> int:
+    """How a trainer ends, in a process of its own, which meets a fault at the batch of `BAD`."""
+    program = PROCESS.replace("FAULT", fault)
+    with forked(program, variables=settings.environment(), output=log) as one:
+        return one.wait(120)
 
 
 def test_a_process_that_finds_no_room_ends_with_a_status_other_than_0(
-    settings: MakeSettings,
+    settings: MakeSettings, tmp_path: Path
 ) -> None:
     [sent] = send(settings(), batch(0, 0, n=BAD))
-    ended = process(settings(), 'raise torch.OutOfMemoryError("CUDA out of memory")')
-    assert ended.returncode == 1
-    assert b"the trainer ends" in ended.stderr
+    log = tmp_path / "log"
+    assert process(settings(), 'raise torch.OutOfMemoryError("CUDA out of memory")', log) == 1
+    assert "the trainer ends" in log.read_text("utf-8")
     with connect(settings().redis_address() or "") as client:
         [(entry_id, _)] = client.xrange(Keys(settings().model).input)
     assert entry_id.decode() == sent.entry_id
@@ -276,10 +270,12 @@ def test_for_want_of_room_an_entry_is_given_up_much_later(
     assert "MemoryError: full" in one["detail"]
 
 
-def test_a_process_killed_in_the_middle_of_an_entry_has_noted_it(settings: MakeSettings) -> None:
+def test_a_process_killed_in_the_middle_of_an_entry_has_noted_it(
+    settings: MakeSettings, tmp_path: Path
+) -> None:
     sent = send(settings(), batch(0, 0), batch(0, 1, n=BAD))
-    ended = process(settings(), f"os.kill(os.getpid(), {int(signal.SIGKILL)})")
-    assert ended.returncode == -signal.SIGKILL
+    fault = f"os.kill(os.getpid(), {int(signal.SIGKILL)})"
+    assert process(settings(), fault, tmp_path / "log") == -signal.SIGKILL
     with connect(settings().redis_address() or "") as client:
         left = Attempt.of(client.get(Keys(settings().model).applying))
     assert (left.first, left.last) == (sent[0].entry_id, sent[1].entry_id)

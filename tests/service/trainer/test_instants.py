@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ import pytest
 
 from service.settings import Settings
 from tests.service.conftest import MakeSettings
+from tests.service.forked import forked
 from tests.service.running import learned_directly, send, snapshot_bytes, sub_tasks, training
 from tests.service.trainer.test_writer import events, history, published
 
@@ -55,10 +53,8 @@ sys.exit(host.main(Settings.load()))
 
 def dies(settings: Settings, owner: str, method: str, when: str, nth: int) -> None:
     """Run a trainer until it is killed where it is said."""
-    environment = {**os.environ, **settings.environment(), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", DIES, owner, method, when, str(nth)]
-    ended = subprocess.run(command, env=environment, cwd=ROOT, timeout=60, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    with forked(DIES, owner, method, when, str(nth), variables=settings.environment()) as one:
+        assert one.wait(60) == -signal.SIGKILL
 
 
 def told(settings: Settings) -> list[dict[str, Any]]:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +24,7 @@ from service.broker.snapshots import SnapshotFiles
 from service.broker.stream import Stream
 from service.settings import Settings
 from tests.service.conftest import MakeSettings
+from tests.service.forked import TRAINER, forked
 from tests.service.running import (
     ask,
     batch,
@@ -77,19 +74,6 @@ def published(settings: Settings) -> bytes:
 
     data = SnapshotFiles(settings.data_dir / "snapshots").read(notice.location)
     return Snapshot.from_bytes(data)[0].to_bytes({})
-
-
-@contextlib.contextmanager
-def trainer_process(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "service.trainer"]
-    environment = {**os.environ, **settings.environment(), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, env=environment, cwd=ROOT)
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
 
 
 def test_models_learned_together_are_what_each_would_be_alone(settings: MakeSettings) -> None:
@@ -259,7 +243,7 @@ def test_kills_lose_nothing_of_any_model(settings: MakeSettings) -> None:
     models = [service, *(register(service, f"m{i}") for i in range(2))]
     streams = {own: sub_tasks(i) for i, own in enumerate(models)}
     for part in range(2):
-        with trainer_process(service) as process:
+        with forked(TRAINER, variables=service.environment()) as process:
             for own in models:
                 send(own, *streams[own][8 * part : 8 * part + 8])
             some = 8 * part

@@ -5,16 +5,13 @@ The lease is shortened to two seconds, in both processes.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from service.settings import Settings
 from tests.service.conftest import MakeSettings
+from tests.service.forked import Forked, forked
 from tests.service.running import (
     ask,
     learned_directly,
@@ -29,6 +26,9 @@ from tests.service.trainer.test_writer import events, history, published, status
 ROOT = Path(__file__).parents[3]
 
 TRAINER = """
+import sys
+for name in [name for name in sys.modules if name.startswith("service.")]:
+    del sys.modules[name]  # others have taken the constant over
 from service.broker import lease
 lease.LEASE_S = 2.0
 from service.ending import end_with
@@ -38,20 +38,8 @@ end_with(lambda: host.main(Settings.load()))
 """
 
 
-@contextlib.contextmanager
-def trainer(settings: Settings, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    environment = {**os.environ, **settings.environment(), "OMP_NUM_THREADS": "1"}
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-c", TRAINER], env=environment, cwd=ROOT, stderr=output
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-        process.wait()
+def trainer(settings: Settings, log: Path) -> AbstractContextManager[Forked]:
+    return forked(TRAINER, variables=settings.environment(), output=log)
 
 
 def pid(settings: Settings) -> int:

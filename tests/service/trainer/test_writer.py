@@ -5,12 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +29,7 @@ from service.supervisor.embedded import EmbeddedRedis
 from service.trainer.host import Trainer
 from service.wire import Control, RawBatch, Upload
 from tests.service.conftest import MakeSettings
+from tests.service.forked import TRAINER, Forked, forked
 from tests.service.running import (
     D,
     ask,
@@ -595,16 +593,9 @@ def test_a_trainer_that_was_replaced_stops(settings: MakeSettings) -> None:
 # Killing ----------------------------------------------------------------------------------
 
 
-@contextmanager
-def process(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
+def process(settings: Settings) -> AbstractContextManager[Forked]:
     """A trainer in a process of its own; killed at the end if it still lives."""
-    environment = {**os.environ, **settings.environment(), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "service.trainer"]
-    with subprocess.Popen(command, env=environment, cwd=ROOT) as one:
-        try:
-            yield one
-        finally:
-            one.kill()
+    return forked(TRAINER, variables=settings.environment())
 
 
 def applied(settings: Settings) -> int:
