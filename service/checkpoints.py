@@ -1,11 +1,13 @@
 """Checkpoints on disk: bytes in, bytes out, whole or not at all.
 
-A checkpoint is a file `<version>-<entries applied>.safetensors` in a folder that one
-trainer has to itself. It is written beside its final name, forced to disk, and
-renamed: a kill or a power failure leaves the old files, or the old files and the new
-one. A note of the same name, in JSON, says where it came from; it is for people and
-for choosing what to delete, and nothing breaks without it. What the bytes mean is
-core's business.
+What a saver needs of a place for checkpoints is `CheckpointStore`; `Checkpoints` is a folder, and
+`service.store.checkpoints` an object store.
+
+In a folder, a checkpoint is a file `<version>-<entries applied>.safetensors`, and one trainer has
+the folder to itself. The file is written beside its final name, forced to disk, and renamed: a kill
+or a power failure leaves the old files, or the old files and the new one. A note of the same name,
+in JSON, says where it came from; it is for people and for choosing what to delete, and nothing
+breaks without it. What the bytes mean is core's business.
 
 Rules of this module:
 
@@ -28,11 +30,12 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 logger = logging.getLogger(__name__)
 
@@ -50,23 +53,137 @@ TWIN: Final = "-twin"
 DAMAGED: Final = ".damaged"
 
 
-@dataclass(frozen=True)
-class Kept:
-    """One checkpoint on disk.
+@dataclass(frozen=True, kw_only=True)
+class Kept(ABC):
+    """One checkpoint that is kept.
 
     Arguments:
-        path: Where it is.
         version: Of the model in it.
         entries_applied: Entries of the input stream that it contains.
         note: Where it came from, JSON-ready; empty where that is lost.
-        twin: Whether it is the second file of that checkpoint.
+        twin: Whether it is the second copy of that checkpoint.
     """
 
-    path: Path
     version: int
     entries_applied: int
     note: dict[str, Any]
     twin: bool = False
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where it is, for people."""
+
+    @abstractmethod
+    def read(self) -> bytes:
+        """Its bytes, as the place has them; whether they are whole is for the reader to find out.
+
+        Raises:
+            StoreUnavailable: It cannot be read for the moment.
+            OSError: It cannot be read.
+            InvalidCheckpoint: It is not there, or is another one.
+        """
+
+    @abstractmethod
+    def measure(self) -> tuple[float, int]:
+        """When it was written, in Unix seconds, and its bytes."""
+
+
+class CheckpointStore(Protocol):
+    """A place for the checkpoints of one model; `Checkpoints` says what each member means."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+
+    def write(
+        self,
+        data: bytes,
+        *,
+        version: int,
+        entries_applied: int,
+        note: Mapping[str, object],
+        twin: bool = False,
+    ) -> None:
+        """Put a checkpoint there."""
+
+    def leave_out(self, kept: Kept) -> None:
+        """Let a damaged one be none any more."""
+
+    def kept(self) -> Sequence[Kept]:
+        """What is there, newest first."""
+
+    def prune(self, gone_back_to: Mapping[int, int] = MappingProxyType({})) -> None:
+        """Delete what need not be kept."""
+
+    def write_held(self, version: int, data: bytes) -> None:
+        """Keep the snapshot that answers in place of what is learned."""
+
+    def read_held(self, version: int) -> bytes:
+        """A snapshot that `write_held` kept."""
+
+
+class StoreUnavailable(OSError):
+    """A store does not answer, or refuses; it may go well another time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptFile(Kept):
+    """A checkpoint in a folder.
+
+    Arguments:
+        path: Where it is.
+    """
+
+    path: Path
+
+    @property
+    def place(self) -> str:
+        """Its path."""
+        return str(self.path)
+
+    def read(self) -> bytes:
+        """Its bytes."""
+        return self.path.read_bytes()
+
+    def measure(self) -> tuple[float, int]:
+        """When it was written, in Unix seconds, and its bytes."""
+        stat = self.path.stat()
+        return stat.st_mtime, stat.st_size
+
+
+K = TypeVar("K", bound=Kept)
+
+
+def answering_in(found: Sequence[Kept]) -> set[int]:
+    """Versions that answer in place of what the newest checkpoints hold.
+
+    Arguments:
+        found: All, newest first.
+    """
+    return {kept.note[HELD] for kept in found[:NEWEST_KEPT] if HELD in kept.note}
+
+
+def worth_keeping(found: Sequence[K], gone_back_to: Mapping[int, int]) -> tuple[list[K], list[K]]:
+    """Of the checkpoints there are, those that rule 2 keeps.
+
+    Arguments:
+        found: All, newest first.
+        gone_back_to: Versions that rollbacks went back to, each with the entries applied by
+            then; kept until the newest two checkpoints hold the rollback.
+
+    Returns:
+        Those that a start may need, and those beside them that a person may want to go back to;
+        newest first.
+    """
+    held = found[1].entries_applied if len(found) > 1 else 0
+    needed = {version for version, applied in gone_back_to.items() if applied > held}
+    needed |= answering_in(found)
+    must = [
+        kept for place, kept in enumerate(found) if place < NEWEST_KEPT or kept.version in needed
+    ]
+    boundaries = [kept for kept in found if BEFORE_BOUNDARY in kept.note][:BOUNDARIES_KEPT]
+    return must, [kept for kept in boundaries if kept not in must]
 
 
 class Checkpoints:
@@ -105,16 +222,25 @@ class Checkpoints:
         write_atomically(_note_of(path), json.dumps(note).encode(), durable=False)
         write_atomically(path, data, durable=True)
         if _read_from_disk(path) != data:
-            self.leave_out(path)
+            self._set_apart(path)
             raise OSError(f"{path} was written, and the disk gives back other bytes")
 
-    def leave_out(self, path: Path) -> None:
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return str(self.directory)
+
+    def leave_out(self, kept: Kept) -> None:
         """Let a damaged checkpoint be none any more; the newest such file stays for people."""
+        assert isinstance(kept, KeptFile)
+        self._set_apart(kept.path)
+
+    def _set_apart(self, path: Path) -> None:
         for older in self.directory.glob(f"*{DAMAGED}"):
             older.unlink(missing_ok=True)
         path.rename(path.with_suffix(DAMAGED))
 
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[KeptFile]:
         """What is on disk, newest first."""
         return kept_in(self.directory)
 
@@ -126,18 +252,9 @@ class Checkpoints:
                 then; kept until the newest two checkpoints hold the rollback.
         """
         found = self.kept()
-        newest = found[:NEWEST_KEPT]
-        before_boundaries = [kept for kept in found if BEFORE_BOUNDARY in kept.note]
-        held = found[1].entries_applied if len(found) > 1 else 0
-        needed = {version for version, applied in gone_back_to.items() if applied > held}
-        answering = {kept.note[HELD] for kept in newest if HELD in kept.note}
-        needed |= answering
-        keep = [
-            *newest,
-            *before_boundaries[:BOUNDARIES_KEPT],
-            *(kept for kept in found if kept.version in needed),
-        ]
-        names = {kept.path.stem for kept in keep}
+        must, may = worth_keeping(found, gone_back_to)
+        names = {kept.path.stem for kept in (*must, *may)}
+        newest, answering = found[:NEWEST_KEPT], answering_in(found)
         for path in self.directory.iterdir():
             if path.suffix in (".safetensors", ".json") and path.stem not in names:
                 path.unlink(missing_ok=True)
@@ -167,7 +284,7 @@ class Checkpoints:
         return self.directory / f"held-{version}.snapshot"
 
 
-def kept_in(directory: Path) -> list[Kept]:
+def kept_in(directory: Path) -> list[KeptFile]:
     """The checkpoints of a folder, newest first. Nothing is changed there."""
     return sorted(_find(directory), key=lambda kept: (-kept.entries_applied, not kept.twin))
 
@@ -202,12 +319,17 @@ def write_atomically(path: Path, data: bytes, *, durable: bool) -> None:
             os.close(folder)
 
 
-def _find(directory: Path) -> Iterator[Kept]:
+def _find(directory: Path) -> Iterator[KeptFile]:
     for path in directory.iterdir():
         match = re.fullmatch(rf"(\d+)-(\d+)({TWIN})?\.safetensors", path.name)
         if match:
-            note, twin = _read_note(path), match[3] is not None
-            yield Kept(path, int(match[1]), int(match[2]), note, twin)
+            yield KeptFile(
+                path=path,
+                version=int(match[1]),
+                entries_applied=int(match[2]),
+                note=_read_note(path),
+                twin=match[3] is not None,
+            )
 
 
 def _read_from_disk(path: Path) -> bytes:

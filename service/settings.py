@@ -68,6 +68,8 @@ TLS_PAIRS: Final = (
 )
 TLS_FILES: Final = ("redis_tls_ca", *(name for pair in TLS_PAIRS for name in pair))
 
+STORE_SCHEMES: Final = ("s3", "gs", "az", "file")
+
 REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 
 MIB: Final = 1024 * 1024
@@ -384,6 +386,19 @@ class Settings(BaseSettings):
     checkpoint_interval_s: float = Field(
         5.0, ge=0, le=3600, description="Seconds between two checkpoints, at most, while learning."
     )
+    checkpoints: str = Field(
+        "dir",
+        description="Where checkpoints are: dir (the data dir), or a store that several machines "
+        "reach: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, or file:///PATH, a "
+        "shared folder. Credentials come from the store's own environment variables.",
+    )
+    checkpoints_mib: int = Field(
+        4096,
+        ge=1,
+        le=1_048_576,
+        description="What a model's checkpoints in a store may come to, in MiB; of those before "
+        "boundaries the oldest go first. The newest are kept whatever they come to.",
+    )
     checkpoint_mib: int = Field(
         256,
         ge=1,
@@ -451,7 +466,8 @@ class Settings(BaseSettings):
     standby: bool = Field(
         False,
         description="Whether a trainer that finds another one at work waits to take over. All have "
-        "the same data dir, on a disk that they share; Redis alone decides who works.",
+        "the same data dir, on a disk that they share, or the same store (GMR_CHECKPOINTS); Redis "
+        "alone decides who works.",
     )
     accept_loss: int | None = Field(
         None,
@@ -599,6 +615,24 @@ class Settings(BaseSettings):
             # A part of the password would be taken for the port, or even be connected to.
             raise ValueError("expected / ? # and @ in user and password as %2F %3F %23 and %40")
         return value
+
+    @field_validator("checkpoints")
+    @classmethod
+    def _known_store(cls, value: str) -> str:
+        if value == "dir":
+            return value
+        scheme, separator, rest = value.partition("://")
+        if not separator or scheme not in STORE_SCHEMES:
+            schemes = ", ".join(f"{scheme}://" for scheme in STORE_SCHEMES)
+            raise ValueError(f"expected dir, or an address that begins with one of {schemes}")
+        if re.search(r"[@?#\s]", rest):
+            raise ValueError(
+                "expected an address without user, password, question mark and space: credentials "
+                "come from the store's own environment variables alone"
+            )
+        if not rest.strip("/") or (scheme == "file") != rest.startswith("/"):
+            raise ValueError("expected s3://BUCKET/PREFIX, or file:///PATH with three slashes")
+        return value.rstrip("/")
 
     @field_validator("preset")
     @classmethod
@@ -883,6 +917,11 @@ class Settings(BaseSettings):
         return address is not None and not address.startswith("unix://")
 
     @property
+    def checkpoints_in_store(self) -> bool:
+        """Whether checkpoints are in a store that other machines reach, too."""
+        return self.checkpoints != "dir"
+
+    @property
     def ert_seconds(self) -> float | None:
         """Expected run time between false alarms as a time; None where it is in samples."""
         for unit, seconds in ERT_UNITS.items():
@@ -936,6 +975,8 @@ def _masked(name: str, text: str) -> str:
     Example:
         >>> _masked("webhook_url", "https://hooks.example:8443/a/token?x=1")
         'https://hooks.example:8443/***'
+        >>> _masked("checkpoints", "s3://id:s3cret@bucket/models")
+        's3://***'
     """
     match name:
         case "redis_url":
@@ -948,6 +989,9 @@ def _masked(name: str, text: str) -> str:
                 return "***"
             host = "" if found[2] is None or "@" in text else found[2] + "/"
             return f"{found[1]}{host}***"
+        case "checkpoints":
+            # One that is refused may hold a key, where others have a password or a query.
+            return re.sub(r"//.*[@?#].*", "//***", text, flags=re.DOTALL)
         case "webhook_secret" | "admin_key":
             return "***"
     return text

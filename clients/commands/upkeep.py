@@ -82,6 +82,12 @@ def restore_command(
     from service.upkeep.archive import bring_back
 
     settings = Settings.load({"data_dir": data_dir})
+    if settings.checkpoints_in_store:
+        raise InputError(
+            f"GMR_CHECKPOINTS names {settings.checkpoints}, where a start would look before the "
+            f"data dir. Unset it, restore, then start with a prefix of that store in which there "
+            f"is nothing yet: the checkpoints are put there."
+        )
     backup = bring_back(source, settings.data_dir)
     typer.echo(f"{settings.data_dir}: {_described(backup.models)}, {backup.nbytes} bytes")
     if backup.model != settings.model:

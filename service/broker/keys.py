@@ -255,3 +255,13 @@ class Keys:
     def fence(self) -> str:
         """The trainer that began last; what an earlier one still sends is refused."""
         return self._key("fence")
+
+    @property
+    def epoch(self) -> str:
+        """How often the fence has been taken: `service.broker.pointer`."""
+        return self._key("epoch")
+
+    @property
+    def checkpoints(self) -> str:
+        """Which objects of a store are the model's checkpoints, as JSON."""
+        return self._key("checkpoints")

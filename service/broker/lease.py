@@ -120,12 +120,14 @@ class Lease:
         self.held = False
         self._client = client
         self._keys = [keys.lease, keys.fence]
+        id = uuid.uuid4().hex
+        self.mark = id[:8]  # a short name of the holder
         self.token = json.dumps(
             {
                 "machine": _machine(),
                 "pid": os.getpid(),
                 "started": _start_of(os.getpid()),
-                "token": uuid.uuid4().hex,
+                "token": id,
             }
         )
         self._acquire = client.register_script(ACQUIRE)

@@ -7,8 +7,6 @@ are given up. Their batch ids are forgotten then, as those that a rollback drops
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from core.errors import InvalidSettings
 from core.events import EntriesLost
 from service.broker.entries import Position, next_id
@@ -29,8 +27,13 @@ def find_gap(feed: Feed, held: Position, opened: Position) -> EntriesLost | None
     return EntriesLost(n_missing, next_id(held.last_entry_id), feed.last_removed())
 
 
-def check_accepted(gap: EntriesLost, accepted: int | None, data_dir: Path) -> None:
+def check_accepted(gap: EntriesLost, accepted: int | None, place: str) -> None:
     """Return where the operator has named the number of entries that are missing.
+
+    Arguments:
+        gap: What is missing.
+        accepted: The number that was named, if any.
+        place: Where the checkpoints of this model are.
 
     Raises:
         InvalidSettings: They have not, or another number.
@@ -40,8 +43,8 @@ def check_accepted(gap: EntriesLost, accepted: int | None, data_dir: Path) -> No
     named = "" if accepted is None else f" GMR_ACCEPT_LOSS names {accepted}."
     raise InvalidSettings(
         f"{gap.entries} entries were learned and removed from the stream, but no checkpoint in "
-        f"{data_dir / 'checkpoints'} holds them.{named} Expected the data dir that this model was "
-        f"kept in: look whether GMR_DATA_DIR is right and its disk is there, or bring the "
+        f"{place} holds them.{named} Expected the place that this model was kept in: look whether "
+        f"GMR_DATA_DIR and GMR_CHECKPOINTS are right and the disk or store is there, or bring the "
         f"checkpoints back. To go on without them, start once with --accept-loss {gap.entries}; "
         f"their batches can be sent again then."
     )

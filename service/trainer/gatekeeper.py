@@ -29,7 +29,7 @@ from core.events import Event, HoldEnded, VersionHeld
 from core.memory.retention import ClassRetention, SubTaskRetention
 from core.snapshot import Snapshot
 from service.broker.entries import Entry
-from service.checkpoints import Checkpoints
+from service.checkpoints import CheckpointStore
 from service.settings import Settings
 from service.trainer.applier import Restored
 from service.trainer.gate import CHECK_EVERY, Gate, Hold
@@ -78,7 +78,7 @@ class Gatekeeper:
         settings: Settings,
         engine: Engine,
         saver: Saver,
-        checkpoints: Checkpoints,
+        checkpoints: CheckpointStore,
         progress: Callable[[Standing], Progress],
     ) -> None:
         self._limit = settings.gate_max_forgetting

@@ -27,7 +27,9 @@ from service.broker.fenced import LeaseLost
 from service.broker.keys import Keys
 from service.broker.reader import Readable
 from service.broker.registry import NamedModel, Unwatched, forget, read_register
+from service.checkpoints import StoreUnavailable
 from service.settings import MIB, Settings
+from service.store.objects import objects_of
 from service.trainer.faults import is_machines
 from service.trainer.heartbeat import Heart
 from service.trainer.pace import AMONG_MANY
@@ -159,6 +161,12 @@ class NamedModels:
         self._unload(slot)
         name = slot.model.name
         shutil.rmtree(self._settings.data_dir / "models" / name, ignore_errors=True)
+        if self._settings.checkpoints_in_store:
+            try:
+                objects_of(self._settings.for_model(name, {})).clear()
+            except StoreUnavailable as error:
+                logger.warning("model %r is taken down later: %s", name, error)
+                return  # its name stays, and it is tried again
         self._call(lambda: forget(self._client, self._keys, self._token, name))
         del self._slots[name]
         logger.info("model %r was taken down", name)

@@ -30,7 +30,7 @@ from core.engine.trial import check_values, try_out
 from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
 from service.broker.branch import Branch
 from service.broker.entries import Position, next_id
-from service.checkpoints import BEFORE_BOUNDARY, HELD, Checkpoints, Kept
+from service.checkpoints import BEFORE_BOUNDARY, HELD, CheckpointStore, Kept, StoreUnavailable
 from service.trainer.faults import is_machines
 from service.trainer.gate import Gate
 from service.trainer.journal import Totals
@@ -98,7 +98,7 @@ class Saver:
     """
 
     def __init__(
-        self, checkpoints: Checkpoints, engine: Engine, thread: ThreadPoolExecutor | None = None
+        self, checkpoints: CheckpointStore, engine: Engine, thread: ThreadPoolExecutor | None = None
     ) -> None:
         self._checkpoints = checkpoints
         self._engine = engine
@@ -265,27 +265,30 @@ class Saver:
 
         Raises:
             InvalidSettings: It belongs to another kind of model than the settings ask for.
+            StoreUnavailable: What is kept cannot be read for the moment.
         """
-        for kept in self._checkpoints.kept():
+        while found := self._checkpoints.kept():
+            kept = found[0]
             for version, applied in kept.note.get(GONE_BACK_TO, ()):
                 self._gone_back_to.setdefault(version, applied)
             try:
                 progress, config = self._read(kept)
+            except StoreUnavailable:
+                raise  # whether it is damaged is not known
             except (OSError, InvalidCheckpoint) as error:
-                logger.error("CHECKPOINT %s IS LEFT OUT: %s", kept.path, error)
-                self._checkpoints.leave_out(kept.path)
+                logger.error("CHECKPOINT %s IS LEFT OUT: %s", kept.place, error)
+                self._checkpoints.leave_out(kept)
                 continue
             if difference := _difference(self._engine.config, config):
                 raise InvalidSettings(
-                    f"The checkpoint {kept.path} was made with {difference}. Expected the same "
+                    f"The checkpoint {kept.place} was made with {difference}. Expected the same "
                     f"kind of model: change the settings back, or choose another --data-dir."
                 )
             if config.detector != self._engine.config.detector:
                 logger.warning("the detector starts afresh: it was %s before", config.detector)
                 fresh = self._engine.watched_anew(progress.state)
                 progress = replace(progress, state=fresh)
-            stat = kept.path.stat()
-            self.checkpoint_time, self.nbytes = stat.st_mtime, stat.st_size
+            self.checkpoint_time, self.nbytes = kept.measure()
             self._newest, self._parent = progress.state.model.version, kept.note.get("parent")
             return progress
         return None
@@ -352,7 +355,7 @@ class Saver:
         return list(versions.values())
 
     def _read(self, kept: Kept) -> tuple[Progress, EngineConfig]:
-        state, config, metadata = load(kept.path.read_bytes(), self._engine.device)
+        state, config, metadata = load(kept.read(), self._engine.device)
         try:
             position = Position(metadata["last_entry_id"], int(metadata["entries_applied"]))
             totals = Totals.from_json(metadata["totals"])

@@ -38,8 +38,9 @@ from service.broker.feed import Feed
 from service.broker.fenced import LeaseLost
 from service.broker.keys import Keys
 from service.broker.lease import LEASE_S, DirectoryLock, Lease
+from service.broker.pointer import Pointer
 from service.broker.snapshots import SnapshotFiles
-from service.checkpoints import Checkpoints
+from service.checkpoints import StoreUnavailable
 from service.settings import Settings
 from service.signature import key_of
 from service.trainer.applier import Applied, Applier
@@ -56,9 +57,10 @@ from service.trainer.own_entries import OwnEntries
 from service.trainer.pace import NEVER, Pace
 from service.trainer.publish_schedule import PublishSchedule
 from service.trainer.reporter import Reporter
-from service.trainer.saver import Saver
+from service.trainer.saver import Progress, Saver
 from service.trainer.standing import Standing
 from service.trainer.starts import Starts
+from service.trainer.takeover import Takeover, place_of
 from service.webhook.courier import Courier
 from service.webhook.receiver import Receiver
 from service.wire import REQUEUED_FROM
@@ -88,7 +90,7 @@ class ModelWriter:
 
     Raises:
         InvalidSettings: They cannot work: no such device, a data dir in use, or a checkpoint of
-            another kind of model.
+            another kind of model. Where no lock keeps others away, `begin` looks for that.
     """
 
     def __init__(
@@ -106,47 +108,54 @@ class ModelWriter:
         self._heart = heart
         self._engine = engine = Engine(settings.engine_config(), choose_device(settings.device))
         self._lock = None
-        if not settings.standby:  # else the lease alone decides
+        if not (settings.standby or settings.checkpoints_in_store):  # there the fence decides
             self._lock = DirectoryLock(settings.data_dir / "checkpoints", "trainer")
-        checkpoints = Checkpoints(settings.data_dir / "checkpoints")
-        self._saver = saver = Saver(checkpoints, engine, saving)
         self._lease = lease or Lease(client, Keys(settings.model))
         self._feed = feed = Feed.of(settings, client, self._lease, self._gives_up)
-        files = None
+        pointer = Pointer(client, feed.keys, self._lease)
+        self._place = place = place_of(settings, pointer)
+        self._saver = saver = Saver(place, engine, saving)
+        self._takeover = Takeover(feed, pointer, place, saver, heart.progress, self._is_stopping)
+        self._files = None
         if not settings.snapshots_in_redis:
-            files = SnapshotFiles(settings.data_dir / "snapshots")
-            files.sweep()  # the lock above is held
+            self._files = SnapshotFiles(settings.data_dir / "snapshots")
+            self._files.sweep()  # the lock above is held
+        self._pulse = Pulse(self._lease, feed.keys.status, pace.status_s)
+        self._stop_asked_at: float | None = None
         try:
-            recovered = saver.recover()
+            # Where there is no lock, another trainer may write until the fence is taken.
+            self._assemble(None if self._lock is None else saver.recover())
         except BaseException:
             self._unlock()
             raise
+        self._begun = False
+        self._rung = True  # something may have been wanted before
+        self._dying = False
+        self._learned_at = time.monotonic()
+        self._house_at = NEVER
+
+    def _assemble(self, recovered: Progress | None) -> None:
+        """Make what follows a model, beginning with what was kept of it."""
+        settings, engine, feed, saver = self._settings, self._engine, self._feed, self._saver
         if recovered is None:
             self._now, totals = Standing.begun(engine.start()), Totals()
         else:
             self._now, totals = Standing.recovered(recovered), recovered.totals
         held, samples = self._now.position, self._now.state.stream.samples
-
         self._metrics = metrics = TrainerMetrics()
         self._journal = journal = Journal(feed, totals, metrics, settings.webhook_kinds)
         self._attempts, self._starts = Attempts(feed), Starts(feed)
-        self._pulse = pulse = Pulse(self._lease, feed.keys.status, pace.status_s)
         self._applier = Applier(settings, engine, feed, saver, journal)
         self._own_entries = OwnEntries(settings, engine, feed, samples)
         interval_s = settings.publish_interval_s
-        self._publishing = PublishSchedule(engine, feed, files, journal, metrics, interval_s)
+        self._publishing = PublishSchedule(engine, feed, self._files, journal, metrics, interval_s)
         self._checkpoints = CheckpointSchedule(settings, saver, feed, journal, metrics, held)
         progress = self._checkpoints.progress
-        self._gatekeeper = Gatekeeper(settings, engine, saver, checkpoints, progress)
-        shown = heart, pulse, self._starts
-        self._reporter = Reporter(settings, engine, feed, saver, journal, metrics, *shown, pace)
+        self._gatekeeper = Gatekeeper(settings, engine, saver, self._place, progress)
+        shown = self._heart, self._pulse, self._starts
+        parts = settings, engine, feed, saver, journal, metrics
+        self._reporter = Reporter(*parts, *shown, self._pace)
         self._webhook = self._courier()
-        self._begun = False
-        self._rung = True  # something may have been wanted before
-        self._stop_asked_at: float | None = None
-        self._dying = False
-        self._learned_at = time.monotonic()
-        self._house_at = NEVER
 
     @property
     def model(self) -> str:
@@ -200,6 +209,7 @@ class ModelWriter:
         """
         self._take_lease(patience_s)
         self._heart.add(self._pulse)
+        self._take_fence(patient=patience_s > 0)
         self._open()
         self._webhook.__enter__()
         self._begun = True
@@ -304,6 +314,16 @@ class ModelWriter:
 
         patiently(lambda: self._lease.acquire(patience_s), failed)
 
+    def _take_fence(self, *, patient: bool) -> None:
+        try:
+            epoch = self._takeover.take_fence(patient=patient)
+            if self._lock is None:
+                self._assemble(self._takeover.recover(patient=patient))
+        except (InvalidSettings, StoreUnavailable):
+            self._lease.release()
+            raise
+        logger.info("epoch %d of model %r", epoch, self._settings.model)
+
     def _courier(self) -> AbstractContextManager[object]:
         """Tells the webhook, if there is one."""
         url, secret = self._settings.webhook_url, self._settings.webhook_secret
@@ -345,7 +365,7 @@ class ModelWriter:
     def _accept(self, gap: EntriesLost) -> None:
         """Go on without what is lost, if that was asked for."""
         try:
-            check_accepted(gap, self._settings.accept_loss, self._settings.data_dir)
+            check_accepted(gap, self._settings.accept_loss, self._place.place)
         except InvalidSettings as error:
             self._reporter.phase = "refused"
             self._reporter.report(self._now, str(error), at_once=True)

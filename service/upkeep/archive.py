@@ -75,6 +75,12 @@ def back_up(settings: Settings, target: Path) -> Backup:
             is there; or the file exists or cannot be written.
     """
     data_dir = settings.data_dir.absolute()
+    if settings.checkpoints_in_store:
+        raise InvalidSettings(
+            f"The checkpoints of this service are in {settings.checkpoints}, of which this makes "
+            f"no copy. Let the store keep versions or a copy of its own, and back up Redis by its "
+            f"own means; or move one model by GET and PUT /model/checkpoint."
+        )
     if settings.redis_address() is not None:
         raise InvalidSettings(
             "The stream of this service is in a Redis of your own (GMR_REDIS_URL), of which this "

@@ -30,7 +30,8 @@ from service.checkpoints import DAMAGED, kept_in
 from service.settings import MIB, Settings
 from service.trainer.progress import stall_of
 from service.upkeep.reach import Reach, is_running, reach, redis_files
-from service.upkeep.report import ModelFacts, Report
+from service.upkeep.report import ModelFacts, Report, subject_of
+from service.upkeep.stored import look_at_store
 
 SILENT_S: Final = 30.0
 """Seconds without a heartbeat after which a trainer counts as silent."""
@@ -50,8 +51,11 @@ def examine(settings: Settings, *, held: bool = False) -> Report:
         except metadata.PackageNotFoundError:
             continue
     _look_at_disk(settings, report)
-    for name in ("", *_folders(settings.data_dir)):
-        report.models.append(_look_at_checkpoints(settings.data_dir, name, report))
+    if settings.checkpoints_in_store:
+        report.models.append(ModelFacts(""))  # the others are known to Redis
+    else:
+        for name in ("", *_folders(settings.data_dir)):
+            report.models.append(_look_at_checkpoints(settings.data_dir, name, report))
     try:
         with reach(settings, held=held) as found:
             if found is None:
@@ -103,10 +107,6 @@ def _folders(data_dir: Path) -> list[str]:
 # Checkpoints ----------------------------------------------------------------------------------
 
 
-def _subject(name: str, what: str) -> str:
-    return f"model {name}: {what}" if name else what
-
-
 def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFacts:
     facts = ModelFacts(name)
     folder = (data_dir / "models" / name if name else data_dir) / "checkpoints"
@@ -120,7 +120,7 @@ def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFact
         except (InvalidCheckpoint, KeyError, ValueError, OSError) as error:
             facts.unreadable.append(one.path.name)
             report.add(
-                _subject(name, "checkpoints"),
+                subject_of(name, "checkpoints"),
                 f"{one.path} cannot be read: {error}",
                 "Nothing, if a newer one can be read: a start passes it by. Else bring it back "
                 "from a backup.",
@@ -133,7 +133,7 @@ def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFact
     facts.set_apart = sorted(path.name for path in folder.glob(f"*{DAMAGED}"))
     if facts.set_apart:
         report.add(
-            _subject(name, "checkpoints"),
+            subject_of(name, "checkpoints"),
             f"{', '.join(facts.set_apart)} in {folder} could not be read by a trainer, which set "
             f"it apart",
             "Look after the disk. Delete the file when nobody needs it.",
@@ -144,7 +144,7 @@ def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFact
         else f"the newest is version {facts.version} and holds {facts.entries_applied} entries"
     )
     report.add(
-        _subject(name, "checkpoints"), f"{facts.checkpoints} of {len(kept)} can be read; {newest}"
+        subject_of(name, "checkpoints"), f"{facts.checkpoints} of {len(kept)} can be read; {newest}"
     )
     return facts
 
@@ -173,10 +173,13 @@ def _look_at_redis(found: Reach, settings: Settings, report: Report) -> None:
     }
     known = {model.name for model in report.models}
     report.models.extend(ModelFacts(name) for name in sorted(registered) if name not in known)
+    if settings.checkpoints_in_store:
+        for facts in report.models:
+            look_at_store(client, settings, facts, report)
     for facts in report.models:
         if facts.name and facts.name not in registered:
             report.add(
-                _subject(facts.name, "register"),
+                subject_of(facts.name, "register"),
                 "it has a folder, and no name in Redis",
                 f"Look whether this Redis is the one of this data dir. If it is, nobody asks for "
                 f"{settings.data_dir / 'models' / facts.name} any more.",
@@ -234,13 +237,17 @@ def _look_at_stream(
     found: Reach, keys: Keys, facts: ModelFacts, settings: Settings, report: Report
 ) -> None:
     client = found.client
-    subject = _subject(facts.name, "stream")
+    subject = subject_of(facts.name, "stream")
     held: Any = client.xlen(keys.input)
     facts.removed = int(_got(client.get(keys.applied)) or 0)
     facts.accepted = facts.removed + int(held)
     if facts.missing and found.whose != "copy":
         # A trainer at work may have saved, and let entries go, since its checkpoints were read.
-        since = _look_at_checkpoints(settings.data_dir, facts.name, Report())
+        if settings.checkpoints_in_store:
+            since = ModelFacts(facts.name)
+            look_at_store(client, settings, since, Report())
+        else:
+            since = _look_at_checkpoints(settings.data_dir, facts.name, Report())
         facts.version, facts.last_entry_id = since.version, since.last_entry_id
         facts.entries_applied = since.entries_applied
     facts.dead_letters = int(_got(client.xlen(keys.dead_letters)))
@@ -261,8 +268,8 @@ def _look_at_stream(
         report.add(
             subject,
             f"{facts.missing} entries were removed from it, and no checkpoint holds them",
-            f"Look whether this is the right data dir, and bring its checkpoints back. To go on "
-            f"without them, start once with --accept-loss {facts.missing}.",
+            f"Look whether this is the right data dir or store, and bring its checkpoints back. "
+            f"To go on without them, start once with --accept-loss {facts.missing}.",
             blocks=True,
         )
     report.add(
@@ -272,7 +279,7 @@ def _look_at_stream(
     )
     if facts.dead_letters:
         report.add(
-            _subject(facts.name, "dead letters"),
+            subject_of(facts.name, "dead letters"),
             f"{facts.dead_letters} batches were accepted and could not be used",
             "See `gmr deadletters`: put right what can be, drop the rest.",
         )

@@ -99,3 +99,13 @@ class Report:
             ],
             "versions": self.versions,
         }
+
+
+def subject_of(name: str, what: str) -> str:
+    """What a finding is about, of a named model or of the service's own (an empty name).
+
+    Example:
+        >>> subject_of("pump-7", "stream"), subject_of("", "stream")
+        ('model pump-7: stream', 'stream')
+    """
+    return f"model {name}: {what}" if name else what

@@ -27,6 +27,7 @@ from service.broker.keys import Keys
 from service.broker.lease import DirectoryLock, Lease
 from service.broker.registry import keys_of, read_register
 from service.settings import Settings
+from service.store.objects import objects_of
 from service.supervisor.embedded import EmbeddedRedis, find_binary
 from service.upkeep.reach import redis_files
 
@@ -93,10 +94,13 @@ def _forget(settings: Settings, client: SyncClient | None, own: Keys, keys: Keys
     for kept in ("checkpoints", "snapshots"):
         if (folder / kept).is_dir():
             shutil.rmtree(folder / kept)
+    if settings.checkpoints_in_store:
+        named = None if keys == own else keys.model.removeprefix(f"{own.model}/")
+        objects_of(settings if named is None else settings.for_model(named, {})).clear()
     if client is None:
         return 0
     stays = {own.models, own.model_states, own.doorbell, own.api_keys, own.audit, own.lease}
-    stays.add(own.fence)
+    stays |= {own.fence, own.epoch}
     gone = [key for key in keys_of(client, keys) if key.decode() not in stays]
     for key in gone:
         client.unlink(key)

@@ -32,6 +32,8 @@ FORMS = [
     ("redis_url", "unix://user:{}@/run/redis.sock"),
     ("redis_url", "http://user:{}@host"),
     ("redis_url", "{}"),
+    ("checkpoints", "s3://id:{}@bucket/models"),
+    ("checkpoints", "az://container/models?sig={}"),
     ("webhook_url", "https://user:{}@host/hook"),
     ("webhook_url", "https://host/{}"),
     ("webhook_url", "https://host?token={}"),

@@ -296,3 +296,28 @@ def test_whoever_sets_c_and_no_rate_wants_outliers_by_c_in_child_processes_too(
     assert rate({"outlier_c": 2.0}) is None
     assert rate({"outlier_false_positive_rate": 0.2}) == 0.2
     assert rate({"outlier_c": 3.0, "outlier_false_positive_rate": 0.2}) == 0.2
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("s3://id:s3cret@bucket", "environment variables alone"),
+        ("az://container?sig=s3cret", "environment variables alone"),
+        ("ftp://bucket", "begins with one of s3://, gs://, az://, file://"),
+        ("folder", "expected dir, or an address"),
+        ("s3://", "s3://BUCKET/PREFIX"),
+        ("file://relative", "three slashes"),
+    ],
+)
+def test_a_store_is_named_by_an_address_without_credentials(address: str, expected: str) -> None:
+    with pytest.raises(InvalidSettings, match=expected) as refused:
+        Settings.load({"checkpoints": address})
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_named_model_has_its_checkpoints_in_the_same_store() -> None:
+    settings = Settings.load({"checkpoints": "s3://bucket/models/"})
+    assert settings.checkpoints == "s3://bucket/models"
+    assert settings.for_model("pump-7", {}).checkpoints == "s3://bucket/models"
+    assert settings.checkpoints_in_store
+    assert not Settings.load().checkpoints_in_store

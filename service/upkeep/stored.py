@@ -1,0 +1,82 @@
+"""The checkpoints of a model in a store, looked at for `gmr doctor`; nothing is changed there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.engine.checkpoint import load
+from core.errors import InvalidCheckpoint
+from service.broker.connection import SyncClient
+from service.broker.keys import Keys
+from service.checkpoints import StoreUnavailable
+from service.settings import Settings
+from service.store.checkpoints import epoch_of, parse, unpointed
+from service.store.objects import objects_of
+from service.upkeep.report import ModelFacts, Report, subject_of
+
+
+def look_at_store(
+    client: SyncClient, settings: Settings, facts: ModelFacts, report: Report
+) -> None:
+    """Read what the pointer of a model names, and count what it does not.
+
+    Arguments:
+        client: To the Redis of the service.
+        settings: Of the service.
+        facts: Of the model; what is found goes there.
+        report: What wants attention goes there.
+    """
+    subject = subject_of(facts.name, "checkpoints")
+    own = settings.for_model(facts.name, {}) if facts.name else settings
+    keys = Keys(own.model)
+    objects = objects_of(own)
+    text: Any = client.get(keys.checkpoints)
+    epoch: Any = client.get(keys.epoch)
+    try:
+        there = objects.names()
+        named = parse(text, objects)
+        others = unpointed(there, named or (), objects)
+        for one in others if named is None else named:
+            try:
+                state, _, note = load(one.read())
+                last, applied = note["last_entry_id"], int(note["entries_applied"])
+            except (InvalidCheckpoint, KeyError, ValueError) as error:
+                facts.unreadable.append(one.name)
+                report.add(
+                    subject,
+                    f"{one.place} cannot be read: {error}",
+                    "Nothing, if a newer one can be read: a start passes it by. Else bring it "
+                    "back from an earlier version of the object.",
+                )
+                continue
+            facts.checkpoints += 1
+            if facts.checkpoints == 1:
+                facts.version, facts.last_entry_id = state.model.version, last
+                facts.entries_applied = applied
+    except StoreUnavailable as error:
+        report.add(
+            subject,
+            f"the store does not answer: {error}",
+            "See whether it can be reached from here, and whether the credentials are right.",
+            blocks=True,
+        )
+        return
+    if named is None and others:
+        report.add(
+            subject,
+            f"nothing in Redis points to the {len(others)} checkpoints in {objects.place}",
+            "Look whether this is the right Redis. If it has lost its data, a start goes on from "
+            "the newest of these.",
+        )
+    dead = [one for one in others if named is not None and epoch_of(one.name) < int(epoch or 0)]
+    newest = (
+        "none yet"
+        if facts.version is None
+        else f"the newest is version {facts.version} and holds {facts.entries_applied} entries"
+    )
+    report.add(
+        subject,
+        f"{facts.checkpoints} in {objects.place} can be read; {newest}; epoch "
+        f"{int(epoch or 0)}"
+        + (f"; {len(dead)} objects of earlier epochs wait to be deleted" if dead else ""),
+    )

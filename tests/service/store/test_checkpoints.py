@@ -1,0 +1,335 @@
+"""Tests for service.store.checkpoints: a real Redis, and a folder and an S3 by the real obstore."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import InvalidCheckpoint
+from service.broker.connection import SyncClient, connect
+from service.broker.fenced import LeaseLost
+from service.broker.keys import Keys
+from service.broker.lease import Lease
+from service.broker.pointer import Pointer
+from service.checkpoints import BEFORE_BOUNDARY, NEWEST_KEPT, Checkpoints, StoreUnavailable
+from service.store import objects as objects_module
+from service.store.checkpoints import ObjectCheckpoints, epoch_of
+from service.store.objects import Objects
+from service.supervisor.embedded import EmbeddedRedis
+from tests.service.store.s3 import Faulty, held_up, loses_the_first_answer, refuses, s3
+
+pytest.importorskip("obstore", reason="the extra store is not installed")
+
+
+@pytest.fixture
+def client(redis_server: EmbeddedRedis) -> Iterator[SyncClient]:
+    with connect(redis_server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def keys() -> Keys:
+    return Keys(uuid.uuid4().hex)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/store"
+
+
+Begin = Callable[..., ObjectCheckpoints]
+
+
+@pytest.fixture
+def begin(client: SyncClient, keys: Keys, root: str, tmp_path: Path) -> Begin:
+    """Lets another writer take over, whoever had the lease before."""
+
+    def make(url: str = root, **given: Any) -> ObjectCheckpoints:
+        client.delete(keys.lease)
+        lease = Lease(client, keys)
+        lease.acquire()
+        values = {"folder": tmp_path / "none", "most_bytes": 10_000, **given}
+        pointer = Pointer(client, keys, lease)
+        made = ObjectCheckpoints(Objects(url, f"{keys.model}/_own"), pointer, **values)
+        made.open(lambda ask: ask())
+        return made
+
+    return make
+
+
+def put(checkpoints: ObjectCheckpoints, entries: int, data: bytes = b"x", **note: Any) -> None:
+    checkpoints.write(data, version=entries, entries_applied=entries, note=note)
+
+
+def held(checkpoints: ObjectCheckpoints) -> list[int]:
+    return [one.entries_applied for one in checkpoints.kept()]
+
+
+def names(root: str, keys: Keys) -> set[str]:
+    return set(Objects(root, f"{keys.model}/_own").names())
+
+
+def test_a_successor_finds_what_was_kept_newest_first_with_its_notes(begin: Begin) -> None:
+    first = begin()
+    put(first, 3, b"three", sub_task=1)
+    put(first, 9, b"nine")
+    first.write(b"nine", version=9, entries_applied=9, note={}, twin=True)
+    second = begin()
+    assert second.epoch == first.epoch + 1
+    found = [(one.entries_applied, one.twin, one.read(), one.note) for one in second.kept()]
+    assert found == [
+        (9, True, b"nine", {}),
+        (9, False, b"nine", {}),
+        (3, False, b"three", {"sub_task": 1}),
+    ]
+    assert [one.measure()[1] for one in second.kept()] == [4, 4, 5]
+
+
+def test_one_whose_epoch_is_old_can_neither_point_nor_overwrite(
+    begin: Begin, client: SyncClient, keys: Keys, root: str
+) -> None:
+    old = begin()
+    put(old, 1, b"one")
+    new = begin()
+    put(new, 2, b"two")
+    pointer, there = client.get(keys.checkpoints), names(root, keys)
+    with pytest.raises(LeaseLost):
+        put(old, 2, b"zombie")
+    with pytest.raises(LeaseLost):
+        old.write(b"zombie", version=1, entries_applied=1, note={})
+    assert client.get(keys.checkpoints) == pointer
+    assert there < names(root, keys)  # objects of its own, that nothing points to
+    assert [one.read() for one in begin().kept()] == [b"two", b"one"]
+
+
+def test_orphans_of_earlier_epochs_are_deleted_and_nothing_else(
+    begin: Begin, keys: Keys, root: str, tmp_path: Path
+) -> None:
+    old = begin()
+    put(old, 1)
+    new = begin()
+    with pytest.raises(LeaseLost):
+        put(old, 7, b"zombie")
+    other = tmp_path / "store" / keys.model / "_own" / "readme.txt"
+    other.write_text("of somebody else")
+    put(new, 2)
+    kept = {one.name for one in new.kept()}
+    assert names(root, keys) == {*kept, "readme.txt"}
+    assert {epoch_of(name) for name in kept} == {old.epoch, new.epoch}
+
+
+def test_what_need_not_be_kept_is_deleted(begin: Begin, keys: Keys, root: str) -> None:
+    checkpoints = begin(most_bytes=500)
+    for i in range(1, 11):
+        note = {BEFORE_BOUNDARY: i} if i <= 6 else {}
+        put(checkpoints, i, bytes(100), **note)
+        checkpoints.prune({1: 100})
+    # The newest three, what a rollback went back to, and as many boundaries as there is room for.
+    assert held(checkpoints) == [10, 9, 8, 6, 1]
+    assert names(root, keys) == {one.name for one in checkpoints.kept()}
+    tight = begin(most_bytes=1)
+    tight.prune()
+    assert held(tight) == [10, 9, 8]
+    assert len(held(tight)) == NEWEST_KEPT
+
+
+def test_a_checkpoint_written_anew_takes_the_place_of_the_old_one(
+    begin: Begin, keys: Keys, root: str
+) -> None:
+    checkpoints = begin()
+    put(checkpoints, 1, b"with raw samples")
+    put(checkpoints, 1, b"without")
+    assert [one.read() for one in checkpoints.kept()] == [b"without"]
+    assert len(names(root, keys)) == 1
+
+
+@pytest.mark.parametrize("damage", ["gone", "shorter", "other"])
+def test_an_object_that_is_damaged_is_told_from_a_whole_one(
+    begin: Begin, keys: Keys, tmp_path: Path, damage: str
+) -> None:
+    put(begin(), 1, b"whole")
+    [kept] = begin().kept()
+    path = tmp_path / "store" / keys.model / "_own" / kept.name
+    match damage:
+        case "gone":
+            path.unlink()
+        case "shorter":
+            path.write_bytes(b"who")
+        case _:
+            path.write_bytes(b"whale")
+    with pytest.raises(InvalidCheckpoint, match=kept.name):
+        kept.read()
+
+
+@pytest.mark.parametrize("pointer", [None, b"no JSON", b'[{"name": "../../etc/passwd"}]'])
+def test_where_the_pointer_is_lost_what_the_store_holds_is_taken_newest_epoch_first(
+    begin: Begin, client: SyncClient, keys: Keys, pointer: bytes | None
+) -> None:
+    first = begin()
+    put(first, 8, b"of a dead epoch")
+    second = begin()
+    put(second, 5, b"five")
+    put(second, 6, b"six")
+    for key in (keys.checkpoints, keys.epoch, keys.fence):
+        client.delete(key)
+    if pointer is not None:
+        client.set(keys.checkpoints, pointer)
+    third = begin()
+    assert third.epoch > second.epoch  # though Redis knows of none
+    assert [one.read() for one in third.kept()][:2] == [b"six", b"five"]
+
+
+def test_where_nothing_that_is_pointed_to_can_be_read_the_rest_is_tried(begin: Begin) -> None:
+    old = begin()
+    put(old, 1, b"one")
+    new = begin()
+    with pytest.raises(LeaseLost):
+        put(old, 2, b"of a dead epoch")
+    last = begin()
+    assert last.epoch == new.epoch + 1
+    [kept] = last.kept()
+    last.leave_out(kept)
+    assert [one.read() for one in last.kept()] == [b"of a dead epoch"]
+
+
+def test_what_a_folder_held_is_put_into_a_store_that_is_empty(begin: Begin, tmp_path: Path) -> None:
+    folder = Checkpoints(tmp_path / "data" / "checkpoints")
+    for entries in (1, 2):
+        note = {BEFORE_BOUNDARY: entries}
+        folder.write(b"%d" % entries, version=entries, entries_applied=entries, note=note)
+    taken = begin(folder=folder.directory)
+    assert [(one.read(), one.note) for one in taken.kept()] == [
+        (b"2", {BEFORE_BOUNDARY: 2}),
+        (b"1", {BEFORE_BOUNDARY: 1}),
+    ]
+    folder.write(b"3", version=3, entries_applied=3, note={})
+    assert held(begin(folder=folder.directory)) == [2, 1]  # once, and never again
+
+
+def test_a_pointer_that_cannot_be_set_leaves_what_was(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, keys: Keys, root: str
+) -> None:
+    checkpoints = begin()
+    put(checkpoints, 1)
+    whole = checkpoints._pointer.set
+    lost = ConnectionError("the answer did not come")
+
+    def fails(to: bytes) -> None:
+        whole(to)  # it was set, and nobody here knows
+        raise lost
+
+    monkeypatch.setattr(checkpoints._pointer, "set", fails)
+    with pytest.raises(ConnectionError):
+        put(checkpoints, 2)
+    assert held(checkpoints) == [1]
+    assert held(begin()) == [2, 1]  # so nothing of it may have been deleted
+    monkeypatch.undo()
+    again = begin()
+    put(again, 3)
+    assert names(root, keys) == {one.name for one in again.kept()}
+
+
+def test_a_snapshot_that_answers_is_kept_for_as_long_as_it_does(
+    begin: Begin, keys: Keys, root: str
+) -> None:
+    first = begin()
+    first.write_held(3, b"answers")
+    put(first, 3, b"answering")
+    for entries in range(4, 9):
+        put(first, entries, held=3)
+    first.prune()
+    second = begin()
+    assert second.read_held(3) == b"answers"
+    assert held(second) == [8, 7, 6, 3]  # and the version itself, where its snapshot is damaged
+    put(second, 9, held=3)
+    assert second.read_held(3) == b"answers"
+    for entries in (10, 11, 12):
+        put(second, entries)
+    put(begin(), 13)
+    with pytest.raises(InvalidCheckpoint, match="held-3"):
+        begin().read_held(3)
+
+
+# Over HTTP --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
+    monkeypatch.setattr(objects_module, "RETRIES", 1)
+    objects_module._open.cache_clear()
+    with s3(monkeypatch) as app:
+        yield app
+    objects_module._open.cache_clear()
+
+
+S3 = "s3://models/some/prefix"
+
+
+@pytest.mark.parametrize(
+    "status",
+    ["503 Slow Down", "507 Insufficient Storage", "412 Precondition Failed", "403 Forbidden"],
+)
+def test_a_store_that_refuses_leaves_what_was_and_says_no_secret(
+    begin: Begin, server: Faulty, status: str
+) -> None:
+    checkpoints = begin(S3)
+    put(checkpoints, 1, b"one")
+    server.faults["PUT"] = refuses(status)
+    with pytest.raises(StoreUnavailable) as refused:
+        put(checkpoints, 2, b"two")
+    assert "s3://models/some/prefix/" in str(refused.value)
+    assert "AKIDSECRETOFATEST" not in str(refused.value)
+    assert held(checkpoints) == [1]
+    server.faults.clear()
+    put(checkpoints, 2, b"two")
+    assert [one.read() for one in begin(S3).kept()] == [b"two", b"one"]
+
+
+def test_a_put_whose_answer_was_lost_is_found_to_have_arrived(begin: Begin, server: Faulty) -> None:
+    checkpoints = begin(S3)
+    server.faults["PUT"] = loses_the_first_answer()
+    put(checkpoints, 1, b"one")  # tried again, it is there already: 412
+    assert server.asked.count("PUT") == 2
+    assert [one.read() for one in begin(S3).kept()] == [b"one"]
+
+
+def test_a_slow_store_holds_nobody_else_up(begin: Begin, server: Faulty) -> None:
+    checkpoints, until = begin(S3), threading.Event()
+    put(checkpoints, 1, b"one")
+    server.faults["PUT"] = held_up(until)
+    with ThreadPoolExecutor(1) as thread:
+        writing = thread.submit(put, checkpoints, 2, b"two")
+        assert [one.read() for one in checkpoints.kept()] == [b"one"]
+        assert not writing.done()
+        until.set()
+        writing.result(30)
+    assert held(checkpoints) == [2, 1]
+
+
+def test_a_store_that_cannot_be_reached_is_no_damaged_checkpoint(
+    begin: Begin, server: Faulty
+) -> None:
+    checkpoints = begin(S3)
+    put(checkpoints, 1, b"one")
+    server.faults["GET"] = refuses("503 Slow Down")
+    [kept] = checkpoints.kept()
+    with pytest.raises(StoreUnavailable):
+        kept.read()
+    with pytest.raises(StoreUnavailable):
+        begin(S3)
+
+
+def test_what_is_pointed_to_is_plain_json_without_credentials(
+    begin: Begin, server: Faulty, client: SyncClient, keys: Keys
+) -> None:
+    put(begin(S3), 1, b"one", origin="learned")
+    [one] = json.loads(client.get(keys.checkpoints) or b"")
+    assert set(one) == {"name", "bytes", "time", "sha256", "note"}
+    assert one["note"] == {"origin": "learned"}

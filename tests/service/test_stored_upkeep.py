@@ -1,0 +1,99 @@
+"""Tests for service.upkeep where checkpoints are in a store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from clients.commands.cli import app
+from service.broker.connection import connect
+from service.broker.keys import Keys
+from service.settings import Settings
+from service.store.objects import objects_of
+from service.trainer.host import Trainer
+from tests.service.conftest import MakeSettings
+from tests.service.running import send, sub_tasks, training
+
+pytest.importorskip("obstore", reason="the extra store is not installed")
+
+Gmr = Callable[..., Any]
+
+
+@pytest.fixture
+def gmr() -> Gmr:
+    return lambda *arguments: CliRunner().invoke(app, arguments)
+
+
+@pytest.fixture
+def kept(
+    settings: MakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gmr: Gmr
+) -> Settings:
+    """A service that was stopped after three batches, and the environment that leads to it."""
+    made = settings(checkpoints=f"file://{tmp_path}/store", checkpoint_interval_s=3600)
+    send(made, *sub_tasks(0, batches=3))
+    with training(made):
+        pass
+    for name, value in made.environment().items():
+        monkeypatch.setenv(name, value)
+    return made
+
+
+def found(gmr: Gmr) -> tuple[dict[str, Any], str]:
+    """The one model of a report, and all that was found."""
+    report = json.loads(gmr("doctor", "--json").output)
+    [model] = report["models"]
+    return model, " ".join(f"{one['subject']}: {one['found']}" for one in report["findings"])
+
+
+def test_the_doctor_reads_what_the_pointer_names(gmr: Gmr, kept: Settings) -> None:
+    model, said = found(gmr)
+    assert model["version"] is not None
+    assert (model["checkpoints"], model["entries_applied"], model["beyond"]) == (2, 3, 0)
+    assert "2 in file://" in said
+    assert "epoch 1" in said
+    [newest, _] = sorted(objects_of(kept).names(), reverse=True)
+    (Path(kept.checkpoints.removeprefix("file://")) / kept.model / "_own" / newest).write_bytes(b"")
+    model, said = found(gmr)
+    assert model["checkpoints"] == 1
+    assert model["unreadable"] == [newest]
+
+
+def test_the_doctor_says_when_nothing_points_to_what_there_is(gmr: Gmr, kept: Settings) -> None:
+    with connect(str(kept.redis_address())) as client:
+        client.delete(Keys(kept.model).checkpoints)
+    model, said = found(gmr)
+    assert model["checkpoints"] == 2
+    assert "nothing in Redis points to the 2 checkpoints" in said
+
+
+def test_a_reset_forgets_objects_and_keeps_the_epoch(gmr: Gmr, kept: Settings) -> None:
+    kept.data_dir.mkdir(exist_ok=True)
+    done = gmr("reset", "--data-dir", str(kept.data_dir), "--yes")
+    assert done.exit_code == 0, done.output
+    assert not objects_of(kept).names()
+    with connect(str(kept.redis_address())) as client:
+        assert client.get(Keys(kept.model).epoch) == b"1"  # a later writer is still a later one
+        assert not client.exists(Keys(kept.model).checkpoints)
+    trainer = Trainer(kept)
+    trainer.stop()
+    trainer.run()
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [
+        (("backup", "/nowhere"), "Let the store keep versions"),
+        (("restore", "/nowhere.tar"), "a prefix of that store in which there is nothing yet"),
+    ],
+)
+def test_what_knows_no_store_says_so_and_what_to_do(
+    gmr: Gmr, kept: Settings, command: tuple[str, ...], advice: str
+) -> None:
+    refused = gmr(*command)
+    assert refused.exit_code != 0
+    assert advice in " ".join((str(refused.exception) + refused.output).split())
