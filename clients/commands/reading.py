@@ -77,6 +77,7 @@ class Reading:
             "sub_task": drift and drift.sub_task,
             "mode": drift and drift.mode,
             "gate": drift and drift.raw.get("gate"),
+            "detectors": drift and drift.raw.get("detectors"),
             "phase": drift and drift.phase,
             "armed_in": drift and drift.armed_in,
             "inlier_rate": drift and drift.inlier_rate,

@@ -48,6 +48,8 @@ def status_command(
         console.print(_facts(document))
         if document["boundaries"]:
             console.print(_boundaries(document["boundaries"]))
+        if len(document["detectors"] or ()) > 1:
+            console.print(_detectors(document["detectors"]))
     if not document["ready"]:
         raise typer.Exit(1)
 
@@ -106,6 +108,24 @@ def _ledger(counts: dict[str, Any] | None) -> str:
     return f"{counts['accepted']:,} samples accepted = {parts or 'none'}" + (
         f"; {wrong:,} UNACCOUNTED FOR" if wrong else ""
     )
+
+
+def _detectors(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("detector", "now", "boundaries", "matched", "missed", "extra", "median delay"):
+        table.add_column(name, overflow="fold")
+    for one in rows:
+        delay, ratio = one["delay_samples_median"], one["ratio"]
+        table.add_row(
+            f"{one['detector']} {'decides' if one['decides'] else '(shadow)'}",
+            "-" if ratio is None else f"{ratio:.2f} of 1",
+            str(one["boundaries"]),
+            str(one["matched"]),
+            str(one["missed"]),
+            str(one["extra"]),
+            "-" if delay is None else f"{delay:,.0f} samples",
+        )
+    return table
 
 
 def _boundaries(rows: list[dict[str, Any]]) -> Table:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import resources
@@ -280,6 +281,7 @@ def _content(evaluation: Evaluation, comparison: Comparison | None) -> dict[str,
         "prediction": _prediction(run),
         "tolerance": f"{protocol.tolerance_samples:,}",
         "boundaries": _boundary_rows(run, protocol.sub_tasks),
+        "detectors": _detector_rows(run),
         "unwatched": unwatched_lines(evaluation),
         "outliers": [
             {
@@ -410,6 +412,27 @@ def _boundary_rows(run: Run, sub_tasks: Sequence[Sequence[object]]) -> list[dict
         for report in score.false
     ]
     return rows
+
+
+def _detector_rows(run: Run) -> list[dict[str, str]]:
+    """The detector that decided beside shadows; nothing without any."""
+    if not run.shadows:
+        return []
+    names = {found.detector for found in run.found} - {"declared"}
+    both = [(", ".join(sorted(names)) or "the one that decides", "decides", run.boundaries)]
+    both += [(one.detector, "shadow", one.boundaries) for one in run.shadows]
+    return [
+        {
+            "detector": name,
+            "role": role,
+            "alarms": str(len(score.matches) + len(score.false)),
+            "found": str(len(score.matches)),
+            "missed": str(len(score.missed)),
+            "false": str(len(score.false)),
+            "delay": f"{statistics.median(score.delays_samples):,g}" if score.matches else NONE,
+        }
+        for name, role, score in both
+    ]
 
 
 def held_rows(run: Run) -> list[dict[str, str]]:

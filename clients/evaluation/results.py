@@ -121,6 +121,14 @@ class Speed:
 
 
 @dataclass(frozen=True)
+class ShadowScore:
+    """The alarms of a detector that ran beside the deciding one, judged by the true changes."""
+
+    detector: str
+    boundaries: BoundaryScore
+
+
+@dataclass(frozen=True)
 class Run:
     """One pass through all sub-tasks against one service."""
 
@@ -134,6 +142,7 @@ class Run:
     speed: Speed
     model: Mapping[str, Any]  # the service's own description, GET /model, at the end
     held: tuple[StillHeld, ...] = ()  # past sub-tasks, oldest first
+    shadows: tuple[ShadowScore, ...] = ()  # of `--set shadow_detectors=...`
     unwatched: tuple[TooShort, ...] = ()  # sub-tasks that ended before the detector was armed
 
     @property

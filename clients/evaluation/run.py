@@ -29,6 +29,7 @@ from clients.evaluation.results import (
     Milestone,
     OutlierTest,
     Run,
+    ShadowScore,
     Speed,
 )
 from clients.evaluation.retention import still_held
@@ -118,6 +119,7 @@ class EvaluationRun:
             speed=self._speed(),
             model=dict(model.raw),
             held=still_held(model.held, milestones, slt),
+            shadows=self._shadows(true),
             unwatched=self._unwatched(),
         )
         return run, self._draw()
@@ -181,6 +183,23 @@ class EvaluationRun:
             if sent:
                 reports.append((sent, boundary))
         return reports
+
+    def _shadows(self, true: list[Position]) -> tuple[ShadowScore, ...]:
+        """How shadows did; nothing where the service keeps not all of what they said."""
+        alarms = {name: list[Position]() for name in self._client.drift().raw.get("shadows") or ()}
+        if not alarms:
+            return ()
+        for event in self._client.kept_events(kinds=["shadow_alarm"]):
+            if event.kind == "missed":
+                return ()
+            sent = bisect_right(self._entries, entry_position(event.data["entry_id"]))
+            if sent and event.data["detector"] in alarms:
+                alarms[event.data["detector"]].append(self._position(sent))
+        tolerance = self._plan.tolerance_samples
+        return tuple(
+            ShadowScore(name, scores.match_boundaries(said, true, tolerance))
+            for name, said in alarms.items()
+        )
 
     def _position(self, batch: int) -> Position:
         return Position(batch, sum(self._samples[:batch]))

@@ -335,6 +335,21 @@ class Restored:
 
 
 @dataclass(frozen=True)
+class DetectorRow:
+    """A detector beside what the deciding one found."""
+
+    detector: str
+    decides: bool  # the others are shadows
+    boundaries: int  # that the deciding one found while this one ran
+    alarms: int
+    matched: int  # boundaries at which it spoke, too
+    missed: int
+    extra: int  # alarms that belong to no boundary, so far
+    delay_samples_median: float | None  # from the estimated start; None without a match
+    ratio: float | None  # statistic over threshold, newest batch; None where unknown
+
+
+@dataclass(frozen=True)
 class DriftState:
     """State of the boundary detector after the newest batch that the trainer has read."""
 
@@ -371,6 +386,7 @@ class DriftState:
     estimated_accuracy_low: float | None = None  # ends of the 95 % interval of that
     estimated_accuracy_high: float | None = None
     estimated_unseen: float | None = None  # share of those samples that are of no known class
+    detectors: tuple[DetectorRow, ...] = ()  # the deciding one first, then shadows
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

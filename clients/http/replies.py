@@ -247,7 +247,9 @@ def model_info(document: Any) -> answers.ModelInfo:
 
 def drift_state(document: Any) -> answers.DriftState:
     """The answer of GET /drift."""
-    return answers.build(answers.DriftState, document, gate=_gate(document))
+    rows = document.get("detectors") if isinstance(document, Mapping) else None
+    detectors = tuple(answers.build(answers.DetectorRow, row) for row in rows or ())
+    return answers.build(answers.DriftState, document, gate=_gate(document), detectors=detectors)
 
 
 def _gate(document: Any) -> answers.Gate | None:

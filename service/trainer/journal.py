@@ -50,7 +50,7 @@ from core.events import (
 )
 from service.broker.entries import LAST_REPORT, Entry
 from service.broker.feed import Feed
-from service.trainer import class_accuracies, key_shares
+from service.trainer import class_accuracies, detector_table, key_shares
 from service.trainer.class_accuracies import Tally
 from service.trainer.metrics import TrainerMetrics
 from service.trainer.run_time import Interval, interval
@@ -84,6 +84,7 @@ class Totals:
         entries: Ids of the entries that the last batches came with, as many as the engine
             remembers starts of, so that the start of a change has a name in the stream.
         entries_end: Index of the batch that comes next after those.
+        detectors: Shadows beside the detector that decides.
         class_accuracies: Prequential accuracy of each class, since the newest rollback or upload.
         key_shares: What each key sent of the newest samples that were given to the model.
     """
@@ -115,6 +116,7 @@ class Totals:
     entries: list[str] = field(default_factory=list)
     entries_end: int = 0
     class_accuracies: Tally = field(default_factory=dict)
+    detectors: detector_table.Table = field(default_factory=dict)
     key_shares: key_shares.Window = field(default_factory=list)
 
     def remember(self, batch_index: int, entry_id: str) -> None:
@@ -136,6 +138,7 @@ class Totals:
             event: What happened.
             by: Name of the key that sent its batch; None without one.
         """
+        detector_table.add(self.detectors, event)
         if isinstance(event, BatchScored | LabelsMatched):
             class_accuracies.add(self.class_accuracies, event.class_accuracies)
         if isinstance(event, BatchScored):
@@ -397,6 +400,7 @@ class Journal:
             "armed": False,
             **totals.latest,
             "class_accuracies": class_accuracies.told(totals.class_accuracies),
+            "detectors": detector_table.told(totals.detectors, totals.latest),
             "boundaries": totals.boundaries,
             "bursts": totals.bursts,
             "quarantined": totals.quarantined,

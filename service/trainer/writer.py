@@ -43,6 +43,7 @@ from service.broker.snapshots import SnapshotFiles
 from service.checkpoints import StoreUnavailable
 from service.settings import Settings
 from service.signature import key_of
+from service.trainer import detector_table
 from service.trainer.applier import Applied, Applier
 from service.trainer.attempts import Attempts
 from service.trainer.checkpoint_schedule import CheckpointSchedule
@@ -142,6 +143,9 @@ class ModelWriter:
         else:
             self._now, totals = Standing.recovered(recovered), recovered.totals
         held, samples = self._now.position, self._now.state.stream.samples
+        shadows = engine.config.shadows
+        totals.detectors = detector_table.begun(totals.detectors, settings.detector, shadows)
+
         self._metrics = metrics = TrainerMetrics()
         self._journal = journal = Journal(feed, totals, metrics, settings.webhook_kinds)
         self._attempts, self._starts = Attempts(feed), Starts(feed)

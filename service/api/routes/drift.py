@@ -42,6 +42,31 @@ class ClassAccuracy(BaseModel):
     accuracy: float = Field(description="Running mean of the share named so, 0 to 1.")
 
 
+class DetectorRow(BaseModel):
+    """A detector beside what the deciding one found."""
+
+    detector: str
+    decides: bool = Field(description="Whether it is the one that decides; the others are shadows.")
+    boundaries: int = Field(
+        description="Boundaries that the deciding detector found while this one ran, and changes "
+        "that it told in mode `detect_only`; declared ones are left out."
+    )
+    alarms: int = Field(description="Alarms of this one.")
+    matched: int = Field(
+        description="Boundaries at which it spoke, too: between their estimated start and the "
+        "batch that decided them."
+    )
+    missed: int = Field(description="Boundaries at which it did not, or not in time.")
+    extra: int = Field(description="Alarms that belong to no boundary, so far.")
+    delay_samples_median: float | None = Field(
+        description="From the estimated start to the batch at which it spoke, in samples: median "
+        "of the newest 101 matches; null without one."
+    )
+    ratio: float | None = Field(
+        description="Its statistic over its threshold, in the newest batch; null where unknown."
+    )
+
+
 class DriftState(Report):
     """What the detector sees, after the newest batch that the trainer has read."""
 
@@ -106,6 +131,10 @@ class DriftState(Report):
     shadows: list[str] | None = Field(
         description="Rules that run beside it and decide nothing; null where the trainer does not "
         "say."
+    )
+    detectors: list[DetectorRow] | None = Field(
+        description="Shadows compared with the detector that decides, which comes first; null "
+        "where the trainer does not say."
     )
     inlier_rate: float | None = Field(
         description="Share of the newest batch found typical; null while the detector has no "

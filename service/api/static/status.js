@@ -107,6 +107,12 @@ export function showDetectors(drift, points) {
     ...shadows.map((/** @type {string} */ name, /** @type {number} */ place) =>
       row(name, "shadow", ratio(name), isKnown(peaks[place]) ? `highest shown: ${decimal(peaks[place], 2)}` : "")),
   ]);
+  const compared = shadows.length ? drift.detectors ?? [] : [];
+  byId("compared").hidden = compared.length === 0;
+  show(byId("compared-rows"), compared, () => compared.map((/** @type {any} */ one) => make("tr", {},
+    make("th", { scope: "row" }, one.detector, " ", make("small", {}, one.decides ? "decides" : "shadow")),
+    ...[one.alarms, one.matched, one.missed, one.extra].map((number) => make("td", {}, count(number))),
+    make("td", {}, isKnown(one.delay_samples_median) ? plural(Math.round(one.delay_samples_median), "sample") : UNKNOWN))));
   show(byId("signals"), signals.map(ratio), () => signals.length < 2 ? [make("tr", {}, make("td", { colspan: 3 }, "This detector has one signal."))]
     : signals.map((name) => row(name, SIGNALS[name] ?? "", ratio(name), null)));
 }

@@ -30,6 +30,7 @@ from clients.evaluation.results import (
     OutlierTest,
     Protocol,
     Run,
+    ShadowScore,
     Speed,
     StillHeld,
 )
@@ -314,7 +315,7 @@ def test_the_names_in_the_json_do_not_change_by_accident():
     ]  # fmt: skip
     assert list(content["runs"][0]) == [
         "seed", "history", "milestones", "found", "boundaries", "confusion", "outliers", "speed",
-        "model", "held", "unwatched", "accuracy_matrix", "scores",
+        "model", "held", "shadows", "unwatched", "accuracy_matrix", "scores",
     ]  # fmt: skip
     assert sorted(content["summary"]) == [
         "accuracy", "average_accuracy", "average_anytime_accuracy", "backward_transfer",
@@ -464,3 +465,17 @@ def test_scores_and_batches_stand_in_tables_for_other_programs(tmp_path: Path):
     assert (batches[N]["batch"], batches[N]["sub_task"]) == (str(N), "1")
     assert float(batches[N]["inlier_rate"]) == 0.05
     assert all(path.is_file() for path in report.files)
+
+
+def test_shadows_are_set_beside_the_detector_that_decided() -> None:
+    true = [Position(N * i, 100 * N * i) for i in (1, 2)]
+    said = [Position(batch, 100 * batch) for batch in (N + 3, N + 5)]
+    shadow = ShadowScore("paper", match_boundaries(said, true, 1000))
+    evaluation = an_evaluation(a_run())
+    told = an_evaluation(replace(a_run(), shadows=(shadow,)))
+    rows = [line for line in markdown(told).splitlines() if "| shadow |" in line]
+    assert rows == ["| paper | shadow | 2 | 1 | 1 | 1 | 300 |"]
+    assert "and shadows beside it" not in markdown(evaluation)
+    assert "and shadows beside it" in page(told)
+    [run] = json.loads(json.dumps(told.to_dict()))["runs"]
+    assert run["shadows"][0]["detector"] == "paper"

@@ -37,7 +37,8 @@ CHANGE = 12  # batches before the stream changes
 @pytest.fixture(scope="module")
 def drifted(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
     """A service that has seen one change, found by the detector, and one declared by hand."""
-    settings = make_settings(redis_url, tmp_path_factory.mktemp("drifted"))
+    drifting = tmp_path_factory.mktemp("drifted")
+    settings = make_settings(redis_url, drifting, shadow_detectors="paper")
     with training(settings), serving(settings) as client:
         teach(client, batches=CHANGE)
         for i in range(CHANGE):
@@ -64,7 +65,18 @@ def test_the_state_of_the_detector_is_reported(drifted: httpx2.Client) -> None:
     assert set(state["statistics"]) == set(state["thresholds"]) != set()
     assert (state["phase"], state["armed"], state["armed_in"]) == ("learning", False, ARMED_IN)
     assert (state["recurrence_of"], state["bursts"]) == (None, 0)
-    assert state["shadows"] == []
+    assert state["shadows"] == ["paper"]
+    deciding, shadow = state["detectors"]  # the declared boundary does not count
+    assert (deciding["detector"], deciding["decides"], deciding["matched"]) == (
+        "sequential",
+        True,
+        1,
+    )
+    assert (shadow["detector"], shadow["decides"]) == ("paper", False)
+    for row in state["detectors"]:
+        assert row["boundaries"] == 1 == row["matched"] + row["missed"]
+        assert row["alarms"] == row["matched"] + row["extra"]
+        assert (row["delay_samples_median"] is None) == (row["matched"] == 0)
     assert {row["label"] for row in state["class_accuracies"]} == {3, "cat", "new"}
     assert sum(row["samples"] for row in state["class_accuracies"]) <= state["stream_samples"]
     assert state["ert"] == 1e7
