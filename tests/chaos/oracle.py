@@ -132,8 +132,9 @@ def _batch(raw: RawBatch) -> Batch:
 
 
 def _difference(what: str, theirs: Sequence[Any], ours: Sequence[Any]) -> str:
-    missing = [one for one in ours if one not in set(theirs)]
-    extra = [one for one in theirs if one not in set(ours)]
+    there, expected = set(theirs), set(ours)
+    missing = [one for one in ours if one not in there]
+    extra = [one for one in theirs if one not in expected]
     return (
         f"{len(theirs)} {what} instead of {len(ours)}: {len(missing)} missing ({missing[:3]}), "
         f"{len(extra)} too many ({extra[:3]}), or others in order"

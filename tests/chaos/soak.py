@@ -6,13 +6,21 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from tests.chaos.attacked import attacked
 from tests.chaos.oracle import Plain, faults
 from tests.chaos.storm import Storm
-from tests.service.supervisor.test_run import service
 
-LONG = {"events_length": 1_000_000, "history_length": 1_000_000, "deaths_per_minute": 1000}
+LONG = {
+    "events_length": 10_000_000,
+    "history_length": 10_000_000,
+    "deaths_per_minute": 1000,
+    "trainer_niceness": 0,
+    "checkpoint_interval_s": 0.5,
+    "publish_interval_s": 0.3,
+}
 
 
 def main() -> int:
@@ -20,21 +28,31 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hits", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--producers", type=int, default=3)
+    parser.add_argument("--producers", type=int, default=2)
+    parser.add_argument("--pause", type=float, default=0.4, help="seconds, of a producer")
+    parser.add_argument("--rest", type=float, default=1.0, help="seconds between hits, at most")
+    parser.add_argument("--exec", action="store_true", help="begin parts afresh: slower, and real")
+    parser.add_argument("--folder", type=Path, help="where to keep the data dir and the log")
     asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="soak-") as name:
+        return _soak(asked, asked.folder or Path(name))
+
+
+def _soak(asked: argparse.Namespace, folder: Path) -> int:
     began = time.monotonic()
-    with (
-        tempfile.TemporaryDirectory(prefix="soak-") as folder,
-        service(Path(folder), **LONG) as running,
-    ):
-        running.wait_until_it_answers()
-        storm = Storm(running, asked.seed)
-        storm.run(storm.plan(asked.hits), asked.producers)
-        outcome = storm.outcome()
-        plain = Plain.of(running.settings, storm.sent, storm.acknowledged)
-        wrong = faults(plain, storm.sent, outcome)
-        if status := running.stop():
-            wrong.append(f"the service ended with status {status}")
+    folder.mkdir(parents=True, exist_ok=True)
+    with attacked(folder / "data", forks=not asked.exec, **LONG) as running:
+        rest_s = (min(0.2, asked.rest), asked.rest)
+        storm = Storm(running, asked.seed, asked.pause, rest_s, _teller(began))
+        try:
+            storm.run(storm.plan(asked.hits), asked.producers)
+            outcome = storm.outcome()
+            plain = Plain.of(running.settings, storm.sent, storm.acknowledged)
+            wrong = faults(plain, storm.sent, outcome)
+            if status := running.stop():
+                wrong.append(f"the service ended with status {status}")
+        finally:
+            (folder / "service.log").write_text("".join(running.lines), "utf-8")
     for name, count in sorted(storm.hits.items()):
         print(f"{count:5d}  {name}")
     print(
@@ -44,6 +62,17 @@ def main() -> int:
     )
     print("\n".join(wrong) or "nothing lost, nothing twice, everything as in a plain run")
     return 1 if wrong else 0
+
+
+def _teller(began: float) -> Callable[[str], None]:
+    n = 0
+
+    def tell(hit: str) -> None:
+        nonlocal n
+        n += 1
+        print(f"{time.monotonic() - began:7.1f} s  {n:5d}  {hit}", flush=True)
+
+    return tell
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """Producers that repeat themselves, and a killer, at one real service.
 
-Kills are random, or aimed at an instant: `AIMED` names what must be seen in the data dir first.
-One part is hit at a time, and it must be there to be hit. A long storm needs a service that lets
-its parts die more often than eight times a minute (`GMR_DEATHS_PER_MINUTE`).
+Kills are random, or aimed at an instant within a part (`tests.chaos.inside.INSTANTS`), at which it
+or Redis dies. One part is hit at a time, and it must be there to be hit. A long storm needs a
+service that lets its parts die more often than eight times a minute (`GMR_DEATHS_PER_MINUTE`).
 """
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import threading
@@ -16,30 +15,33 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import orjson
 from pydantic import SecretStr
 
 from service.wire import MEDIA_TYPE, RawBatch, RawLabels
+from tests.chaos.attacked import SUPERVISOR, Attacked
+from tests.chaos.inside import INSTANTS
 from tests.chaos.oracle import Outcome, Request
 from tests.service.running import D, ask, wait_until
-from tests.service.supervisor.test_run import Service
 
-PARTS = ("service.trainer", "service.api", "redis-server")
+PARTS: Final = ("service.trainer", "service.api", "redis-server")
 
-AIMED = {
-    "a checkpoint is being written": "checkpoints/*.tmp",
-    "a checkpoint has appeared": "checkpoints/*.safetensors",
-    "a snapshot has appeared": "snapshots/*.safetensors",
-}
-DAMAGED = "the newest checkpoint is damaged"
-STOPPED = "stopped for a while"
-INSTANTS = (*AIMED, DAMAGED, STOPPED, "killed")
+DAMAGED: Final = "the newest checkpoint is damaged"
+STOPPED: Final = "stopped for a while"
+KILLED: Final = "killed"
 
-PAUSE_S = 3.0
-"""Between two hits, at most."""
+TRIES_S: Final = 60.0
+"""Seconds for which a hit that finds nothing to hit is tried again."""
+
+MOST_SETTLING_S: Final = 300.0
+EVENTS_AT_A_TIME: Final = 5_000
+
+Hit = tuple[str, str]
+"""A part, and what happens to it, or at which instant it is killed."""
 
 
 class Storm:
@@ -49,12 +51,23 @@ class Storm:
         running: The service, answering.
         seed: Of everything that is random here, but for the clock.
         pause_s: Between two batches of a producer, seconds.
+        rest_s: Between two hits, seconds, at least and at most.
+        told: Of each hit, as it is survived.
     """
 
-    def __init__(self, running: Service, seed: int, pause_s: float = 0.05) -> None:
+    def __init__(
+        self,
+        running: Attacked,
+        seed: int,
+        pause_s: float = 0.05,
+        rest_s: tuple[float, float] = (1.0, 3.0),
+        told: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.running = running
-        self._pause_s = pause_s
+        self._pause_s, self._rest_s, self._told = pause_s, rest_s, told
         self.hits: Counter[str] = Counter()
+        self.missed = 0
+        self._damaged: Path | None = None
         self.repeats = 0
         self.sent: dict[str, Request] = {}
         self.acknowledged: dict[str, list[str]] = {}
@@ -129,49 +142,52 @@ class Storm:
 
     # The killer -----------------------------------------------------------------
 
-    def hit(self, part: str, instant: str) -> bool:
+    def hit(self, part: str, what: str) -> bool:
         """Hit one part; False where it was not there, or the instant did not come."""
-        if instant in AIMED and not self._appears(AIMED[instant]):
+        if what == DAMAGED and not self._may_damage():
             return False
-        pid = self.running.children().get(part)
-        if pid is None:
-            return False
-        try:
-            if instant == STOPPED:
-                os.kill(pid, signal.SIGSTOP)
-                time.sleep(self._random.uniform(0.2, 2.0))
-                os.kill(pid, signal.SIGCONT)
-            else:
-                os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return False
-        if instant == DAMAGED:
+        if what in INSTANTS:
+            done = self.running.strike(what, part)
+        elif what == STOPPED:
+            done = self.running.send(part, signal.SIGSTOP) is not None
+            time.sleep(self._random.uniform(0.2, 2.0))
+            self.running.send(part, signal.SIGCONT)
+        elif part == SUPERVISOR:
+            self.running.kill()
+            done = True
+        else:
+            done = self.running.send(part, signal.SIGKILL) is not None
+        if done and what == DAMAGED:
             self._damage()
-        self.hits[f"{part}: {instant}"] += 1
-        return True
+        if done:
+            self.hits[f"{part}: {what}"] += 1
+        return done
 
-    def _appears(self, pattern: str, timeout_s: float = 5.0) -> bool:
-        """Wait for a file that was not there."""
-        folder = self.running.settings.data_dir
-        there, deadline = set(folder.glob(pattern)), time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            if set(folder.glob(pattern)) - there:
-                return True
-            time.sleep(0.001)
-        return False
+    def _checkpoints(self) -> list[Path]:
+        """Checkpoints that are on disk, the newest first."""
+        folder = self.running.settings.data_dir / "checkpoints"
+        found = [(path.stat().st_mtime_ns, path) for path in folder.glob("*.safetensors")]
+        return [path for _, path in sorted(found, reverse=True)]
+
+    def _may_damage(self) -> bool:
+        """Whether one more damaged file is one fault, and not the second of two."""
+        try:
+            newest = self._checkpoints()[:2]
+        except FileNotFoundError:  # one was deleted meanwhile
+            return False
+        return len(newest) == 2 and self._damaged not in newest
 
     def _damage(self) -> None:
         """Turn a bit of the newest checkpoint, while no trainer reads."""
-        folder = self.running.settings.data_dir / "checkpoints"
-        files = sorted(folder.glob("*.safetensors"), key=lambda path: path.stat().st_mtime)
-        if files:
-            data = bytearray(files[-1].read_bytes())
-            data[self._random.randrange(len(data))] ^= 1
-            files[-1].write_bytes(data)
+        newest = self._checkpoints()[0]
+        data = bytearray(newest.read_bytes())
+        data[self._random.randrange(len(data))] ^= 1
+        newest.write_bytes(data)
+        self._damaged = newest
 
     # The whole ------------------------------------------------------------------
 
-    def run(self, plan: Sequence[tuple[str, str]], producers: int = 3, rest_s: float = 1.0) -> None:
+    def run(self, plan: Sequence[Hit], producers: int = 3) -> None:
         """Carry out a plan of hits while producers send; end when the last hit is survived."""
         failures: list[BaseException] = []
 
@@ -185,11 +201,15 @@ class Storm:
         for thread in threads:
             thread.start()
         try:
-            for part, instant in plan:
-                time.sleep(rest_s + self._random.uniform(0, PAUSE_S - rest_s))
-                deadline = time.monotonic() + 60
-                while not self.hit(part, instant) and time.monotonic() < deadline:
-                    time.sleep(0.2)
+            for part, what in plan:
+                time.sleep(self._random.uniform(*self._rest_s))
+                deadline = time.monotonic() + TRIES_S
+                while not (done := self.hit(part, what)) and time.monotonic() < deadline:
+                    if self.running.service.process.poll() is not None:
+                        return  # it gave up; the oracle says what is missing
+                    time.sleep(0.1)
+                self.missed += not done
+                self._told(f"{part}: {what}{'' if done else ' (did not come)'}")
         finally:
             time.sleep(1.0)
             self._ended.set()
@@ -198,50 +218,69 @@ class Storm:
         if failures:
             raise failures[0]
 
-    def plan(self, hits: int) -> list[tuple[str, str]]:
-        """Hits in random order: half of them at the trainer, which alone is aimed at."""
+    def plan(self, hits: int) -> list[Hit]:
+        """Hits in random order: a third at random, the others aimed."""
+        aimed: list[Hit] = [(instant.part, name) for name, instant in INSTANTS.items()]
+        aimed += [("redis-server", name) for name in INSTANTS]
+        aimed += [("service.trainer", DAMAGED)] * 4
+        at_random: list[Hit] = [(part, what) for part in PARTS for what in (KILLED, STOPPED)]
+        at_random += [("service.trainer", KILLED), (SUPERVISOR, KILLED)]
         plan = []
         for number in range(hits):
-            if number % 2:
-                plan.append(("service.trainer", INSTANTS[number // 2 % len(INSTANTS)]))
-            else:
-                plan.append(
-                    (PARTS[number // 2 % len(PARTS)], self._random.choice([STOPPED, "killed"]))
-                )
+            some = at_random if number % 3 == 0 else aimed
+            plan.append(some[number // 3 % len(some)] if number % 3 == 0 else self._pick(some))
         self._random.shuffle(plan)
         return plan
+
+    def _pick(self, hits: list[Hit]) -> Hit:
+        return self._random.choice(hits)
 
     def outcome(self) -> Outcome:
         """What is left, once everything is learned."""
         running, settings = self.running, self.running.settings
-        wait_until(self._settled, 120)
+        wait_until(self._settled, MOST_SETTLING_S)
         socket = settings.data_dir / "redis" / "redis.sock"
         model = settings.model_copy(update={"redis_url": SecretStr(f"unix://{socket}")})
-        records = ask(model, lambda stream: stream.reports.events("0", count=1_000_000, block_ms=1))
+        events, after = [], "0"
+        while records := ask(
+            model,
+            lambda stream, after=after: stream.reports.events(
+                after, count=EVENTS_AT_A_TIME, block_ms=1
+            ),
+        ):
+            events += records
+            after = records[-1].id
         with urllib.request.urlopen(running.url + "/model/checkpoint", timeout=60) as answer:
             checkpoint = answer.read()
-        rows = running.get("/drift/history?last=10000")["history"]
-        fates = {}
-        for id in self.sent:
-            fate = running.get(f"/batches/{id}")
-            fates[id] = (fate["state"], fate["accepted"])
+        rows = ask(model, lambda stream: stream.reports.history(10_000_000))
         return Outcome(
             self.acknowledged,
             checkpoint,
             [
                 (record.data["entry_id"], record.data["kind"])
-                for record in records
+                for record in events
                 if record.data["kind"] != "model_published"
             ],
-            [row["entry_id"] for row in rows],
-            running.get("/ledger"),
-            fates,
+            [row.data["entry_id"] for row in rows],
+            self._get("/ledger"),
+            {id: self._fate(id) for id in self.sent},
         )
+
+    def _fate(self, id: str) -> tuple[str, int]:
+        try:
+            fate = self._get(f"/batches/{id}")
+        except urllib.error.HTTPError as error:
+            return f"status {error.code}", 0
+        return fate["state"], fate["accepted"]
+
+    def _get(self, path: str) -> Any:
+        with urllib.request.urlopen(self.running.url + path, timeout=30) as answer:
+            return orjson.loads(answer.read())
 
     def _settled(self) -> bool:
         try:
-            ledger: dict[str, Any] = self.running.get("/ledger")
-            ready = self.running.get("/health/ready")["status"] == "ready"
+            ledger: dict[str, Any] = self._get("/ledger")
+            ready = self._get("/health/ready")["status"] == "ready"
         except OSError:
             return False
         return bool(ready and ledger["waiting_entries"] == 0)

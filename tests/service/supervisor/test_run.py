@@ -14,9 +14,10 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -32,9 +33,22 @@ ROOT = Path(__file__).parents[3]
 
 
 class Service:
-    """`python -m service.supervisor` with a data dir of its own."""
+    """`python -m service.supervisor` with a data dir of its own.
 
-    def __init__(self, data_dir: Path, **settings: object) -> None:
+    Arguments:
+        data_dir: Of the service.
+        command: What python runs.
+        environment: Beside that of this process.
+        settings: Of the service; a port of 0 is a free one.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        command: Sequence[str] = ("-m", "service.supervisor"),
+        environment: Mapping[str, str] = MappingProxyType({}),
+        **settings: object,
+    ) -> None:
         values = {
             "data_dir": data_dir,
             "port": 0,
@@ -49,8 +63,8 @@ class Service:
         self.settings = Settings(**values)  # type: ignore[arg-type]
         given = {f"GMR_{name.upper()}": str(value) for name, value in values.items()}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "service.supervisor"],
-            env={**os.environ, **given, "OMP_NUM_THREADS": "1"},
+            [sys.executable, *command],
+            env={**os.environ, **environment, **given, "OMP_NUM_THREADS": "1"},
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -126,7 +140,7 @@ class Service:
             if b"redis-server" in command[0]:  # which adds its socket to the name
                 found["redis-server"] = int(path.name)
             elif command[1:2] == [b"-m"]:  # a process that has just died or begun has none
-                found[os.fsdecode(command[2])] = int(path.name)
+                found[os.fsdecode(command[-2])] = int(path.name)
         return found
 
     def stop(self, number: int = signal.SIGTERM, timeout_s: float = 30.0) -> int:

@@ -1,0 +1,141 @@
+"""A service that a storm attacks: from outside, by signals, and inside, at named instants."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.chaos.inside import AIM, FORKS, HERE, INSTANTS, SABOTAGE
+from tests.service.broker.servers import free_port
+from tests.service.running import wait_until
+from tests.service.supervisor.test_run import Service
+
+SUPERVISOR = "service.supervisor"
+NEVER_CAME_S = 10.0
+"""Seconds after which an instant is no longer waited for."""
+
+
+class Attacked:
+    """One data dir and one port; the service on it is started again when it is killed whole.
+
+    Arguments:
+        data_dir: Of the service.
+        sabotage: A promise that it breaks, of `tests.chaos.sabotage`; None for none.
+        forks: Whether its parts are forked and not begun afresh.
+        settings: Of the service.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        sabotage: str | None = None,
+        forks: bool = False,
+        **settings: object,
+    ) -> None:
+        self._data_dir, self._given = data_dir, {"port": free_port(), **settings}
+        self._aims = data_dir.with_name(data_dir.name + "-aims")
+        self._aims.mkdir(exist_ok=True)
+        self._environment = {AIM: str(self._aims)}
+        if sabotage is not None:
+            self._environment[SABOTAGE] = sabotage
+        if forks:
+            self._environment[FORKS] = "1"
+        self.lines: list[str] = []
+        self._begin()
+        self.settings = self.service.settings
+        self.url = f"http://127.0.0.1:{self._given['port']}"
+
+    def _begin(self) -> None:
+        command = ("-m", HERE, SUPERVISOR)
+        self.service = Service(self._data_dir, command, self._environment, **self._given)
+        self.lines = self.service.lines
+
+    def wait_until_it_answers(self) -> None:
+        """Return when it does."""
+        self.service.wait_until_it_answers()
+
+    def children(self) -> dict[str, int]:
+        """Process numbers of what runs, by name; forked parts have the command of their parent."""
+        found = {}
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+                if parent == self.service.process.pid:
+                    found[(path / "comm").read_text("utf-8").strip()] = int(path.name)
+            except OSError:
+                continue
+        forked = {name: pid for name, pid in found.items() if name.startswith(("service", "redis"))}
+        return {**self.service.children(), **forked}
+
+    def kill(self) -> None:
+        """Kill the supervisor, see its parts go, and start another."""
+        there = self.children()
+        self.service.process.send_signal(signal.SIGKILL)
+        self.service.process.wait()
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in there.values()), 60)
+        self.service.close()
+        self._begin()
+
+    def strike(self, instant: str, victim: str) -> bool:
+        """Kill a part when another, or itself, gets to an instant; False where that did not come.
+
+        Arguments:
+            instant: One of `INSTANTS`.
+            victim: The part to be killed.
+        """
+        pid = 0
+        if victim != INSTANTS[instant].part:
+            found = self.children().get(victim)
+            if found is None:
+                return False
+            pid = found
+        aim = self._aims / "aim"
+        beside = aim.with_suffix(".tmp")
+        beside.write_text(f"{instant}\n{pid}", "utf-8")
+        beside.rename(aim)
+        deadline = time.monotonic() + NEVER_CAME_S
+        while aim.exists():
+            if time.monotonic() > deadline:
+                try:
+                    aim.unlink()
+                except FileNotFoundError:
+                    return True
+                return False
+            time.sleep(0.01)
+        return True
+
+    def send(self, part: str, number: int) -> int | None:
+        """Send a signal to a part; its process, or None where it was not there."""
+        pid = self.children().get(part)
+        if pid is None:
+            return None
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return None
+        return pid
+
+    def stop(self) -> int:
+        """End it in order; its exit status."""
+        return self.service.stop(timeout_s=120)
+
+    def close(self) -> None:
+        """Kill it, whatever it does."""
+        self.service.close()
+
+
+@contextlib.contextmanager
+def attacked(
+    data_dir: Path, sabotage: str | None = None, forks: bool = False, **settings: object
+) -> Iterator[Attacked]:
+    """A service under attack, for as long as a block."""
+    one = Attacked(data_dir, sabotage, forks, **settings)
+    try:
+        one.wait_until_it_answers()
+        yield one
+    finally:
+        one.close()

@@ -1,0 +1,265 @@
+"""`python -m tests.chaos.inside MODULE`: a process of a service, with what a storm does inside it.
+
+Variables say what:
+
+- `CHAOS_AIM`: a folder. A file `aim` in it names an instant and a process. Whoever gets to that
+  instant takes the file away and kills the process, which may be itself.
+- `CHAOS_SABOTAGE`: a promise that this service breaks, by name (`tests.chaos.sabotage`). The
+  oracle must notice.
+- `CHAOS_FORKS`: set, the supervisor imports all that its parts need and forks them: a long storm
+  then spends its time on deaths and not on imports.
+
+The parts of the service know nothing of either: their methods are wrapped here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import inspect
+import math
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+from service.supervisor.embedded import die_with_parent
+
+AIM: Final = "CHAOS_AIM"
+SABOTAGE: Final = "CHAOS_SABOTAGE"
+FORKS: Final = "CHAOS_FORKS"
+HERE: Final = "tests.chaos.inside"
+
+
+class Instant(NamedTuple):
+    """When a method of a part begins or ends."""
+
+    part: str
+    owner: str
+    method: str
+    when: Literal["before", "after"]
+
+
+INSTANTS: Final = {
+    "a checkpoint is to be written": Instant(
+        "service.trainer", "service.checkpoints.Checkpoints", "write", "before"
+    ),
+    "a checkpoint is written and has no name yet": Instant(
+        "service.trainer", "pathlib.Path", "rename", "before"
+    ),
+    "a checkpoint has its name": Instant("service.trainer", "pathlib.Path", "rename", "after"),
+    "a checkpoint was read back": Instant(
+        "service.trainer", "service.checkpoints.Checkpoints", "write", "after"
+    ),
+    "old checkpoints are deleted": Instant(
+        "service.trainer", "service.checkpoints.Checkpoints", "prune", "after"
+    ),
+    "events are told, their checkpoint is not asked for": Instant(
+        "service.trainer", "service.trainer.saver.Saver", "save", "before"
+    ),
+    "entries are to be released": Instant(
+        "service.trainer", "service.broker.feed.Feed", "release", "before"
+    ),
+    "entries are released": Instant(
+        "service.trainer", "service.broker.feed.Feed", "release", "after"
+    ),
+    "a model is to be published": Instant(
+        "service.trainer", "service.broker.snapshots.Publisher", "publish", "before"
+    ),
+    "a model is published": Instant(
+        "service.trainer", "service.broker.snapshots.Publisher", "publish", "after"
+    ),
+    "an entry is learned": Instant(
+        "service.trainer", "service.trainer.writer.ModelWriter", "_learn", "after"
+    ),
+    "reports are to be sent": Instant(
+        "service.trainer", "service.broker.feed.Feed", "flush", "before"
+    ),
+    "reports are sent": Instant("service.trainer", "service.broker.feed.Feed", "flush", "after"),
+    "a start has looked for its place": Instant(
+        "service.trainer", "service.broker.feed.Feed", "open", "after"
+    ),
+    "an entry is to be appended": Instant(
+        "service.api", "service.broker.stream.Stream", "_appended", "before"
+    ),
+    "an entry is appended and not answered": Instant(
+        "service.api", "service.broker.stream.Stream", "_appended", "after"
+    ),
+}
+"""Where a death would hurt; each is a place in the code of a part."""
+
+
+def main() -> None:
+    """Wrap what is to be wrapped, then be the module that was asked for."""
+    module = sys.argv[1]
+    if module == "service.supervisor":
+        _pass_on()
+    _be(module)
+
+
+def _be(module: str) -> None:
+    sys.argv = [module]
+    if (folder := os.environ.get(AIM)) is not None:
+        for name, instant in INSTANTS.items():
+            if instant.part == module:
+                _wrap(name, instant, Path(folder) / "aim")
+    if name := os.environ.get(SABOTAGE):
+        from tests.chaos.sabotage import SABOTAGES
+
+        SABOTAGES[name](module)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _pass_on() -> None:
+    """Let the parts of a supervisor begin here, too."""
+    from service.supervisor import run
+    from service.supervisor.run import Part
+
+    # A storm kills more often than anything does by itself, and is not to wait for long pauses.
+    run.LONGEST_PAUSE_S = 0.3  # type: ignore[misc]
+    if os.environ.get(FORKS):
+        for heavy in ("service.trainer.host", "service.api.app"):
+            importlib.import_module(heavy)
+        Part.start = _start_by_fork  # type: ignore[method-assign]
+        return
+
+    whole = Part.__init__
+
+    def begun(self: Part, name: str, module: str, *given: Any) -> None:
+        whole(self, name, module, *given)
+        self._command = [sys.executable, "-m", HERE, module]
+
+    Part.__init__ = begun  # type: ignore[method-assign]
+
+
+def _start_by_fork(part: Any) -> None:
+    """What `Part.start` does, without a fresh interpreter."""
+    module, environment = part._command[-1], part._environment
+    prepare = die_with_parent(signal.SIGTERM)
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        part._process = Forked(pid)
+        return
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        os.closerange(3, 4096)  # the lock of the data dir among them
+        os.setpgid(0, 0)
+        assert prepare is not None
+        prepare()
+        name_process(module)
+        os.environ.clear()
+        os.environ.update(environment)
+        _be(module)
+        os._exit(0)
+    except SystemExit as end:
+        os._exit(end.code if isinstance(end.code, int) else 1)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def name_process(name: str) -> None:
+    """Let `/proc/N/comm` say what a process is: 15 letters at most."""
+    ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)  # PR_SET_NAME
+
+
+class Forked:
+    """A child, as `subprocess.Popen` would give it.
+
+    Arguments:
+        pid: Of the child.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit status; None while it runs."""
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status, once it has ended."""
+        deadline = time.monotonic() + (math.inf if timeout is None else timeout)
+        while (status := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("a part", timeout or 0.0)
+            time.sleep(0.01)
+        return status
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+def _wrap(name: str, instant: Instant, aim: Path) -> None:
+    module, _, kind = instant.owner.rpartition(".")
+    owner = getattr(importlib.import_module(module), kind)
+    whole: Callable[..., Any] = getattr(owner, instant.method)
+    here = _is_checkpoint if instant.owner == "pathlib.Path" else _anywhere
+
+    def strike() -> None:
+        try:
+            aimed, _, pid = aim.read_text("utf-8").partition("\n")
+            if aimed != name:
+                return
+            aim.unlink()
+        except (OSError, ValueError):
+            return
+        os.kill(int(pid) or os.getpid(), signal.SIGKILL)
+
+    if inspect.iscoroutinefunction(whole):
+
+        async def later(*given: Any, **named: Any) -> Any:
+            if instant.when == "before":
+                strike()
+            result = await whole(*given, **named)
+            if instant.when == "after":
+                strike()
+            return result
+
+        setattr(owner, instant.method, later)
+        return
+
+    def now(*given: Any, **named: Any) -> Any:
+        hot = here(*given)
+        if hot and instant.when == "before":
+            strike()
+        result = whole(*given, **named)
+        if hot and instant.when == "after":
+            strike()
+        return result
+
+    setattr(owner, instant.method, now)
+
+
+def _anywhere(*given: object) -> bool:
+    return True
+
+
+def _is_checkpoint(path: Path, *given: object) -> bool:
+    return path.name.endswith(".safetensors.tmp") and path.parent.name == "checkpoints"
+
+
+if __name__ == "__main__":
+    main()
