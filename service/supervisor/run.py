@@ -291,9 +291,11 @@ class Supervisor:
             for part in self._parts:
                 part.look()
                 status = part.watch()
-                if status is not None and part.name == "API" and not answered:
+                # Killed by somebody, it says nothing about whether it can start.
+                ended = status is not None and status >= 0
+                if ended and part.name == "API" and not answered:
                     raise PartFailed(
-                        f"The API did not start ({_describe(status)}); the reason is above."
+                        f"The API did not start ({_describe(status or 0)}); the reason is above."
                     )
             if not answered and self._answers():
                 answered = True

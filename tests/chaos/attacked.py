@@ -45,6 +45,7 @@ class Attacked:
         if forks:
             self._environment[FORKS] = "1"
         self.lines: list[str] = []
+        self._killing = False
         self._begin()
         self.settings = self.service.settings
         self.url = f"http://127.0.0.1:{self._given['port']}"
@@ -52,7 +53,7 @@ class Attacked:
     def _begin(self) -> None:
         command = ("-m", HERE, SUPERVISOR)
         self.service = Service(self._data_dir, command, self._environment, **self._given)
-        self.lines = self.service.lines
+        self.service.lines = self.lines  # of all that were begun
 
     def wait_until_it_answers(self) -> None:
         """Return when it does."""
@@ -71,14 +72,20 @@ class Attacked:
         forked = {name: pid for name, pid in found.items() if name.startswith(("service", "redis"))}
         return {**self.service.children(), **forked}
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the service has ended, without having been killed whole."""
+        return not self._killing and self.service.process.poll() is not None
+
     def kill(self) -> None:
         """Kill the supervisor, see its parts go, and start another."""
-        there = self.children()
+        there, self._killing = self.children(), True
         self.service.process.send_signal(signal.SIGKILL)
         self.service.process.wait()
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in there.values()), 60)
         self.service.close()
         self._begin()
+        self._killing = False
 
     def strike(self, instant: str, victim: str) -> bool:
         """Kill a part when another, or itself, gets to an instant; False where that did not come.

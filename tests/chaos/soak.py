@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.chaos.attacked import attacked
 from tests.chaos.oracle import Plain, faults
-from tests.chaos.storm import Storm
+from tests.chaos.storm import ServiceGone, Storm
 
 LONG = {
     "events_length": 10_000_000,
@@ -51,6 +51,9 @@ def _soak(asked: argparse.Namespace, folder: Path) -> int:
             wrong = faults(plain, storm.sent, outcome)
             if status := running.stop():
                 wrong.append(f"the service ended with status {status}")
+        except ServiceGone as error:
+            print(f"THE SERVICE ENDED BY ITSELF: {error}")
+            return 1
         finally:
             (folder / "service.log").write_text("".join(running.lines), "utf-8")
     for name, count in sorted(storm.hits.items()):

@@ -44,6 +44,10 @@ Hit = tuple[str, str]
 """A part, and what happens to it, or at which instant it is killed."""
 
 
+class ServiceGone(Exception):
+    """The service ended, as nobody had asked it to; with its last words."""
+
+
 class Storm:
     """One service under attack.
 
@@ -80,7 +84,7 @@ class Storm:
 
     def produce(self, until: Callable[[], bool]) -> None:
         """Send batches, some of them twice, and labels that come later, until it is enough."""
-        while not until():
+        while not until() and not self.running.is_gone:
             batch, late = self._next()
             self._deliver(batch)
             if late is not None:
@@ -110,6 +114,8 @@ class Storm:
             times = 2 if self._random.random() < 0.2 else 1
         for _ in range(times):
             while (entry := self._post(request)) is None:
+                if self.running.is_gone:
+                    return
                 time.sleep(0.1)
             with self._lock:
                 self.acknowledged.setdefault(id, []).append(entry)
@@ -197,7 +203,7 @@ class Storm:
             except BaseException as error:
                 failures.append(error)
 
-        threads = [threading.Thread(target=work) for _ in range(producers)]
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(producers)]
         for thread in threads:
             thread.start()
         try:
@@ -205,9 +211,11 @@ class Storm:
                 time.sleep(self._random.uniform(*self._rest_s))
                 deadline = time.monotonic() + TRIES_S
                 while not (done := self.hit(part, what)) and time.monotonic() < deadline:
-                    if self.running.service.process.poll() is not None:
-                        return  # it gave up; the oracle says what is missing
+                    if self.running.is_gone:
+                        return
                     time.sleep(0.1)
+                if self.running.is_gone:
+                    return  # it gave up; `outcome` says so
                 self.missed += not done
                 self._told(f"{part}: {what}{'' if done else ' (did not come)'}")
         finally:
@@ -238,7 +246,9 @@ class Storm:
     def outcome(self) -> Outcome:
         """What is left, once everything is learned."""
         running, settings = self.running, self.running.settings
-        wait_until(self._settled, MOST_SETTLING_S)
+        wait_until(lambda: self.running.is_gone or self._settled(), MOST_SETTLING_S)
+        if self.running.is_gone:
+            raise ServiceGone("".join(self.running.lines[-20:]))
         socket = settings.data_dir / "redis" / "redis.sock"
         model = settings.model_copy(update={"redis_url": SecretStr(f"unix://{socket}")})
         events, after = [], "0"

@@ -210,8 +210,10 @@ def test_every_part_may_be_killed_and_nothing_is_lost_or_learned_twice(tmp_path:
         assert running.stop() == 0
         assert gone(list(children.values()))
 
-    # It goes on where it was; and when the supervisor is killed, everything ends.
+    # It goes on where it was, though the API is killed before it has ever answered; and when the
+    # supervisor is killed, everything ends.
     with service(tmp_path) as running:
+        os.kill(wait_until(lambda: running.children().get("service.api")), signal.SIGKILL)
         running.wait_until_it_answers()
         assert running.wait_for_backlog(45)["model_version"] == model["model_version"]
         children = running.children()
