@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.chaos.inside import AIM, FORKS, HERE, INSTANTS, SABOTAGE
+from tests.chaos.inside import AIM, AT_START, FORKS, HERE, INSTANTS, SABOTAGE
 from tests.service.broker.servers import free_port
 from tests.service.running import wait_until
 from tests.service.supervisor.test_run import Service
@@ -104,6 +104,8 @@ class Attacked:
         beside = aim.with_suffix(".tmp")
         beside.write_text(f"{instant}\n{pid}", "utf-8")
         beside.rename(aim)
+        if instant == AT_START:
+            self.send("service.trainer", signal.SIGKILL)
         deadline = time.monotonic() + NEVER_CAME_S
         while aim.exists():
             if time.monotonic() > deadline:

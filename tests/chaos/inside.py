@@ -46,6 +46,8 @@ class Instant(NamedTuple):
     when: Literal["before", "after"]
 
 
+AT_START: Final = "a start has looked for its place"
+
 INSTANTS: Final = {
     "a checkpoint is to be written": Instant(
         "service.trainer", "service.checkpoints.Checkpoints", "write", "before"
@@ -82,9 +84,7 @@ INSTANTS: Final = {
         "service.trainer", "service.broker.feed.Feed", "flush", "before"
     ),
     "reports are sent": Instant("service.trainer", "service.broker.feed.Feed", "flush", "after"),
-    "a start has looked for its place": Instant(
-        "service.trainer", "service.broker.feed.Feed", "open", "after"
-    ),
+    AT_START: Instant("service.trainer", "service.broker.feed.Feed", "open", "after"),
     "an entry is to be appended": Instant(
         "service.api", "service.broker.stream.Stream", "_appended", "before"
     ),
