@@ -80,6 +80,7 @@ class Examiner:
 
         Raises:
             WeakDurability: The Redis promises less than it has to.
+            BusyLoadingError: It has yet to read its data.
             ReadOnlyError: It is a replica.
             NoPermissionError: The user lacks rights.
         """
@@ -117,6 +118,9 @@ class Examiner:
         if isinstance(info, Exception):
             raise info
         facts = _facts(info)
+        if facts.get("loading") == "1":
+            # Meanwhile it takes its append-only file for switched off, and tries no rights.
+            raise redis.BusyLoadingError("Redis is loading the dataset in memory")
         if not cluster and facts.get("role", "master") != "master":
             raise redis.ReadOnlyError(
                 "You can't write against a read only replica.", status_code="READONLY"

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from core.errors import InvalidSettings
-from service.broker.connection import StreamUnavailable, connect, patiently
+from service.broker.connection import StreamUnavailable, connect, is_transient, patiently
 from service.broker.durability import Durability, Examiner, WeakDurability, rights, shortfalls
 from service.broker.stream import Stream
 from service.settings import Settings
@@ -96,6 +96,53 @@ async def test_both_ends_refuse_a_redis_that_promises_less_with_each_new_connect
         assert stream.durability is not None
         assert stream.durability.promise == "weak"
         assert stream.durability.lacks == ("appendonly is no, expected yes",)
+
+
+class Loading:
+    """A connection of redis-py to a server that reads its file: what 6.2 and 7.0 answer then."""
+
+    INFO = b"redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n"
+
+    def __init__(self, loading: bool) -> None:
+        self.loading = loading
+        self.asked: list[str] = []
+
+    def send_command(self, *command: str) -> None:
+        self.asked.append(command[0])
+
+    def read_response(self) -> Any:
+        match self.asked[-1]:
+            case "INFO":
+                more = b"loading:1\r\naof_enabled:0\r\n" if self.loading else b"aof_enabled:1\r\n"
+                return self.INFO + more
+            case "CONFIG":
+                return [b"appendfsync", b"always"]
+        if self.loading:
+            raise redis.BusyLoadingError("Redis is loading the dataset in memory")
+        return b""
+
+
+class LoadingLater(Loading):
+    """The same, of `redis.asyncio`."""
+
+    async def send_command(self, *command: str) -> None:  # type: ignore[override]
+        Loading.send_command(self, *command)
+
+    async def read_response(self) -> Any:
+        return Loading.read_response(self)
+
+
+async def test_a_redis_that_still_reads_its_file_is_waited_for() -> None:
+    """It says of itself meanwhile that its append-only file is off, which is no lack."""
+    examiner = Examiner("m", "trainer")
+    for _ in ("at first", "when it comes back"):
+        with pytest.raises(redis.BusyLoadingError):
+            examiner.examine(Loading(True))
+        with pytest.raises(redis.BusyLoadingError):
+            await examiner.examine_async(LoadingLater(True))
+        examiner.examine(Loading(False))
+    assert is_transient(redis.BusyLoadingError())
+    assert examiner.found == Durability()
 
 
 async def server_length(server: Server, stream: Stream) -> int:
