@@ -81,15 +81,17 @@ INSTANTS: Final = {
         "service.trainer", "service.trainer.writer.ModelWriter", "_learn", "after"
     ),
     "reports are to be sent": Instant(
-        "service.trainer", "service.broker.feed.Feed", "flush", "before"
+        "service.trainer", "service.broker.report_queue.ReportQueue", "flush", "before"
     ),
-    "reports are sent": Instant("service.trainer", "service.broker.feed.Feed", "flush", "after"),
+    "reports are sent": Instant(
+        "service.trainer", "service.broker.report_queue.ReportQueue", "flush", "after"
+    ),
     AT_START: Instant("service.trainer", "service.broker.feed.Feed", "open", "after"),
     "an entry is to be appended": Instant(
-        "service.api", "service.broker.stream.Stream", "_appended", "before"
+        "service.api", "service.broker.appender.Appender", "_appended", "before"
     ),
     "an entry is appended and not answered": Instant(
-        "service.api", "service.broker.stream.Stream", "_appended", "after"
+        "service.api", "service.broker.appender.Appender", "_appended", "after"
     ),
 }
 """Where a death would hurt; each is a place in the code of a part."""
