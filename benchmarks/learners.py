@@ -81,8 +81,14 @@ def _passive_aggressive(seed: int) -> Opponent:
 
 
 LEARNERS: Final = (
-    Learner(f"gmr-stream, {DEFAULT}", lambda seed: Ours(preset=DEFAULT, seed=seed), "the window"),
-    Learner("gmr-stream, flat", lambda seed: Ours(preset="flat", seed=seed), "the window"),
+    Learner(
+        f"gmr-stream, {DEFAULT}",
+        lambda seed: Ours(images=True, preset=DEFAULT, seed=seed),
+        "the window",
+    ),
+    Learner(
+        "gmr-stream, flat", lambda seed: Ours(images=True, preset="flat", seed=seed), "the window"
+    ),
     Learner("GaussianNB", _naive_bayes, "nothing"),
     Learner("SGDClassifier, logistic", lambda seed: SGD(CLASSES, seed), "nothing"),
     Learner("SGDClassifier, PA-I", _passive_aggressive, "nothing"),

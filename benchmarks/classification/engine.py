@@ -20,10 +20,12 @@ class Ours:
     """The engine; boundaries are noted.
 
     Arguments:
+        images: Whether samples are images, in [0, 1], and are told to be.
         settings: Fields of `EngineConfig` that are not at their defaults.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, images: bool = False, **settings: Any) -> None:
+        self._images = images
         self._engine = Engine(EngineConfig(**settings))
         self._state = self._engine.start()
         self.boundaries: list[int] = []  # samples before each, as they are found
@@ -41,7 +43,7 @@ class Ours:
 
     def learn(self, x: Features, y: Labels) -> None:
         """See `Opponent`."""
-        batch = Batch.of(torch.from_numpy(x), y.tolist())
+        batch = Batch.of(torch.from_numpy(x), y.tolist(), images=self._images)
         self._state, events = self._engine.step(self._state, batch)
         self.boundaries += [
             event.sample_index for event in events if isinstance(event, BoundaryDetected)
