@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import InvalidSettings
-from service.settings import CLIENT_VARIABLES, EXPECTED, Settings, mask_url
+from service.settings import CLIENT_VARIABLES, Settings, mask_url
+from service.settings.reading import EXPECTED
 
 SECRET = "redis://trainer:s3cret@redis.example:6379/0"
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
