@@ -78,6 +78,7 @@ def _trainer(settings: Settings) -> int:
 
     Example: gmr trainer --redis-url redis://redis.internal:6379
     """
+    settings.redis_address_of_ones_own()  # before what takes seconds to import
     from service.ending import end_with
     from service.trainer.host import main
 
@@ -89,6 +90,7 @@ def _api(settings: Settings) -> int:
 
     Example: gmr api --redis-url redis://redis.internal:6379 --host 0.0.0.0 --port 8000
     """
+    settings.redis_address_of_ones_own()
     from service.api.app import main
 
     return main(settings)

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from core.errors import InvalidSettings
 from service.broker.appender import Appender
 from service.broker.caller import READ_S
 from service.broker.connection import AsyncClient, connect_async, examiner_of, identity_of
@@ -60,12 +59,7 @@ class Stream(Appender):
         Raises:
             InvalidSettings: No Redis address is set.
         """
-        address = settings.redis_address()
-        if address is None:
-            raise InvalidSettings(
-                "No Redis address is set, and only `gmr serve` brings an embedded Redis. Set "
-                "GMR_REDIS_URL, or start the whole service by `gmr serve`."
-            )
+        address = settings.redis_address_of_ones_own()
         examiner = examiner_of(settings, "api")
         return cls(
             connect_async(address, examiner, identity_of(settings)),

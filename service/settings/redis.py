@@ -13,6 +13,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings
 
+from core.errors import InvalidSettings
 from service.settings.paths import expanded
 
 REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
@@ -86,6 +87,20 @@ class RedisSettings(BaseSettings):
     def redis_address(self) -> str | None:
         """The Redis URL in clear, or None for the embedded Redis."""
         return None if self.redis_url is None else self.redis_url.get_secret_value()
+
+    def redis_address_of_ones_own(self) -> str:
+        """The Redis URL in clear, for a process that brings no Redis.
+
+        Raises:
+            InvalidSettings: There is none.
+        """
+        address = self.redis_address()
+        if address is None:
+            raise InvalidSettings(
+                "No Redis address is set, and only `gmr serve` brings an embedded Redis. Set "
+                "GMR_REDIS_URL, or start the whole service by `gmr serve`."
+            )
+        return address
 
 
 def _schemes() -> str:

@@ -235,12 +235,7 @@ def _connect(settings: Settings) -> SyncClient:
     Raises:
         InvalidSettings: There is none.
     """
-    address = settings.redis_address()
-    if address is None:
-        raise InvalidSettings(
-            "No Redis address is set, and only `gmr serve` brings an embedded Redis. Set "
-            "GMR_REDIS_URL, or start the whole service by `gmr serve`."
-        )
+    address = settings.redis_address_of_ones_own()
     return connect(address, examiner_of(settings, "trainer"), identity_of(settings))
 
 

@@ -382,7 +382,7 @@ def test_a_life_saved_in_the_middle_of_a_watch_goes_on_bit_for_bit(
     monkeypatch.setattr(type(engine.learner), "settled", lambda learner, state: True)
     usual = list(batches([0, 1], 60, size=40, seed=2))
     outliers = [Batch(blob(7, 5, seed=4)) for _ in range(3)]
-    rest = [*usual[40:], *batches([2], 4, seed=5)]
+    rest = [*usual[40:48], *batches([2], 4, seed=5)]
     state = engine.start()
     stream = [*usual[:40], *outliers, *rest]
     while not moment(state):

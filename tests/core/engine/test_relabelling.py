@@ -163,10 +163,10 @@ def test_labels_as_they_were_are_no_boundary() -> None:
 def test_the_same_stream_in_small_batches_finds_the_same_change() -> None:
     one = engine("mfa")
     for size in (10, 100, 500):
-        n = 3000 // size
+        n = 1500 // size
         state, _ = play(one, one.start(), list(called(LETTERS, n, 1, size=size)))
         _, events = play(one, state, list(called(TURNED, n // 3, 2, size=size)))
         (boundary,) = boundaries(events)
         assert boundary.signal == "labels"
-        assert boundary.estimated_start_sample == pytest.approx(3000, abs=10)
-        assert boundary.sample_index <= 3000 + 100
+        assert boundary.estimated_start_sample == pytest.approx(1500, abs=10)
+        assert boundary.sample_index <= 1500 + 100

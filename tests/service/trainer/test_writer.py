@@ -605,9 +605,9 @@ def applied(settings: Settings) -> int:
 
 def test_a_killed_trainer_loses_nothing_and_learns_nothing_twice(settings: MakeSettings) -> None:
     quiet = settings(settle_after_s=3600, checkpoint_interval_s=0.05)
-    stream = sub_tasks(0, 1, 2, 3, batches=40)
+    stream = sub_tasks(0, 1, 2, 3, batches=20)
     send(quiet, *stream)
-    for enough in (20, 70):
+    for enough in (10, 35):
         with process(quiet) as trainer:
             wait_until(lambda enough=enough: applied(quiet) >= enough)
             trainer.kill()
@@ -617,7 +617,7 @@ def test_a_killed_trainer_loses_nothing_and_learns_nothing_twice(settings: MakeS
         assert trainer.wait(20) == 0
     expected = learned_directly(quiet, stream)
     assert published(quiet).to_bytes({}) == snapshot_bytes(quiet, expected)
-    assert [row["batch_index"] for row in history(quiet)] == list(range(160))
+    assert [row["batch_index"] for row in history(quiet)] == list(range(80))
     boundaries = ask(quiet, lambda stream: stream.reports.boundaries())
     assert [record.data["boundary"] for record in boundaries] == [1, 2, 3]
 

@@ -322,7 +322,7 @@ def test_frozen_components_stay_bit_for_bit_while_the_budget_is_not_reached(pres
     window=st.sampled_from([1, 7, 100, 4096]),
     n_factors=st.sampled_from([0, 2, 20]),
 )
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 def test_neither_the_budget_nor_the_window_is_ever_exceeded_and_every_sample_counts(
     preset: str,
     budget: int,
