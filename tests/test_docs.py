@@ -106,6 +106,9 @@ def test_every_metric_has_a_panel_or_is_documented_as_having_none() -> None:
 # What a family without a single series cannot tell.
 LABELS = {
     "gmr_ledger_samples": ["fate"],
+    "gmr_class_share": ["class"],
+    "gmr_class_share_change": ["class"],
+    "gmr_class_likelihood_change": ["class"],
     "gmr_key_samples": ["key"],
     "gmr_key_outliers": ["key"],
     "gmr_batches_rejected_total": ["reason"],

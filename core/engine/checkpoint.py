@@ -30,6 +30,7 @@ from core.engine.learners import make_learner
 from core.engine.state import EngineState
 from core.errors import InvalidCheckpoint, InvalidSettings
 from core.experts.panel import Panel
+from core.memory.class_shares import ClassShares
 from core.memory.course import Course
 from core.memory.reliability import Reliability
 from core.model.families import density_of
@@ -112,9 +113,9 @@ def load(
     on_cpu.register_structure_hook_func(
         _is_version, lambda tree, kind: _version(tree, kind, converter)
     )
-    # What p-values and the estimated accuracy rest on, the course of a sub-task, experts and codes
-    # of labels stay there, too.
-    for kind in (Calibration, Course, Panel, Reliability):
+    # What p-values and the estimated accuracy rest on, the course of a sub-task, sums of classes,
+    # experts and codes of labels stay there, too.
+    for kind in (Calibration, ClassShares, Course, Panel, Reliability):
         converter.register_structure_hook(kind, on_cpu.structure)
     converter.register_structure_hook(Batch, _batches(converter, on_cpu))
     try:

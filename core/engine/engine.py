@@ -70,6 +70,7 @@ from core.events import (
     WindowsSettled,
 )
 from core.learners.learner import Learner
+from core.memory.class_shares import ClassShares
 from core.memory.course import Course
 from core.memory.pending_samples import PendingSamples
 from core.memory.retention import SubTaskRetention
@@ -359,6 +360,7 @@ class Engine:
                 first_batch=state.stream.batches,
                 first_sample=state.stream.samples,
                 course=Course(),
+                class_shares=ClassShares(),
                 resumed=kept.begun,
             )
             .with_past(boundaries=max(state.past.boundaries, kept.past.boundaries))
@@ -646,7 +648,7 @@ class Engine:
     def _advance(self, state: EngineState, n: int, judgement: Judgement) -> EngineState:
         """Move on in the stream, and let the running statistics follow."""
         likelihood, marginals = state.sub_task.likelihood, state.sub_task.marginals
-        calibration = state.model.calibration
+        calibration, class_shares = state.model.calibration, state.sub_task.class_shares
         learned = state.stream.samples - state.sub_task.first_sample
         if judgement.unsuspected and judgement.scores is not None:
             tamed = state.standardiser.tamed(judgement.scores.x)
@@ -658,11 +660,21 @@ class Engine:
                 UNCALIBRATED_SAMPLES if state.sub_task.number else FIRST_UNCALIBRATED_SAMPLES
             ):
                 calibration = self.inliers.observed(state, judgement.scores)
+        answered = judgement.answered
+        if answered is not None and learned >= UNREADY_SAMPLES:
+            class_shares = class_shares.observed(
+                answered.codes, answered.truths, answered.likelihoods
+            )
         return replace(
             state,
             stream=judgement.told(state.stream).advanced(n),
             model=replace(state.model, calibration=calibration),
-            sub_task=replace(state.sub_task, likelihood=likelihood, marginals=marginals),
+            sub_task=replace(
+                state.sub_task,
+                likelihood=likelihood,
+                marginals=marginals,
+                class_shares=class_shares,
+            ),
             watch=replace(
                 state.watch,
                 detector=judgement.detector,

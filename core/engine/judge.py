@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, codes_among
 from core.drift.detector import Detector, ForwardPass, ModelVersion, Observation
@@ -63,9 +64,10 @@ class Judge:
         likelihoods = seen.log_likelihoods.double()
         tamed = likelihoods.clamp(min=state.sub_task.likelihood.lowest)
         told = torch.stack([tamed.mean(), tamed.var(correction=0), likelihoods.mean()])
-        tame_mean, tame_variance, mean = told.tolist()
+        told = torch.cat([told, tamed]).cpu()  # at once: each copy waits for the device
+        (tame_mean, tame_variance, mean), tamed = told[:3].tolist(), told[3:]
         tame = Running(len(batch), tame_mean, tame_variance)
-        answers = self._answers(state, batch, scores)
+        answers = self._answers(state, batch, scores, tamed)
         return Judgement(
             scores,
             verdict,
@@ -96,8 +98,13 @@ class Judge:
             state.stream.samples - state.sub_task.first_sample,
         )
 
-    def _answers(self, state: EngineState, batch: Batch, scores: Scores) -> Answers:
-        """The classes that are named, against labels where there are any."""
+    def _answers(self, state: EngineState, batch: Batch, scores: Scores, tamed: Tensor) -> Answers:
+        """The classes that are named, against labels where there are any.
+
+        Arguments:
+            scores: Of all samples of the batch.
+            tamed: Their log-likelihoods, none lower than a freak's, on the CPU.
+        """
         labels = self.naming.labels(state)
         if not labels:
             return Answers()
@@ -108,19 +115,22 @@ class Judge:
             rows = chosen(len(batch))
             some = rows.to(scores.joint.device)
             scores = Scores(scores.x[some], None, scores.joint[some], scores.log_likelihood[some])
-            batch, labelled = batch.select(rows), labelled[rows]
+            batch, labelled, tamed = batch.select(rows), labelled[rows], tamed[rows]
             weight = len(codes) / len(rows)
         else:
             weight = 1.0
         probabilities, advice = self.naming.probabilities(state, batch.features, scores)
-        guesses = probabilities.argmax(-1).cpu()
+        probabilities = probabilities.cpu()
+        guesses = probabilities.argmax(-1)
         confidence, unnamed = self.naming.confidence(state, scores, probabilities, advice)
         truths = codes_among(batch, labels)
         hits = guesses == truths
         counted = labelled & (truths >= 0)
         if not state.ready:
             counted = torch.zeros_like(counted)
-        answered = Answered(confidence, guesses, unnamed, weight, labelled, counted, hits)
+        answered = Answered(
+            confidence, guesses, unnamed, weight, labelled, counted, hits, truths, tamed
+        )
         if not bool(labelled.any()):
             return Answers(answered=answered)
         accuracy = float(hits[labelled].double().mean())

@@ -89,22 +89,22 @@ class Naming:
             Probabilities and shares of responsibility, 0 to 1, with shape (N,) each, float64, on
             the CPU.
         """
-        top = probabilities.amax(-1)
+        top = probabilities.amax(-1).cpu().double()
         model = state.model
         if model.samples_seen <= sum(model.class_counts):
             # Where every sample that was learned had a label, all components have names.
-            return top.double().cpu(), top.new_zeros(len(top), device="cpu").double()
+            return top, torch.zeros_like(top)
         readout = self.learner.readout(model.learner)
         if readout.kinds is None or readout.n_classes < 2:
-            return top.double().cpu(), top.new_zeros(len(top), device="cpu").double()
+            return top, torch.zeros_like(top)
         unnamed, joint = readout.kinds[:, -1], scores.joint
         crisp = responsibilities(joint) @ unnamed
         tempered = responsibilities(joint, readout.temperature) @ unnamed
-        told = torch.stack([top.to(crisp), crisp, tempered]).cpu().double()
-        even = told[2] if advice is None else told[2] * float(advice.weights[0])
+        told = torch.stack([crisp, tempered]).cpu().double().clamp(0, 1)
+        even = told[1] if advice is None else told[1] * float(advice.weights[0])
         even = even.clamp(max=1 - 1e-6)
-        named = (told[0] - even / readout.n_classes) / (1 - even)
-        return named.clamp(0, 1), told[1].clamp(0, 1)
+        named = (top - even / readout.n_classes) / (1 - even)
+        return named.clamp(0, 1), told[0]
 
     def heard(self, state: EngineState, batch: Batch, advice: Advice | None) -> EngineState:
         """Tell the experts labels that have come.

@@ -26,6 +26,7 @@ from core.drift.shadows import Shadow
 from core.errors import ModelNotReady
 from core.experts.panel import Panel
 from core.memory.burst import Burst
+from core.memory.class_shares import ClassShares
 from core.memory.course import Course
 from core.memory.marginals import Marginals
 from core.memory.pending_samples import PendingSamples
@@ -206,6 +207,7 @@ class SubTask:
         likelihood: Of its samples, nats in the sender's units.
         marginals: Of its single features; see `core.memory.marginals`.
         course: Where its samples lie since the boundary; see `core.memory.course`.
+        class_shares: Of its samples, after the first; see `core.memory.class_shares`.
     """
 
     number: int = 0
@@ -216,6 +218,7 @@ class SubTask:
     likelihood: Running = field(default_factory=Running)
     marginals: Marginals = field(default_factory=Marginals)
     course: Course = field(default_factory=Course)
+    class_shares: ClassShares = field(default_factory=ClassShares)
 
 
 @dataclass(frozen=True, eq=False)

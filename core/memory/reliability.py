@@ -80,6 +80,8 @@ class Answered(NamedTuple):
         labelled: Which came with a label, with shape (N,), bool.
         counted: Of those, which say how reliable answers are, with shape (N,), bool.
         hits: Which were named as their label says, with shape (N,), bool.
+        truths: The class by the label, with shape (N,), int64; below 0 without a known one.
+        likelihoods: Log-likelihoods, none lower than a freak's, with shape (N,).
     """
 
     confidence: Tensor
@@ -89,6 +91,8 @@ class Answered(NamedTuple):
     labelled: Tensor
     counted: Tensor
     hits: Tensor
+    truths: Tensor
+    likelihoods: Tensor
 
 
 class Estimate(NamedTuple):

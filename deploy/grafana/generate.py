@@ -229,6 +229,22 @@ ACCURACY = Panel(
     "percentunit",
     more=SHARE,
 )
+CLASS_SHARES = Panel(
+    "Share of each class",
+    "Of the newest thousand samples, by the model's own answers; the largest, and all others.",
+    (Query(gauge("gmr_class_share"), "{{class}}"),),
+    "percentunit",
+    more=SHARE,
+)
+CLASS_DRIFT = Panel(
+    "Drift of each class",
+    "Change since the reference in standard errors: of its share, and of its likelihood beside "
+    "others'.",
+    (
+        Query(gauge("gmr_class_share_change"), "{{class}}, share"),
+        Query(gauge("gmr_class_likelihood_change"), "{{class}}, likelihood"),
+    ),
+)
 THROUGHPUT = Panel(
     "Samples per second",
     "Accepted, and learned; replay adds its own.",
@@ -352,6 +368,8 @@ DASHBOARDS = (
                     (Query(gauge("gmr_log_likelihood_mean"), "batch"),),
                 ),
                 ACCURACY,
+                CLASS_SHARES,
+                CLASS_DRIFT,
                 Panel(
                     "Alarms that were no new sub-task",
                     "Bursts of outliers, sub-tasks that came back, shares of classes alone, and "

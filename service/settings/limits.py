@@ -61,6 +61,13 @@ class LimitSettings(BaseSettings):
         None, gt=0, description="Bytes of bodies that each key may send in a second, likewise."
     )
 
+    class_series: int = Field(
+        20,
+        ge=0,
+        le=256,
+        description="Classes of which GET /drift and the metrics tell each by itself: those with "
+        "most of the newest samples. The others are told together.",
+    )
     max_key_share: float | None = Field(
         None,
         gt=0,

@@ -76,6 +76,9 @@ STEP_BUCKETS: Final = (
     0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
 )  # fmt: skip
 
+OTHER: Final = "other"
+"""What classes are called that are told together."""
+
 CHECKPOINT_TIME: Final = "gmr_checkpoint_timestamp_seconds"
 CHECKPOINT_AGE: Final = "gmr_checkpoint_age_seconds"
 
@@ -122,6 +125,14 @@ class TrainerMetrics:
             "key_samples", "Samples of each key among the newest that were learned.", ["key"]
         )
         self.key_outliers = gauge("key_outliers", "Outliers among these, as they came.", ["key"])
+        self.class_shares = {
+            name: gauge(f"class_{name}", help, ["class"])
+            for name, help in (
+                ("share", "Share of the newest samples that are named so, 0 to 1."),
+                ("share_change", "Its change since the reference, in standard errors."),
+                ("likelihood_change", "How much likelier they are beside others, likewise."),
+            )
+        }
         self.mode = gauge("mode", "1 for the mode in force.", ["mode"])
         self.version_held = gauge(
             "version_held", "1 where the gate holds back what is learned; NaN without a gate."
@@ -445,6 +456,21 @@ class TrainerMetrics:
             self.key_samples.labels(name).inc(row["samples"])
             self.key_outliers.labels(name).inc(row["outliers"])
 
+    def show_classes(self, shares: Mapping[str, Any]) -> None:
+        """Show the classes with most of the newest samples, and the others together.
+
+        Arguments:
+            shares: From `core.memory.class_shares.ClassShares.told`.
+        """
+        for gauge in self.class_shares.values():
+            gauge.clear()  # a class that is told with the others has no series
+        for row in shares["classes"]:
+            label = _class_name(row["label"])
+            for name, gauge in self.class_shares.items():
+                gauge.labels(label).set(_number(row[name]))
+        if shares["other"] is not None:
+            self.class_shares["share"].labels(OTHER).set(_number(shares["other"]["share"]))
+
     def show_mode(self, mode: Mode) -> None:
         """Show what becomes of batches that come."""
         for one in Mode:
@@ -701,6 +727,18 @@ def _sum(ours: Metric, theirs: Metric) -> Metric:
     for (name, labels), value in values.items():
         total.add_sample(name, dict(labels), value)
     return total
+
+
+def _class_name(label: int | str) -> str:
+    """A class as the value of a label: a string that looks like another value is quoted.
+
+    Example:
+        >>> _class_name(3), _class_name("3"), _class_name("cat"), _class_name("other")
+        ('3', '"3"', 'cat', '"other"')
+    """
+    text = str(label)
+    mistaken = isinstance(label, str) and (label == OTHER or text.lstrip("-").isdigit())
+    return f'"{text}"' if mistaken else text
 
 
 def _number(value: float | None) -> float:

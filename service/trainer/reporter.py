@@ -182,6 +182,10 @@ class Reporter:
             settings = self._settings
             gate = now.gate.told(settings.gate_max_forgetting, rolls_back=settings.gate_rollback)
         self._metrics.show_gate(gate)
+        classes = state.sub_task.class_shares.told(
+            self._engine.naming.labels(state), self._settings.class_series
+        )
+        self._metrics.show_classes(classes)
         shares = key_shares.told(totals.key_shares)
         self._metrics.show_key_shares(shares)
         return self._journal.status(
@@ -205,6 +209,7 @@ class Reporter:
                 "checkpoint_time": self._saver.checkpoint_time,
                 "redis_errors": self._feed.redis_errors,
                 "key_shares": shares,
+                "class_shares": classes,
                 "gate": gate,
             }
         )

@@ -67,6 +67,55 @@ class DetectorRow(BaseModel):
     )
 
 
+class ClassShare(BaseModel):
+    """A class among the newest samples, by the model's own answers."""
+
+    label: int | str
+    samples: int = Field(description="Of the window, that were named so.")
+    share: float | None = Field(description="Of the window, 0 to 1; null while it is empty.")
+    labelled_share: float | None = Field(
+        description="Of the window's labelled samples; null without any."
+    )
+    reference_share: float | None = Field(description="Of the reference; null while it is empty.")
+    share_change: float | None = Field(
+        description="Change of the share since the reference in standard errors; null while either "
+        "has fewer than 200 samples."
+    )
+    share_p_value: float | None = Field(
+        description="How often chance alone would change any class's share so much."
+    )
+    likelihood_change: float | None = Field(
+        description="Change of its samples' log-likelihood beside other classes' in standard "
+        "errors; null also while the class has fewer than 20 samples in either, or is alone."
+    )
+    likelihood_p_value: float | None = Field(description="Likewise.")
+    drifts: bool = Field(description="Whether one of these p-values is below 0.001.")
+
+
+class OtherClasses(BaseModel):
+    """The classes that are not told by themselves."""
+
+    classes: int
+    samples: int
+    share: float | None
+    labelled_share: float | None
+    reference_share: float | None
+
+
+class ClassShares(BaseModel):
+    """Classes in a window of the newest thousand samples, against the sub-task before them."""
+
+    samples: int = Field(description="Of the window.")
+    reference_samples: int = Field(description="Of the sub-task before it, without its first 500.")
+    classes: list[ClassShare] = Field(
+        description="Those with most samples, at most GMR_CLASS_SERIES."
+    )
+    other: OtherClasses | None = Field(
+        description="All others together; null where there are none."
+    )
+    drifting: list[int | str] = Field(description="Classes that are not as they were.")
+
+
 class DriftState(Report):
     """What the detector sees, after the newest batch that the trainer has read."""
 
@@ -153,6 +202,9 @@ class DriftState(Report):
         description="Of the newest batch, before it was learned; null without labels."
     )
     prequential_accuracy_mean: float | None = Field(description="Its running mean.")
+    class_shares: ClassShares | None = Field(
+        description="Shares of classes, and which drift; null where the trainer does not say."
+    )
     estimated_accuracy: float | None = Field(
         description="Accuracy expected of the newest thousand samples or so, whether they had "
         "labels or not; null before 100 labelled samples could be tested."

@@ -6,7 +6,7 @@
 
 import { openBoundary, showBoundaries, turn } from "./boundary.js";
 import { Charts } from "./charts.js";
-import { showClasses } from "./classes.js";
+import { showClasses, showShares } from "./classes.js";
 import { Curve } from "./curve.js";
 import { byId, make, say, show } from "./element.js";
 import { Feed } from "./feed.js";
@@ -144,6 +144,7 @@ function drawNow() {
   const past = boundaries.filter((row) => !row.dropped);
   showStatus({ drift, model, rate: known.throughput.rate, boundary: past.at(-1) ?? null, report: known.report, problem: known.problem });
   showClasses(drift);
+  showShares(drift);
   showDetectors(drift, curve.points);
   showTimeline(boundaries, drift, model, draw);
   showBoundaries(boundaries);

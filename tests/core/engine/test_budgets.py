@@ -54,6 +54,7 @@ ALLOWED = {
     "drift/sequential/frozen_model.py: classes": GOES,
     "engine/class_discovery.py: unknown": GOES,
     "engine/inliers.py: observed": COMES,
+    "engine/judge.py: _answers": GOES,
     "engine/judge.py: judge": GOES,
     "engine/learning.py: learn": COMES,
     "engine/naming.py: confidence": GOES,

@@ -27,7 +27,9 @@ def answered(
     if codes is not None:
         named = torch.full((n,), codes)
     lies = (torch.rand(n, generator=generator) < unnamed).double()
-    return Answered(torch.full((n,), sure), named, lies, 1.0, labelled, labelled, hits)
+    sure_of = torch.full((n,), sure)
+    nothing = torch.zeros(n)
+    return Answered(sure_of, named, lies, 1.0, labelled, labelled, hits, named, nothing)
 
 
 def fed(*parts: Answered) -> Reliability:

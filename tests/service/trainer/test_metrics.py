@@ -36,6 +36,29 @@ from service.trainer.journal import Totals
 from service.trainer.metrics import ApiMetrics, TrainerMetrics
 from service.trainer.run_time import Interval
 
+
+def test_series_of_classes_go_when_others_have_more_samples() -> None:
+    def row(label: int | str, share: float) -> dict[str, object]:
+        return {"label": label, "share": share, "share_change": None, "likelihood_change": 1.5}
+
+    metrics = TrainerMetrics()
+    rest = {"share": 0.25}
+    metrics.show_classes({"classes": [row(3, 0.5), row("cat", 0.25)], "other": rest})
+    metrics.show_classes({"classes": [row("3", 0.75)], "other": rest})
+    told = {
+        (sample.name, sample.labels["class"]): sample.value
+        for family in text_string_to_metric_families(metrics.text().decode())
+        for sample in family.samples
+        if "class" in sample.labels
+    }
+    assert math.isnan(told.pop(("gmr_class_share_change", '"3"')))
+    assert told == {
+        ("gmr_class_share", '"3"'): 0.75,
+        ("gmr_class_share", "other"): 0.25,
+        ("gmr_class_likelihood_change", '"3"'): 1.5,
+    }
+
+
 CONTRACT = {
     "gmr_samples_ingested": "counter",
     "gmr_samples_learned": "counter",
