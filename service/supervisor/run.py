@@ -246,7 +246,8 @@ class Supervisor:
             self._redis = EmbeddedRedis(
                 settings.data_dir, binary, settings.redis_maxmemory_mib, self._lock
             )
-            self._redis.start(lambda: self._stop_signals > 0)
+            if not self._begin_redis(self._redis):
+                return
             address, redis = self._redis.url, f"embedded {binary}"
         else:
             redis = mask_url(address)
@@ -333,13 +334,49 @@ class Supervisor:
                 raise _keeps_dying("embedded Redis")
             logger.error("the embedded Redis died (%s); starting it again", _describe(status))
             time.sleep(pause)
+        self._try_redis(self._redis)
+
+    def _begin_redis(self, redis: EmbeddedRedis) -> bool:
+        """Start the embedded Redis, once its disk has room; False where the end was asked for.
+
+        Raises:
+            InvalidSettings: It cannot be started.
+            PartFailed: It was killed too often.
+        """
+        redis.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        while not self._stop_signals:
+            free = redis.free_bytes()
+            if free >= LEAST_ROOM:
+                if self._try_redis(redis):
+                    return not self._stop_signals
+                if self._redis_deaths.count() is None:
+                    raise _keeps_dying("embedded Redis")
+            elif not self._full:
+                self._full = True
+                logger.error(
+                    "the disk of the embedded Redis is full (%d kB are free): the service starts "
+                    "when there is room. What was accepted is safe",
+                    free // 1024,
+                )
+            time.sleep(POLL_S)
+        return False
+
+    def _try_redis(self, redis: EmbeddedRedis) -> bool:
+        """Start the embedded Redis; False where somebody killed it, or its disk filled up.
+
+        Raises:
+            InvalidSettings: It cannot be started.
+        """
         try:
-            self._redis.start(lambda: self._stop_signals > 0)
+            redis.start(lambda: self._stop_signals > 0)
         except InvalidSettings:
-            ended = self._redis.poll()
-            killed = ended is not None and ended < 0  # by somebody, while it started
-            if self._redis.free_bytes() >= LEAST_ROOM and not killed:
+            ended = redis.poll()
+            killed = ended is not None and ended < 0
+            if redis.free_bytes() >= LEAST_ROOM and not killed:
                 raise
+            return False
+        self._full = False
+        return True
 
     def _answers(self) -> bool:
         """Whether the API answers that it is alive."""

@@ -91,6 +91,19 @@ def test_a_disk_that_is_full_stops_what_it_must_and_nothing_is_lost(small_disk: 
         assert model["samples_seen"] == 60
         ledger = running.get("/ledger")
         assert (ledger["accepted"], ledger["learned"], ledger["unaccounted"]) == (60, 60, 0)
+        fill(small_disk, leave=0)
+        running.stop()
+
+    # Started on a full disk, it waits for room; asked to end meanwhile, it ends in order.
+    with service(small_disk / "data", disk_reserve_mib=4) as running:
+        running.wait_for_line("is full .*starts when there is room", 30)
+        assert running.stop() == 0
+    with service(small_disk / "data", disk_reserve_mib=4) as running:
+        running.wait_for_line("is full .*starts when there is room", 30)
+        filler.unlink()
+        running.wait_until_it_answers()
+        ledger = running.wait_for_backlog(3) and running.get("/ledger")
+        assert (ledger["accepted"], ledger["learned"], ledger["unaccounted"]) == (60, 60, 0)
         assert running.stop() == 0
     assert not list((small_disk / "data").rglob("*.tmp"))
 

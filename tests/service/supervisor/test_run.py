@@ -23,8 +23,10 @@ from typing import Any
 import pytest
 
 from core.snapshot import Snapshot
+from service.broker.lease import DirectoryLock
 from service.settings import Settings
-from service.supervisor.run import Deaths, _free_port
+from service.supervisor.embedded import EmbeddedRedis, find_binary
+from service.supervisor.run import Deaths, Supervisor, _free_port
 from service.wire import MEDIA_TYPE, RawBatch
 from tests.service.conftest import BINARY
 from tests.service.running import learned_directly, snapshot_bytes, sub_tasks, wait_until
@@ -243,6 +245,25 @@ def test_every_part_may_be_killed_and_nothing_is_lost_or_learned_twice(tmp_path:
         time.sleep(0.3)
         assert running.stop(signal.SIGINT, timeout_s=10) == 130
         assert gone(list(children.values()))
+
+
+def test_a_redis_that_is_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
+    died = tmp_path / "died"
+    script = tmp_path / "redis-server"
+    script.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] || [ -e {died} ] || {{ touch {died}; kill -9 $$; }}\n'
+        f'exec {BINARY.path} "$@"\n'
+    )
+    script.chmod(0o700)
+    with DirectoryLock(tmp_path / "data", "test") as lock:
+        server = EmbeddedRedis(tmp_path / "data", find_binary(script), 64, lock)
+        try:
+            supervisor = Supervisor(Settings(data_dir=tmp_path / "data"), print)
+            assert supervisor._begin_redis(server)
+            assert died.exists()
+            assert server.poll() is None
+        finally:
+            server.stop()
 
 
 def test_a_port_that_is_taken_is_told_at_once(tmp_path: Path) -> None:
