@@ -161,6 +161,7 @@ class Feed(Fenced):
         give_up: Asked while Redis is away; True makes calls fail instead of waiting on.
         dead_letters_length: Dead letters kept.
         dead_letters_bytes: Of the entries among them, in all.
+        replicas: That are to have an entry before it is read, and a report before it is told.
     """
 
     def __init__(
@@ -174,8 +175,9 @@ class Feed(Fenced):
         give_up: Callable[[], bool] = lambda: False,
         dead_letters_length: int = 1000,
         dead_letters_bytes: int = 64 * MIB,
+        replicas: int = 0,
     ) -> None:
-        super().__init__(client, model, lease, give_up)
+        super().__init__(client, model, lease, give_up, replicas)
         self.reports = ReportQueue(self, events_length, history_length)
         self.requests = Requests(self)
         self.dead_letters = Burial(self, dead_letters_length, dead_letters_bytes)
@@ -201,6 +203,7 @@ class Feed(Fenced):
             give_up=give_up,
             dead_letters_length=settings.dead_letters_length,
             dead_letters_bytes=settings.dead_letters_mib * MIB,
+            replicas=settings.redis_replicas,
         )
 
     # The input stream -----------------------------------------------------------
@@ -242,7 +245,7 @@ class Feed(Fenced):
         Returns:
             Entries; none when the wait was over, or when Redis is away for the moment.
         """
-        for _, entries in read_next(self.client, [self], block_ms):
+        for _, entries in read_next(self.client, [self], block_ms, self.replicas):
             return entries
         return []
 

@@ -22,6 +22,9 @@ from service.broker.lease import Lease
 
 logger = logging.getLogger(__name__)
 
+CONFIRM_MS: Final = 500
+"""Longest wait for replicas to have what a trainer has written, or has read."""
+
 Command = tuple[Any, ...]
 """A command of Redis: its name, its key, and the rest."""
 
@@ -56,6 +59,7 @@ class Fenced:
         model: Name of the model.
         lease: Held by this trainer.
         give_up: Asked while Redis is away; True makes calls fail instead of waiting on.
+        replicas: That are to have what is written, before it counts as confirmed.
     """
 
     def __init__(
@@ -64,8 +68,10 @@ class Fenced:
         model: str,
         lease: Lease,
         give_up: Callable[[], bool] = lambda: False,
+        replicas: int = 0,
     ) -> None:
         self.client = client
+        self.replicas = replicas
         self.keys = Keys(model)
         self.redis_errors = 0
         self._lease = lease
@@ -86,14 +92,35 @@ class Fenced:
         """Put a plain value at once, whatever is queued."""
         self.write([("SET", key, value)])
 
-    def write(self, commands: Iterable[Command]) -> None:
-        """Carry out commands, all at once, if this trainer is still the one."""
+    def write(self, commands: Iterable[Command]) -> bool:
+        """Carry out commands, all at once, if this trainer is still the one.
+
+        Returns:
+            Whether as many replicas as are asked for have what was written.
+        """
         arguments: list[Any] = [self.token]
         keys = {self.keys.fence: None}
         for command in commands:
             arguments += [len(command), *command]
             keys[str(command[1])] = None
-        self.call(lambda: self._write(keys=list(keys), args=arguments))
+        return bool(self.call(lambda: self._written(list(keys), arguments)))
+
+    def _written(self, keys: list[str], arguments: list[Any]) -> bool:
+        if not self.replicas:
+            self._write(keys=keys, args=arguments)
+            return True
+        # On one connection, since WAIT asks for what that one has written; and something always is.
+        assert isinstance(self.client, redis.Redis)  # `Settings.load` sees to that
+        with self.client.pipeline(transaction=False) as piped:
+            together: Any = piped
+            self._write(keys=keys, args=arguments, client=together)
+            together.set(self.keys.replicated, b"")
+            together.execute_command("WAIT", self.replicas, CONFIRM_MS)
+            found = together.execute(raise_on_error=False)
+        for one in found:
+            if isinstance(one, Exception):
+                raise one
+        return int(found[-1]) >= self.replicas
 
     def call(self, operation: Callable[[], Any]) -> Any:
         """The operation's result, repeating it while Redis is away.

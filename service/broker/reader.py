@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 import redis
 
 from service.broker.connection import SyncClient, is_refusal, is_transient, refused
-from service.broker.fenced import LeaseLost
+from service.broker.fenced import CONFIRM_MS, LeaseLost
 from service.broker.keys import GROUP
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,9 @@ class Readable(Protocol):
 S = TypeVar("S", bound=Readable)
 
 
-def read_next(client: SyncClient, streams: Sequence[S], block_ms: int) -> list[tuple[S, list[Any]]]:
+def read_next(
+    client: SyncClient, streams: Sequence[S], block_ms: int, replicas: int = 0
+) -> list[tuple[S, list[Any]]]:
     """The next entries of several streams, in one command, as many of each as suit.
 
     Arguments:
@@ -60,6 +62,9 @@ def read_next(client: SyncClient, streams: Sequence[S], block_ms: int) -> list[t
         streams: One or more; on a cluster, whose streams lie on several nodes, each is asked by
             itself, and the last one is waited for.
         block_ms: Longest wait in milliseconds while there are none; 0 does not wait.
+        replicas: That must have entries before these are given out. An entry that only the primary
+            has is lost with it; its sender, who was not answered, sends it again, and a trainer
+            that had learned it would learn it twice.
 
     Returns:
         Streams that have entries, with these; none when the wait was over, or when Redis is away
@@ -75,13 +80,12 @@ def read_next(client: SyncClient, streams: Sequence[S], block_ms: int) -> list[t
     most = min(MOST_COUNT, max(LEAST_COUNT, MOST_OF_MANY // len(streams)))
     try:
         streams = _prepared(streams)
-        rows = client.xreadgroup(
-            GROUP,
-            GROUP,
-            {stream.stream: ">" for stream in streams},
-            count=max(LEAST_COUNT, min(most, int(READ_BYTES / total))),
-            block=block_ms or None,
-        )
+        count = max(LEAST_COUNT, min(most, int(READ_BYTES / total)))
+        names: dict[Any, Any] = {stream.stream: ">" for stream in streams}
+        if replicas:
+            rows = _replicated(client, names, count, block_ms, replicas)
+        else:
+            rows = client.xreadgroup(GROUP, GROUP, names, count=count, block=block_ms or None)
     except Exception as error:
         passing = is_transient(error)
         lost = isinstance(error, redis.ResponseError) and str(error).startswith("NOGROUP")
@@ -100,6 +104,27 @@ def read_next(client: SyncClient, streams: Sequence[S], block_ms: int) -> list[t
     answer: Any = rows or []
     found = [(by_name[name], by_name[name].took(entries)) for name, entries in answer]
     return [(stream, entries) for stream, entries in found if entries]
+
+
+def _replicated(
+    client: SyncClient, names: dict[Any, Any], count: int, block_ms: int, replicas: int
+) -> Any:
+    """The answer of a read, once replicas have what it gives out.
+
+    Raises:
+        TimeoutError: Of redis: they do not have it yet.
+    """
+    # On one connection: a read moves the group, which is a write that comes after the entries.
+    with client.pipeline(transaction=False) as together:
+        together.xreadgroup(GROUP, GROUP, names, count=count, block=block_ms or None)
+        together.execute_command("WAIT", replicas, CONFIRM_MS)
+        rows, have = together.execute(raise_on_error=False)
+    for one in (rows, have):
+        if isinstance(one, Exception):
+            raise one
+    if rows and int(have) < replicas:
+        raise redis.TimeoutError(f"{have} of {replicas} replicas have the newest entries")
+    return rows
 
 
 def _prepared(streams: Sequence[S]) -> list[S]:
@@ -128,6 +153,7 @@ class Reader:
     Arguments:
         client: Of all streams.
         block_ms: Longest wait of one read, in milliseconds.
+        replicas: As for `read_next`.
 
     Example:
         reader.ask([feed])
@@ -137,8 +163,9 @@ class Reader:
         reader.ask([feed])
     """
 
-    def __init__(self, client: SyncClient, block_ms: int = 250) -> None:
+    def __init__(self, client: SyncClient, block_ms: int = 250, replicas: int = 0) -> None:
         self._client = client
+        self._replicas = replicas
         self._block_ms = block_ms
         self._thread = ThreadPoolExecutor(1, "gmr-reader")
         self._next: Future[Any] | None = None
@@ -151,7 +178,9 @@ class Reader:
     def ask(self, streams: Sequence[Readable]) -> None:
         """Begin a read. None may be under way."""
         assert self._next is None
-        self._next = self._thread.submit(read_next, self._client, streams, self._block_ms)
+        self._next = self._thread.submit(
+            read_next, self._client, streams, self._block_ms, self._replicas
+        )
 
     def next(self, timeout_s: float) -> list[tuple[Any, list[Any]]] | None:
         """Streams with their next entries; None while the read goes on."""

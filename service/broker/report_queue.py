@@ -1,7 +1,9 @@
 """What the trainer reports, queued until it is sent in one go.
 
 Reports carry ids made from the id of the entry that caused them. Reports made again after a crash
-are refused by Redis as old, and so appear exactly once.
+are refused by Redis as old, and so appear exactly once. So where replicas are to have them, those
+that are not confirmed are sent again, in order, before what comes next: a replica that took over
+may lack them.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ from service.broker.keys import QUARANTINE_LENGTH
 from service.settings import MIB
 
 FLUSH_COMMANDS: Final = 1000
+MOST_UNCONFIRMED: Final = 4 * FLUSH_COMMANDS
+"""Commands that are sent again while replicas are behind; older ones are taken for told."""
+
 BOUNDARIES_LENGTH: Final = 100_000
 EXPLANATIONS_LENGTH: Final = 256
 """At 784 features 25 kB each; at 4,096, the most that are explained in full, 150 kB."""
@@ -45,6 +50,7 @@ class ReportQueue:
             keys.outbox: OUTBOX_LENGTH,
         }
         self._queue: deque[Command] = deque()
+        self._unconfirmed: list[Command] = []
 
     def add(self, key: str, entry_id: str, index: int, data: bytes) -> None:
         """Queue an event.
@@ -104,7 +110,11 @@ class ReportQueue:
         """Send what is queued, in order."""
         while self._queue:
             commands = list(islice(self._queue, FLUSH_COMMANDS))
-            self._redis.write(commands)
+            confirmed = self._redis.write([*self._unconfirmed, *commands])
+            self._unconfirmed += commands
+            if confirmed:
+                self._unconfirmed = []
+            del self._unconfirmed[:-MOST_UNCONFIRMED]
             for _ in commands:
                 self._queue.popleft()
 

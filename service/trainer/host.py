@@ -121,7 +121,7 @@ class Trainer:
             self._client.close()
 
     def _work(self) -> None:
-        reader = Reader(self._client)
+        reader = Reader(self._client, replicas=self.default.feed.replicas)
         try:
             while not self._stopping:
                 if not reader.asked:

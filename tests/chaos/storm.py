@@ -71,7 +71,7 @@ class Storm:
         self._pause_s, self._rest_s, self._told = pause_s, rest_s, told
         self.hits: Counter[str] = Counter()
         self.missed = 0
-        self._damaged: Path | None = None
+        self._damaged_ns = 0
         self.repeats = 0
         self.sent: dict[str, Request] = {}
         self.acknowledged: dict[str, list[str]] = {}
@@ -178,10 +178,10 @@ class Storm:
     def _may_damage(self) -> bool:
         """Whether one more damaged file is one fault, and not the second of two."""
         try:
-            newest = self._checkpoints()[:2]
+            newest = [path.stat().st_mtime_ns for path in self._checkpoints()[:2]]
         except FileNotFoundError:  # one was deleted meanwhile
             return False
-        return len(newest) == 2 and self._damaged not in newest
+        return len(newest) == 2 and min(newest) > self._damaged_ns
 
     def _damage(self) -> None:
         """Turn a bit of the newest checkpoint, while no trainer reads."""
@@ -189,7 +189,7 @@ class Storm:
         data = bytearray(newest.read_bytes())
         data[self._random.randrange(len(data))] ^= 1
         newest.write_bytes(data)
-        self._damaged = newest
+        self._damaged_ns = newest.stat().st_mtime_ns
 
     # The whole ------------------------------------------------------------------
 
@@ -250,7 +250,8 @@ class Storm:
         if self.running.is_gone:
             raise ServiceGone("".join(self.running.lines[-20:]))
         socket = settings.data_dir / "redis" / "redis.sock"
-        model = settings.model_copy(update={"redis_url": SecretStr(f"unix://{socket}")})
+        address = settings.redis_address() or f"unix://{socket}"
+        model = settings.model_copy(update={"redis_url": SecretStr(address)})
         events, after = [], "0"
         while records := ask(
             model,
