@@ -23,7 +23,8 @@ from clients.extras import naming_the_extra
 
 if TYPE_CHECKING:
     from clients.extras import MissingExtra
-    from clients.http.client import AsyncGMRClient, GMRClient
+    from clients.http.async_client import AsyncGMRClient
+    from clients.http.client import GMRClient
     from clients.http.errors import (
         ClientError,
         InputError,
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 _MODULES = {"checkpoint": "core.engine.checkpoint", "events": "core.events"}
 
 _FROM = {
-    "AsyncGMRClient": "clients.http.client",
+    "AsyncGMRClient": "clients.http.async_client",
     "Batch": "core.batch",
     "ClientError": "clients.http.errors",
     "EmptySubTask": "core.errors",

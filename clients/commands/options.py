@@ -53,7 +53,7 @@ def for_one_model(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def asked(*, url: str | None = None, model: str | None = None, **others: Any) -> Any:
         if model is not None:
-            from clients.http.client import address  # `gmr --help` need not load it
+            from clients.http.address import address  # `gmr --help` need not load it
 
             url = address(url, model)
         return command(url=url, **others)

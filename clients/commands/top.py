@@ -26,7 +26,7 @@ from clients.commands.json_lines import print_json
 from clients.commands.options import Url
 from clients.commands.reading import AWAY, Reading, accuracy_of, gate_of, phase_of, share
 from clients.http.answers import ServiceEvent
-from clients.http.client import AsyncGMRClient
+from clients.http.async_client import AsyncGMRClient
 from clients.http.retry import RetryPolicy
 
 _BARS: Final = "▁▂▃▄▅▆▇█"

@@ -16,8 +16,9 @@ from types import TracebackType
 from typing import Protocol, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
+from clients.http.address import address, bearer, user_agent
 from clients.http.calls import Call
-from clients.http.client import GMRClient, address, bearer, user_agent
+from clients.http.client import GMRClient
 from clients.http.errors import ServiceUnreachable
 from clients.http.replies import Reply
 from clients.http.retry import NotSent, RetryPolicy

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from clients.http.answers import Labelled, ServiceEvent
-from clients.http.client import AsyncGMRClient
+from clients.http.async_client import AsyncGMRClient
 from clients.http.retry import RetryPolicy
 from clients.sending.samples import position
 

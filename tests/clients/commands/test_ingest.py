@@ -21,9 +21,10 @@ from clients.data.folder import files_of
 from clients.http import calls
 from clients.http.answers import Ingested
 from clients.http.calls import Call
-from clients.http.client import GMRClient, RetryPolicy
+from clients.http.client import GMRClient
 from clients.http.connection import Connection, open_sender
 from clients.http.errors import InputError, RequestRefused, ServiceUnreachable
+from clients.http.retry import RetryPolicy
 from clients.sending.resume import Progress, ResumeFile, fingerprint
 from clients.sending.samples import Job, send, starting_point
 from service.wire import unpack

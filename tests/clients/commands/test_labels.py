@@ -23,8 +23,9 @@ from clients.data.formats.ids import as_ids, check_unique
 from clients.data.label_file import LabelFile
 from clients.http.answers import Ingested, Labelled, ServiceEvent
 from clients.http.calls import Call
-from clients.http.client import GMRClient, RetryPolicy
+from clients.http.client import GMRClient
 from clients.http.errors import InputError, RequestRefused
+from clients.http.retry import RetryPolicy
 from clients.sending.label_outcome import Outcome, follow
 from clients.sending.labels import LabelJob, send_labels
 from clients.sending.resume import Progress, ResumeFile

@@ -17,7 +17,8 @@ import pytest
 
 from clients.http import calls, errors
 from clients.http.answers import ClassHeld, ServiceEvent, SubTaskHeld
-from clients.http.client import AsyncGMRClient, GMRClient, RetryPolicy
+from clients.http.async_client import AsyncGMRClient
+from clients.http.client import GMRClient
 from clients.http.errors import (
     InputError,
     NotAuthorised,
@@ -32,6 +33,7 @@ from clients.http.errors import (
     UnexpectedAnswer,
     WaitTimeout,
 )
+from clients.http.retry import RetryPolicy
 from core.errors import GMRError, InvalidBatch, InvalidLabels, InvalidRequest, NonFiniteFeature
 from service.wire import Limits, pack, parse_labels, parse_safetensors, unpack
 from tests.clients.scripted import ScriptedServer, answer, events, problem

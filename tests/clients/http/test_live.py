@@ -26,7 +26,8 @@ from clients.http.answers import (
     OutlierScores,
     ServiceEvent,
 )
-from clients.http.client import AsyncGMRClient, GMRClient
+from clients.http.async_client import AsyncGMRClient
+from clients.http.client import GMRClient
 from clients.http.errors import NotLearnedYet, RequestConflict, RequestRefused
 from clients.sending.resume import ResumeFile
 

@@ -9,7 +9,8 @@ import httpx2
 import numpy as np
 import pytest
 
-from clients.http.client import AsyncGMRClient, GMRClient
+from clients.http.async_client import AsyncGMRClient
+from clients.http.client import GMRClient
 from clients.http.errors import RequestConflict, RequestRefused
 from service.broker.connection import connect
 from service.broker.keys import Keys

@@ -10,7 +10,8 @@ import httpx2
 import numpy as np
 import pytest
 
-from clients.http.client import AsyncGMRClient, GMRClient
+from clients.http.async_client import AsyncGMRClient
+from clients.http.client import GMRClient
 from clients.http.errors import RequestRefused
 from service.settings import Settings
 from service.wire import RawBatch

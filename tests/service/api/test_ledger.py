@@ -12,7 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from clients.commands.cli import app
-from clients.http.client import AsyncGMRClient, GMRClient
+from clients.http.async_client import AsyncGMRClient
+from clients.http.client import GMRClient
 from clients.http.errors import RequestRefused
 from service.broker.connection import connect
 from service.broker.keys import Keys

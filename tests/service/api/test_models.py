@@ -12,7 +12,8 @@ from pydantic import SecretStr
 from typer.testing import CliRunner
 
 from clients.commands.cli import app
-from clients.http.client import AsyncGMRClient, GMRClient
+from clients.http.async_client import AsyncGMRClient
+from clients.http.client import GMRClient
 from clients.http.errors import RequestRefused
 from service.api.of_model import path_within
 from service.settings import Settings
