@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 
 from service.api.negotiation import JSON, SAFETENSORS
 from service.api.problems import FRAMEWORK, PROBLEM_JSON, PROBLEMS
@@ -80,6 +81,12 @@ def samples_body(
         SAFETENSORS: {"schema": binary},
     }
     return {"requestBody": {"required": True, "content": content}}
+
+
+def json_body(asked: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
+    """`openapi_extra` of a route whose body is a JSON object."""
+    content = {JSON: {"schema": asked.model_json_schema()}}
+    return {"requestBody": {"required": required, "content": content}}
 
 
 def binary_body(description: str, *media_types: str) -> dict[str, Any]:

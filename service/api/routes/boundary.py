@@ -15,7 +15,7 @@ from service.api import answers, montage
 from service.api.bodies import read_model
 from service.api.errors import NotAcceptable, UnknownBoundary
 from service.api.negotiation import JSON, PNG, choose
-from service.api.openapi import forms, problems
+from service.api.openapi import forms, json_body, problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
 from service.api.routes.drift import Boundary, Said
@@ -93,12 +93,7 @@ async def boundary(
     status_code=201,
     response_model=Said,
     responses=problems(403, 404, 409, 413, 415, 422, 503),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": Wanted.model_json_schema()}},
-        }
-    },
+    openapi_extra=json_body(Wanted),
 )
 async def add_note(
     request: Request,

@@ -12,12 +12,12 @@ from fastapi.responses import StreamingResponse
 from core.engine.checkpoint import features_of, verifier
 from core.errors import InvalidCheckpoint, ShapeMismatch
 from service.api.bodies import chunks_of_body, media_type
+from service.api.control import Restored, apply
 from service.api.errors import BodyTooLarge, Unavailable
 from service.api.negotiation import OCTETS, SAFETENSORS
 from service.api.openapi import binary_body, forms, problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
-from service.api.routes.model import Restored, apply
 from service.broker.pieces import PIECE_BYTES
 from service.broker.stream_errors import BacklogFull
 from service.wire import Control, Upload

@@ -16,7 +16,7 @@ from service.api.bodies import read_model
 from service.api.errors import OutOfRange, Unavailable
 from service.api.explanation import Explanation
 from service.api.gate import GateState
-from service.api.openapi import problems
+from service.api.openapi import json_body, problems
 from service.api.parts import parts_of
 from service.api.query import StrictRoute
 from service.api.who import asker
@@ -501,12 +501,7 @@ async def quarantine(
         202: {"description": "In the stream, after all that was accepted before."},
         **problems(403, 409, 413, 415, 422, 429, 503),
     },
-    openapi_extra={
-        "requestBody": {
-            "required": False,
-            "content": {"application/json": {"schema": Declaration.model_json_schema()}},
-        }
-    },
+    openapi_extra=json_body(Declaration, required=False),
 )
 async def declare_boundary(request: Request) -> Response:
     """Takes its place in the stream, after what was accepted before it.

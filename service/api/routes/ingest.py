@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from core.errors import GMRError
-from service.api import answers
 from service.api.admission import check_classes
 from service.api.bodies import read_batch
 from service.api.naming import ID, ID_PARAMETERS, ID_SCHEMA, one_name
@@ -16,6 +15,7 @@ from service.api.openapi import LABELS, SAMPLE_IDS, problems, samples_body
 from service.api.parts import parts_of
 from service.api.problems import problem_of
 from service.api.query import StrictRoute
+from service.api.receipt import receipt
 from service.api.who import asker
 
 router = APIRouter(tags=["stream"], route_class=StrictRoute)
@@ -79,15 +79,4 @@ async def ingest(request: Request) -> Response:
         # As the trainer names its reasons.
         parts.metrics.rejected(problem_of(error).name.replace("-", "_"))
         raise
-    return answers.json(
-        {
-            "entry_id": appended.entry_id,
-            "batch_id": appended.batch_id,
-            "samples": len(batch),
-            "backlog": max(0, appended.accepted - applied),
-            "duplicate": appended.duplicate,
-            "rejected": appended.rejected,
-            "deadletter": appended.dead_letter,
-        },
-        status=200 if appended.duplicate else 202,
-    )
+    return receipt(appended, applied, samples=len(batch))

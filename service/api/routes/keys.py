@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.bodies import read_model
 from service.api.errors import TooManyKeys, UnknownKey
-from service.api.openapi import problems
+from service.api.openapi import json_body, problems
 from service.api.parts import parts_of
 from service.api.query import StrictRoute
 from service.broker.api_keys import LONGEST_NAME, MOST_KEYS, ApiKey, Role
@@ -91,12 +91,7 @@ class KeyShares(BaseModel):
     other: KeyShareRow | None = Field(description="The rest together; null where there is none.")
 
 
-BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": Asked.model_json_schema()}},
-    }
-}
+BODY = json_body(Asked)
 
 
 @router.get("", operation_id="list_keys", responses=problems(401, 403, 421, 503))

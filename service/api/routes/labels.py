@@ -9,7 +9,6 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from core.errors import GMRError
-from service.api import answers
 from service.api.admission import check
 from service.api.bodies import beside, charge, media_type, read_body
 from service.api.naming import ID, ID_PARAMETERS, ID_SCHEMA, one_name
@@ -18,6 +17,7 @@ from service.api.openapi import LABEL, SAMPLE_ID, problems
 from service.api.parts import parts_of
 from service.api.problems import problem_of
 from service.api.query import StrictRoute
+from service.api.receipt import receipt
 from service.wire import Limits, parse_labels
 
 router = APIRouter(tags=["stream"], route_class=StrictRoute)
@@ -119,15 +119,4 @@ async def label(request: Request) -> Response:
     except GMRError as error:
         parts.metrics.rejected(problem_of(error).name.replace("-", "_"))
         raise
-    return answers.json(
-        {
-            "entry_id": appended.entry_id,
-            "batch_id": appended.batch_id,
-            "labels": len(labels),
-            "backlog": max(0, appended.accepted - applied),
-            "duplicate": appended.duplicate,
-            "rejected": appended.rejected,
-            "deadletter": appended.dead_letter,
-        },
-        status=200 if appended.duplicate else 202,
-    )
+    return receipt(appended, applied, labels=len(labels))

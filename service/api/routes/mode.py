@@ -8,12 +8,11 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.bodies import read_model
-from service.api.openapi import problems
+from service.api.control import apply, asking_for_control
 from service.api.parts import parts_of
 from service.api.query import StrictRoute
-from service.api.routes.model import Restored, apply
-from service.api.who import asker
-from service.wire import MOST_BY, MOST_NOTE, Control
+from service.api.who import By, asker
+from service.wire import MOST_NOTE, Control
 
 router = APIRouter(prefix="/model", tags=["model"], route_class=StrictRoute)
 
@@ -39,28 +38,14 @@ class Wanted(BaseModel):
     reason: str | None = Field(
         None, max_length=MOST_NOTE, description="Why; told with the event `mode_changed`."
     )
-    by: str | None = Field(
-        None,
-        max_length=MOST_BY,
-        description="Who asks, where no keys are required; otherwise it is the name of the key.",
-    )
+    by: By = None
 
 
 @router.put(
     "/mode",
     operation_id="set_mode",
     summary="Freeze the model, let detectors go on alone, or learn again",
-    response_model=Restored,
-    responses={
-        202: {"model": Restored, "description": "In the stream; the trainer has yet to do it."},
-        **problems(403, 413, 415, 422, 429, 503),
-    },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": Wanted.model_json_schema()}},
-        }
-    },
+    **asking_for_control(Wanted),
 )
 async def set_mode(request: Request) -> Response:
     """Takes its place in the stream: what was accepted before is dealt with as before. A mode that

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-import time
-from typing import Final
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.errors import InvalidRequest, UnknownVersion
+from core.errors import UnknownVersion
 from core.snapshot import Snapshot
 from service.api import answers
 from service.api.bodies import read_model
+from service.api.control import apply, asking_for_control
 from service.api.gate import GateState
 from service.api.openapi import problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
-from service.broker.dead_letters import DeadLetters
 from service.wire import Control
 
 router = APIRouter(prefix="/model", tags=["model"], route_class=StrictRoute)
-
-APPLY_TIMEOUT_S: Final = 10.0
-POLL_S: Final = 0.05
 
 
 class ClassCount(BaseModel):
@@ -181,14 +175,6 @@ class Rollback(BaseModel):
     version: int = Field(ge=0, description="One of GET /model/versions.", examples=[12])
 
 
-class Restored(BaseModel):
-    """What became of a request to replace the model."""
-
-    entry_id: str = Field(description="Entry of the stream that carries the request.")
-    applied: bool = Field(description="Whether the model served already is the restored one.")
-    model_version: int = Field(description="Served now.")
-
-
 @router.get(
     "",
     operation_id="model",
@@ -245,17 +231,7 @@ async def versions(request: Request) -> Response:
     "/rollback",
     operation_id="rollback",
     summary="Serve an older version again",
-    response_model=Restored,
-    responses={
-        202: {"model": Restored, "description": "In the stream; the trainer has yet to do it."},
-        **problems(403, 404, 413, 415, 422, 429, 503),
-    },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": Rollback.model_json_schema()}},
-        }
-    },
+    **asking_for_control(Rollback, 404),
 )
 async def rollback(request: Request) -> Response:
     """Takes its place in the stream: what was accepted before is learned first, then dropped
@@ -271,43 +247,6 @@ async def rollback(request: Request) -> Response:
             known=kept,
         )
     return await apply(parts, Control("rollback", version=wanted.version))
-
-
-async def apply(
-    parts: Parts,
-    control: Control,
-    timeout_s: float = APPLY_TIMEOUT_S,
-    *,
-    n_features: int | None = None,
-) -> Response:
-    """Put `control` into the stream and wait a while until the served model holds it.
-
-    Arguments:
-        parts: Of the process.
-        control: What the trainer is to do.
-        timeout_s: Longest wait.
-        n_features: D of a checkpoint.
-
-    Raises:
-        InvalidRequest: The trainer could not do it.
-        ShapeMismatch: The stream has another D.
-    """
-    appended = await parts.stream.append_control(
-        control, n_features=n_features, entries_applied=parts.entries_applied
-    )
-    deadline = time.monotonic() + timeout_s
-    while not (applied := parts.holds(appended.entry_id)) and time.monotonic() < deadline:
-        await asyncio.sleep(POLL_S)
-    if applied:
-        letter = await DeadLetters(parts.stream).of_entry(appended.entry_id)
-        if letter is not None:
-            raise InvalidRequest(letter.facts["detail"], entry_id=appended.entry_id)
-    document = {
-        "entry_id": appended.entry_id,
-        "applied": applied,
-        "model_version": parts.model_version,
-    }
-    return answers.json(document, status=200 if applied else 202, version=parts.model_version)
 
 
 def _durability(parts: Parts) -> dict[str, object]:

@@ -15,7 +15,7 @@ from service.api import answers
 from service.api.bodies import read_model
 from service.api.errors import UnknownModel
 from service.api.models import Models, State, state_of
-from service.api.openapi import problems
+from service.api.openapi import json_body, problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
 from service.broker.registry import NamedModel
@@ -69,12 +69,7 @@ class ModelList(BaseModel):
     models: list[ModelListed] = Field(description="Oldest first.")
 
 
-BODY = {
-    "requestBody": {
-        "required": False,
-        "content": {"application/json": {"schema": ModelAsked.model_json_schema()}},
-    }
-}
+BODY = json_body(ModelAsked, required=False)
 
 
 @router.get("", operation_id="list_models", responses=problems(401, 403, 421, 503))

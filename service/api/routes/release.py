@@ -7,12 +7,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import InvalidRequest
 from service.api.bodies import read_model
-from service.api.openapi import problems
+from service.api.control import apply, asking_for_control
 from service.api.parts import parts_of
 from service.api.query import StrictRoute
-from service.api.routes.model import Restored, apply
-from service.api.who import asker
-from service.wire import MOST_BY, MOST_NOTE, Control
+from service.api.who import By, asker
+from service.wire import MOST_NOTE, Control
 
 router = APIRouter(prefix="/model", tags=["model"], route_class=StrictRoute)
 
@@ -25,28 +24,14 @@ class Release(BaseModel):
     reason: str | None = Field(
         None, max_length=MOST_NOTE, description="Why; told with the event `hold_ended`."
     )
-    by: str | None = Field(
-        None,
-        max_length=MOST_BY,
-        description="Who asks, where no keys are required; otherwise it is the name of the key.",
-    )
+    by: By = None
 
 
 @router.post(
     "/release",
     operation_id="release",
     summary="Serve what is learned although it has forgotten",
-    response_model=Restored,
-    responses={
-        202: {"model": Restored, "description": "In the stream; the trainer has yet to do it."},
-        **problems(403, 413, 415, 422, 429, 503),
-    },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": Release.model_json_schema()}},
-        }
-    },
+    **asking_for_control(Release),
 )
 async def release(request: Request) -> Response:
     """Ends a hold. Takes its place in the stream, as everything does that decides what is served.

@@ -152,7 +152,7 @@ def test_an_older_version_is_served_again(settings: Callable[..., Settings]) -> 
 def test_a_rollback_without_a_trainer_waits_in_the_stream(
     settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.api.routes.model.APPLY_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("service.api.control.APPLY_TIMEOUT_S", 0.2)
     made = settings(checkpoint_interval_s=0)
     with serving(made) as client:
         with training(made):

@@ -1,0 +1,82 @@
+"""Routes that ask for something that changes the model: by an entry of the stream, waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final
+
+from fastapi import Response
+from pydantic import BaseModel, Field
+
+from core.errors import InvalidRequest
+from service.api import answers
+from service.api.openapi import json_body, problems
+from service.api.parts import Parts
+from service.broker.dead_letters import DeadLetters
+from service.wire import Control
+
+APPLY_TIMEOUT_S: Final = 10.0
+POLL_S: Final = 0.05
+
+
+class Restored(BaseModel):
+    """What became of a request to replace the model."""
+
+    entry_id: str = Field(description="Entry of the stream that carries the request.")
+    applied: bool = Field(description="Whether the model served already is the restored one.")
+    model_version: int = Field(description="Served now.")
+
+
+def asking_for_control(asked: type[BaseModel], *statuses: int) -> dict[str, Any]:
+    """How such a route is declared.
+
+    Arguments:
+        asked: Its JSON body.
+        statuses: That it may answer besides those which all of them may.
+    """
+    return {
+        "response_model": Restored,
+        "responses": {
+            202: {"model": Restored, "description": "In the stream; the trainer has yet to do it."},
+            **problems(*sorted({403, 413, 415, 422, 429, 503, *statuses})),
+        },
+        "openapi_extra": json_body(asked),
+    }
+
+
+async def apply(
+    parts: Parts,
+    control: Control,
+    timeout_s: float | None = None,
+    *,
+    n_features: int | None = None,
+) -> Response:
+    """Put `control` into the stream and wait a while until the served model holds it.
+
+    Arguments:
+        parts: Of the process.
+        control: What the trainer is to do.
+        timeout_s: Longest wait; None for `APPLY_TIMEOUT_S`.
+        n_features: D of a checkpoint.
+
+    Raises:
+        InvalidRequest: The trainer could not do it.
+        ShapeMismatch: The stream has another D.
+    """
+    appended = await parts.stream.append_control(
+        control, n_features=n_features, entries_applied=parts.entries_applied
+    )
+    deadline = time.monotonic() + (APPLY_TIMEOUT_S if timeout_s is None else timeout_s)
+    while not (applied := parts.holds(appended.entry_id)) and time.monotonic() < deadline:
+        await asyncio.sleep(POLL_S)
+    if applied:
+        letter = await DeadLetters(parts.stream).of_entry(appended.entry_id)
+        if letter is not None:
+            raise InvalidRequest(letter.facts["detail"], entry_id=appended.entry_id)
+    document = {
+        "entry_id": appended.entry_id,
+        "applied": applied,
+        "model_version": parts.model_version,
+    }
+    return answers.json(document, status=200 if applied else 202, version=parts.model_version)
