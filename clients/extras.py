@@ -34,6 +34,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
         "jinja2",
     ),
     "river": (*_ENGINE, "river"),
+    "cluster": ("ray",),
 }
 """Extra -> the names under which what it brings is imported."""
 

@@ -140,7 +140,11 @@ CHOICES = {
 }
 
 CLIENTS_MAY = {"core.errors", "service.wire"}
-STARTS_THE_SERVICE = {"clients.commands.serving", "clients.commands.upkeep"}
+STARTS_THE_SERVICE = {
+    "clients.commands.cluster",
+    "clients.commands.serving",
+    "clients.commands.upkeep",
+}
 """Commands that are the service, or look after it from outside: they read its settings, and
 import the rest when they run."""
 

@@ -143,6 +143,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.upkeep:reset_command",
         "Let a model begin anew, as if it had learned nothing.",
     ),
+    "cluster": (
+        "clients.commands.cluster:cluster_command",
+        "Run trainers over many machines by Ray: up, status, models, drain, move, down.",
+    ),
     "evaluate": (
         "clients.commands.evaluate:evaluate_command",
         "Measure continual learning on SOURCE through a live service.",
@@ -171,6 +175,7 @@ NEEDS_SERVE = (
     "backup",
     "restore",
     "reset",
+    "cluster",
     "evaluate",
     "bench",
     "compile",

@@ -265,3 +265,8 @@ class Keys:
     def checkpoints(self) -> str:
         """Which objects of a store are the model's checkpoints, as JSON."""
         return self._key("checkpoints")
+
+    @property
+    def cluster(self) -> str:
+        """How many buckets a cluster of services has: `service.cluster`."""
+        return self._key("cluster")

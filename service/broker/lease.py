@@ -114,10 +114,17 @@ class Lease:
     Arguments:
         client: Connection to the model's Redis.
         keys: Of the model.
+        seconds: After which it runs out unless it is renewed; None: `LEASE_S`.
     """
 
-    def __init__(self, client: redis.Redis | redis.RedisCluster, keys: Keys) -> None:
+    def __init__(
+        self,
+        client: redis.Redis | redis.RedisCluster,
+        keys: Keys,
+        seconds: float | None = None,
+    ) -> None:
         self.held = False
+        self.seconds = LEASE_S if seconds is None else seconds
         self._client = client
         self._keys = [keys.lease, keys.fence]
         id = uuid.uuid4().hex
@@ -160,7 +167,7 @@ class Lease:
 
     def renew(self) -> bool:
         """Keep the lease for another while; False when another trainer has begun."""
-        return bool(self._renew(keys=self._keys, args=[self.token, _milliseconds(LEASE_S)]))
+        return bool(self._renew(keys=self._keys, args=[self.token, _milliseconds(self.seconds)]))
 
     def release(self) -> None:
         """Give the lease up, if it is still ours."""
@@ -169,7 +176,7 @@ class Lease:
 
     def _try(self) -> dict[str, object] | None:
         """None when the lease is ours now, else who holds it."""
-        milliseconds = _milliseconds(LEASE_S)
+        milliseconds = _milliseconds(self.seconds)
         held = self._acquire(keys=self._keys, args=[self.token, milliseconds, ""])
         if held is None:
             return None

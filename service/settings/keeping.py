@@ -111,6 +111,13 @@ class KeepingSettings(BaseSettings):
         "the same data dir, on a disk that they share, or the same store (GMR_CHECKPOINTS); Redis "
         "alone decides who works.",
     )
+    lease_s: float = Field(
+        15.0,
+        ge=2,
+        le=600,
+        description="Seconds after which a trainer that shows no sign of life may be replaced by "
+        "one on another machine; on its own machine one sees that it is gone.",
+    )
     accept_loss: int | None = Field(
         None,
         ge=1,

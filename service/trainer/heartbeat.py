@@ -14,14 +14,15 @@ from types import TracebackType
 from typing import Final, Self
 
 from service.broker.connection import SyncClient, is_transient
-from service.broker.lease import LEASE_S, Lease
+from service.broker.lease import Lease
 from service.trainer.journal import encode_status
 from service.trainer.progress import Progress
 
 logger = logging.getLogger(__name__)
 
 BEAT_S: Final = 1.0
-RENEW_S: Final = LEASE_S / 5
+RENEWALS: Final = 5
+"""In the time in which a lease runs out."""
 
 REPEAT: Final = """
 redis.call('PERSIST', KEYS[1])
@@ -58,7 +59,7 @@ class Pulse:
             facts: Of this moment, that the status says as well.
         """
         now = time.monotonic()
-        if now - self._renewed_at >= RENEW_S:
+        if now - self._renewed_at >= self._lease.seconds / RENEWALS:
             self._renewed_at = now
             if not self._lease.renew():
                 self.lost = True

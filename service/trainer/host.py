@@ -245,38 +245,68 @@ def main(settings: Settings) -> int:
     Returns:
         0 after an orderly end, 2 when the operator must change a setting, 1 otherwise.
     """
-    configure_logs(settings, "trainer")
-    # Switches of the whole process, so not the business of a Trainer.
-    torch.set_num_threads(settings.trainer_threads)
-    torch.set_flush_denormal(True)  # tiny numbers would take a slow path of the processor
-    os.nice(settings.trainer_niceness)  # answers come before learning
-    trainer: Trainer | None = None
-    ended = threading.Event()
-
-    def stop(*_: object) -> None:
-        ended.set()
-        if trainer is not None:
-            trainer.stop()
-
+    life = Life(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    try:
-        check_extras(settings)
-        lease = None
-        if settings.standby:
+        signal.signal(number, lambda *_: life.stop())
+    return life.lead()
+
+
+class Life:
+    """A trainer from the start of its process to its end, on whichever thread it is led.
+
+    Arguments:
+        settings: Of the service.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.phase = "starting"  # "standing by", "leading", "ended"
+        self.error: str | None = None
+        self._settings = settings
+        self._trainer: Trainer | None = None
+        self._ended = threading.Event()
+
+    def stop(self) -> None:
+        """Ask for an orderly end."""
+        self._ended.set()
+        if self._trainer is not None:
+            self._trainer.stop()
+
+    def lead(self) -> int:
+        """Stand by where that is asked for, then work; the exit status."""
+        configure_logs(self._settings, "trainer")
+        # Switches of the whole process, so not the business of a Trainer.
+        torch.set_num_threads(self._settings.trainer_threads)
+        torch.set_flush_denormal(True)  # tiny numbers would take a slow path of the processor
+        os.nice(self._settings.trainer_niceness)  # answers come before learning
+        try:
+            return self._lead()
+        finally:
+            self.phase = "ended"
+
+    def _lead(self) -> int:
+        settings = self._settings
+        try:
+            check_extras(settings)
+            lease = None
+            if settings.standby:
+                rehearse_meanwhile(settings.engine_config())
+                self.phase = "standing by"
+                client = _connect(settings)
+                lease = stand_by(client, settings.model, self._ended.wait, settings.lease_s)
+                if lease is None:
+                    return 0
+            self._trainer = trainer = Trainer(settings, lease)
+            if self._ended.is_set():
+                trainer.stop()
             rehearse_meanwhile(settings.engine_config())
-            lease = stand_by(_connect(settings), settings.model, ended.wait)
-            if lease is None:
-                return 0
-        trainer = Trainer(settings, lease)
-        if ended.is_set():
-            trainer.stop()
-        rehearse_meanwhile(settings.engine_config())
-        trainer.run()
-    except InvalidSettings as error:
-        logger.error("%s", error)
-        return MUST_CHANGE_SETTINGS
-    except LeaseLost as error:
-        logger.error("%s", error)
-        return 1
-    return 0
+            self.phase = "leading"
+            trainer.run()
+        except InvalidSettings as error:
+            self.error = str(error)
+            logger.error("%s", error)
+            return MUST_CHANGE_SETTINGS
+        except LeaseLost as error:
+            self.error = str(error)
+            logger.error("%s", error)
+            return 1
+        return 0

@@ -22,18 +22,21 @@ LOOK_S: Final = 0.5
 """Seconds between two looks at the lease."""
 
 
-def stand_by(client: SyncClient, model: str, wait: Callable[[float], bool]) -> Lease | None:
+def stand_by(
+    client: SyncClient, model: str, wait: Callable[[float], bool], lease_s: float | None = None
+) -> Lease | None:
     """The lease of a model, once no other trainer has it.
 
     Arguments:
         client: Connection to Redis that threads may share.
         model: Name of the service's own model.
         wait: Sleeps for so many seconds; True when the process is to stop.
+        lease_s: Seconds after which the lease runs out unless it is renewed.
 
     Returns:
         The lease, held and to be renewed; None when the process is to stop.
     """
-    lease, told = Lease(client, Keys(model)), False
+    lease, told = Lease(client, Keys(model), lease_s), False
     while True:
         try:
             lease.acquire(patience_s=0.0)

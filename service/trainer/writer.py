@@ -37,7 +37,7 @@ from service.broker.entries import LAST_REPORT, Entry, Position, next_id
 from service.broker.feed import Feed
 from service.broker.fenced import LeaseLost
 from service.broker.keys import Keys
-from service.broker.lease import LEASE_S, DirectoryLock, Lease
+from service.broker.lease import DirectoryLock, Lease
 from service.broker.pointer import Pointer
 from service.broker.snapshots import SnapshotFiles
 from service.checkpoints import StoreUnavailable
@@ -111,7 +111,7 @@ class ModelWriter:
         self._lock = None
         if not (settings.standby or settings.checkpoints_in_store):  # there the fence decides
             self._lock = DirectoryLock(settings.data_dir / "checkpoints", "trainer")
-        self._lease = lease or Lease(client, Keys(settings.model))
+        self._lease = lease or Lease(client, Keys(settings.model), settings.lease_s)
         self._feed = feed = Feed.of(settings, client, self._lease, self._gives_up)
         pointer = Pointer(client, feed.keys, self._lease)
         self._place = place = place_of(settings, pointer)
@@ -201,16 +201,18 @@ class ModelWriter:
 
     # A life -----------------------------------------------------------------------
 
-    def begin(self, patience_s: float = LEASE_S + 1) -> None:
+    def begin(self, patience_s: float | None = None) -> None:
         """Become the one that may change the model.
 
         Arguments:
-            patience_s: Seconds to wait for the lease of a trainer that is gone to run out.
+            patience_s: Seconds to wait for the lease of a trainer that is gone to run out; None:
+                as long as that takes.
 
         Raises:
             InvalidSettings: Another trainer works on this model, or entries are missing.
             StreamUnavailable: It was asked to stop while Redis was away.
         """
+        patience_s = self._lease.seconds + 1 if patience_s is None else patience_s
         self._take_lease(patience_s)
         self._heart.add(self._pulse)
         self._take_fence(patient=patience_s > 0)

@@ -29,7 +29,7 @@ def test_it_renews_the_lease_and_repeats_the_status(
     redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.trainer.heartbeat.BEAT_S", 0.05)
-    monkeypatch.setattr("service.trainer.heartbeat.RENEW_S", 0.05)
+    monkeypatch.setattr("service.trainer.heartbeat.RENEWALS", 300)
     keys = Keys(uuid.uuid4().hex)
     with connect(redis_server.url) as client:
         lease = Lease(client, keys)
@@ -49,7 +49,7 @@ def test_it_notices_that_another_trainer_has_begun(
     redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.trainer.heartbeat.BEAT_S", 0.05)
-    monkeypatch.setattr("service.trainer.heartbeat.RENEW_S", 0.05)
+    monkeypatch.setattr("service.trainer.heartbeat.RENEWALS", 300)
     keys = Keys(uuid.uuid4().hex)
     with connect(redis_server.url) as client:
         lease = Lease(client, keys)
@@ -63,7 +63,7 @@ def test_it_goes_on_through_an_outage(
     own_redis: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.trainer.heartbeat.BEAT_S", 0.05)
-    monkeypatch.setattr("service.trainer.heartbeat.RENEW_S", 0.05)
+    monkeypatch.setattr("service.trainer.heartbeat.RENEWALS", 300)
     own_redis.start()
     keys = Keys("m")
     with connect(own_redis.url) as client:
@@ -82,7 +82,7 @@ def test_a_model_that_is_lost_does_not_keep_others_from_beating(
     redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.trainer.heartbeat.BEAT_S", 0.05)
-    monkeypatch.setattr("service.trainer.heartbeat.RENEW_S", 0.05)
+    monkeypatch.setattr("service.trainer.heartbeat.RENEWALS", 300)
     first, second = Keys(uuid.uuid4().hex), Keys(uuid.uuid4().hex)
     with connect(redis_server.url) as client, Heart(client) as heart:
         pulses = []

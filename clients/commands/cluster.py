@@ -1,0 +1,194 @@
+"""`gmr cluster`: trainers over many machines, by Ray."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from clients.commands.json_lines import print_json
+from clients.commands.options import AsDocument
+from clients.extras import naming_the_extra
+from clients.http.errors import InputError
+from service.settings import Settings
+
+DEFAULT_BUCKETS = 8
+
+Address = Annotated[
+    str | None,
+    typer.Option(help="Of Ray's head; without it what RAY_ADDRESS says, or this machine's."),
+]
+
+
+class Action(StrEnum):
+    """What is asked for."""
+
+    UP = "up"
+    STATUS = "status"
+    MODELS = "models"
+    DRAIN = "drain"
+    MOVE = "move"
+    DOWN = "down"
+
+
+TAKES: dict[Action, int] = {Action.DRAIN: 1, Action.MOVE: 2}
+"""How many arguments an action takes; models takes any number, others none."""
+
+
+def cluster_command(
+    action: Annotated[Action, typer.Argument(help="up, status, models, drain, move or down.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(help="Of models: names. Of drain: a node. Of move: a bucket and a node."),
+    ] = None,
+    address: Address = None,
+    buckets: Annotated[
+        int | None,
+        typer.Option(min=1, max=256, help="Of up: into how many services models are divided."),
+    ] = None,
+    standby: Annotated[
+        int, typer.Option(min=0, max=3, help="Of up: hosts of each bucket that stand by.")
+    ] = 0,
+    local: Annotated[
+        int | None,
+        typer.Option(min=1, max=16, help="Of up: so many nodes on this machine, until Ctrl-C."),
+    ] = None,
+    accept_gcs_in_memory: Annotated[
+        bool,
+        typer.Option(
+            "--accept-gcs-in-memory", help="Of up: take a head that forgets all when it dies."
+        ),
+    ] = False,
+    as_json: AsDocument = False,
+) -> None:
+    """Run trainers over many machines by Ray: up, status, models, drain, move, down.
+
+    Example: gmr cluster up --local 3
+
+    Example: gmr cluster move 7 10.0.0.5
+
+    Settings are those of GMR_* variables. Models are divided into buckets, each a service
+    GMR_MODEL-bNNN with hosts of its own, by their names alone. Begun by up are the hosts that are
+    missing; status says of every host where it is and what it does (exit status 1: a bucket has
+    none that leads); models says which service a model belongs to; drain lets no host be on a node;
+    move lets a bucket be led on another node, without a batch refused; down ends all in order.
+    """
+    given = arguments or []
+    if action is not Action.MODELS and len(given) != TAKES.get(action, 0):
+        raise InputError(
+            f"gmr cluster {action} takes {TAKES.get(action, 0)} arguments and was given "
+            f"{len(given)}. See gmr cluster --help."
+        )
+    with naming_the_extra("gmr cluster", "cluster"):
+        match action:
+            case Action.UP:
+                _up(address, buckets, standby, local, accept_gcs_in_memory)
+            case Action.STATUS:
+                _status(address, as_json)
+            case Action.MODELS:
+                _models(given)
+            case Action.DRAIN:
+                with _fleet(address) as (fleet, _):
+                    moved = fleet.drain(given[0])
+                typer.echo(f"{len(moved)} hosts are elsewhere now: {', '.join(moved) or 'none'}")
+            case Action.MOVE:
+                if not given[0].isdigit():
+                    raise InputError(f"The bucket is {given[0]!r}; expected its number.")
+                with _fleet(address) as (fleet, _):
+                    seconds = fleet.move(int(given[0]), given[1])
+                typer.echo(f"Bucket {given[0]} is led on {given[1]}; {seconds:.1f} s without.")
+            case Action.DOWN:
+                with _fleet(address) as (fleet, _):
+                    ended = fleet.down()
+                typer.echo(f"{len(ended)} hosts ended.")
+
+
+def _up(
+    address: str | None, buckets: int | None, standby: int, local: int | None, accept_gcs: bool
+) -> None:
+    from service.cluster.fleet import Fleet
+    from service.cluster.local import attach, local_cluster
+    from service.cluster.plan import check
+
+    def begin(settings: Settings) -> Any:
+        n_buckets = _agreed(settings, buckets)
+        fleet = Fleet(settings, n_buckets)
+        begun = fleet.up(standby)
+        typer.echo(f"{n_buckets} buckets; begun: {', '.join(begun) or 'none, all are there'}")
+        return fleet
+
+    settings = Settings.load()
+    if local is None:
+        check(settings, os.environ, accept_gcs=accept_gcs)
+        attach(address, settings.model)
+        begin(settings)
+        return
+    with local_cluster(settings, local) as made:
+        fleet = begin(made.settings)
+        typer.echo(f"Ray: --address {made.address}")
+        typer.echo(f"Redis: GMR_REDIS_URL={made.settings.redis_address()}")
+        typer.echo(f"Checkpoints: GMR_CHECKPOINTS={made.settings.checkpoints}")
+        typer.echo("Ctrl-C ends all of it.")
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
+        fleet.down()
+
+
+def _status(address: str | None, as_json: bool) -> None:
+    with _fleet(address) as (fleet, n_buckets):
+        rows = fleet.status()
+    if as_json:
+        print_json([vars(row) for row in rows])
+    else:
+        table = Table("host", "bucket", "node", "does", "process", box=box.SIMPLE_HEAD)
+        for row in rows:
+            does = row.phase if row.error is None else f"{row.phase}: {row.error}"
+            node = f"{row.node[:8]} ({row.address})" if row.node else ""
+            table.add_row(row.name, str(row.bucket), node, does, str(row.pid or ""))
+        Console().print(table, markup=False)
+    led = {row.bucket for row in rows if row.phase == "leading"}
+    raise typer.Exit(0 if len(led) == n_buckets else 1)
+
+
+def _models(names: list[str]) -> None:
+    from service.cluster.buckets import bucket_of, service_of
+
+    settings = Settings.load()
+    n_buckets = _agreed(settings, None)
+    for name in names:
+        bucket = bucket_of(name, n_buckets)
+        typer.echo(f"{name}: bucket {bucket}, service {service_of(settings.model, bucket)}")
+
+
+def _agreed(settings: Settings, buckets: int | None) -> int:
+    from service.broker.connection import connect, identity_of
+    from service.cluster.plan import agree
+
+    address = settings.redis_address()
+    if address is None:
+        raise InputError(
+            "No Redis is named; expected that of the cluster. Set GMR_REDIS_URL, which "
+            "`gmr cluster up --local` prints."
+        )
+    with connect(address, identity=identity_of(settings)) as client:
+        return agree(client, settings.model, buckets, DEFAULT_BUCKETS)
+
+
+@contextmanager
+def _fleet(address: str | None) -> Iterator[tuple[Any, int]]:
+    """The hosts of the cluster, and how many buckets it has."""
+    from service.cluster.fleet import Fleet
+    from service.cluster.local import attach
+
+    settings = Settings.load()
+    n_buckets = _agreed(settings, None)
+    attach(address, settings.model)
+    yield Fleet(settings, n_buckets), n_buckets

@@ -1,0 +1,1 @@
+"""Trainers over many machines: Ray decides who runs, the fence in Redis who writes."""

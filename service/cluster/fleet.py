@@ -1,0 +1,253 @@
+"""The hosts of a cluster as Ray has them: begun, asked, moved and ended. Nothing is kept here.
+
+Who runs, and where, is for Ray to say; who may write, for the fence in Redis. So every command may
+be given twice, by two people at once, or be cut off: the worst is a host more that stands by.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from core.errors import InvalidSettings
+from service.cluster.buckets import service_of
+from service.cluster.host import Host
+from service.settings import Settings
+
+ANSWER_S: Final = 5.0
+READY_S: Final = 120.0
+STOP_S: Final = 120.0
+LOOK_S: Final = 0.1
+
+READY: Final = ("standing by", "leading")
+
+
+@dataclass(frozen=True)
+class HostRow:
+    """One host, as it answered.
+
+    Arguments:
+        name: Of the actor: bucket and number.
+        bucket: That it serves.
+        node: The id of its node; empty where it does not answer.
+        address: Of that node.
+        phase: What it does, or "no answer".
+        error: Why it refuses; None where it does not.
+        pid: Its process; None where it does not answer.
+    """
+
+    name: str
+    bucket: int
+    node: str
+    address: str
+    phase: str
+    error: str | None = None
+    pid: int | None = None
+
+
+def namespace_of(model: str) -> str:
+    """Ray's namespace of the hosts of a cluster."""
+    return f"gmr-{model}"
+
+
+class Fleet:
+    """The hosts of one cluster. Ray is connected to, in the namespace of the model.
+
+    Arguments:
+        settings: Of the cluster; each bucket has them with a `GMR_MODEL` and a data dir of its own.
+        buckets: How many there are.
+    """
+
+    def __init__(self, settings: Settings, buckets: int) -> None:
+        self._settings = settings
+        self._buckets = buckets
+        self._namespace = namespace_of(settings.model)
+
+    def names(self) -> list[str]:
+        """Of all hosts."""
+        rows: Any = ray.util.list_named_actors(all_namespaces=True)
+        found = [row["name"] for row in rows if row["namespace"] == self._namespace]
+        return sorted(name for name in found if _bucket(name) < self._buckets)
+
+    def up(self, standby: int = 0) -> list[str]:
+        """Begin the hosts that are missing; their names.
+
+        Arguments:
+            standby: Hosts of each bucket beside the one that leads.
+        """
+        begun = []
+        for bucket in range(self._buckets):
+            there = self._of(bucket)
+            for _ in range(1 + standby - len(there)):
+                name = self._next(bucket)
+                self._begin(name, "SPREAD")
+                begun.append(name)
+        return begun
+
+    def status(self) -> list[HostRow]:
+        """Every host."""
+        addresses = _alive()
+        return [self._row(name, addresses) for name in self.names()]
+
+    def move(self, bucket: int, node: str) -> float:
+        """Let a bucket be led on another node; seconds for which nobody led it.
+
+        Arguments:
+            bucket: Of which.
+            node: Id of a node, or how it begins, or its address.
+
+        Raises:
+            InvalidSettings: There is no such node or bucket, or the new host does not get ready.
+        """
+        if not 0 <= bucket < self._buckets:
+            raise InvalidSettings(
+                f"There is no bucket {bucket}; expected 0 to {self._buckets - 1}."
+            )
+        rows = [row for row in self.status() if row.bucket == bucket]
+        leads = [row.name for row in rows if row.phase == "leading"] or [row.name for row in rows]
+        return self._replace(leads, bucket, _node(node))
+
+    def drain(self, node: str) -> list[str]:
+        """Let no host be on a node; the names of those that were.
+
+        Arguments:
+            node: Id of a node, or how it begins, or its address.
+
+        Raises:
+            InvalidSettings: There is no such node, or no other.
+        """
+        gone = _node(node)
+        others = sorted(id for id in _alive() if id != gone)
+        if not others:
+            raise InvalidSettings("There is no other node. Add one, then drain this one.")
+        moved = [row for row in self.status() if row.node == gone]
+        for row in moved:
+            self._replace([row.name], row.bucket, others[row.bucket % len(others)])
+        return [row.name for row in moved]
+
+    def down(self) -> list[str]:
+        """End all hosts in order; their names. Those that do not answer are killed."""
+        names = self.names()
+        for name in names:
+            self._ask(name, "stop")
+        for name in names:
+            self._end(name)
+        return names
+
+    # Within -----------------------------------------------------------------------------
+
+    def _of(self, bucket: int) -> list[str]:
+        return [name for name in self.names() if _bucket(name) == bucket]
+
+    def _next(self, bucket: int) -> str:
+        number = 1 + max((int(name.partition(".")[2]) for name in self._of(bucket)), default=-1)
+        return f"b{bucket:03d}.{number}"
+
+    def _begin(self, name: str, where: Any) -> None:
+        settings = self._settings
+        bucket = f"b{_bucket(name):03d}"
+        own = {
+            **settings.environment(),
+            "GMR_MODEL": service_of(settings.model, _bucket(name)),
+            "GMR_DATA_DIR": str(settings.data_dir / bucket),
+            "GMR_STANDBY": "true",
+            "GMR_SNAPSHOT_STORE": "redis",
+        }
+        actor: Any = ray.remote(Host)
+        actor.options(
+            name=name,
+            namespace=self._namespace,
+            lifetime="detached",
+            get_if_exists=True,
+            max_restarts=-1,
+            max_concurrency=4,
+            num_cpus=0.01,  # what a bucket takes is for its models to say
+            scheduling_strategy=where,
+        ).remote(own)
+
+    def _replace(self, names: Sequence[str], bucket: int, node: str) -> float:
+        """Begin a host elsewhere; when it stands by, end others."""
+        name = self._next(bucket)
+        self._begin(name, NodeAffinitySchedulingStrategy(node, soft=True))
+        self._until(name, READY, READY_S)
+        began = time.monotonic()
+        for one in names:
+            self._ask(one, "stop")
+        for one in names:
+            self._end(one)
+        self._until(name, ("leading",) if len(self._of(bucket)) == 1 else READY, READY_S)
+        return time.monotonic() - began
+
+    def _until(self, name: str, phases: Sequence[str], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            said = self._ask(name, "status") or {"phase": "no answer", "error": None}
+            if said["phase"] in phases:
+                return
+            if said["error"] or time.monotonic() > deadline:
+                raise InvalidSettings(
+                    f"Host {name} is {said['phase']} after {timeout_s:.0f} s, and should be "
+                    f"{' or '.join(phases)}. {said['error'] or 'See the logs of Ray.'}"
+                )
+            time.sleep(LOOK_S)
+
+    def _end(self, name: str) -> None:
+        deadline = time.monotonic() + STOP_S
+        while time.monotonic() < deadline:
+            said = self._ask(name, "status")
+            if said is None or said["phase"] in ("ended", "refused"):
+                break
+            time.sleep(LOOK_S)
+        if (actor := self._actor(name)) is not None:
+            ray.kill(actor, no_restart=True)
+
+    def _actor(self, name: str) -> Any:
+        try:
+            return ray.get_actor(name, namespace=self._namespace)
+        except ValueError:
+            return None
+
+    def _ask(self, name: str, what: str) -> Any:
+        """The answer of a host; None where there is none."""
+        actor = self._actor(name)
+        if actor is None:
+            return None
+        try:
+            return ray.get(getattr(actor, what).remote(), timeout=ANSWER_S)
+        except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError):
+            return None
+
+    def _row(self, name: str, addresses: dict[str, str]) -> HostRow:
+        said: Any = self._ask(name, "status")
+        if said is None:
+            return HostRow(name, _bucket(name), "", "", "no answer")
+        node = said["node"]
+        place = node, addresses.get(node, "")
+        return HostRow(name, _bucket(name), *place, said["phase"], said["error"], said["pid"])
+
+
+def _bucket(name: str) -> int:
+    return int(name[1:4])
+
+
+def _alive() -> dict[str, str]:
+    """Id to address of the nodes that live."""
+    ask: Any = ray.nodes  # which has no types
+    nodes = ask()
+    return {node["NodeID"]: node["NodeManagerAddress"] for node in nodes if node["Alive"]}
+
+
+def _node(wanted: str) -> str:
+    found = [id for id, address in _alive().items() if id.startswith(wanted) or address == wanted]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(f"{id[:8]} ({address})" for id, address in sorted(_alive().items()))
+    raise InvalidSettings(
+        f"{len(found)} nodes are called {wanted!r}; expected the address of one, or how its id "
+        f"begins. There are {listed}."
+    )

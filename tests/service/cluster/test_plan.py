@@ -1,0 +1,59 @@
+"""Tests for service.cluster: what is decided without Ray."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from core.errors import InvalidSettings
+from service.broker.connection import connect
+from service.cluster.buckets import bucket_of, service_of
+from service.cluster.plan import agree, check
+from service.settings import Settings
+from service.supervisor.embedded import EmbeddedRedis
+
+REACHED = {"redis_url": "redis://redis.example:6379", "checkpoints": "s3://bucket/models"}
+
+
+def test_models_are_spread_over_all_buckets_by_their_names_alone() -> None:
+    counts = [0] * 16
+    for number in range(1600):
+        counts[bucket_of(f"pump-{number}", 16)] += 1
+    assert sum(counts) == 1600
+    assert 60 < min(counts) <= max(counts) < 140
+    # For ever: another answer would be another service, which does not know the model.
+    assert [bucket_of(name, 16) for name in ("pump-7", "a", "\u00e4")] == [15, 7, 9]
+
+
+def test_the_service_of_a_bucket_may_be_the_name_of_a_service() -> None:
+    assert Settings(model=service_of("plant", 255)).model == "plant-b255"
+
+
+@pytest.mark.parametrize(
+    ("changes", "environment", "missing"),
+    [
+        ({"redis_url": None}, {"RAY_REDIS_ADDRESS": "r"}, "GMR_REDIS_URL"),
+        ({"checkpoints": "dir"}, {"RAY_REDIS_ADDRESS": "r"}, "GMR_CHECKPOINTS"),
+        ({}, {}, "--accept-gcs-in-memory"),
+    ],
+)
+def test_a_cluster_that_could_lose_itself_is_refused(
+    changes: dict[str, str], environment: dict[str, str], missing: str
+) -> None:
+    settings = Settings.load({**REACHED, **changes})
+    with pytest.raises(InvalidSettings, match=missing):
+        check(settings, environment, accept_gcs=False)
+    check(Settings.load(REACHED), {"RAY_REDIS_ADDRESS": "r"}, accept_gcs=False)
+    check(Settings.load(REACHED), {}, accept_gcs=True)
+
+
+def test_the_number_of_buckets_is_fixed_when_a_cluster_is_first_begun(
+    redis_server: EmbeddedRedis,
+) -> None:
+    model = uuid.uuid4().hex
+    with connect(redis_server.url) as client:
+        assert agree(client, model, None, 8) == 8
+        assert agree(client, model, 8, 4) == 8
+        with pytest.raises(InvalidSettings, match="has 8 buckets, and 9 were asked for"):
+            agree(client, model, 9, 8)
