@@ -160,6 +160,13 @@ def evaluate_command(
     allow_warm: Annotated[
         bool, typer.Option("--allow-warm", help="Go on though the service has learned before.")
     ] = False,
+    reference: Annotated[
+        bool,
+        typer.Option(
+            "--reference",
+            help="Let a fresh model learn each sub-task, too: forward transfer.",
+        ),
+    ] = False,
     preset: Annotated[
         str | None, typer.Option(help="Of the private service: mfa, flat, paper or dcgmm.")
     ] = None,
@@ -216,6 +223,7 @@ def evaluate_command(
         tolerance_samples=tolerance,
         url=url,
         allow_warm=allow_warm,
+        reference=reference,
         settings=_settings(preset, components, setting or []),
     )
     console = Console()

@@ -22,6 +22,7 @@ class Plan:
     tolerance_samples: int = 2000  # the longest delay at which a boundary counts as found
     url: str | None = None  # None: a private service for every seed
     allow_warm: bool = False  # use a service that has learned before
+    reference: bool = False  # learn each sub-task by a fresh model, too, for forward transfer
     settings: Mapping[str, object] = field(default_factory=dict)  # of the private service
 
     def check(self) -> None:

@@ -144,6 +144,7 @@ class Run:
     held: tuple[StillHeld, ...] = ()  # past sub-tasks, oldest first
     shadows: tuple[ShadowScore, ...] = ()  # of `--set shadow_detectors=...`
     unwatched: tuple[TooShort, ...] = ()  # sub-tasks that ended before the detector was armed
+    reference: tuple[float, ...] = ()  # prequential accuracy of a fresh model on each; NaN: none
 
     @property
     def matrix(self) -> FloatArray:
@@ -160,6 +161,7 @@ class Run:
             "average_accuracy": scores.average_accuracy(matrix),
             "backward_transfer": scores.backward_transfer(matrix),
             "forgetting": scores.forgetting(matrix),
+            "forward_transfer": self._forward_transfer(),
             "average_anytime_accuracy": scores.average_anytime_accuracy(matrix),
             "prequential_accuracy": scores.prequential_accuracy(
                 self.history.prequential_accuracy, self.history.labelled
@@ -181,6 +183,22 @@ class Run:
             "classify_p50_seconds": self.speed.classify.p50,
             "classify_p99_seconds": self.speed.classify.p99,
         }
+
+    def _forward_transfer(self) -> float:
+        """NaN where no reference was run."""
+        if not self.reference:
+            return math.nan
+        history = self.history
+        own = []
+        for index in range(len(self.reference)):
+            rows = [row for row, task in enumerate(history.sub_task) if task == index]
+            own.append(
+                scores.prequential_accuracy(
+                    [history.prequential_accuracy[row] for row in rows],
+                    [history.labelled[row] for row in rows],
+                )
+            )
+        return scores.forward_transfer(own, self.reference)
 
 
 @dataclass(frozen=True)

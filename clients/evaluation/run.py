@@ -22,6 +22,7 @@ from clients.evaluation import scores
 from clients.evaluation import too_short as unwatched
 from clients.evaluation.listener import ProgressListener
 from clients.evaluation.plan import Plan
+from clients.evaluation.reference import reference_accuracy
 from clients.evaluation.results import (
     Certainty,
     FoundBoundary,
@@ -121,6 +122,7 @@ class EvaluationRun:
             held=still_held(model.held, milestones, slt),
             shadows=self._shadows(true),
             unwatched=self._unwatched(),
+            reference=self._reference() if plan.reference else (),
         )
         return run, self._draw()
 
@@ -138,6 +140,24 @@ class EvaluationRun:
             return ()
         points = (self._points.get(entry) for entry in self._entries)
         return unwatched.seen(self._sub_task, self._samples, points)
+
+    def _reference(self) -> tuple[float, ...]:
+        """The prequential accuracy of a fresh model on each sub-task but the first."""
+        plan, data = self._plan, self._dataset
+        found = []
+        for sub_task in stream(
+            self._slt, data.train_x, data.train_y, epochs=plan.epochs, seed=self._seed
+        ):
+            first = self._sub_task.index(sub_task.index)
+            batches = (
+                (x, hide_labels(y, plan.labelled, [self._seed, first + place]))
+                for place, (x, y) in enumerate(sub_task.batches(plan.batch_size))
+            )
+            fresh = math.nan
+            if sub_task.index:
+                fresh = reference_accuracy(self._client, batches)
+            found.append(fresh)
+        return tuple(found)
 
     def _stream(self, sub_task: SubTask) -> None:
         """Send a sub-task batch by batch, and wait until all of it is learned."""

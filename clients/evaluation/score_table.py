@@ -34,6 +34,13 @@ SCORES: Final = (
         "forgetting", "forgetting", "points", -1, "best earlier accuracy minus the final one, mean"
     ),
     Score(
+        "forward_transfer",
+        "FWT",
+        "share",
+        1,
+        "how much sooner a sub-task is learned than by a fresh model; needs --reference",
+    ),
+    Score(
         "average_anytime_accuracy",
         "average anytime accuracy",
         "%",

@@ -11,6 +11,9 @@ Definitions are those of
 
 * Lopez-Paz and Ranzato 2017, "Gradient Episodic Memory for Continual Learning":
   the accuracy matrix, average accuracy (ACC) and backward transfer (BWT);
+* Wolczyk et al. 2021, "Continual World": forward transfer against a fresh model (FWT). That of
+  Lopez-Paz and Ranzato and of Diaz-Rodriguez et al. 2018, the accuracy on a sub-task before it is
+  learned, is 0 whatever the model where sub-tasks share no class, as here;
 * Chaudhry et al. 2018, "Riemannian Walk for Incremental Learning": forgetting;
 * Caccia et al. 2022, "New Insights on Reducing Abrupt Representation Change in
   Online Continual Learning": average anytime accuracy (AAA);
@@ -169,6 +172,31 @@ def forgetting(matrix: ArrayLike) -> float:
     """The mean of `forgetting_per_sub_task`; NaN for a single sub-task."""
     each = forgetting_per_sub_task(matrix)
     return float(np.mean(each)) if len(each) else math.nan
+
+
+def forward_transfer(accuracies: ArrayLike, reference: ArrayLike) -> float:
+    """FWT: how much sooner a sub-task is learned after others than by a model that is fresh.
+
+    Per sub-task (a - r) / (1 - r), where a is the prequential accuracy over all of it and r that of
+    a fresh model on the same samples; the mean over sub-tasks of which both are known. Above 0:
+    what was learned before helps.
+
+    Arguments:
+        accuracies: Of the sub-tasks as they were streamed, with shape (T,).
+        reference: Of fresh models, with shape (T,); NaN for the first sub-task.
+
+    Returns:
+        At most 1; NaN where no sub-task has a reference below 1.
+
+    Example:
+        >>> round(forward_transfer([0.9, 0.9, 0.8], [np.nan, 0.8, 0.8]), 6)
+        0.25
+    """
+    own, fresh = (np.asarray(values, dtype=np.float64) for values in (accuracies, reference))
+    _same_length(own, fresh)
+    known = ~np.isnan(own) & (fresh < 1)
+    each = (own[known] - fresh[known]) / (1 - fresh[known])
+    return float(each.mean()) if len(each) else math.nan
 
 
 def average_anytime_accuracy(matrix: ArrayLike) -> float:

@@ -137,6 +137,24 @@ def test_a_service_that_has_learned_before_can_be_allowed(service: LocalService)
     assert all(found.batch <= 2 for found in run.found)
 
 
+def test_fresh_models_learn_the_same_sub_tasks_where_a_reference_is_wanted(service: LocalService):
+    plan = Plan("digits", slt="8/9", url=service.url, limit=150, allow_warm=True, reference=True)
+    evaluation, _ = evaluate(plan, Silent(), "gmr evaluate")
+    (run,) = evaluation.runs
+    first, second = run.reference
+    assert np.isnan(first)
+    # A fresh model that is shown one class alone knows it from its second batch on.
+    sent = [
+        samples
+        for task, samples in zip(run.history.sub_task, run.history.samples, strict=True)
+        if task == 1
+    ]
+    assert second == pytest.approx(1 - sent[0] / sum(sent))
+    assert np.isfinite(run.scores()["forward_transfer"])
+    with GMRClient(service.url) as client:
+        assert {model.state for model in client.models()} <= {"leaving"}
+
+
 def test_the_command_runs_a_service_of_its_own_and_writes_the_report(tmp_path: Path):
     command = [
         *(sys.executable, "-W", "error", "-m", "clients.commands.cli", "evaluate", "digits"),

@@ -315,15 +315,28 @@ def test_the_names_in_the_json_do_not_change_by_accident():
     ]  # fmt: skip
     assert list(content["runs"][0]) == [
         "seed", "history", "milestones", "found", "boundaries", "confusion", "outliers", "speed",
-        "model", "held", "shadows", "unwatched", "accuracy_matrix", "scores",
+        "model", "held", "shadows", "unwatched", "reference",
+        "accuracy_matrix", "scores",
     ]  # fmt: skip
     assert sorted(content["summary"]) == [
         "accuracy", "average_accuracy", "average_anytime_accuracy", "backward_transfer",
         "boundaries_false", "boundaries_found", "boundaries_missed", "boundaries_true",
         "boundary_delay_batches", "boundary_delay_samples", "classify_p50_seconds",
-        "classify_p99_seconds", "estimate_error", "forgetting", "ingest_p50_seconds",
-        "ingest_p99_seconds", "prequential_accuracy", "samples_per_second",
+        "classify_p99_seconds", "estimate_error", "forgetting", "forward_transfer",
+        "ingest_p50_seconds", "ingest_p99_seconds", "prequential_accuracy", "samples_per_second",
     ]  # fmt: skip
+
+
+def test_forward_transfer_is_told_where_fresh_models_learned_the_same() -> None:
+    run = a_run()
+    assert math.isnan(run.scores()["forward_transfer"])
+    fresh = replace(run, reference=(math.nan, 0.90, 0.90))
+    # The run itself had about 0.95 in each sub-task: half of what the fresh model lacked.
+    assert fresh.scores()["forward_transfer"] == pytest.approx(0.5, abs=0.1)
+    values = {row[0]: row[1] for row in score_rows(an_evaluation(fresh).summary())}
+    assert values["FWT"].startswith("0.")
+    values = {row[0]: row[1] for row in score_rows(an_evaluation(run).summary())}
+    assert values["FWT"] == "\N{EN DASH}"
 
 
 def test_a_single_sub_task_and_unlabelled_data_leave_dashes_not_zeros():
