@@ -90,10 +90,14 @@ class Fenced:
 
     def set(self, key: str, value: bytes) -> None:
         """Put a plain value at once, whatever is queued."""
-        self.write([("SET", key, value)])
+        self.write([("SET", key, value)], confirm=False)
 
-    def write(self, commands: Iterable[Command]) -> bool:
+    def write(self, commands: Iterable[Command], *, confirm: bool = True) -> bool:
         """Carry out commands, all at once, if this trainer is still the one.
+
+        Arguments:
+            commands: In order.
+            confirm: Whether to wait for replicas, where some are to have it.
 
         Returns:
             Whether as many replicas as are asked for have what was written.
@@ -103,10 +107,10 @@ class Fenced:
         for command in commands:
             arguments += [len(command), *command]
             keys[str(command[1])] = None
-        return bool(self.call(lambda: self._written(list(keys), arguments)))
+        return bool(self.call(lambda: self._written(list(keys), arguments, confirm)))
 
-    def _written(self, keys: list[str], arguments: list[Any]) -> bool:
-        if not self.replicas:
+    def _written(self, keys: list[str], arguments: list[Any], confirm: bool) -> bool:
+        if not (self.replicas and confirm):
             self._write(keys=keys, args=arguments)
             return True
         # On one connection, since WAIT asks for what that one has written; and something always is.

@@ -107,7 +107,8 @@ class Saver:
         self._pending: deque[Future[Saved | None]] = deque()
         self._newest: int | None = None  # version of the last one asked for
         self._parent: int | None = None  # the version that one grew from
-        self._origin = "learned"
+        self._origin: str | None = None  # of the next one, where it does not grow from the last
+        self._told: tuple[int, str] | None = None  # version, and how that one came about
         self._gone_back_to: dict[int, int] = {}  # of the latest rollbacks, as `prune` takes it
         self.error: str | None = None
         self.checkpoint_time: float | None = None  # of the newest on disk, Unix seconds
@@ -128,10 +129,13 @@ class Saver:
         state, position = progress.state, progress.position
         if state.model.version != self._newest:
             self._parent, self._newest = self._newest, state.model.version
+        if self._origin is not None:
+            self._told, self._origin = (state.model.version, self._origin), None
+        told = self._told is not None and self._told[0] == state.model.version
         note: dict[str, Any] = {
             "version": state.model.version,
             "parent": self._parent,
-            "origin": self._origin,
+            "origin": self._told[1] if self._told is not None and told else "learned",
             "time": time.time(),
             "entries_applied": position.entries_applied,
             "last_entry_id": position.last_entry_id,
@@ -146,7 +150,6 @@ class Saver:
             note[HELD] = progress.gate.hold.version
         if self._gone_back_to:
             note[GONE_BACK_TO] = [[*pair] for pair in self._gone_back_to.items()]
-        self._origin = "learned"
         self._pending.append(self._thread.submit(self._write, progress, note, twin))
 
     def restored(self, version: int | None, origin: str, entries_applied: int) -> None:
@@ -290,6 +293,7 @@ class Saver:
                 progress = replace(progress, state=fresh)
             self.checkpoint_time, self.nbytes = kept.measure()
             self._newest, self._parent = progress.state.model.version, kept.note.get("parent")
+            self._told = progress.state.model.version, str(kept.note.get("origin", "learned"))
             return progress
         return None
 

@@ -68,6 +68,9 @@ def fail_over(
         try:
             storm.run([FAIL_OVER] * times, producers)
             outcome = storm.outcome()
+        except AssertionError:
+            print("".join(running.lines[-300:]))
+            raise
         except ServiceGone as error:
             return [f"the service ended by itself: {error}"]
         wrong = faults(

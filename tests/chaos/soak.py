@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.chaos.attacked import attacked
 from tests.chaos.oracle import Plain, faults
+from tests.chaos.sabotage import EXPOSED_BY, SABOTAGES
 from tests.chaos.storm import ServiceGone, Storm
 
 LONG = {
@@ -32,9 +33,16 @@ def main() -> int:
     parser.add_argument("--pause", type=float, default=0.4, help="seconds, of a producer")
     parser.add_argument("--rest", type=float, default=1.0, help="seconds between hits, at most")
     parser.add_argument("--exec", action="store_true", help="begin parts afresh: slower, and real")
+    parser.add_argument(
+        "--controls", action="store_true", help="services that break a promise, to be caught"
+    )
     parser.add_argument("--folder", type=Path, help="where to keep the data dir and the log")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
+        if asked.controls:
+            missed = [one for one in SABOTAGES if not _is_caught(one, Path(name) / one)]
+            print(f"not caught: {', '.join(missed)}" if missed else "every control was caught")
+            return bool(missed)
         return _soak(asked, asked.folder or Path(name))
 
 
@@ -65,6 +73,22 @@ def _soak(asked: argparse.Namespace, folder: Path) -> int:
     )
     print("\n".join(wrong) or "nothing lost, nothing twice, everything as in a plain run")
     return 1 if wrong else 0
+
+
+def _is_caught(sabotage: str, folder: Path) -> bool:
+    folder.mkdir()
+    with attacked(folder / "data", sabotage, forks=True, **LONG) as running:
+        storm = Storm(running, 0, 0.1, (2.0, 2.5))
+        try:
+            storm.run(EXPOSED_BY[sabotage], 2)
+            outcome = storm.outcome()
+        except (ServiceGone, AssertionError) as error:
+            wrong = [str(error)]
+        else:
+            plain = Plain.of(running.settings, storm.sent, storm.acknowledged)
+            wrong = faults(plain, storm.sent, outcome)
+    print(f"{sabotage}: {'; '.join(wrong)[-500:] or 'NOT CAUGHT'}", flush=True)
+    return bool(wrong)
 
 
 def _teller(began: float) -> Callable[[str], None]:

@@ -154,6 +154,29 @@ def test_versions_tell_their_lineage(checkpoints: Checkpoints) -> None:
     }
 
 
+def test_a_version_that_came_from_elsewhere_is_called_so_however_often_it_is_saved(
+    checkpoints: Checkpoints,
+) -> None:
+    def origins(keeper: Saver) -> dict[int, str]:
+        keeper.wait()
+        return {version["version"]: version["origin"] for version in keeper.versions()}
+
+    keeper = Saver(checkpoints, Engine(CONFIG))
+    keeper.save(progress(learned(1), 1))
+    fresh = learned(0).with_model(version=2)
+    keeper.restored(None, "checkpoint", 2)
+    keeper.save(progress(fresh, 2))
+    keeper.save(progress(fresh, 3))  # only the position moved
+    assert origins(keeper) == {1: "learned", 2: "checkpoint"}
+    keeper.close()
+    keeper = Saver(checkpoints, Engine(CONFIG))  # after a restart
+    keeper.recover()
+    keeper.save(progress(fresh, 4))
+    keeper.save(progress(learned(2).with_model(version=3), 5))
+    assert origins(keeper) == {2: "checkpoint", 3: "learned"}  # the first is not kept any more
+    keeper.close()
+
+
 def test_a_failed_write_is_reported_and_the_next_may_succeed(
     checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
