@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -126,7 +127,7 @@ def test_a_death_changes_neither_what_is_held_nor_what_answers(
         return {"events": every, "answers": published(one).to_bytes({})}
 
     if not plain:
-        other = forgetful(model="plain", data_dir=tmp_path / "plain")
+        other = forgetful(model=uuid.uuid4().hex, data_dir=tmp_path / "plain")
         send(other, *STREAM)
         plain.update(lived(other))
     one = forgetful()

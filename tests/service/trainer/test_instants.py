@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_a_death_at_any_instant_costs_neither_model_nor_events(
 ) -> None:
     stream = sub_tasks(0, 1, batches=15)
     if not plain:
-        other = settings(**PATIENT, model="plain", data_dir=tmp_path / "plain")
+        other = settings(**PATIENT, model=uuid.uuid4().hex, data_dir=tmp_path / "plain")
         send(other, *stream)
         with training(other):
             pass
