@@ -22,7 +22,7 @@ def density_of(kind: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Fac
     """A density from what it says of itself: `Density.tensors` and `Density.facts`.
 
     Raises:
-        KeyError: There is no such family, or it misses a tensor or a fact.
+        KeyError: There is no such family, or it lacks a tensor or a fact.
     """
     family = DENSITIES.get(kind) or extensions.load(extensions.DENSITIES, kind)
     made: Density = family.of(tensors, facts)

@@ -104,7 +104,7 @@ class NamedModels:
         self._call = default.feed.call
         self._keys = Keys(settings.model)
         self._slots: dict[str, Slot] = {}
-        self._saving = ThreadPoolExecutor(1, "gmr-keeper")
+        self._saving = ThreadPoolExecutor(1, "gmr-checkpoints")
         self._told: bytes | None = None
 
     def __iter__(self) -> Iterator[Slot]:

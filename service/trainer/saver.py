@@ -103,7 +103,7 @@ class Saver:
         self._checkpoints = checkpoints
         self._engine = engine
         self._shared = thread is not None
-        self._thread = thread or ThreadPoolExecutor(1, "gmr-keeper")
+        self._thread = thread or ThreadPoolExecutor(1, "gmr-checkpoints")
         self._pending: deque[Future[Saved | None]] = deque()
         self._newest: int | None = None  # version of the last one asked for
         self._parent: int | None = None  # the version that one grew from

@@ -50,7 +50,7 @@ class Takeover:
         feed: Of the model.
         pointer: Of the model.
         checkpoints: Of the model.
-        keeper: That reads them.
+        saver: That reads them.
         progress: Told that waiting for a store is no stall.
         gives_up: Asked while the store is away; True makes it fail instead of waiting on.
     """
@@ -60,14 +60,14 @@ class Takeover:
         feed: Feed,
         pointer: Pointer,
         checkpoints: Checkpoints | ObjectCheckpoints,
-        keeper: Saver,
+        saver: Saver,
         progress: Progress,
         gives_up: Callable[[], bool],
     ) -> None:
         self._feed = feed
         self._pointer = pointer
         self._checkpoints = checkpoints
-        self._keeper = keeper
+        self._saver = saver
         self._progress = progress
         self._gives_up = gives_up
 
@@ -99,7 +99,7 @@ class Takeover:
             InvalidSettings: It belongs to another kind of model than the settings ask for.
             StoreUnavailable: As for `take_fence`.
         """
-        return self._waiting(self._keeper.recover, patient)
+        return self._waiting(self._saver.recover, patient)
 
     def _waiting(self, act: Callable[[], T], patient: bool) -> T:
         while True:

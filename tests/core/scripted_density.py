@@ -1,6 +1,6 @@
 """A density that says what it was told to: samples carry their own score.
 
-A sample is [log-likelihood, component], so that the whole way from features to a sighting is
+A sample is [log-likelihood, component], so that the whole way from features to scores is
 the real one (`core.drift.sequential.frozen_model`) while a test writes down what the model says. A
 third feature is by how many nats the component stands above all others.
 """

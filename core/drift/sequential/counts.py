@@ -71,26 +71,30 @@ class Counts:
     layout: Layout
 
     @classmethod
-    def of(cls, tally: CellCounts, misses: LabelErrors, features: FeatureTally) -> Counts:
+    def of(
+        cls, cell_counts: CellCounts, label_errors: LabelErrors, features: FeatureTally
+    ) -> Counts:
         """From what each counts."""
         parts = (
-            *(tally.counts, tally.recent),
-            *(misses.counts, misses.recent),
+            *(cell_counts.counts, cell_counts.recent),
+            *(label_errors.counts, label_errors.recent),
             *(features.counts, features.recent, features.evidence),
         )
-        by_component, by_class, by_height = tally.widths
+        by_component, by_class, by_height = cell_counts.widths
         n_bets, n_features = features.evidence.shape
-        layout = by_component, by_class, by_height, len(misses.counts), n_features, n_bets
+        layout = by_component, by_class, by_height, len(label_errors.counts), n_features, n_bets
         numbers = np.concatenate([part.ravel() for part in parts])
-        return cls(numbers, tally.spread, tally.quiet, layout)
+        return cls(numbers, cell_counts.spread, cell_counts.quiet, layout)
 
     @classmethod
     def none(cls, frozen_model: FrozenModel, seen: FrozenScores, bet_table: BetTable) -> Counts:
         """Before the first sample of those that a frozen model saw."""
         widths = frozen_model.model.n_components, frozen_model.n_classes * HEIGHTS, HEIGHTS
-        misses = LabelErrors.none(frozen_model.n_classes)
+        label_errors = LabelErrors.none(frozen_model.n_classes)
         return cls.of(
-            CellCounts.empty(widths), misses, FeatureTally.empty(seen.bins.shape[1], bet_table)
+            CellCounts.empty(widths),
+            label_errors,
+            FeatureTally.empty(seen.bins.shape[1], bet_table),
         )
 
     @cached_property
@@ -98,13 +102,13 @@ class Counts:
         return _cut(self.numbers, self.layout)
 
     @property
-    def tally(self) -> CellCounts:
+    def cell_counts(self) -> CellCounts:
         """The counts of cells."""
         counts, recent = self._parts[0]
         return CellCounts(self.layout[:3], counts, recent, self.spread, self.quiet)
 
     @property
-    def misses(self) -> LabelErrors:
+    def label_errors(self) -> LabelErrors:
         """The label errors."""
         return LabelErrors(*self._parts[1])
 
@@ -119,12 +123,14 @@ class Counts:
 
     def faded(self) -> Counts:
         """Keep what is known of the long run of cells and features, and drop the rest."""
-        misses = LabelErrors.none(len(self.misses.counts))
-        return Counts.of(self.tally.faded(), misses, self.features.faded())
+        label_errors = LabelErrors.none(len(self.label_errors.counts))
+        return Counts.of(self.cell_counts.faded(), label_errors, self.features.faded())
 
     def settled(self) -> Counts:
         """Keep what is known, and drop evidence that came before it was known."""
-        return Counts.of(self.tally.smoothed(), self.misses.settled(), self.features.settled())
+        return Counts.of(
+            self.cell_counts.smoothed(), self.label_errors.settled(), self.features.settled()
+        )
 
     def smoothed(self) -> Counts:
         """Smooth the counts as the cells in use ask for."""
@@ -133,7 +139,7 @@ class Counts:
 
     def renewed(self) -> Counts:
         """As if the last samples were all that there have been."""
-        return Counts.of(self.tally.renewed(), self.misses, self.features)
+        return Counts.of(self.cell_counts.renewed(), self.label_errors, self.features)
 
     def betted_on(
         self,
@@ -233,11 +239,11 @@ def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
     spread, quiet, layout = smoothing
     stride, drift, pace, online, growing = held
     known, begins = earlier
-    tally, misses, features = _cut(numbers, layout)
+    cell_counts, label_errors, features = _cut(numbers, layout)
     if len(known) < len(places):
         # The searches that follow do not look.
         raise ValueError("reference samples have other scores")
-    if len(spread) != len(tally[0]):
+    if len(spread) != len(cell_counts[0]):
         raise ValueError("the smoothing is of other cells")
     low, high = np.empty(places.shape), np.empty(places.shape)
     if growing:
@@ -250,8 +256,8 @@ def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
     end = ends[0]
     pay_ranks(paid[:end], low, high, bets[:end])
     begin, end = ends[0], ends[1]
-    by_component, by_class = _counted(tally[0], widths, online)
-    bet_on_cells(paid[begin:end], cells, bets[begin:end], *tally, spread, quiet, stride)
+    by_component, by_class = _counted(cell_counts[0], widths, online)
+    bet_on_cells(paid[begin:end], cells, bets[begin:end], *cell_counts, spread, quiet, stride)
     if online:
         for j in range(begin, end):
             if bets[j].memory == AT_ONCE and bets[j].partition == BY_COMPONENT:
@@ -259,7 +265,7 @@ def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
             elif bets[j].memory == AT_ONCE and bets[j].partition == BY_CLASS:
                 pay_rarity(paid[j], fell, by_class)
     begin, end = ends[1], ends[2]
-    bet_on_labels(paid[begin:end], labels, fell, bets[begin:end], *misses)
+    bet_on_labels(paid[begin:end], labels, fell, bets[begin:end], *label_errors)
     begin, end = ends[2], ends[3]
     bet_on_features(paid[begin:end], bins, bets[begin:end], *features, stride)
     stretch(paid, drift, pace)

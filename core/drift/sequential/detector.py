@@ -253,14 +253,14 @@ class SequentialDetector:
         probed, level, burst = 0, Level.NORMAL, None
         for chunk in _chunks(seen):
             before = state
-            state, sighting, reading, highest, alarms = self._weighed(state, chunk, threshold)
-            if sighting is not None:
-                scores.append(sighting.log_likelihoods)
+            state, chunk_scores, reading, highest, alarms = self._weighed(state, chunk, threshold)
+            if chunk_scores is not None:
+                scores.append(chunk_scores.log_likelihoods)
             probed += alarms
             state, level, over = self._judged(state, reading, highest, threshold)
             burst = burst or over
             if level is not Level.NORMAL or over:
-                state = _unlearned(state, before, sighting, over is not None)
+                state = _unlearned(state, before, chunk_scores, over is not None)
                 if state.successor is not None:
                     successor = _withholding(state.successor, chunk, over is not None)
                     state = replace(state, successor=successor)
@@ -366,20 +366,22 @@ class SequentialDetector:
         if state.watch is None:
             state = replace(state, samples=state.samples + len(chunk.x))
             return state, None, self._read(state), 0.0, 0
-        sighting = state.watch.frozen_model.sees(*chunk)
+        chunk_scores = state.watch.frozen_model.sees(*chunk)
         gathered = state.evidence, state.probe
         if state.watch.reference.online:
             among, limit = state.withheld, threshold
             if state.alarm is not None:
                 among, limit = NOTHING, -math.inf
-            weighed = state.watch.weighed_online(sighting, self.bet_table, among, *gathered, limit)
+            weighed = state.watch.weighed_online(
+                chunk_scores, self.bet_table, among, *gathered, limit
+            )
         else:
-            weighed = state.watch.weighed(sighting, self.bet_table, state.withheld, *gathered)
+            weighed = state.watch.weighed(chunk_scores, self.bet_table, state.withheld, *gathered)
         watch, evidence, reading, highest, probe, probed = weighed
         passed = probed >= self.threshold(PROBE_ERT)
         if passed:
             probe = np.full_like(probe, -np.inf)
-        samples = state.samples + len(sighting)
+        samples = state.samples + len(chunk_scores)
         state = SequentialState(
             samples,
             watch,
@@ -391,7 +393,7 @@ class SequentialDetector:
             state.unsuspected,
             state.early,
         )
-        return state, sighting, reading, highest, int(passed)
+        return state, chunk_scores, reading, highest, int(passed)
 
     def _read(self, state: SequentialState) -> Reading:
         watch = state.watch

@@ -56,7 +56,7 @@ class Reference:
             paid = np.where(bet_table.on_last[:, None], later, paid)
         # The very first samples are betted on with next to no knowledge.
         paid = paid[:, len(seen) // 4 :]
-        conditions = Dependence.of(paid, bet_table, stride, counts.misses.told > 0)
+        conditions = Dependence.of(paid, bet_table, stride, counts.label_errors.told > 0)
         return cls(earlier, counts.settled(), conditions)
 
     @classmethod

@@ -452,10 +452,12 @@ def test_the_state_it_was_given_is_not_changed() -> None:
     assert state.watch is not None
     assert one.watch is not None
     assert other.watch is not None
-    assert_identical(one.watch.reference.counts.tally, other.watch.reference.counts.tally)
+    assert_identical(
+        one.watch.reference.counts.cell_counts, other.watch.reference.counts.cell_counts
+    )
     assert_identical(one.evidence, other.evidence)
-    before = state.watch.reference.counts.tally
-    assert not np.array_equal(one.watch.reference.counts.tally.counts, before.counts)
+    before = state.watch.reference.counts.cell_counts
+    assert not np.array_equal(one.watch.reference.counts.cell_counts.counts, before.counts)
 
 
 # While a change is suspected --------------------------------------------------------------
@@ -637,7 +639,7 @@ def test_what_was_counted_while_a_suspicion_passed_is_kept() -> None:
         assert (state.unsuspected is None) == (verdict.level is Level.NORMAL)
     assert suspected
     assert state.watch is not None
-    tally = state.watch.reference.counts.tally
+    tally = state.watch.reference.counts.cell_counts
     # All since the reference began are among them, in each of the divisions.
     assert tally.counts.sum() == 3 * (state.samples - state.watch.frozen_model.taken_at)
 

@@ -91,13 +91,13 @@ def test_samples_are_ranked_among_those_withheld_which_are_no_part_of_it_yet() -
 
 
 def test_every_sample_falls_into_one_cell_of_each_division() -> None:
-    counts = reference(1000).counts.tally.counts
+    counts = reference(1000).counts.cell_counts.counts
     # Components, one class times heights, heights.
     assert [float(part.sum()) for part in np.split(counts, [4, 4 + HEIGHTS])] == [1000] * 3
     assert counts[:4].tolist() == pytest.approx([250] * 4, rel=0.2)
     by_class = frozen_model(4, classes=[0, 1, 1, 2])
     x = features([Stretch(1000)])
-    counts = Reference.of(by_class, by_class.sees(x), BOOK).counts.tally.counts
+    counts = Reference.of(by_class, by_class.sees(x), BOOK).counts.cell_counts.counts
     classes = counts[4 : 4 + 3 * HEIGHTS].reshape(3, HEIGHTS).sum(1)
     wins = torch.bincount(x[:, 1].long())
     assert classes.tolist() == [wins[0], wins[1] + wins[2], wins[3]]
@@ -110,7 +110,10 @@ def test_what_was_betted_on_counts_as_earlier_afterwards() -> None:
     assert paid.shape == (len(BOOK), 300)
     assert np.isfinite(paid).all()
     assert len(after) == 1300
-    assert float(after.counts.tally.counts.sum() - before.counts.tally.counts.sum()) == 3 * 300
+    assert (
+        float(after.counts.cell_counts.counts.sum() - before.counts.cell_counts.counts.sum())
+        == 3 * 300
+    )
     # The same again is not as strange any more.
     _, again = weighed(after, WATCHER, sees(x), BOOK, NONE)
     assert np.log(again[0]).mean() < np.log(paid[0]).mean() - 1
@@ -123,7 +126,7 @@ def test_the_last_samples_fade_and_bets_follow_what_they_preferred() -> None:
     by_component = np.log(paid[N_RANKS])
     assert float(by_component[:10].mean()) < 0.3  # not yet known what is preferred
     assert float(by_component[100:].mean()) > 0.5
-    recent = after.counts.tally.recent
+    recent = after.counts.cell_counts.recent
     assert float(recent[0, 3] / recent[0, :4].sum()) > 0.95
     assert float(recent[0, :4].sum()) < 100
     assert float(recent[1, :4].sum()) < 900
@@ -313,14 +316,14 @@ def test_bets_on_labels_are_open_where_there_are_labels_though_none_was_ever_wro
     assert not now.conditions.drift[ON_LABELS].any()
     assert (now.conditions.weights[ON_LABELS] > 0).all()
     # When the first came, rates were not known: what was expected of those is no measure.
-    assert now.counts.misses.told == 1000
-    assert not now.counts.misses.recent.any()
+    assert now.counts.label_errors.told == 1000
+    assert not now.counts.label_errors.recent.any()
     _, paid = weighed(now, watcher, watcher.sees(x[:20], (right[:20] + 1) % 4), BOOK, NONE)
     assert (np.log(paid[ON_LABELS]).sum(1) > 20).all()
     # Nor are they closed for having had too few labels to say anything.
     few = torch.where(torch.arange(1000) < 60, right, -1)
     begun = Reference.of(watcher, watcher.sees(x, few), BOOK)
-    assert begun.counts.misses.told == 60
+    assert begun.counts.label_errors.told == 60
     assert not begun.conditions.drift[ON_LABELS].any()
 
 
