@@ -250,6 +250,9 @@ def states(prometheus: httpx2.Client) -> set[str]:
 RIGHTLY_EMPTY = {
     "gmr_webhook_deliveries_total": "no webhook is told of anything here",
     "gmr_models": "there is no named model",
+    "gmr_class_share": "classes are followed from the 500th sample of a sub-task on",
+    "gmr_class_share_change": "likewise",
+    "gmr_class_likelihood_change": "likewise",
     "gmr_key_samples": "nobody brings a key",
     "gmr_key_outliers": "nobody brings a key",
 }
