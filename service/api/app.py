@@ -31,6 +31,7 @@ from service.api.head import HeadAsGet
 from service.api.hosts import TrustedHosts
 from service.api.key_rates import KeyRates, rates_of
 from service.api.key_ring import KeyRing
+from service.api.micro_batches import MicroBatches
 from service.api.middleware import Guarded, Measured
 from service.api.models import Models
 from service.api.of_model import NamesModel, OfModel
@@ -165,12 +166,14 @@ def create_app(settings: Settings) -> FastAPI:
 @contextlib.asynccontextmanager
 async def _parts(settings: Settings, stream: Stream, device: torch.device) -> AsyncIterator[Parts]:
     """The parts of a process, put together and taken apart again."""
+    workers = Workers(settings.api_threads)
     parts = Parts(
         settings=settings,
         stream=stream,
         follower=SnapshotFollower(stream, settings.data_dir, str(device)),
         feed=EventFeed(stream),
-        workers=Workers(settings.api_threads),
+        workers=workers,
+        micro_batches=MicroBatches(workers, settings.micro_batch_rows),
         metrics=ApiMetrics(lambda: stream.redis_errors),
         keys=KeyRing(settings, KeyStore(stream)),
         bodies=BodyBudget(settings.bodies_bytes),

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal
 from core.errors import InvalidRequest, InvalidSettings
 from service.api.errors import ModelConflict, ModelLeaving, TooManyModels, UnknownModel
 from service.api.feed import EventFeed
+from service.api.micro_batches import MicroBatches
 from service.api.parts import Parts
 from service.broker.connection import StreamUnavailable
 from service.broker.register import Register
@@ -225,6 +226,7 @@ class Models:
             follower=SnapshotFollower(stream, settings.data_dir, self._device),
             feed=EventFeed(stream),
             workers=default.workers,
+            micro_batches=MicroBatches(default.workers, settings.micro_batch_rows),
             metrics=ApiMetrics(lambda: stream.redis_errors),
             keys=default.keys,
             bodies=default.bodies,

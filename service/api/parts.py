@@ -15,6 +15,7 @@ from service.api.body_budget import BodyBudget
 from service.api.feed import EventFeed
 from service.api.key_rates import KeyRates
 from service.api.key_ring import KeyRing
+from service.api.micro_batches import MicroBatches
 from service.api.work import Workers
 from service.broker.connection import StreamUnavailable
 from service.broker.snapshots import SnapshotFollower
@@ -45,6 +46,7 @@ class Parts:
     follower: SnapshotFollower
     feed: EventFeed
     workers: Workers
+    micro_batches: MicroBatches
     metrics: ApiMetrics
     keys: KeyRing
     bodies: BodyBudget

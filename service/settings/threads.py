@@ -22,3 +22,10 @@ class ThreadSettings(BaseSettings):
         "among them; 0: not at all, 19: as far as can be.",
     )
     api_threads: int = Field(1, ge=1, le=256, description="Threads of the API's tensor kernels.")
+    micro_batch_rows: int = Field(
+        256,
+        ge=0,
+        le=65_536,
+        description="Rows of small requests that come together and are scored in one pass, at "
+        "most; 0: each by itself.",
+    )

@@ -96,9 +96,11 @@ async def classify(
     wanted = flag_of("p_values", batch.fields.get("p_values", p_values))
     snapshot = snapshot_of(parts)
     x = to_tensor(batch)
-    result = await parts.workers.run(
-        lambda: snapshot.classify(x, rate, p_values=wanted),
-        len(batch) * snapshot.info.parameters,
+    result = await parts.micro_batches.ask(
+        snapshot,
+        x,
+        ("classify", rate, wanted),
+        lambda x: snapshot.classify(x, rate, p_values=wanted),
     )
 
     codes = result.codes.cpu()

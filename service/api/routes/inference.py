@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import torch
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
@@ -309,12 +310,16 @@ async def _infer(request: Request, name: str, version: str | None) -> Response:
     x = to_tensor(asked.batch)
     by_name = p_values or "p_value" in wanted
 
-    def work() -> Classification | OutlierScores:
-        if wanted.keys() & {*OF_CLASSES}:
+    by_class = bool(wanted.keys() & {*OF_CLASSES})
+
+    def work(x: torch.Tensor) -> Classification | OutlierScores:
+        if by_class:
             return snapshot.classify(x, rate, p_values=by_name)
         return snapshot.outliers(x, None, rate)
 
-    found = await parts.workers.run(work, len(asked.batch) * snapshot.info.parameters)
+    # Questions of POST /classify and POST /outliers with the same parameters are the same.
+    question = ("classify", rate, by_name) if by_class else ("outliers", None, rate, False)
+    found = await parts.micro_batches.ask(snapshot, x, question, work)
     tensors = _tensors(found, snapshot, rate)
     outputs = []
     for output, choice in wanted.items():

@@ -113,9 +113,11 @@ async def outliers(
     told = flag_of("components", batch.fields.get("components", components))
     snapshot = snapshot_of(parts)
     x = to_tensor(batch)
-    scores = await parts.workers.run(
-        lambda: snapshot.outliers(x, deviations, rate, components=told),
-        len(batch) * snapshot.info.parameters,
+    scores = await parts.micro_batches.ask(
+        snapshot,
+        x,
+        ("outliers", deviations, rate, told),
+        lambda x: snapshot.outliers(x, deviations, rate, components=told),
     )
 
     arrays = {
