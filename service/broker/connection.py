@@ -303,11 +303,17 @@ def weakness_of(error: BaseException) -> WeakDurability | None:
     return None
 
 
+CLOSED: Final = "the handler is closed"
+"""How uvloop's error ends where a connection is reset while the client introduces itself."""
+
+
 def is_transient(error: BaseException) -> bool:
     """Whether waiting may help."""
     if is_refusal(error):
         return False
     if isinstance(error, TRANSIENT):
+        return True
+    if isinstance(error, RuntimeError) and str(error).endswith(CLOSED):
         return True
     return isinstance(error, redis.RedisError) and refusal_of(error) is not None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import redis
+import uvloop
 
 from core.errors import InvalidSettings
 from service.broker.connection import (
@@ -142,3 +144,24 @@ def test_an_address_that_is_none_is_refused_without_its_password(url: str) -> No
 )
 def test_only_failures_that_pass_are_waited_for(error: Exception, passes: bool) -> None:
     assert is_transient(error) is passes
+
+
+def test_a_connection_that_is_reset_while_it_begins_may_come_back() -> None:
+    """For which uvloop, the API's loop, has an error that is none of a connection."""
+
+    async def reset() -> BaseException:
+        server = await asyncio.start_server(lambda _, other: other.close(), "127.0.0.1", 0)
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.transport.abort()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        try:
+            writer.writelines([b"x"])
+        except RuntimeError as error:
+            return error
+        finally:
+            server.close()
+        raise AssertionError("it was written to")
+
+    assert is_transient(uvloop.run(reset()))
+    assert not is_transient(RuntimeError("another"))
