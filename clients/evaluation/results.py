@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from clients.evaluation import scores
+from clients.evaluation.sample_quality import SampleQuality
 from clients.evaluation.scores import BoundaryScore, FloatArray, Latency, Spread
 from clients.evaluation.too_short import TooShort
 
@@ -145,6 +146,7 @@ class Run:
     shadows: tuple[ShadowScore, ...] = ()  # of `--set shadow_detectors=...`
     unwatched: tuple[TooShort, ...] = ()  # sub-tasks that ended before the detector was armed
     reference: tuple[float, ...] = ()  # prequential accuracy of a fresh model on each; NaN: none
+    sample_quality: SampleQuality | None = None  # of what the model draws at the end
 
     @property
     def matrix(self) -> FloatArray:
@@ -171,6 +173,7 @@ class Run:
                 self.history.prequential_accuracy,
                 self.history.labelled,
             ),
+            **self._sample_scores(),
             "boundaries_true": float(self.boundaries.changes),
             "boundaries_found": float(len(self.boundaries.matches)),
             "boundaries_missed": float(len(self.boundaries.missed)),
@@ -182,6 +185,14 @@ class Run:
             "ingest_p99_seconds": self.speed.ingest.p99,
             "classify_p50_seconds": self.speed.classify.p50,
             "classify_p99_seconds": self.speed.classify.p99,
+        }
+
+    def _sample_scores(self) -> dict[str, float]:
+        """NaN where nothing was drawn."""
+        found = self.sample_quality
+        return {
+            f"sample_{name}": math.nan if found is None else float(getattr(found, name))
+            for name in ("purity", "accepted", "precision", "recall", "density", "coverage")
         }
 
     def _forward_transfer(self) -> float:

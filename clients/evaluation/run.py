@@ -34,9 +34,10 @@ from clients.evaluation.results import (
     Speed,
 )
 from clients.evaluation.retention import still_held
+from clients.evaluation.sample_quality import PER_CLASS, SampleQuality, sample_quality
 from clients.evaluation.scores import Latency, Position
 from clients.evaluation.too_short import TooShort
-from clients.http.answers import Boundary, Classification, HistoryPoint
+from clients.http.answers import Boundary, Classification, HistoryPoint, Samples
 from clients.http.client import GMRClient
 from clients.http.idle import wait_until_looked_back, wait_until_taken_in
 
@@ -123,6 +124,7 @@ class EvaluationRun:
             shadows=self._shadows(true),
             unwatched=self._unwatched(),
             reference=self._reference() if plan.reference else (),
+            sample_quality=self._sample_quality(),
         )
         return run, self._draw()
 
@@ -311,9 +313,22 @@ class EvaluationRun:
 
     def _draw(self) -> Drawn:
         """Samples per class, for the classes that the service knows."""
+        return {label: one.features for label, one in self._samples_of(SAMPLES_PER_CLASS).items()}
+
+    def _sample_quality(self) -> SampleQuality | None:
+        """The samples of the model beside test samples."""
+        return sample_quality(
+            self._samples_of(PER_CLASS),
+            self._test_x,
+            self._test_y.tolist(),
+            images=self._dataset.image_shape is not None,
+        )
+
+    def _samples_of(self, n: int) -> dict[int | str, Samples]:
+        """As many of each class that the service knows."""
         known = set(self._client.model().labels)
         return {
-            label: self._client.sample(SAMPLES_PER_CLASS, [label], seed=self._seed).features
+            label: self._client.sample(n, [label], seed=self._seed)
             for label in self._slt.classes
             if label in known
         }

@@ -61,6 +61,26 @@ SCORES: Final = (
         -1,
         "accuracy expected without labels, against prequential accuracy of ten batches; mean",
     ),
+    Score(
+        "sample_purity",
+        "samples: purity",
+        "%",
+        1,
+        "drawn samples whose nearest test samples are of the class that was asked for",
+    ),
+    Score(
+        "sample_accepted",
+        "samples: accepted",
+        "%",
+        1,
+        "drawn samples that the model is as sure of as it wants to be",
+    ),
+    Score("sample_precision", "samples: precision", "%", 1, "drawn samples near a test sample"),
+    Score("sample_recall", "samples: recall", "%", 1, "test samples near a drawn sample"),
+    Score(
+        "sample_density", "samples: density", "share", 1, "test samples about a drawn one, over k"
+    ),
+    Score("sample_coverage", "samples: coverage", "%", 1, "test samples with a drawn one about"),
     Score("boundaries_found", "boundaries found", "count", 1, "true changes reported in time"),
     Score("boundaries_missed", "missed", "count", -1, "true changes not reported in time"),
     Score("boundaries_false", "false", "count", -1, "reports without a true change"),

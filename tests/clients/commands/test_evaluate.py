@@ -85,6 +85,10 @@ def test_an_evaluation_of_a_running_service(service: LocalService):
     assert [milestone.accuracy_seen > 0.85 for milestone in run.milestones] == [True] * 3
     scores = run.scores()
     assert scores["accuracy"] == run.milestones[-1].accuracy_joint > 0.85
+    assert run.sample_quality is not None
+    assert run.sample_quality.purity_of_test_samples > 0.9
+    assert scores["sample_purity"] > 0.9
+    assert scores["sample_coverage"] > 0.3
     assert scores["forgetting"] < 0.1
     assert (scores["boundaries_found"], scores["boundaries_false"]) == (2, 0)
     assert scores["boundary_delay_batches"] <= 3

@@ -34,6 +34,7 @@ from clients.evaluation.results import (
     Speed,
     StillHeld,
 )
+from clients.evaluation.sample_quality import SampleQuality
 from clients.evaluation.scores import Latency, Position, match_boundaries
 from clients.evaluation.too_short import TooShort
 
@@ -316,14 +317,16 @@ def test_the_names_in_the_json_do_not_change_by_accident():
     assert list(content["runs"][0]) == [
         "seed", "history", "milestones", "found", "boundaries", "confusion", "outliers", "speed",
         "model", "held", "shadows", "unwatched", "reference",
-        "accuracy_matrix", "scores",
+        "sample_quality", "accuracy_matrix", "scores",
     ]  # fmt: skip
     assert sorted(content["summary"]) == [
         "accuracy", "average_accuracy", "average_anytime_accuracy", "backward_transfer",
         "boundaries_false", "boundaries_found", "boundaries_missed", "boundaries_true",
         "boundary_delay_batches", "boundary_delay_samples", "classify_p50_seconds",
         "classify_p99_seconds", "estimate_error", "forgetting", "forward_transfer",
-        "ingest_p50_seconds", "ingest_p99_seconds", "prequential_accuracy", "samples_per_second",
+        "ingest_p50_seconds", "ingest_p99_seconds", "prequential_accuracy", "sample_accepted",
+        "sample_coverage", "sample_density", "sample_precision", "sample_purity", "sample_recall",
+        "samples_per_second",
     ]  # fmt: skip
 
 
@@ -337,6 +340,18 @@ def test_forward_transfer_is_told_where_fresh_models_learned_the_same() -> None:
     assert values["FWT"].startswith("0.")
     values = {row[0]: row[1] for row in score_rows(an_evaluation(run).summary())}
     assert values["FWT"] == "\N{EN DASH}"
+
+
+def test_what_is_drawn_is_told_by_its_scores() -> None:
+    quality = SampleQuality((), 1.0, 0.985, 0.97, 0.9, 0.8, 1.25, 0.75)
+    values = {
+        row[0]: row[1]
+        for row in score_rows(an_evaluation(replace(a_run(), sample_quality=quality)).summary())
+    }
+    assert values["samples: purity"].startswith("98.5")
+    assert values["samples: density"].startswith("1.250")
+    values = {row[0]: row[1] for row in score_rows(an_evaluation(a_run()).summary())}
+    assert values["samples: coverage"] == "\N{EN DASH}"
 
 
 def test_a_single_sub_task_and_unlabelled_data_leave_dashes_not_zeros():
