@@ -68,6 +68,9 @@ CALIBRATED: Final = 20.0
 Z: Final = 1.959964
 """Standard errors on either side: 95 %."""
 
+TAIL: Final = 0.025
+"""Probability beyond either end of an interval: 95 % again."""
+
 
 class Answered(NamedTuple):
     """The answers to a batch before it was learned.
@@ -198,6 +201,14 @@ class Reliability:
         margin = Z * math.sqrt(max(variance, 0.0))
         least, unseen = self._unseen(class_counts)
         low, high = max(0.0, seen - margin), min(1.0, seen + margin)
+        # Where every answer was right, or none, no variance is seen, and some is possible all the
+        # same: the exact interval of Clopper and Pearson (1934).
+        rare = 1 - TAIL ** (1 / min(self.labelled, n))
+        right = float(self.hits.sum())
+        if right >= self.labelled:
+            low = min(low, 1 - rare)
+        elif right <= 0:
+            high = max(high, rare)
         return Estimate(seen * (1 - unseen), low * (1 - unseen), high * (1 - least), unseen)
 
     def _unseen(self, class_counts: tuple[int, ...]) -> tuple[float, float]:

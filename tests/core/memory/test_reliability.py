@@ -106,3 +106,17 @@ def test_a_late_label_tells_as_much_as_one_that_came_with_its_sample() -> None:
     late = Reliability().tested(bins_of(at_once.confidence), at_once.hits)
     assert torch.equal(late.counts, fed(at_once).counts)
     assert torch.equal(late.hits, fed(at_once).hits)
+
+
+@pytest.mark.parametrize("right", [0.0, 1.0])
+def test_answers_that_were_all_right_or_all_wrong_are_not_known_for_certain(right: float) -> None:
+    generator = torch.Generator().manual_seed(4)
+    few, many = (
+        fed(answered(n, generator, right=right)).estimate(COUNTS) for n in (int(FEWEST), 900)
+    )
+    assert few is not None
+    assert many is not None
+    assert few.accuracy == pytest.approx(right)
+    assert few.high - few.low == pytest.approx(1 - 0.025 ** (1 / 100))  # scipy's exact interval
+    assert 0 < many.high - many.low < few.high - few.low
+    assert few.low <= few.accuracy <= few.high
