@@ -14,6 +14,7 @@ from rich.table import Table
 
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
+from clients.commands.versions import on_terminal
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
 
@@ -72,6 +73,11 @@ def models_command(
             _tell(shown, as_document, "\n".join(f"{key:14} {shown[key]}" for key in shown))
         else:
             question = f"Drop the model {name} and all that is kept of it?"
+            if not yes and not on_terminal():
+                raise InputError(
+                    f"Nobody can be asked whether to drop the model {name}, because standard input "
+                    f"is no terminal. Expected a yes. Add --yes."
+                )
             if not yes and not typer.confirm(question):
                 raise typer.Exit(1)
             client.take_down_model(name)

@@ -259,6 +259,10 @@ def test_commands_ask_a_model_by_name(service: httpx2.Client) -> None:
     assert "samples_seen" in run("models", "show", "taught")
     assert '"samples_seen":600' in run("status", "--model", "taught", "--json").replace(" ", "")
     assert run("sample", "--model", "taught", "--n", "2").count("\n") >= 2
+    unasked = CliRunner().invoke(app, ["models", "drop", "by-hand", "--url", str(service.base_url)])
+    assert unasked.exit_code != 0
+    assert "Add --yes" in f"{unasked.output} {unasked.exception}"
+    assert "by-hand" in names(service)
     assert "taken down" in run("models", "drop", "by-hand", "--yes")
     wait_until(lambda: "by-hand" not in names(service))
 
