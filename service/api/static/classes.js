@@ -17,7 +17,8 @@ export function showClasses(drift) {
 /** @param {any} drift GET /drift */
 export function showShares(drift) {
   const told = drift?.class_shares;
-  const rows = [...(told?.classes ?? [])];
+  // Of a hundred classes a sub-task may have two: what neither side has would only be noise.
+  const rows = (told?.classes ?? []).filter((/** @type {any} */ one) => one.share || one.reference_share || one.drifts);
   byId("shares-none").hidden = rows.length > 0;
   if (told?.other) rows.push({ ...told.other, label: plural(told.other.classes, "other") });
   show(byId("shares"), rows, () => rows.map((/** @type {any} */ one) => make("li", {},

@@ -1,7 +1,7 @@
 // The gate: that what is learned is held back because it has forgotten, why, and letting it pass.
 
 import { byId, say } from "./element.js";
-import { count, percent } from "./format.js";
+import { count, decimal, percent } from "./format.js";
 import { post } from "./service.js";
 
 /** @param {any} drift GET /drift */
@@ -10,7 +10,7 @@ export function showGate(drift) {
   byId("gate").hidden = !gate?.held;
   if (!gate?.held) return;
   say(byId("gate-title"), `Version ${count(gate.checked_version)} is held back`);
-  say(byId("gate-says"), `It names ${percent(gate.accuracy_now)} of what it drew of sub-task ${gate.past_sub_task} rightly, after ${percent(gate.accuracy_before)}; at most ${percent(gate.max_forgetting)} may be lost. Version ${count(gate.served_version)} answers, and learning goes on. ${gate.rollback ? "The trainer goes back to it by itself." : "The hold ends when enough is known again, by a rollback, or here."}`);
+  say(byId("gate-says"), `Of the samples that the model drew of sub-task ${gate.past_sub_task} when it ended, it names ${percent(gate.accuracy_now)} rightly; it was ${percent(gate.accuracy_before)}, and may fall by ${decimal(100 * gate.max_forgetting, 2)} points. Version ${count(gate.served_version)} answers, and learning goes on. ${gate.rollback ? "The trainer goes back to it by itself." : "The hold ends when enough is known again, by a rollback, or here."}`);
 }
 
 /** @param {() => void} changed */

@@ -78,6 +78,9 @@ function inWords({ drift, boundary, report, problem }) {
   if (drift.phase === "warning") {
     return ["warning", "A change is suspected", `${plural(drift.set_aside_batches, "batch", "batches")} set aside until that is decided. ${where}`];
   }
+  if (drift.phase === "learning" && drift.detector === "none") {
+    return ["learning", "Learning", `Nothing looks for changes (GMR_DETECTOR=none); boundaries are those that are declared. ${where}`];
+  }
   if (drift.phase === "learning") {
     const until = isKnown(drift.armed_in) ? `The detector may speak in about ${plural(drift.armed_in, "sample")}.` : "When the detector may speak is not known.";
     return ["learning", isKnown(drift.armed_in) ? `Learning, armed in ${plural(drift.armed_in, "sample")}` : "Learning", `${until} ${where}`];

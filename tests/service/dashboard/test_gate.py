@@ -27,6 +27,12 @@ def test_a_hold_is_told_with_its_reason_and_released_from_the_page(
             f"Version {held['checked_version']} is held back"
         )
         expect(card).to_contain_text(f"Version {held['served_version']} answers")
+        expect(card).to_contain_text("may fall by 2 points")
+        expect(visit.page.locator("#phase-says")).to_contain_text("GMR_DETECTOR=none")
+        shares = client.get("/drift").json()["class_shares"]["classes"]
+        shown = [one for one in shares if one["share"] or one["reference_share"] or one["drifts"]]
+        assert 0 < len(shown) < len(shares)  # the first classes do not come any more
+        expect(visit.page.locator("#shares li")).to_have_count(len(shown))
         check_accessible(visit.page)
         card.get_by_label("Why").fill("the old ones are gone")
         card.get_by_role("button", name="Let it answer").click()
