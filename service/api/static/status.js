@@ -115,7 +115,7 @@ export function showDetectors(drift, points) {
   show(byId("compared-rows"), compared, () => compared.map((/** @type {any} */ one) => make("tr", {},
     make("th", { scope: "row" }, one.detector, " ", make("small", {}, one.decides ? "decides" : "shadow")),
     ...[one.alarms, one.matched, one.missed, one.extra].map((number) => make("td", {}, count(number))),
-    make("td", {}, isKnown(one.delay_samples_median) ? plural(Math.round(one.delay_samples_median), "sample") : UNKNOWN))));
+    make("td", {}, isKnown(one.delay_samples_median) ? count(Math.round(one.delay_samples_median)) : UNKNOWN))));
   show(byId("signals"), signals.map(ratio), () => signals.length < 2 ? [make("tr", {}, make("td", { colspan: 3 }, "This detector has one signal."))]
     : signals.map((name) => row(name, SIGNALS[name] ?? "", ratio(name), null)));
 }

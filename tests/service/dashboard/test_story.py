@@ -62,6 +62,12 @@ def keep_pictures(
                 expect(page.locator("#boundary-page .prototypes canvas").first).to_be_visible()
                 page.screenshot(path=folder / "dashboard-boundary.png", full_page=True)
             check_accessible(page)
+            if width < 1000:
+                page.locator("details:has(#signals) summary").click()
+                expect(page.locator("#signals tr").last).to_be_visible()
+                assert page.evaluate(WIDER, width) == []
+                room = page.locator("#compared")
+                assert room.evaluate("box => box.scrollWidth <= box.clientWidth")
 
 
 def versions(client: httpx2.Client) -> dict[int, int]:
