@@ -221,7 +221,8 @@ class Unauthorized(InvalidRequest):
         which = "no key" if key is None else "a key that does not count here"
         return cls(
             f"The request brings {which}. Expected one that `gmr keys add` has made, in the header "
-            f"`Authorization: Bearer gmr_...`. Ask whoever runs the service for one."
+            f"`Authorization: Bearer gmr_...`, or, for the command `gmr` and the Python client, in "
+            f"GMR_API_KEY. Ask whoever runs the service for one."
         )
 
 

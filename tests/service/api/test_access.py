@@ -398,7 +398,9 @@ def test_keys_are_made_listed_and_revoked_from_the_command_line(
         assert result.exit_code == status, result.output
         return result
 
-    assert "brings no key" in gmr("list", status=1).output
+    refused = gmr("list", status=1).output
+    assert "brings no key" in refused
+    assert "in GMR_API_KEY" in refused
     monkeypatch.setenv("GMR_API_KEY", OPERATOR)
     monkeypatch.setenv("COLUMNS", "200")
     key = gmr("add", "camera 7", "--role", "ingest", "--role", "read").stdout.strip()
