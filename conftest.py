@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import importlib.util
 import os
 import signal
 import sys
@@ -21,6 +22,17 @@ import torch
 # A shell that starts the tests in the background ignores Ctrl-C on behalf of every process below.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Modules of an extra that is not installed cannot be looked through for doctests.
+collect_ignore = (
+    []
+    if importlib.util.find_spec("ray")
+    else [
+        "service/cluster/fleet.py",
+        "service/cluster/local.py",
+    ]
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,26 +15,28 @@ from clients.http.errors import InputError
 
 _ENGINE: Final = ("torch", "numba", "cattrs", "safetensors", "sklearn")
 
+_SERVE: Final = (
+    *_ENGINE,
+    "fastapi",
+    "starlette",
+    "fastapi_offline",
+    "uvicorn",
+    "pydantic",
+    "pydantic_settings",
+    "redis",
+    "prometheus_client",
+    "PIL",
+    "cloudevents",
+    "scipy",
+    "matplotlib",
+    "jinja2",
+)
+
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "engine": _ENGINE,
-    "serve": (
-        *_ENGINE,
-        "fastapi",
-        "starlette",
-        "fastapi_offline",
-        "uvicorn",
-        "pydantic",
-        "pydantic_settings",
-        "redis",
-        "prometheus_client",
-        "PIL",
-        "cloudevents",
-        "scipy",
-        "matplotlib",
-        "jinja2",
-    ),
+    "serve": _SERVE,
     "river": (*_ENGINE, "river"),
-    "cluster": ("ray",),
+    "cluster": (*_SERVE, "obstore", "ray"),
 }
 """Extra -> the names under which what it brings is imported."""
 

@@ -29,6 +29,9 @@ _MARK = b'\\"crc32\\": \\"'
 """What comes before the checksum in the file: JSON within JSON, and its first key."""
 
 
+ALIGNMENT = 64
+"""Bytes: where torch's own memory on the CPU begins, a multiple of it."""
+
 MAX_HEADER_BYTES = 100_000_000
 """Of a file; safetensors reads no larger one."""
 
@@ -59,6 +62,10 @@ def unpack(
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The inverse of `pack`.
 
+    Returns:
+        Tensors in memory of torch's own, which on the CPU begin at a multiple of `ALIGNMENT`; and
+        the text.
+
     Raises:
         InvalidCheckpoint: Truncated, altered, not safetensors, or another format.
     """
@@ -83,7 +90,9 @@ def unpack(
         raise InvalidCheckpoint(
             "The file's checksum does not match its content: it is damaged. Use another copy."
         )
-    return {name: tensor.to(device) for name, tensor in tensors.items()}, text
+    # Copied, also where they stay: the bytes of a file begin anywhere, torch's own memory at a
+    # multiple of ALIGNMENT, and where numbers begin decides on the last bits of their products.
+    return {name: tensor.to(device, copy=True) for name, tensor in tensors.items()}, text
 
 
 class Verifier:

@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from core.errors import InvalidCheckpoint
-from core.tensors import Verifier, pack, unpack
+from core.tensors import ALIGNMENT, Verifier, pack, unpack
 
 FORMAT = "test-1"
 
@@ -182,6 +182,14 @@ def test_a_part_of_a_file_is_refused_while_it_comes(length: int, size: int) -> N
 def test_bytes_that_are_no_file_are_refused_while_they_come(data: bytes, size: int) -> None:
     with pytest.raises(InvalidCheckpoint):
         verify(data, size)
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (5, 7), (33, 3)])
+def test_what_is_read_begins_where_memory_of_torch_does(shape: tuple[int, ...]) -> None:
+    """Products of the same numbers differ in their last bits with where in memory these begin."""
+    many = {f"x{n}": torch.ones(shape, dtype=torch.float64) for n in range(20)}
+    found, _ = unpack(FORMAT, pack(FORMAT, many, {}))
+    assert {tensor.data_ptr() % ALIGNMENT for tensor in found.values()} == {0}
 
 
 def test_a_header_that_never_ends_is_not_waited_for() -> None:

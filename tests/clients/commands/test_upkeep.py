@@ -447,6 +447,16 @@ def test_of_a_stopped_service_one_model_is_forgotten_and_all_else_stays(
 
     assert gmr("reset", "--data-dir", data_dir, "--yes").exit_code == 0
     assert not (data_dir / "checkpoints").exists()
-    assert set(stays) <= stored() <= {*stays, own.model_states, own.doorbell, own.fence}
+    assert (
+        set(stays)
+        <= stored()
+        <= {
+            *stays,
+            own.model_states,
+            own.doorbell,
+            own.fence,
+            own.epoch,
+        }
+    )
     report = json.loads(gmr("doctor", "--data-dir", data_dir, "--json").output)
     assert [(one["name"], one["accepted"]) for one in report["models"]] == [("", 0), ("pump-7", 0)]

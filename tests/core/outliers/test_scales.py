@@ -14,6 +14,8 @@ from core.density.reach import SHARES, reaches
 from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
 from core.engine.state import EngineState
+from core.memory.class_shares import ClassShares
+from core.memory.reliability import Reliability
 from core.model.readout import LinearReadout, PosteriorReadout
 from core.outliers.calibration import Calibration
 from core.outliers.scales import N_SCALES, WHOLE, masses, of_inliers, scales_of
@@ -171,4 +173,6 @@ def test_traits_of_an_earlier_release_are_not_mixed_with_those_of_today() -> Non
     flat["scales"] = {"sizes": [4, 4, 1]}
     text["state"] = checkpoint.json.dumps(flat)
     old, _, _ = load(checkpoint.pack(checkpoint.FORMAT, tensors, text))
-    assert_identical(old, state.with_model(calibration=Calibration()))
+    # Nor did an earlier release know how reliable answers are, or the shares of classes.
+    known = state.with_stream(reliability=Reliability()).with_sub_task(class_shares=ClassShares())
+    assert_identical(old, known.with_model(calibration=Calibration()))

@@ -27,7 +27,9 @@ def test_head_answers_as_get_does_without_the_body(taught: httpx2.Client, path: 
         k: v for k, v in got.headers.items() if k not in VARIES
     }
     if path in ("/health/live", "/model/versions", "/docs", "/openapi.json", "/sample"):
-        assert int(head.headers["content-length"]) == len(got.content)
+        # What the service keeps may change between two answers, but not around one of both.
+        lengths = {len(got.content), len(taught.get(address).content)}
+        assert int(head.headers["content-length"]) in lengths
 
 
 def test_head_of_a_connection_leaves_it_usable(taught: httpx2.Client) -> None:

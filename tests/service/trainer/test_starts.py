@@ -54,7 +54,7 @@ def test_a_trainer_that_dies_at_every_start_says_how_often(
     made = settings()
     send(made, *sub_tasks(0, batches=2))
 
-    def dies(schedule: PublishSchedule, now: Standing, *, quiet: bool) -> None:
+    def dies(schedule: PublishSchedule, now: Standing, **how: object) -> None:
         raise RuntimeError("a disk that is gone")
 
     monkeypatch.setattr(PublishSchedule, "publish", dies)
