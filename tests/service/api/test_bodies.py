@@ -37,8 +37,24 @@ def half_sent(client: httpx2.Client, path: str, size: int) -> socket.socket:
     return connection
 
 
+def budgets_of(monkeypatch: pytest.MonkeyPatch) -> list[body_budget.BodyBudget]:
+    """The budget of a service, once a part of a body has come, and again for each part."""
+    budgets: list[body_budget.BodyBudget] = []
+    hold = body_budget.BodyBudget.hold
+
+    def seen(budget: body_budget.BodyBudget, request: object, n: int) -> None:
+        budgets.append(budget)
+        hold(budget, request, n)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(body_budget.BodyBudget, "hold", seen)
+    return budgets
+
+
 @pytest.mark.parametrize("path", ["/ingest", "/labels", "/model/rollback"])
-def test_all_bodies_together_have_one_budget(tight: httpx2.Client, path: str) -> None:
+def test_all_bodies_together_have_one_budget(
+    tight: httpx2.Client, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    budgets = budgets_of(monkeypatch)
     body = b'{"features": [[1]]}' + b" " * (500 * KIB)
     headers = {"Content-Type": "application/json"}
 
@@ -47,6 +63,8 @@ def test_all_bodies_together_have_one_budget(tight: httpx2.Client, path: str) ->
         return answer if answer.status_code == 503 else None
 
     with closing(half_sent(tight, path, 600 * KIB)):
+        # Had another body come meanwhile, this one would be refused.
+        wait_until(lambda: budgets and budgets[0].held >= 600 * KIB)
         document = problem(wait_until(refused), 503, "too-many-bodies")
         assert document["held"] + len(body) > document["limit"] == MIB
         assert tight.post("/classify", json={"features": [[1]]}).status_code == 409
@@ -56,14 +74,7 @@ def test_all_bodies_together_have_one_budget(tight: httpx2.Client, path: str) ->
 def test_whatever_becomes_of_a_request_its_memory_is_given_back(
     tight: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    budgets: list[body_budget.BodyBudget] = []
-    hold = body_budget.BodyBudget.hold
-
-    def seen(budget: body_budget.BodyBudget, request: object, n: int) -> None:
-        budgets.append(budget)
-        hold(budget, request, n)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(body_budget.BodyBudget, "hold", seen)
+    budgets = budgets_of(monkeypatch)
     for path in ("/ingest", "/classify", "/labels", "/keys", "/model/rollback"):
         for content in (b"{", b'{"features": [[1, 2]]}', b"{}" + b" " * (300 * KIB)):
             tight.post(path, content=content, headers={"Content-Type": "application/json"})
