@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from functools import partial
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load as read_safetensors
 
-from core import tensors
 from core.batch import Batch
 from core.config import EngineConfig
 from core.density.factors import outline
@@ -103,26 +100,9 @@ def test_a_life_saved_with_half_filled_windows_and_statistics_goes_on_bit_for_bi
     assert_identical(again, after)
 
 
-def _read_to(place: int, data: bytes) -> dict[str, torch.Tensor]:
-    """As safetensors reads, with every number at a place of memory that is no multiple of 64."""
-    moved = {}
-    for name, tensor in read_safetensors(data).items():
-        moved[name] = tensor
-        if tensor.is_floating_point() and tensor.numel():
-            size = tensor.numel() * tensor.element_size()
-            room = torch.empty(size + 128, dtype=torch.uint8)
-            begin = -room.data_ptr() % 64 + place
-            moved[name] = room[begin : begin + size].view(tensor.dtype).view(tensor.shape)
-            moved[name].copy_(tensor)
-    return moved
-
-
-@pytest.mark.parametrize("place", [0, 8, 56])
 def test_a_life_that_is_scored_in_two_stages_goes_on_bit_for_bit(
-    monkeypatch: pytest.MonkeyPatch, place: int
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Wherever in memory the bytes of its checkpoint are read to."""
-    monkeypatch.setattr(tensors, "load", partial(_read_to, place))
     # As if 16 features and 6 components were wide and many.
     for name, value in {"FEATURES": 16, "FACTORS": 3, "COMPONENTS": 6}.items():
         monkeypatch.setattr(outline, f"FEWEST_{name}", value)
