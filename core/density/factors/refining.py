@@ -133,9 +133,12 @@ def refine(joint: Array, order: Array, starts: Array, first: int, x: Array, exac
         mean, precision, own = means[one], precisions[one], whitener[one]
         for place in range(starts[first + one], starts[first + one + 1]):
             row = x[order[place]]
-            apart = np.float32(0)
+            # Filled in a loop of its own: in one that also sums, the compiler goes by where arrays
+            # lie whether it takes several at a time, and last bits of sums with it.
             for j in range(d):
                 away[j] = row[j] - mean[j]
+            apart = np.float32(0)
+            for j in range(d):
                 apart += away[j] * away[j] * precision[j]
             explained = np.float32(0)
             for factor in range(n_factors):
