@@ -207,6 +207,8 @@ def _multiply(levels: Array, probe: Array, paid: Array, weights: Array) -> tuple
         for j in range(width):
             totals[j] = (1 + totals[j]) * paid[i, j]
             since[j] = (1 + since[j]) * paid[i, j]
+        # Nor are sums taken where arrays are filled: last bits would go by where these lie.
+        for j in range(width):
             together += shares[j] * totals[j]
             together_since += shares[j] * since[j]
         for j in range(width):
