@@ -91,7 +91,7 @@ def unpack(
             "The file's checksum does not match its content: it is damaged. Use another copy."
         )
     # Copied, also where they stay: the bytes of a file begin anywhere, torch's own memory at a
-    # multiple of ALIGNMENT, and where numbers begin decides on the last bits of their products.
+    # multiple of ALIGNMENT, and MKL promises the same bits only where numbers begin alike.
     return {name: tensor.to(device, copy=True) for name, tensor in tensors.items()}, text
 
 

@@ -186,7 +186,7 @@ def test_bytes_that_are_no_file_are_refused_while_they_come(data: bytes, size: i
 
 @pytest.mark.parametrize("shape", [(1,), (3,), (5, 7), (33, 3)])
 def test_what_is_read_begins_where_memory_of_torch_does(shape: tuple[int, ...]) -> None:
-    """Products of the same numbers differ in their last bits with where in memory these begin."""
+    """MKL promises the same bits of products only where their numbers begin alike in memory."""
     many = {f"x{n}": torch.ones(shape, dtype=torch.float64) for n in range(20)}
     found, _ = unpack(FORMAT, pack(FORMAT, many, {}))
     assert {tensor.data_ptr() % ALIGNMENT for tensor in found.values()} == {0}
