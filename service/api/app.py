@@ -31,6 +31,7 @@ from service.api.head import HeadAsGet
 from service.api.hosts import TrustedHosts
 from service.api.key_rates import KeyRates, rates_of
 from service.api.key_ring import KeyRing
+from service.api.metrics import ApiMetrics
 from service.api.micro_batches import MicroBatches
 from service.api.middleware import Guarded, Measured
 from service.api.models import Models
@@ -71,7 +72,6 @@ from service.broker.stream import Stream
 from service.logs import configure_logs
 from service.settings import Settings
 from service.trainer.device import choose_device
-from service.trainer.metrics import ApiMetrics
 
 ROUTERS: Final = (
     ingest.router,

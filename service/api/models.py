@@ -21,6 +21,7 @@ from typing import Any, Final, Literal
 from core.errors import InvalidRequest, InvalidSettings
 from service.api.errors import ModelConflict, ModelLeaving, TooManyModels, UnknownModel
 from service.api.feed import EventFeed
+from service.api.metrics import ApiMetrics
 from service.api.micro_batches import MicroBatches
 from service.api.parts import Parts
 from service.broker.connection import StreamUnavailable
@@ -29,7 +30,6 @@ from service.broker.registry import NAME, NamedModel
 from service.broker.snapshots import SnapshotFollower
 from service.broker.stream import Stream
 from service.settings import Settings
-from service.trainer.metrics import ApiMetrics
 
 State = Literal["loaded", "unloaded", "failing", "leaving"]
 

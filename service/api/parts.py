@@ -15,13 +15,13 @@ from service.api.body_budget import BodyBudget
 from service.api.feed import EventFeed
 from service.api.key_rates import KeyRates
 from service.api.key_ring import KeyRing
+from service.api.metrics import ApiMetrics
 from service.api.micro_batches import MicroBatches
 from service.api.work import Workers
 from service.broker.connection import StreamUnavailable
 from service.broker.snapshots import SnapshotFollower
 from service.broker.stream import Stream
 from service.settings import Settings
-from service.trainer.metrics import ApiMetrics
 
 if TYPE_CHECKING:
     from service.api.models import Models

@@ -5,7 +5,8 @@ from __future__ import annotations
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.trainer.metrics import ApiMetrics, TrainerMetrics
+from service.api.metrics import ApiMetrics
+from service.trainer.metrics import TrainerMetrics
 
 SUFFIXES = {
     "counter": ("_total",),

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from core.events import EntryRejected
+from service.api.metrics import ApiMetrics
 from service.broker.connection import connect
 from service.broker.keys import Keys
 from service.settings import Settings
+from service.trainer.metrics import TrainerMetrics
 from service.wire import RawBatch
 from tests.service.api.stack import samples, send, serving, wait_until
+from tests.service.metrics_text import read
 
 # The names that the outside relies on.
 PROMISED = {
@@ -136,3 +143,97 @@ def test_requests_are_counted_by_route_not_by_path(api: httpx2.Client) -> None:
     assert f'{count}{{method="OTHER",route="/model",status="405"}} 1.0' in text
     assert "nowhere" not in text
     assert 'gmr_http_request_duration_seconds_count{route="/model"} 3.0' in text
+
+
+def test_what_both_processes_count_is_added_up() -> None:
+    trainer, api = TrainerMetrics(), ApiMetrics(redis_errors=lambda: 5)
+    trainer.redis_errors.inc(2)
+    trainer.observe(EntryRejected("1-0", "shape_mismatch", "..."))
+    trainer.observe(EntryRejected("1-0", "internal_error", "..."))
+    api.counted(0, 0, {})
+    api.rejected("shape_mismatch")
+    api.rejected("invalid_labels")
+    values = read(api.text(trainer.text()))
+    assert values["gmr_redis_errors_total"] == 7
+    assert values["gmr_batches_rejected_total{reason=shape_mismatch}"] == 2
+    assert values["gmr_batches_rejected_total{reason=internal_error}"] == 1
+    assert values["gmr_batches_rejected_total{reason=invalid_labels}"] == 1
+
+
+def test_the_age_of_a_checkpoint_is_that_at_the_moment_of_asking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trainer, api = TrainerMetrics(), ApiMetrics()
+    trainer.checkpoint_timestamp.set(1000.0)
+    text = trainer.text()
+    for now in (1005.0, 1007.5):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        assert read(api.text(text))["gmr_checkpoint_age_seconds"] == now - 1000.0
+
+
+def test_without_a_checkpoint_there_is_no_age() -> None:
+    assert "gmr_checkpoint_age_seconds" not in read(ApiMetrics().text(TrainerMetrics().text()))
+
+
+def test_without_redis_the_process_still_speaks_for_itself() -> None:
+    api = ApiMetrics()
+    api.redis_answered(backlog=3, heartbeat_age=0.5)
+    assert read(api.text())["gmr_backlog_entries"] == 3
+    api.redis_away()
+    api.answered("/model", "GET", 503, 0.002)
+    values = read(api.text())
+    assert values["gmr_redis_up"] == 0
+    assert "gmr_backlog_entries" not in values
+    assert values["gmr_http_requests_total{method=GET,route=/model,status=503}"] == 1
+
+
+def test_requests_are_counted_and_timed_unless_they_are_endless() -> None:
+    api = ApiMetrics()
+    api.answered("/classify", "POST", 200, 0.003)
+    api.answered("/events", "GET", 200, None)
+    with api.listening():
+        assert read(api.text())["gmr_event_listeners"] == 1
+    values = read(api.text())
+    assert values["gmr_event_listeners"] == 0
+    assert values["gmr_http_request_duration_seconds_count{route=/classify}"] == 1
+    assert values["gmr_http_request_duration_seconds_bucket{le=0.005,route=/classify}"] == 1
+    assert "gmr_http_request_duration_seconds_count{route=/events}" not in values
+    assert values["gmr_http_requests_total{method=GET,route=/events,status=200}"] == 1
+
+
+def test_what_all_processes_count_is_told_once_it_is_known() -> None:
+    api = ApiMetrics()
+    api.rejected("x")
+    # A number that begins at 1 and goes on at 1001 would look like a thousand refusals.
+    assert not [name for name in read(api.text()) if "ingested" in name or "rejected" in name]
+    api.counted(150, 2, {"x": 1000})
+    values = read(api.text())
+    assert values["gmr_samples_ingested_total"] == 150
+    assert values["gmr_batches_ingested_total"] == 2
+    assert values["gmr_batches_rejected_total{reason=x}"] == 1001
+    api.redis_away()
+    assert read(api.text())["gmr_samples_ingested_total"] == 150
+
+
+@given(st.lists(st.sampled_from(["rejected", "send", "arrives", "fails"]), max_size=40))
+def test_no_refusal_is_lost_or_counted_twice_and_the_number_never_falls(steps: list[str]) -> None:
+    api, refused, everywhere, told = ApiMetrics(), 0, 0, 0
+    api.counted(0, 0, {})
+    sent: int | None = None
+    for step in steps:
+        match step:
+            case "rejected":
+                api.rejected("x")
+                refused += 1
+            case "send" if sent is None:
+                sent = api.send_rejected().get("x", 0)
+            case "arrives" if sent is not None:
+                everywhere, sent = everywhere + sent, None
+                api.counted(0, 0, {"x": everywhere})
+            case "fails" if sent is not None:
+                api.not_counted()
+                sent = None
+        now = read(api.text()).get("gmr_batches_rejected_total{reason=x}", 0)
+        assert now == refused >= told
+        assert api.has_news == (refused > everywhere + (sent or 0))
+        told = now

@@ -6,9 +6,6 @@ import math
 import time
 from dataclasses import asdict, replace
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.events import (
@@ -32,9 +29,11 @@ from core.events import (
     UnknownsLearned,
 )
 from core.memory.retention import SubTaskRetention, summary
+from service.api.metrics import ApiMetrics
 from service.trainer.journal import Totals
-from service.trainer.metrics import ApiMetrics, TrainerMetrics
+from service.trainer.metrics import TrainerMetrics
 from service.trainer.run_time import Interval
+from tests.service.metrics_text import read
 
 
 def test_series_of_classes_go_when_others_have_more_samples() -> None:
@@ -152,21 +151,6 @@ CONTINUED_FIELDS = (
     "evidence",
     "model_version",
 )
-
-
-def read(text: bytes) -> dict[str, float]:
-    """Series to value; fails where the text is not valid."""
-    values: dict[str, float] = {}
-    names = []
-    for family in text_string_to_metric_families(text.decode()):
-        names.append(family.name)
-        for sample in family.samples:
-            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
-            series = f"{sample.name}{{{labels}}}" if labels else sample.name
-            assert series not in values, f"{series} occurs twice"
-            values[series] = sample.value
-    assert len(names) == len(set(names)), "a metric is declared twice"
-    return values
 
 
 def observed(*events: Event) -> dict[str, float]:
@@ -396,97 +380,3 @@ def test_counters_go_on_after_a_restart() -> None:
     assert values["gmr_labels_matched_total"] == 5
     assert values["gmr_labels_unmatched_total{reason=late}"] == 6
     assert values["gmr_class_proposals_total"] == 7
-
-
-def test_what_both_processes_count_is_added_up() -> None:
-    trainer, api = TrainerMetrics(), ApiMetrics(redis_errors=lambda: 5)
-    trainer.redis_errors.inc(2)
-    trainer.observe(EntryRejected("1-0", "shape_mismatch", "..."))
-    trainer.observe(EntryRejected("1-0", "internal_error", "..."))
-    api.counted(0, 0, {})
-    api.rejected("shape_mismatch")
-    api.rejected("invalid_labels")
-    values = read(api.text(trainer.text()))
-    assert values["gmr_redis_errors_total"] == 7
-    assert values["gmr_batches_rejected_total{reason=shape_mismatch}"] == 2
-    assert values["gmr_batches_rejected_total{reason=internal_error}"] == 1
-    assert values["gmr_batches_rejected_total{reason=invalid_labels}"] == 1
-
-
-def test_the_age_of_a_checkpoint_is_that_at_the_moment_of_asking(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    trainer, api = TrainerMetrics(), ApiMetrics()
-    trainer.checkpoint_timestamp.set(1000.0)
-    text = trainer.text()
-    for now in (1005.0, 1007.5):
-        monkeypatch.setattr(time, "time", lambda now=now: now)
-        assert read(api.text(text))["gmr_checkpoint_age_seconds"] == now - 1000.0
-
-
-def test_without_a_checkpoint_there_is_no_age() -> None:
-    assert "gmr_checkpoint_age_seconds" not in read(ApiMetrics().text(TrainerMetrics().text()))
-
-
-def test_without_redis_the_process_still_speaks_for_itself() -> None:
-    api = ApiMetrics()
-    api.redis_answered(backlog=3, heartbeat_age=0.5)
-    assert read(api.text())["gmr_backlog_entries"] == 3
-    api.redis_away()
-    api.answered("/model", "GET", 503, 0.002)
-    values = read(api.text())
-    assert values["gmr_redis_up"] == 0
-    assert "gmr_backlog_entries" not in values
-    assert values["gmr_http_requests_total{method=GET,route=/model,status=503}"] == 1
-
-
-def test_requests_are_counted_and_timed_unless_they_are_endless() -> None:
-    api = ApiMetrics()
-    api.answered("/classify", "POST", 200, 0.003)
-    api.answered("/events", "GET", 200, None)
-    with api.listening():
-        assert read(api.text())["gmr_event_listeners"] == 1
-    values = read(api.text())
-    assert values["gmr_event_listeners"] == 0
-    assert values["gmr_http_request_duration_seconds_count{route=/classify}"] == 1
-    assert values["gmr_http_request_duration_seconds_bucket{le=0.005,route=/classify}"] == 1
-    assert "gmr_http_request_duration_seconds_count{route=/events}" not in values
-    assert values["gmr_http_requests_total{method=GET,route=/events,status=200}"] == 1
-
-
-def test_what_all_processes_count_is_told_once_it_is_known() -> None:
-    api = ApiMetrics()
-    api.rejected("x")
-    # A number that begins at 1 and goes on at 1001 would look like a thousand refusals.
-    assert not [name for name in read(api.text()) if "ingested" in name or "rejected" in name]
-    api.counted(150, 2, {"x": 1000})
-    values = read(api.text())
-    assert values["gmr_samples_ingested_total"] == 150
-    assert values["gmr_batches_ingested_total"] == 2
-    assert values["gmr_batches_rejected_total{reason=x}"] == 1001
-    api.redis_away()
-    assert read(api.text())["gmr_samples_ingested_total"] == 150
-
-
-@given(st.lists(st.sampled_from(["rejected", "send", "arrives", "fails"]), max_size=40))
-def test_no_refusal_is_lost_or_counted_twice_and_the_number_never_falls(steps: list[str]) -> None:
-    api, refused, everywhere, told = ApiMetrics(), 0, 0, 0
-    api.counted(0, 0, {})
-    sent: int | None = None
-    for step in steps:
-        match step:
-            case "rejected":
-                api.rejected("x")
-                refused += 1
-            case "send" if sent is None:
-                sent = api.send_rejected().get("x", 0)
-            case "arrives" if sent is not None:
-                everywhere, sent = everywhere + sent, None
-                api.counted(0, 0, {"x": everywhere})
-            case "fails" if sent is not None:
-                api.not_counted()
-                sent = None
-        now = read(api.text()).get("gmr_batches_rejected_total{reason=x}", 0)
-        assert now == refused >= told
-        assert api.has_news == (refused > everywhere + (sent or 0))
-        told = now
