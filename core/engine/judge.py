@@ -142,3 +142,12 @@ class Judge:
         model = self.learner.model(state.model.learner)
         assert model is not None
         return ModelVersion(model, state.standardiser, samples)
+
+    def armed_in(self, state: EngineState) -> int | None:
+        """See `core.engine.engine.Engine.armed_in`."""
+        seen = state.seen
+        settled = not self.learner.anneals
+        if seen.model.learner is not None:
+            settled = self.learner.settled(seen.model.learner)
+        since_boundary = seen.stream.samples - seen.sub_task.first_sample
+        return self.detector.armed_in(seen.watch.detector, since_boundary, settled)

@@ -152,6 +152,10 @@ class Learning:
             ),
         )
 
+    def waiting(self, state: EngineState) -> int:
+        """Samples that count as learned, but wait in a window for more or for a quiet stream."""
+        return 0 if state.model.learner is None else self.learner.waiting(state.model.learner)
+
     def _follow_scale(self, state: EngineState, x: Tensor) -> tuple[EngineState, bool]:
         """Let the standardiser follow the data, and the learner the standardiser."""
         old = state.standardiser

@@ -130,19 +130,10 @@ class Modes:
         if state.rest.outlook is not None:
             state, events = self._watched(state, batch, begun, judgement)
         told = BatchPassed(
-            **judgement.report(state, batch, begun, self.armed_in(state)),
+            **judgement.report(state, batch, begun, self.judge.armed_in(state)),
             mode=state.rest.mode.value,
         )
         return state, [*events, told]
-
-    def armed_in(self, state: EngineState) -> int | None:
-        """See `Engine.armed_in`."""
-        seen = state.seen
-        settled = not self.learner.anneals
-        if seen.model.learner is not None:
-            settled = self.learner.settled(seen.model.learner)
-        since_boundary = seen.stream.samples - seen.sub_task.first_sample
-        return self.detector.armed_in(seen.watch.detector, since_boundary, settled)
 
     def _watched(
         self, state: EngineState, batch: Batch, begun: Position, judgement: Judgement

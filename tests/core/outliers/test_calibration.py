@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from core.batch import Batch
 from core.config import PRESETS, EngineConfig
 from core.engine.checkpoint import dump, load
-from core.engine.engine import FIRST_UNCALIBRATED_SAMPLES, Engine
+from core.engine.engine import Engine
 from core.engine.state import EngineState
+from core.engine.step import FIRST_UNCALIBRATED_SAMPLES
 from core.outliers.calibration import (
     FEWEST,
     MOST_GROUPS,

@@ -1,0 +1,284 @@
+"""A batch: admitted, judged, decided about, acted upon and told.
+
+A batch is scored, then judged, then learned: whatever is reported of it is prequential, and what
+looks like a change is never learned as the old sub-task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from core.batch import Batch
+from core.config import EngineConfig
+from core.drift.detector import Detector, Level
+from core.engine.arrival import Arrival
+from core.engine.boundary import BoundaryCrossing
+from core.engine.change_type import ChangeType
+from core.engine.class_discovery import ClassDiscovery
+from core.engine.class_limit import check_classes
+from core.engine.decision import Decision, decide
+from core.engine.delayed_labels import DelayedLabels
+from core.engine.inliers import Inliers
+from core.engine.judge import Judge
+from core.engine.judgement import Judgement, Position
+from core.engine.learning import Learning
+from core.engine.naming import Naming
+from core.engine.places import placed
+from core.engine.state import (
+    UNREADY_SAMPLES,
+    EngineState,
+    joined,
+)
+from core.events import (
+    BatchLearned,
+    BatchSetAside,
+    ChangeContinued,
+    Event,
+    PriorShift,
+    Replayed,
+)
+from core.learners.learner import Learner
+from core.memory.course import Course
+from core.standardiser import Standardiser
+
+UNCALIBRATED_SAMPLES = UNREADY_SAMPLES
+"""First samples of a sub-task, of which nothing is kept for p-values ..."""
+
+FIRST_UNCALIBRATED_SAMPLES = 250
+"""... and of the very first, so that a table of some 450 samples has p-values. What is kept of a
+model that knew less is let go as more comes."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Takes batches while the model learns. Arguments are the parts of an engine, settings only."""
+
+    config: EngineConfig
+    device: torch.device
+    learner: Learner[Any]
+    detector: Detector[Any]
+    judge: Judge
+    naming: Naming
+    learning: Learning
+    inliers: Inliers
+    delayed_labels: DelayedLabels
+    discovery: ClassDiscovery
+    change_type: ChangeType
+    boundary: BoundaryCrossing
+
+    def take(self, state: EngineState, batch: Batch) -> tuple[EngineState, list[Event]]:
+        """Score the batch, decide what it is, then learn it or set it aside.
+
+        Arguments:
+            state: Of a model that learns.
+            batch: float32 on the engine's device, checked.
+
+        Raises:
+            InvalidBatch: There would be too many classes; the state given in is unchanged.
+        """
+        state, batch, claimed = self._admitted(state, batch)
+        judgement = self.judge.judge(state, batch)
+        state, arrival = self._arrived(state, batch, judgement)
+        state, decision, instead = self._decided(state, arrival, judgement)
+        match decision:
+            case Decision.SET_ASIDE:
+                return self._set_aside(state, arrival, judgement, claimed)
+            case Decision.BOUNDARY:
+                state, events = self.boundary.cross(
+                    state, arrival.rest, arrival.begun, judgement.verdict
+                )
+            case Decision.BURST:
+                state, arrival, events = self._parted(state, arrival, judgement)
+                state, arrival, learned = self._learned(state, arrival, judgement)
+                events += learned
+            case _:
+                state, events = self._resumed(state, arrival, decision)
+                state, arrival, learned = self._learned(state, arrival, judgement)
+                events += [*instead, *learned]
+        return self._told(state, arrival, judgement, [*claimed, *events])
+
+    # Parts of a step ----------------------------------------------------------------------
+    def _admitted(self, state: EngineState, batch: Batch) -> tuple[EngineState, Batch, list[Event]]:
+        """The batch as the model takes it, with labels that came before it, and a state to take it.
+
+        Raises:
+            InvalidBatch: It cannot be used.
+        """
+        state, batch, claimed = self.delayed_labels.claim(state, batch)
+        check_classes(state, state.model.new_labels(batch), self.config.max_classes)
+        if state.model.standardiser is None:
+            state = self._first(state, batch)
+        return state.with_pending(quarantined=()), batch, claimed
+
+    def _arrived(
+        self, state: EngineState, batch: Batch, judgement: Judgement
+    ) -> tuple[EngineState, Arrival]:
+        """The batch as part of the stream: experts hear its labels, what awaits one waits."""
+        experts = state.model.panel
+        state = self.naming.heard(state, batch, judgement.advice)
+        heard = state.model.panel is not experts
+        begun = Position(state.stream.batches, state.stream.samples)
+        unknown = self.discovery.unknown(state, judgement.scores)
+        gains = self.discovery.gains(state, judgement.scores)
+        state = self._advance(state, len(batch), judgement)
+        state, rest, rows = self.delayed_labels.hold_back(state, batch, judgement.scores)
+        awaiting = len(batch) - len(rest)
+        version = state.model.version
+        return state, Arrival(batch, begun, rest, rows, awaiting, unknown, gains, heard, version)
+
+    def _decided(
+        self, state: EngineState, arrival: Arrival, judgement: Judgement
+    ) -> tuple[EngineState, Decision, list[PriorShift | ChangeContinued]]:
+        """What is done, and what a boundary is instead of one, if it is none."""
+        full = False
+        if judgement.level is Level.WARNING:
+            suspected = state.pending.awaiting.suspecting(arrival.begun.sample)
+            state = state.with_pending(awaiting=suspected)
+            suspects = state.pending.set_aside_samples + suspected.suspects + len(arrival.rest)
+            full = suspects > self.config.set_aside_limit
+        instead = self.change_type.instead(state, arrival.rest, arrival.begun, judgement.verdict)
+        burst = judgement.verdict is not None and judgement.verdict.burst
+        decision = decide(judgement.level, burst=burst, full=full, instead=instead)
+        return state, decision, [] if instead is None else [instead]
+
+    def _set_aside(
+        self, state: EngineState, arrival: Arrival, judgement: Judgement, claimed: list[Event]
+    ) -> tuple[EngineState, list[Event]]:
+        """Keep the batch until it is clear whether something has changed."""
+        rest = replace(arrival.rest, places=arrival.places)
+        state = state.with_pending(set_aside=joined(state.pending.set_aside, rest))
+        state, overdue = self.delayed_labels.overdue(state)
+        if arrival.heard:
+            state = state.changed()
+        aside = BatchSetAside(
+            **judgement.report(state, arrival.batch, arrival.begun, self.judge.armed_in(state)),
+            awaiting=arrival.awaiting,
+            set_aside_batches=len(state.pending.set_aside),
+            set_aside_samples=state.pending.set_aside_samples,
+        )
+        events = [*claimed, *judgement.alarms(arrival.begun), *overdue, aside]
+        return state, placed(state.stream, events)
+
+    def _parted(
+        self, state: EngineState, arrival: Arrival, judgement: Judgement
+    ) -> tuple[EngineState, Arrival, list[Event]]:
+        """Keep a burst's outliers apart; what is left of the batch is to be learned."""
+        assert judgement.verdict is not None
+        rest = replace(arrival.rest, places=arrival.places)
+        state, typical, events = self.change_type.burst(
+            state, rest, arrival.begun, judgement.verdict
+        )
+        outliers = len(arrival.rest) - int(typical.sum())
+        return state, replace(arrival.only(typical.nonzero()[:, 0]), outliers=outliers), events
+
+    def _resumed(
+        self, state: EngineState, arrival: Arrival, decision: Decision
+    ) -> tuple[EngineState, list[Event]]:
+        """Learn what was set aside: the sub-task goes on."""
+        match decision:
+            case Decision.GIVE_UP:
+                # A suspicion must not hold up learning for ever.
+                state = state.with_watch(detector=self.detector.dismiss(state.watch.detector))
+            case Decision.PRIOR_SHIFT:
+                state = state.with_watch(detector=self.detector.accept(state.watch.detector))
+        state = state.with_sub_task(course=self._course(state, arrival.batch))
+        if decision is Decision.CONTINUED:
+            # It may go on: only what comes from now on shows whether it does.
+            state = state.with_sub_task(course=Course()).with_watch(detector=self.detector.start())
+        return self.learning.release(state)
+
+    def _learned(
+        self, state: EngineState, arrival: Arrival, judgement: Judgement
+    ) -> tuple[EngineState, Arrival, list[Event]]:
+        """Learn what is left of the batch, without samples that are unknown."""
+        if arrival.unknown is not None:
+            state, stay = self.discovery.hold_back(
+                state, arrival.rest, arrival.places, arrival.unknown[arrival.rows]
+            )
+            held_back = len(arrival.rest) - len(stay)
+            arrival = replace(arrival.only(stay), unknowns=held_back)
+        gains = None if arrival.gains is None else arrival.gains[arrival.rows]
+        state = self.discovery.remembered(state, arrival.rest, arrival.places, gains)
+        # Scores hold for the model that gave them, and for the whole batch.
+        hold = state.model.version == arrival.version and len(arrival.rest) == len(arrival.batch)
+        scores = judgement.scores if hold else None
+        state, learned = self.learning.learn(state, arrival.rest, scores)
+        state, proposed = self.discovery.look(state)
+        return state, arrival, [*learned, *proposed]
+
+    def _told(
+        self, state: EngineState, arrival: Arrival, judgement: Judgement, events: list[Event]
+    ) -> tuple[EngineState, list[Event]]:
+        """Close the batch: what has waited for too long, p-values, and the report."""
+        state, overdue = self.delayed_labels.overdue(state)
+        events = [*events, *overdue]
+        replays = [event for event in events if isinstance(event, Replayed)]
+        learned = BatchLearned(
+            **judgement.report(state, arrival.batch, arrival.begun, self.judge.armed_in(state)),
+            awaiting=arrival.awaiting,
+            unknown=arrival.unknowns,
+            replayed=sum(event.samples for event in replays if event.reason == "batch"),
+            quarantined=arrival.outliers,
+            components=self.learner.n_components(state.model.learner),
+            classes=len(state.model.classes),
+        )
+        events = [*judgement.alarms(arrival.begun), *events, learned]
+        return state, placed(state.stream, events)
+
+    def _course(self, state: EngineState, batch: Batch) -> Course:
+        """The sub-task's course with a batch, and with those set aside that are of it after all."""
+        course = state.sub_task.course
+        for one in (*state.pending.set_aside, batch):
+            course = course.observed(one.features, state.stream.samples)
+        return course
+
+    def _first(self, state: EngineState, batch: Batch) -> EngineState:
+        """The first batch fixes D and the scale."""
+        images = batch.images or self.config.images
+        n_features = batch.features.shape[1]
+        return state.with_model(
+            standardiser=Standardiser.of(batch.features, images=images),
+            panel=self.naming.first(n_features, images),
+            learner=self.learner.start(n_features, self.device),
+        )
+
+    def _advance(self, state: EngineState, n: int, judgement: Judgement) -> EngineState:
+        """Move on in the stream, and let the running statistics follow."""
+        likelihood, marginals = state.sub_task.likelihood, state.sub_task.marginals
+        calibration, class_shares = state.model.calibration, state.sub_task.class_shares
+        learned = state.stream.samples - state.sub_task.first_sample
+        if judgement.unsuspected and judgement.scores is not None:
+            tamed = state.standardiser.tamed(judgement.scores.x)
+            marginals = marginals.observed(state.standardiser.invert(tamed))
+            if learned >= UNREADY_SAMPLES:
+                seen = judgement.tame
+                likelihood = likelihood.updated(n, seen.mean, seen.variance)
+            if learned >= (
+                UNCALIBRATED_SAMPLES if state.sub_task.number else FIRST_UNCALIBRATED_SAMPLES
+            ):
+                calibration = self.inliers.observed(state, judgement.scores)
+        answered = judgement.answered
+        if answered is not None and learned >= UNREADY_SAMPLES:
+            class_shares = class_shares.observed(
+                answered.codes, answered.truths, answered.likelihoods
+            )
+        return replace(
+            state,
+            stream=judgement.told(state.stream).advanced(n),
+            model=replace(state.model, calibration=calibration),
+            sub_task=replace(
+                state.sub_task,
+                likelihood=likelihood,
+                marginals=marginals,
+                class_shares=class_shares,
+            ),
+            watch=replace(
+                state.watch,
+                detector=judgement.detector,
+                armed=judgement.verdict.armed if judgement.verdict else False,
+                shadows=judgement.beside.shadows,
+            ),
+        )
