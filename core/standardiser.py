@@ -81,7 +81,7 @@ class Standardiser:
             return x.clamp(-CLIP, CLIP)
         return ((x - self.shift) / self.scale).clamp_(-CLIP, CLIP)
 
-    def tamed(self, x: Tensor) -> Tensor:
+    def clipped(self, x: Tensor) -> Tensor:
         """Standardised samples as they may be learned; `x` itself where nothing is odd."""
         low, high = TAME_UNIT if self.identity else (-TAME, TAME)
         least, most = torch.stack(x.aminmax()).tolist()

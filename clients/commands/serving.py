@@ -104,9 +104,9 @@ def compile_command() -> None:
 
     Example: gmr compile
     """
-    from service.trainer.warm_up import rehearse_now
+    from core.engine.warm_up import warm_up
 
-    rehearse_now()
+    warm_up()
 
 
 def no_such_flag(command: str, flag: str) -> InvalidSettings:

@@ -115,7 +115,8 @@ class Verdict(NamedTuple):
         log_likelihood_now: Mean of this batch, in nats.
         statistic_highest: Largest statistic of the change; None where that says nothing of chance.
         samples: Among which it is the largest.
-        blame: Share of each feature in the evidence, where single features are what it is about.
+        feature_shares: Share of each feature in the evidence, where it is about single
+            features.
         probe: What shows whether the asked run time between false alarms is kept.
     """
 
@@ -134,7 +135,7 @@ class Verdict(NamedTuple):
     statistic_highest: float | None = None
     samples: int = 1
     probe: Probe | None = None
-    blame: Sequence[float] = ()
+    feature_shares: Sequence[float] = ()
     cause: Cause = Cause.UNKNOWN
 
     @property

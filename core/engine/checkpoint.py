@@ -201,9 +201,19 @@ def _parted(tree: dict[str, Any]) -> dict[str, Any]:
     return {**parts, "model": tree}
 
 
+RENAMED = {
+    "analysers": "components",
+    "conditions": "dependence",
+    "stride": "thinning",
+    "pace": "autocorrelation_time",
+}
+"""Fields of an earlier release, and what they are called."""
+
+
 def _as_today(tree: dict[str, Any]) -> dict[str, Any]:
-    """A part of a tree of an earlier release, which named components after their family."""
-    return {"components" if name == "analysers" else name: part for name, part in tree.items()}
+    """A part of a tree by today's names; an earlier release may have written it."""
+    names = RENAMED if "pace" not in tree else {**RENAMED, "drift": "log_bias"}
+    return {names.get(name, name): part for name, part in tree.items()}
 
 
 def _detectors(watch: dict[str, Any], config: EngineConfig, converter: Converter) -> dict[str, Any]:

@@ -98,8 +98,8 @@ def explain(
     }
     if verdict is not None and verdict.p_value is not None:
         told["p_value"] = verdict.p_value
-    blame = verdict.blame if verdict is not None else ()
-    told |= _features(model, standardiser, x, raw, blame, state.sub_task.course)
+    feature_shares = verdict.feature_shares if verdict is not None else ()
+    told |= _features(model, standardiser, x, raw, feature_shares, state.sub_task.course)
     counts = _own_counts(state)
     told["components"] = _components(model, joint, counts, max(1, _own_samples(state)))
     told["classes"] = _classes(model, state, joint, counts)
@@ -138,7 +138,7 @@ def _features(
     standardiser: Standardiser,
     x: Tensor,
     raw: Tensor,
-    blame: Sequence[float],
+    feature_shares: Sequence[float],
     course: Course,
 ) -> dict[str, Any]:
     """Find the features that take part in the fall, or the rise, of the likelihood.
@@ -146,7 +146,8 @@ def _features(
     Named is who has changed beyond its sampling error.
 
     Arguments:
-        blame: What the detector says of that, with D values, if it has looked at single features.
+        feature_shares: What the detector says of that, with D values, if it has looked at
+            single features.
         course: What is known of features in the sub-task that ends.
     """
     n, d = x.shape
@@ -167,8 +168,8 @@ def _features(
         beyond = change.abs() > critical(BY_CHANCE / d, n - 1) * error
         errors = (beyond * shares).cpu()
     changed, shares = errors > 0, shares.cpu()
-    if blame:
-        shares = torch.tensor(blame, dtype=torch.float64)
+    if feature_shares:
+        shares = torch.tensor(feature_shares, dtype=torch.float64)
         changed = changed | (shares >= EVIDENT_BLAME)
     parts = torch.where(changed, shares, 0)
     if not bool(parts.any()):

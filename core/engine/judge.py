@@ -62,12 +62,12 @@ class Judge:
         detector, verdict = self.detector.observe(state.watch.detector, seen, settled)
         beside = self.shadows.observe(state.watch.shadows, seen, settled)
         likelihoods = seen.log_likelihoods.double()
-        tamed = likelihoods.clamp(min=state.sub_task.likelihood.lowest)
-        told = torch.stack([tamed.mean(), tamed.var(correction=0), likelihoods.mean()])
-        told = torch.cat([told, tamed]).cpu()  # at once: each copy waits for the device
-        (tame_mean, tame_variance, mean), tamed = told[:3].tolist(), told[3:]
-        tame = Running(len(batch), tame_mean, tame_variance)
-        answers = self._answers(state, batch, scores, tamed)
+        clipped = likelihoods.clamp(min=state.sub_task.likelihood.lowest)
+        told = torch.stack([clipped.mean(), clipped.var(correction=0), likelihoods.mean()])
+        told = torch.cat([told, clipped]).cpu()  # at once: each copy waits for the device
+        (clipped_mean, clipped_variance, mean), clipped = told[:3].tolist(), told[3:]
+        running = Running(len(batch), clipped_mean, clipped_variance)
+        answers = self._answers(state, batch, scores, clipped)
         return Judgement(
             scores,
             verdict,
@@ -76,7 +76,7 @@ class Judge:
             answers.guessed,
             answers.by_class,
             mean,
-            tame,
+            running,
             beside,
             answers.advice,
             answers.answered,
@@ -98,12 +98,14 @@ class Judge:
             state.stream.samples - state.sub_task.first_sample,
         )
 
-    def _answers(self, state: EngineState, batch: Batch, scores: Scores, tamed: Tensor) -> Answers:
+    def _answers(
+        self, state: EngineState, batch: Batch, scores: Scores, clipped: Tensor
+    ) -> Answers:
         """The classes that are named, against labels where there are any.
 
         Arguments:
             scores: Of all samples of the batch.
-            tamed: Their log-likelihoods, none lower than a freak's, on the CPU.
+            clipped: Their log-likelihoods, clipped from below, on the CPU.
         """
         labels = self.naming.labels(state)
         if not labels:
@@ -115,7 +117,7 @@ class Judge:
             rows = chosen(len(batch))
             some = rows.to(scores.joint.device)
             scores = Scores(scores.x[some], None, scores.joint[some], scores.log_likelihood[some])
-            batch, labelled, tamed = batch.select(rows), labelled[rows], tamed[rows]
+            batch, labelled, clipped = batch.select(rows), labelled[rows], clipped[rows]
             weight = len(codes) / len(rows)
         else:
             weight = 1.0
@@ -129,7 +131,7 @@ class Judge:
         if not state.ready:
             counted = torch.zeros_like(counted)
         answered = Answered(
-            confidence, guesses, unnamed, weight, labelled, counted, hits, truths, tamed
+            confidence, guesses, unnamed, weight, labelled, counted, hits, truths, clipped
         )
         if not bool(labelled.any()):
             return Answers(answered=answered)

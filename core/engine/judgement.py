@@ -36,7 +36,7 @@ class Judgement:
     guessed: int  # labelled samples behind `accuracy`
     by_class: list[ClassAccuracy]  # the same for each class
     likelihood_mean: float | None  # of this batch alone, nats in the sender's units
-    tame: Running  # the same, clipped from below: what the running statistics learn from
+    clipped: Running  # the same, clipped from below: what the running statistics learn from
     beside: Said  # what the shadows say
     advice: Advice | None = None  # what experts call its samples, where any has a label
     answered: Answered | None = None  # the classes that were named

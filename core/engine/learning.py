@@ -52,8 +52,8 @@ class Learning:
             scores = None
         standardiser = state.standardiser
         x = scores.x if scores else standardiser.apply(batch.features)
-        tamed = standardiser.tamed(x)
-        if tamed is not x:
+        clipped = standardiser.clipped(x)
+        if clipped is not x:
             scores = None
         codes = state.model.codes_of(batch)
         generator = torch.Generator()
@@ -68,7 +68,7 @@ class Learning:
             )
         learner, replays = self.learner.learn(
             state.model.learner,
-            tamed,
+            clipped,
             codes.to(self.device),
             scores,
             generator,

@@ -118,10 +118,10 @@ class Newcomers(NamedTuple):
         """Ask the model; arguments as of `recurring`."""
         scaled = standardiser.apply(x)
         joint, likelihood = model.density.score(scaled)
-        tamed = standardiser.invert(standardiser.tamed(scaled))
+        clipped = standardiser.invert(standardiser.clipped(scaled))
         likelihood = likelihood.double() - standardiser.log_volume
         first = max(0, len(x) - max(1, newest))
-        return cls(tamed, codes.to(x.device), joint.argmax(-1), likelihood, first)
+        return cls(clipped, codes.to(x.device), joint.argmax(-1), likelihood, first)
 
     def since(self, chosen: Tensor) -> Tensor:
         """Places, with shape (n,), of chosen samples that are sure to have come after the change.

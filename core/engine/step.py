@@ -251,10 +251,10 @@ class Step:
         calibration, class_shares = state.model.calibration, state.sub_task.class_shares
         learned = state.stream.samples - state.sub_task.first_sample
         if judgement.unsuspected and judgement.scores is not None:
-            tamed = state.standardiser.tamed(judgement.scores.x)
-            marginals = marginals.observed(state.standardiser.invert(tamed))
+            clipped = state.standardiser.clipped(judgement.scores.x)
+            marginals = marginals.observed(state.standardiser.invert(clipped))
             if learned >= UNREADY_SAMPLES:
-                seen = judgement.tame
+                seen = judgement.clipped
                 likelihood = likelihood.updated(n, seen.mean, seen.variance)
             if learned >= (
                 UNCALIBRATED_SAMPLES if state.sub_task.number else FIRST_UNCALIBRATED_SAMPLES

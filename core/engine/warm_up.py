@@ -26,7 +26,7 @@ CLASSES = 3
 FEATURES = 4
 
 
-def rehearse() -> None:
+def warm_up() -> None:
     """Let an engine learn made-up samples; nothing of it is kept but compiled loops."""
     generator = torch.Generator().manual_seed(0)
     engine = Engine(EngineConfig(preset="flat", n_components=CLASSES, warm_up=200))

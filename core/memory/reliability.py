@@ -84,7 +84,7 @@ class Answered(NamedTuple):
         counted: Of those, which say how reliable answers are, with shape (N,), bool.
         hits: Which were named as their label says, with shape (N,), bool.
         truths: The class by the label, with shape (N,), int64; below 0 without a known one.
-        likelihoods: Log-likelihoods, none lower than a freak's, with shape (N,).
+        likelihoods: Log-likelihoods, clipped from below, with shape (N,).
     """
 
     confidence: Tensor

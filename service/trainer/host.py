@@ -43,7 +43,7 @@ from service.trainer.heartbeat import Heart
 from service.trainer.named_models import NamedModels, Slot
 from service.trainer.pace import ALONE, AMONG_MANY, NEVER
 from service.trainer.standby import stand_by
-from service.trainer.warm_up import rehearse_meanwhile
+from service.trainer.warm_up import warm_up_meanwhile
 from service.trainer.writer import ModelWriter
 
 logger = logging.getLogger(__name__)
@@ -289,7 +289,7 @@ class Life:
             check_extras(settings)
             lease = None
             if settings.standby:
-                rehearse_meanwhile(settings.engine_config())
+                warm_up_meanwhile(settings.engine_config())
                 self.phase = "standing by"
                 client = _connect(settings)
                 lease = stand_by(client, settings.model, self._ended.wait, settings.lease_s)
@@ -298,7 +298,7 @@ class Life:
             self._trainer = trainer = Trainer(settings, lease)
             if self._ended.is_set():
                 trainer.stop()
-            rehearse_meanwhile(settings.engine_config())
+            warm_up_meanwhile(settings.engine_config())
             self.phase = "leading"
             trainer.run()
         except InvalidSettings as error:

@@ -5,16 +5,11 @@ from __future__ import annotations
 import threading
 
 from core.config import EngineConfig
-from core.engine.warm_up import rehearse
+from core.engine.warm_up import warm_up
 
 
-def rehearse_now() -> None:
-    """Compile them, and keep them beside the package where that can be written."""
-    rehearse()
-
-
-def rehearse_meanwhile(config: EngineConfig) -> None:
+def warm_up_meanwhile(config: EngineConfig) -> None:
     """Compile or load them while samples are on their way, if anybody needs them."""
     if config.advised or "sequential" in (config.detector, *config.shadows):
         # A daemon: whoever stops the process does not wait for it.
-        threading.Thread(target=rehearse, name="rehearsal", daemon=True).start()
+        threading.Thread(target=warm_up, name="warm-up", daemon=True).start()

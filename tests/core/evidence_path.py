@@ -23,7 +23,7 @@ class Gathered(NamedTuple):
 
 def added(
     evidence: Evidence,
-    paid: Array,
+    e_values: Array,
     bet_table: BetTable,
     weights: Array,
     probe: Array | None = None,
@@ -35,8 +35,8 @@ def added(
         further: Columns of ones beside the bets.
     """
     levels, sums = evidence.levels.copy(), np.empty(len(bet_table.signals) + 1)
-    since = np.full(len(paid), -np.inf) if probe is None else probe.copy()
-    by_sample = np.pad(paid.T, [(0, 0), (0, further)], constant_values=1)
+    since = np.full(len(e_values), -np.inf) if probe is None else probe.copy()
+    by_sample = np.pad(e_values.T, [(0, 0), (0, further)], constant_values=1)
     highest, of_probe, read = gather(levels, since, by_sample, weights, bet_table.table, sums)
     reading = Reading.of(sums, read)
     return Gathered(Evidence.known(levels, bet_table, weights, reading), highest, since, of_probe)
@@ -47,14 +47,14 @@ def book_of(n_bets: int) -> BetTable:
     return BetTable((), (CellBet("s", 0, 0, 0.5, 1.0),) * n_bets)
 
 
-def steps(paid: Array, weights: Array) -> Iterator[float]:
+def steps(e_values: Array, weights: Array) -> Iterator[float]:
     """log(1 + R) of all bets together after each sample, from e-values with shape (J, N)."""
-    evidence, bet_table = Evidence.none(len(paid)), book_of(len(paid))
-    for n in range(paid.shape[1]):
-        evidence, highest, *_ = added(evidence, paid[:, n : n + 1], bet_table, weights)
+    evidence, bet_table = Evidence.none(len(e_values)), book_of(len(e_values))
+    for n in range(e_values.shape[1]):
+        evidence, highest, *_ = added(evidence, e_values[:, n : n + 1], bet_table, weights)
         yield highest
 
 
-def path(paid: Array, weights: Array) -> Array:
+def path(e_values: Array, weights: Array) -> Array:
     """The same after all samples, with shape (N,)."""
-    return np.array(list(steps(paid, weights)))
+    return np.array(list(steps(e_values, weights)))

@@ -182,7 +182,7 @@ def main() -> None:
     for name in ("service.trainer.host", "service.trainer.__main__", "core.engine.warm_up"):
         importlib.import_module(name)
     importlib.import_module("torch").set_num_threads(1)
-    importlib.import_module("core.engine.warm_up").rehearse()  # loads compiled loops
+    importlib.import_module("core.engine.warm_up").warm_up()  # loads compiled loops
     gc.collect()
     gc.freeze()
     todo = _serve()

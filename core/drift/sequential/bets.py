@@ -173,13 +173,13 @@ def _squarings(power: float) -> int:
 
 
 @vectorised
-def pay_ranks(paid: Array, low: Array, high: Array, bets: Array) -> None:
+def pay_ranks(e_values: Array, low: Array, high: Array, bets: Array) -> None:
     """The mean of f between ranks.
 
     Powers of two are cheap. Other bets on the same end of the same score share its logarithms.
 
     Arguments:
-        paid: Is filled with e-values; with shape (bets on ranks, N).
+        e_values: Is filled with e-values; with shape (bets on ranks, N).
         low: Share of the ranks below each sample's, with shape (S, N), 0 to 1.
         high: The same with its equals and itself, above `low`.
         bets: Those on ranks in `BetTable.table`.
@@ -213,4 +213,4 @@ def pay_ranks(paid: Array, low: Array, high: Array, bets: Array) -> None:
             find_powers(to_begin, log_begin, power)
             find_powers(to_end, log_end, power)
         for i in range(n):
-            paid[j, i] = 1 - share + share * (to_end[i] - to_begin[i]) * per_rank[i]
+            e_values[j, i] = 1 - share + share * (to_end[i] - to_begin[i]) * per_rank[i]

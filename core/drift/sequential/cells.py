@@ -107,28 +107,28 @@ def spread_over(counts: Array, widths: tuple[int, ...]) -> Array:
 
 @vectorised
 def bet_on_cells(
-    paid: Array,
+    e_values: Array,
     cells: Array,
     bets: Array,
     counts: Array,
     recent: Array,
     spread: Array,
     quiet: float,
-    stride: int,
+    thinning: int,
 ) -> None:
     """Bet on samples one by one, and count them.
 
     Instead of fading all cells with every sample, the samples' weights grow.
 
     Arguments:
-        paid: Is filled with e-values; with shape (bets on cells, N).
+        e_values: Is filled with e-values; with shape (bets on cells, N).
         cells: Of every sample in each division, with shape (divisions, N), int64.
         bets: Those on cells in `BetTable.table`.
         counts: See `CellCounts`; the samples are added.
         recent: See `CellCounts`; the samples are added.
         spread: See `CellCounts`.
         quiet: See `CellCounts`.
-        stride: One sample in so many is betted on, and one of the last ones; all are counted.
+        thinning: One sample in so many is betted on, and one of the last ones; all are counted.
     """
     n_divisions, n = cells.shape
     total = counts.sum() / n_divisions
@@ -136,7 +136,7 @@ def bet_on_cells(
     known, before = np.empty(n), np.empty(cells.shape)
     prior, mass_with = np.empty(n), np.empty(n)
     for i in range(n):
-        looked_at[i] = stride == 1 or int(total + i) % stride == 0
+        looked_at[i] = thinning == 1 or int(total + i) % thinning == 0
     for division in range(n_divisions):
         for i in range(n):
             cell = cells[division, i]
@@ -171,4 +171,4 @@ def bet_on_cells(
             for i in range(n):
                 ratio = (before[division, i] * rarity[division, i] + prior[i]) / mass_with[i]
                 gain = 1 - share + share * ratio if total + i >= quiet else 0.0
-                paid[j, i] = gain if looked_at[i] else 1.0
+                e_values[j, i] = gain if looked_at[i] else 1.0

@@ -18,8 +18,8 @@ import numpy as np
 from core.compiled.loops import Array, compiled
 from core.drift.sequential.bets import BetTable, pay_ranks
 from core.drift.sequential.cells import AT_ONCE, MEMORIES, CellCounts, bet_on_cells, spread_over
-from core.drift.sequential.dependence import Dependence, stretch
-from core.drift.sequential.features import BINS, FeatureTally, bet_on_features
+from core.drift.sequential.dependence import Dependence, adjust
+from core.drift.sequential.features import BINS, FeatureCounts, bet_on_features
 from core.drift.sequential.frozen_model import FrozenModel
 from core.drift.sequential.label_errors import LabelErrors, bet_on_labels
 from core.drift.sequential.online import find_online_ranks, pay_rarity
@@ -32,7 +32,7 @@ BY_COMPONENT, BY_CLASS, BY_HEIGHT = range(3)
 
 EDGES = (0.02, 0.1, 0.3, 0.6)
 """Ranks at which one height ends and the next begins: the low end says most."""
-HEIGHTS = len(EDGES) + 1
+CUSUMS = len(EDGES) + 1
 
 Layout = tuple[int, int, int, int, int, int]
 """Cells of each division, classes, features, and bets on features."""
@@ -72,7 +72,7 @@ class Counts:
 
     @classmethod
     def of(
-        cls, cell_counts: CellCounts, label_errors: LabelErrors, features: FeatureTally
+        cls, cell_counts: CellCounts, label_errors: LabelErrors, features: FeatureCounts
     ) -> Counts:
         """From what each counts."""
         parts = (
@@ -89,12 +89,12 @@ class Counts:
     @classmethod
     def none(cls, frozen_model: FrozenModel, seen: FrozenScores, bet_table: BetTable) -> Counts:
         """Before the first sample of those that a frozen model saw."""
-        widths = frozen_model.model.n_components, frozen_model.n_classes * HEIGHTS, HEIGHTS
+        widths = frozen_model.model.n_components, frozen_model.n_classes * CUSUMS, CUSUMS
         label_errors = LabelErrors.none(frozen_model.n_classes)
         return cls.of(
             CellCounts.empty(widths),
             label_errors,
-            FeatureTally.empty(seen.bins.shape[1], bet_table),
+            FeatureCounts.empty(seen.bins.shape[1], bet_table),
         )
 
     @cached_property
@@ -113,9 +113,9 @@ class Counts:
         return LabelErrors(*self._parts[1])
 
     @property
-    def features(self) -> FeatureTally:
+    def features(self) -> FeatureCounts:
         """The counts of where features lay."""
-        return FeatureTally(*self._parts[2])
+        return FeatureCounts(*self._parts[2])
 
     def with_numbers(self, numbers: Array) -> Counts:
         """The same after more samples."""
@@ -146,7 +146,7 @@ class Counts:
         frozen_model: FrozenModel,
         seen: FrozenScores,
         earlier: Ranks,
-        conditions: Dependence,
+        dependence: Dependence,
         bet_table: BetTable,
     ) -> tuple[Counts, Array]:
         """Bet on samples one by one, and count them.
@@ -155,7 +155,7 @@ class Counts:
             frozen model: Whoever saw them.
             seen: The samples.
             earlier: Samples that they are ranked among.
-            conditions: Of the bets.
+            dependence: Of the bets.
             bet_table: The bets.
 
         Returns:
@@ -163,16 +163,21 @@ class Counts:
         """
         places, numbers = np.empty((RANKED, len(seen)), np.int64), self.numbers.copy()
         # Those of a sample lie side by side.
-        paid = np.ones((len(seen), len(bet_table))).T
-        bet(paid, places, numbers, self.terms(frozen_model, seen, earlier, conditions, bet_table))
-        return self.with_numbers(numbers), paid
+        e_values = np.ones((len(seen), len(bet_table))).T
+        bet(
+            e_values,
+            places,
+            numbers,
+            self.terms(frozen_model, seen, earlier, dependence, bet_table),
+        )
+        return self.with_numbers(numbers), e_values
 
     def terms(
         self,
         frozen_model: FrozenModel,
         seen: FrozenScores,
         earlier: Ranks,
-        conditions: Dependence,
+        dependence: Dependence,
         bet_table: BetTable,
         growing: bool = False,
     ) -> BetTerms:
@@ -181,7 +186,13 @@ class Counts:
         Arguments:
             growing: Whether each sample is ranked among those before it as well.
         """
-        held = conditions.stride, conditions.drift, conditions.pace, conditions.online, growing
+        held = (
+            dependence.thinning,
+            dependence.log_bias,
+            dependence.autocorrelation_time,
+            dependence.online,
+            growing,
+        )
         return (
             (seen.scores, seen.components, seen.labels, seen.bins),
             frozen_model.classes,
@@ -221,11 +232,11 @@ def _cut(numbers: Array, layout: Layout) -> _Parts:
 
 
 @compiled
-def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
+def bet(e_values: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
     """Place all bets on some samples, and count these.
 
     Arguments:
-        paid: Ones, which become e-values; with shape (J, N).
+        e_values: Ones, which become e-values; with shape (J, N).
         places: Is filled, with shape (`RANKED`, N); see `find_ranks`.
         numbers: Of `Counts`; the samples are added.
         terms: See `Counts.terms`.
@@ -237,7 +248,7 @@ def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
     seen, classes, earlier, (bets, ends), smoothing, held = terms
     scores, winners, labels, bins = seen
     spread, quiet, layout = smoothing
-    stride, drift, pace, online, growing = held
+    thinning, log_bias, autocorrelation_time, online, growing = held
     known, begins = earlier
     cell_counts, label_errors, features = _cut(numbers, layout)
     if len(known) < len(places):
@@ -254,21 +265,21 @@ def bet(paid: Array, places: Array, numbers: Array, terms: BetTerms) -> None:
     cells, fell = np.empty((len(widths), n), np.int64), np.empty(n, np.int64)
     _place(cells, fell, winners, classes, low, high, widths)
     end = ends[0]
-    pay_ranks(paid[:end], low, high, bets[:end])
+    pay_ranks(e_values[:end], low, high, bets[:end])
     begin, end = ends[0], ends[1]
     by_component, by_class = _counted(cell_counts[0], widths, online)
-    bet_on_cells(paid[begin:end], cells, bets[begin:end], *cell_counts, spread, quiet, stride)
+    bet_on_cells(e_values[begin:end], cells, bets[begin:end], *cell_counts, spread, quiet, thinning)
     if online:
         for j in range(begin, end):
             if bets[j].memory == AT_ONCE and bets[j].partition == BY_COMPONENT:
-                pay_rarity(paid[j], winners, by_component)
+                pay_rarity(e_values[j], winners, by_component)
             elif bets[j].memory == AT_ONCE and bets[j].partition == BY_CLASS:
-                pay_rarity(paid[j], fell, by_class)
+                pay_rarity(e_values[j], fell, by_class)
     begin, end = ends[1], ends[2]
-    bet_on_labels(paid[begin:end], labels, fell, bets[begin:end], *label_errors)
+    bet_on_labels(e_values[begin:end], labels, fell, bets[begin:end], *label_errors)
     begin, end = ends[2], ends[3]
-    bet_on_features(paid[begin:end], bins, bets[begin:end], *features, stride)
-    stretch(paid, drift, pace)
+    bet_on_features(e_values[begin:end], bins, bets[begin:end], *features, thinning)
+    adjust(e_values, log_bias, autocorrelation_time)
 
 
 @compiled
@@ -277,9 +288,9 @@ def _counted(counts: Array, widths: tuple[int, ...], online: bool) -> tuple[Arra
     if not online:
         return np.empty(0), np.empty(0)
     by_component = counts[: widths[0]].copy()
-    by_class = np.zeros(widths[1] // HEIGHTS)
+    by_class = np.zeros(widths[1] // CUSUMS)
     for cell in range(widths[1]):
-        by_class[cell // HEIGHTS] += counts[widths[0] + cell]
+        by_class[cell // CUSUMS] += counts[widths[0] + cell]
     return by_component, by_class
 
 
@@ -298,7 +309,7 @@ def _place(
     highest = 0
     for one in classes:
         highest = max(highest, one)
-    enough = (highest + 1) * HEIGHTS <= widths[1] and widths[2] >= HEIGHTS
+    enough = (highest + 1) * CUSUMS <= widths[1] and widths[2] >= CUSUMS
     if len(classes) != widths[0] or not enough:
         # Whoever counts in them does not look.
         raise ValueError("the cell counts are of other components")
@@ -308,5 +319,5 @@ def _place(
             height += rank > edge
         fell[i] = classes[winners[i]]
         cells[BY_COMPONENT, i] = winners[i]
-        cells[BY_CLASS, i] = by_class + fell[i] * HEIGHTS + height
+        cells[BY_CLASS, i] = by_class + fell[i] * CUSUMS + height
         cells[BY_HEIGHT, i] = by_height + height

@@ -31,7 +31,7 @@ NOTHING = 1e-12
 CLOSED = 1e3
 """Nats per sample that a closed bet loses: it never has any evidence."""
 
-PACE_OF_FEW = 1.5
+AUTOCORRELATION_OF_FEW = 1.5
 """Samples over which gains are taken to hang together where a reference is too small to tell."""
 
 FEE_OF_FEW = 0.04
@@ -50,48 +50,51 @@ class Dependence:
     """On which bets are placed.
 
     Arguments:
-        stride: One sample in so many is betted on by where the last ones lay, at least 1.
-        drift: Logarithm of what every bet gains without a change, with shape (J,); `CLOSED`
+        thinning: One sample in so many is betted on by where the last ones lay, at least 1.
+        log_bias: Logarithm of what every bet gains without a change, with shape (J,); `CLOSED`
             if it is.
-        pace: Samples over which a bet's gains hang together, with shape (J,), at least 1.
+        autocorrelation_time: Samples over which a bet's gains hang together, with shape (J,), at
+            least 1.
         weights: Of the bets, with shape (J,); their sum is one, closed ones have none.
         online: Whether the reference is so small that ranks are taken among it and all samples
             since, and cells are betted on by such ranks; see `core.drift.sequential.online`.
     """
 
-    stride: int
-    drift: Array
-    pace: Array
+    thinning: int
+    log_bias: Array
+    autocorrelation_time: Array
     weights: Array
     online: bool = False  # a checkpoint of an earlier release has none
 
     @classmethod
-    def none(cls, bet_table: BetTable, stride: int = 1) -> Dependence:
+    def none(cls, bet_table: BetTable, thinning: int = 1) -> Dependence:
         """As if samples did not depend on each other."""
         still = np.zeros(len(bet_table))
-        return cls(stride, still, still + 1, bet_table.weights)
+        return cls(thinning, still, still + 1, bet_table.weights)
 
     @classmethod
-    def of(cls, paid: Array, bet_table: BetTable, stride: int, labelled: bool) -> Dependence:
+    def of(cls, e_values: Array, bet_table: BetTable, thinning: int, labelled: bool) -> Dependence:
         """Estimate dependence from what bets paid for samples without a change.
 
         Arguments:
-            paid: E-values with shape (J, N).
-            stride: See `Dependence`; 0 where even samples far apart depend on each other.
+            e_values: E-values with shape (J, N).
+            thinning: See `Dependence`; 0 where even samples far apart depend on each other.
             labelled: Whether there were labels.
         """
-        gains = np.log(paid)
-        drift, pace = _dependence(gains)
-        if stride != 1:
-            drift = np.where(
-                bet_table.on_last, _cautious(gains, drift) if stride else CLOSED, drift
+        gains = np.log(e_values)
+        log_bias, autocorrelation_time = _dependence(gains)
+        if thinning != 1:
+            log_bias = np.where(
+                bet_table.on_last, _cautious(gains, log_bias) if thinning else CLOSED, log_bias
             )
         if labelled and bet_table.labels:
             # That no label has ever contradicted says the more of the first that will.
             _, _, place, _ = bet_table.places
-            on_labels = drift[place]
+            on_labels = log_bias[place]
             on_labels[on_labels == CLOSED] = 0
-        return cls(max(1, stride), drift, pace, _open_weights(drift, bet_table))
+        return cls(
+            max(1, thinning), log_bias, autocorrelation_time, _open_weights(log_bias, bet_table)
+        )
 
     def for_few(self, exact: Array, bet_table: BetTable) -> Dependence:
         """The same where little is known: bets are open only if they are exact all the same.
@@ -102,55 +105,59 @@ class Dependence:
         Arguments:
             exact: Which bets are, with shape (J,), bool.
         """
-        drift = np.where(exact & (self.drift < CLOSED), FEE_OF_FEW, CLOSED)
-        pace = np.full(len(bet_table), PACE_OF_FEW)
-        return Dependence(1, drift, pace, _open_weights(drift, bet_table), online=True)
+        log_bias = np.where(exact & (self.log_bias < CLOSED), FEE_OF_FEW, CLOSED)
+        autocorrelation_time = np.full(len(bet_table), AUTOCORRELATION_OF_FEW)
+        return Dependence(
+            1, log_bias, autocorrelation_time, _open_weights(log_bias, bet_table), online=True
+        )
 
     def without(self, closed: Array, bet_table: BetTable) -> Dependence:
         """The same with some more bets closed, with shape (J,), bool."""
-        drift = np.where(closed, CLOSED, self.drift)
-        return replace(self, drift=drift, weights=_open_weights(drift, bet_table))
+        log_bias = np.where(closed, CLOSED, self.log_bias)
+        return replace(self, log_bias=log_bias, weights=_open_weights(log_bias, bet_table))
 
 
 @compiled
-def stretch(paid: Array, drift: Array, pace: Array) -> None:
+def adjust(e_values: Array, log_bias: Array, autocorrelation_time: Array) -> None:
     """What is gained without a change is taken off e-values, and the rest spread over samples.
 
     Arguments:
-        paid: With shape (J, N); is changed.
-        drift: See `Dependence`.
-        pace: See `Dependence`.
+        e_values: With shape (J, N); is changed.
+        log_bias: See `Dependence`.
+        autocorrelation_time: See `Dependence`.
     """
-    for j in range(len(paid)):
-        if drift[j] >= CLOSED:
-            for i in range(paid.shape[1]):
-                paid[j, i] = 0.0
-        elif drift[j] != 0 or pace[j] != 1:
-            for i in range(paid.shape[1]):
-                paid[j, i] = np.exp((np.log(paid[j, i]) - drift[j]) / pace[j])
+    for j in range(len(e_values)):
+        if log_bias[j] >= CLOSED:
+            for i in range(e_values.shape[1]):
+                e_values[j, i] = 0.0
+        elif log_bias[j] != 0 or autocorrelation_time[j] != 1:
+            for i in range(e_values.shape[1]):
+                e_values[j, i] = np.exp(
+                    (np.log(e_values[j, i]) - log_bias[j]) / autocorrelation_time[j]
+                )
 
 
-def _open_weights(drift: Array, bet_table: BetTable) -> Array:
+def _open_weights(log_bias: Array, bet_table: BetTable) -> Array:
     """Closed bets' weight shared by the others, with shape (J,)."""
-    weights: Array = np.where(drift < CLOSED, bet_table.weights, 0)
+    weights: Array = np.where(log_bias < CLOSED, bet_table.weights, 0)
     # Where every bet is closed, nothing can be found whatever the weights.
     return weights / weights.sum() if weights.any() else bet_table.weights
 
 
-def _cautious(gains: Array, drift: Array) -> Array:
+def _cautious(gains: Array, log_bias: Array) -> Array:
     """Take off as much as bets may well have gained for each sample, with shape (J,).
 
     Arguments:
         gains: Logarithms of e-values, with shape (J, N).
-        drift: What is taken off anyhow, with shape (J,).
+        log_bias: What is taken off anyhow, with shape (J,).
     """
     length = max(RUNS)
     n_runs = gains.shape[1] // length
     if n_runs < 2:
-        return drift
+        return log_bias
     means = gains[:, : n_runs * length].reshape(len(gains), n_runs, length).mean(2)
     above: Array = means.mean(1) + CAUTION * means.std(1, ddof=1) / n_runs**0.5
-    return np.maximum(drift, above)
+    return np.maximum(log_bias, above)
 
 
 def _dependence(gains: Array) -> tuple[Array, Array]:
@@ -168,7 +175,7 @@ def _dependence(gains: Array) -> tuple[Array, Array]:
         ratio of the variance of sums over a run to that of as many independent ones, at
         least 1; with shape (J,).
     """
-    drift, pace = np.zeros(len(gains)), np.ones(len(gains))
+    log_bias, autocorrelation_time = np.zeros(len(gains)), np.ones(len(gains))
     single = np.maximum(gains.var(1, ddof=1), NOTHING)
     for length in RUNS:
         n_runs = gains.shape[1] // length
@@ -179,8 +186,10 @@ def _dependence(gains: Array) -> tuple[Array, Array]:
         # A chi-square's upper end, by its cube root (Wilson and Hilferty 1931).
         part = 2 / (9 * (n_runs - 1))
         beyond = (ratio > (1 - part + CERTAINTY * part**0.5) ** 3) & (single > LEAST_VARIANCE)
-        pace = np.where(beyond, np.maximum(pace, ratio), pace)
+        autocorrelation_time = np.where(
+            beyond, np.maximum(autocorrelation_time, ratio), autocorrelation_time
+        )
         means = np.exp(runs).mean(2)
         certain = means.mean(1) - CERTAINTY * means.std(1, ddof=1) / n_runs**0.5 > 1
-        drift = np.where(certain, np.maximum(drift, np.log(means.mean(1))), drift)
-    return np.where(single <= NOTHING, CLOSED, drift), pace
+        log_bias = np.where(certain, np.maximum(log_bias, np.log(means.mean(1))), log_bias)
+    return np.where(single <= NOTHING, CLOSED, log_bias), autocorrelation_time

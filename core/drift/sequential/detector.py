@@ -71,7 +71,7 @@ CAUSES = {
 }
 """What a signal says a change is about."""
 
-BOOK = BetTable(
+BET_TABLE = BetTable(
     ranks=(
         RankBet(INLIERS, LOG_LIKELIHOOD, high=False, share=0.9, power=0.3, weight=0.2),
         RankBet(INLIERS, LOG_LIKELIHOOD, high=False, share=0.4, power=0.2, weight=0.2),
@@ -218,7 +218,7 @@ class SequentialDetector:
 
     ert: float = 1e7
     warm_up: int = 1000
-    bet_table: BetTable = BOOK
+    bet_table: BetTable = BET_TABLE
 
     @property
     def state_type(self) -> type[SequentialState]:
@@ -397,7 +397,7 @@ class SequentialDetector:
 
     def _read(self, state: SequentialState) -> Reading:
         watch = state.watch
-        weights = watch.reference.conditions.weights if watch else self.bet_table.weights
+        weights = watch.reference.dependence.weights if watch else self.bet_table.weights
         return state.evidence.read(self.bet_table, weights)
 
     def _cleared(self, state: SequentialState) -> SequentialState:
@@ -454,7 +454,7 @@ class SequentialDetector:
             alarm = Alarm(max(0, state.samples - now.age), highest)
         if alarm is not None:
             alarm = replace(alarm, height=max(alarm.height, highest))
-            lasts = now.span >= self._confirming(now.leader) and now.lost <= LASTING
+            lasts = now.run_length >= self._confirming(now.leader) and now.lost <= LASTING
             if now.statistic >= threshold - LASTING and lasts:
                 return replace(state, alarm=alarm), Level.BOUNDARY, None
             if now.statistic <= SUSPICION * threshold or now.lost >= OVER:
@@ -480,10 +480,10 @@ class SequentialDetector:
     ) -> Verdict:
         now = self._read(state)
         loudest = self._names[now.loudest]
-        blame: Sequence[float] = ()
+        feature_shares: Sequence[float] = ()
         if state.watch and loudest == FEATURES:
             n_features = state.watch.frozen_model.model.density.n_features
-            blame = state.watch.reference.counts.features.blame(n_features)
+            feature_shares = state.watch.reference.counts.features.feature_shares(n_features)
         n = len(likelihoods)
         # The batch with which a reference becomes complete is part of it.
         known = watched.reference.earlier.summary if watched else None
@@ -508,7 +508,7 @@ class SequentialDetector:
             statistic_highest=highest,
             samples=state.samples,
             probe=probe,
-            blame=blame,
+            feature_shares=feature_shares,
             cause=CAUSES[loudest],
         )
 

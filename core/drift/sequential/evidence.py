@@ -36,10 +36,10 @@ CHANCE = 4.0
 ALIKE = 2.0
 """Nats by which a bet may be behind the one that has gained most and be as good a witness."""
 
-TOTALS, HEIGHTS, TOPS, SPANS, CLIMBS = range(5)
+TOTALS, CUSUMS, CUSUM_MAXIMA, RUN_LENGTHS, AGES = range(5)
 
 Read = tuple[int, int, float, float, float]
-"""The last fields of a `Reading`: loudest, leader, span, age and what was lost."""
+"""The last fields of a `Reading`: loudest, leader, run_length, age and what was lost."""
 
 
 class Reading(NamedTuple):
@@ -50,10 +50,10 @@ class Reading(NamedTuple):
             values.
         loudest: The signal whose bets have gained most.
         leader: The bet that has gained most.
-        span: Samples for which the change has shown, by the bets that have gained most. Of
+        run_length: Samples for which the change has shown, by the bets that have gained most. Of
             those about as loud the latest start counts: before a change some neither gain nor
             lose, and find no lowest point for long.
-        age: Samples since the change began, by the same bets, `span` at most: the first
+        age: Samples since the change began, by the same bets, `run_length` at most: the first
             `CHANCE` nats are taken to have been gained as fast as the rest.
         lost: Nats that the bet which stood highest has lost again.
     """
@@ -61,15 +61,15 @@ class Reading(NamedTuple):
     statistics: list[float]
     loudest: int
     leader: int
-    span: int
+    run_length: int
     age: int
     lost: float
 
     @classmethod
     def of(cls, sums: Array, read: Read) -> Reading:
         """From `statistics`, with shape (V + 1,), and all else."""
-        loudest, leader, span, age, lost = read
-        return cls(sums.tolist(), loudest, leader, int(span), int(age), lost)
+        loudest, leader, run_length, age, lost = read
+        return cls(sums.tolist(), loudest, leader, int(run_length), int(age), lost)
 
     @property
     def statistic(self) -> float:
@@ -93,24 +93,24 @@ class Evidence:
         return self._row(TOTALS)
 
     @property
-    def heights(self) -> Array:
+    def cusums(self) -> Array:
         """How high the logarithm of each bet's gains stands above its lowest point: (J,)."""
-        return self._row(HEIGHTS)
+        return self._row(CUSUMS)
 
     @property
-    def spans(self) -> Array:
-        """Samples since the height was last below `SLACK`, with shape (J,)."""
-        return self._row(SPANS)
+    def run_lengths(self) -> Array:
+        """Samples since the cusum was last below `SLACK`, with shape (J,)."""
+        return self._row(RUN_LENGTHS)
 
     @property
-    def climbs(self) -> Array:
-        """Samples since the height was last below `CHANCE`, with shape (J,)."""
-        return self._row(CLIMBS)
+    def ages(self) -> Array:
+        """Samples since the cusum was last below `CHANCE`, with shape (J,)."""
+        return self._row(AGES)
 
     @property
-    def tops(self) -> Array:
-        """The largest height since the lowest point, with shape (J,)."""
-        return self._row(TOPS)
+    def cusum_maxima(self) -> Array:
+        """The largest cusum since the lowest point, with shape (J,)."""
+        return self._row(CUSUM_MAXIMA)
 
     def _row(self, place: int) -> Array:
         row: Array = self.levels[place]
@@ -159,14 +159,14 @@ class Evidence:
 
 @compiled
 def gather(
-    levels: Array, probe: Array, paid: Array, weights: Array, bets: Array, sums: Array
+    levels: Array, probe: Array, e_values: Array, weights: Array, bets: Array, sums: Array
 ) -> tuple[float, float, Read]:
     """Add up what bets gain.
 
     Arguments:
         levels: Of `Evidence`; become those after the last sample.
         probe: log R of every bet since another moment, with shape (J,); becomes that, too.
-        paid: E-values, with shape (N, J), N at least 1; below e^`LARGE`. There may be further
+        e_values: E-values, with shape (N, J), N at least 1; below e^`LARGE`. There may be further
             columns, of ones.
         weights: Of the bets, with shape (J,); their sum is one.
         bets: `BetTable.table`.
@@ -179,81 +179,81 @@ def gather(
     highest = of_probe = np.inf
     largest = -np.inf
     for j in range(len(weights)):
-        largest = max(largest, levels[TOTALS, j], levels[TOPS, j], probe[j])
+        largest = max(largest, levels[TOTALS, j], levels[CUSUM_MAXIMA, j], probe[j])
     if largest < LARGE:
-        highest, of_probe = _multiply(levels, probe, paid, weights)
+        highest, of_probe = _multiply(levels, probe, e_values, weights)
     if not (highest < np.inf and of_probe < np.inf):
-        highest, of_probe = _add(levels, probe, paid, weights)
+        highest, of_probe = _add(levels, probe, e_values, weights)
     return highest, of_probe, _read(levels, weights, bets, sums)
 
 
 @vectorised
-def _multiply(levels: Array, probe: Array, paid: Array, weights: Array) -> tuple[float, float]:
+def _multiply(levels: Array, probe: Array, e_values: Array, weights: Array) -> tuple[float, float]:
     """The same as `_add`; if what it returns is infinite, nothing has been changed."""
-    n_bets, (n, width) = len(weights), paid.shape
+    n_bets, (n, width) = len(weights), e_values.shape
     slack, chance = math.exp(SLACK), math.exp(CHANCE)
     totals, since, shares = np.zeros(width), np.zeros(width), np.zeros(width)
-    heights, tops = np.zeros(width), np.zeros(width)
-    spans, climbs = np.zeros(width), np.zeros(width)
+    cusums, cusum_maxima = np.zeros(width), np.zeros(width)
+    run_lengths, ages = np.zeros(width), np.zeros(width)
     for j in range(n_bets):
         shares[j] = weights[j]
         totals[j], since[j] = np.exp(levels[TOTALS, j]), np.exp(probe[j])
-        heights[j], tops[j] = np.exp(levels[HEIGHTS, j]), np.exp(levels[TOPS, j])
-        spans[j], climbs[j] = levels[SPANS, j], levels[CLIMBS, j]
+        cusums[j], cusum_maxima[j] = np.exp(levels[CUSUMS, j]), np.exp(levels[CUSUM_MAXIMA, j])
+        run_lengths[j], ages[j] = levels[RUN_LENGTHS, j], levels[AGES, j]
     highest = of_probe = 0.0
     for i in range(n):
         together = together_since = 0.0
         # In loops over few arrays, or the compiler would not take several bets at a time.
         for j in range(width):
-            totals[j] = (1 + totals[j]) * paid[i, j]
-            since[j] = (1 + since[j]) * paid[i, j]
+            totals[j] = (1 + totals[j]) * e_values[i, j]
+            since[j] = (1 + since[j]) * e_values[i, j]
         # Nor are sums taken where arrays are filled: last bits would go by where these lie.
         for j in range(width):
             together += shares[j] * totals[j]
             together_since += shares[j] * since[j]
         for j in range(width):
-            height = heights[j] * paid[i, j]
-            tops[j] = max(tops[j], height) if height >= 1 else 1.0
-            heights[j] = height if height >= 1 else 1.0
+            cusum = cusums[j] * e_values[i, j]
+            cusum_maxima[j] = max(cusum_maxima[j], cusum) if cusum >= 1 else 1.0
+            cusums[j] = cusum if cusum >= 1 else 1.0
         for j in range(width):
-            spans[j] = spans[j] + 1 if heights[j] >= slack else 0.0
-            climbs[j] = climbs[j] + 1 if heights[j] >= chance else 0.0
+            run_lengths[j] = run_lengths[j] + 1 if cusums[j] >= slack else 0.0
+            ages[j] = ages[j] + 1 if cusums[j] >= chance else 0.0
         highest, of_probe = max(highest, together), max(of_probe, together_since)
     # What has overflowed once stays infinite, or is no number.
     fits = highest < np.inf and of_probe < np.inf
     for j in range(n_bets):
-        fits &= totals[j] < np.inf and since[j] < np.inf and tops[j] < np.inf
+        fits &= totals[j] < np.inf and since[j] < np.inf and cusum_maxima[j] < np.inf
     if not fits:
         return np.inf, np.inf
     for j in range(n_bets):
         levels[TOTALS, j], probe[j] = np.log(totals[j]), np.log(since[j])
-        levels[HEIGHTS, j], levels[TOPS, j] = np.log(heights[j]), np.log(tops[j])
-        levels[SPANS, j], levels[CLIMBS, j] = spans[j], climbs[j]
+        levels[CUSUMS, j], levels[CUSUM_MAXIMA, j] = np.log(cusums[j]), np.log(cusum_maxima[j])
+        levels[RUN_LENGTHS, j], levels[AGES, j] = run_lengths[j], ages[j]
     return np.log1p(highest), np.log1p(of_probe)
 
 
 @compiled
-def _add(levels: Array, probe: Array, paid: Array, weights: Array) -> tuple[float, float]:
+def _add(levels: Array, probe: Array, e_values: Array, weights: Array) -> tuple[float, float]:
     """`levels` and `probe` become those after the last sample, by logarithms only.
 
     Returns:
         The largest log(1 + R) of all bets together, and that of the probe.
     """
-    n, n_bets = len(paid), len(weights)
+    n, n_bets = len(e_values), len(weights)
     highest = of_probe = -np.inf
     for i in range(n):
         together = together_since = -np.inf
         for j in range(n_bets):
-            gain, log_weight = np.log(paid[i, j]), np.log(weights[j])
+            gain, log_weight = np.log(e_values[i, j]), np.log(weights[j])
             levels[TOTALS, j] = np.logaddexp(0.0, levels[TOTALS, j]) + gain
             probe[j] = np.logaddexp(0.0, probe[j]) + gain
             together = np.logaddexp(together, levels[TOTALS, j] + log_weight)
             together_since = np.logaddexp(together_since, probe[j] + log_weight)
-            height = levels[HEIGHTS, j] + gain
-            levels[TOPS, j] = max(levels[TOPS, j], height) if height >= 0 else 0.0
-            levels[HEIGHTS, j] = max(height, 0.0)
-            levels[SPANS, j] = levels[SPANS, j] + 1 if height >= SLACK else 0.0
-            levels[CLIMBS, j] = levels[CLIMBS, j] + 1 if height >= CHANCE else 0.0
+            cusum = levels[CUSUMS, j] + gain
+            levels[CUSUM_MAXIMA, j] = max(levels[CUSUM_MAXIMA, j], cusum) if cusum >= 0 else 0.0
+            levels[CUSUMS, j] = max(cusum, 0.0)
+            levels[RUN_LENGTHS, j] = levels[RUN_LENGTHS, j] + 1 if cusum >= SLACK else 0.0
+            levels[AGES, j] = levels[AGES, j] + 1 if cusum >= CHANCE else 0.0
         highest, of_probe = max(highest, together), max(of_probe, together_since)
     return np.logaddexp(0.0, highest), np.logaddexp(0.0, of_probe)
 
@@ -267,7 +267,7 @@ def _read(levels: Array, weights: Array, bets: Array, sums: Array) -> Read:
     for j in range(n_bets):
         if own[j] > own[leader]:
             leader = j
-        if levels[TOPS, j] > levels[TOPS, highest]:
+        if levels[CUSUM_MAXIMA, j] > levels[CUSUM_MAXIMA, highest]:
             highest = j
     best = own[leader]
     sums[:] = 0
@@ -276,15 +276,15 @@ def _read(levels: Array, weights: Array, bets: Array, sums: Array) -> Read:
         part = math.exp(own[j] - best) if own[j] > -np.inf else 0.0
         sums[bets[j].signal] += part
         sums[-1] += part
-    span = age = np.inf
+    run_length = age = np.inf
     for j in range(n_bets):
         if own[j] >= best - ALIKE:
-            height = max(levels[HEIGHTS, j], 2 * CHANCE)
-            span = min(span, levels[SPANS, j])
-            age = min(age, span, levels[CLIMBS, j] * height / (height - CHANCE))
+            cusum = max(levels[CUSUMS, j], 2 * CHANCE)
+            run_length = min(run_length, levels[RUN_LENGTHS, j])
+            age = min(age, run_length, levels[AGES, j] * cusum / (cusum - CHANCE))
     loudest = 0
     for v in range(len(sums)):
         sums[v] = np.logaddexp(0.0, best + np.log(sums[v]))
         if v < len(sums) - 1 and sums[v] > sums[loudest]:
             loudest = v
-    return loudest, leader, span, age, levels[TOPS, highest] - levels[HEIGHTS, highest]
+    return loudest, leader, run_length, age, levels[CUSUM_MAXIMA, highest] - levels[CUSUMS, highest]

@@ -47,7 +47,7 @@ MOST = 1e30
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureTally:
+class FeatureCounts:
     """Samples per bin of every feature.
 
     Arguments:
@@ -71,7 +71,7 @@ class FeatureTally:
         recent = np.zeros((len(MEMORIES), n_features, BINS))
         return cls(counts, recent, np.zeros((len(bet_table.features), n_features)))
 
-    def blame(self, n_features: int) -> list[float]:
+    def feature_shares(self, n_features: int) -> list[float]:
         """Each feature's share in the evidence of all, D values; none where there is none."""
         together = self.evidence.reshape(-1, n_features).sum(0)
         total = together.sum()
@@ -109,26 +109,26 @@ def find_bins(bins: Array, values: Array, winners: Array, centres: Array, spread
 
 @compiled
 def bet_on_features(
-    paid: Array,
+    e_values: Array,
     bins: Array,
     bets: Array,
     counts: Array,
     recent: Array,
     evidence: Array,
-    stride: int,
+    thinning: int,
 ) -> None:
     """Bet on samples one by one, and count them.
 
     Instead of fading all bins with every sample, the samples' weights grow.
 
     Arguments:
-        paid: Ones, which become e-values; with shape (bets on features, N).
+        e_values: Ones, which become e-values; with shape (bets on features, N).
         bins: Of every sample and feature, with shape (N, D), uint8.
         bets: Those on features in `BetTable.table`.
-        counts: See `FeatureTally`; the samples are added.
-        recent: See `FeatureTally`; the samples are added.
-        evidence: See `FeatureTally`; becomes that after the last sample.
-        stride: One sample in so many is betted on, and one of the last ones; all are counted.
+        counts: See `FeatureCounts`; the samples are added.
+        recent: See `FeatureCounts`; the samples are added.
+        evidence: See `FeatureCounts`; becomes that after the last sample.
+        thinning: One sample in so many is betted on, and one of the last ones; all are counted.
     """
     if not bins.shape[1]:
         return
@@ -138,7 +138,7 @@ def bet_on_features(
         masses[memory] = recent[memory, 0].sum()
     seen = counts[0].sum()
     for i in range(n):
-        looked_at = int(seen) % stride == 0
+        looked_at = int(seen) % thinning == 0
         for j in range(len(bets)):
             if seen < FEWEST or not looked_at:
                 continue
@@ -154,7 +154,7 @@ def bet_on_features(
                 total += stake
                 gained += after
                 evidence[j, d] = min(after, MOST)
-            paid[j, i] = (1 - FEE) * gained / total
+            e_values[j, i] = (1 - FEE) * gained / total
         for memory in range(len(GROWTH)):
             if not looked_at:
                 break

@@ -71,7 +71,7 @@ class LabelErrors:
 
 @compiled
 def bet_on_labels(
-    paid: Array,
+    e_values: Array,
     labels: Array,
     fell: Array,
     bets: Array,
@@ -81,7 +81,7 @@ def bet_on_labels(
     """Bet on samples one by one, and count them.
 
     Arguments:
-        paid: Ones, which become e-values; with shape (bets on labels, N).
+        e_values: Ones, which become e-values; with shape (bets on labels, N).
         labels: Of samples, or `UNTOLD`, with shape (N,), int64.
         fell: On which class each sample fell, with shape (N,), int.
         bets: Those on labels in `BetTable.table`.
@@ -102,7 +102,7 @@ def bet_on_labels(
             expected = max(usual, min(MOST, usual * max(LEAST, times)))
             ratio = expected / usual if miss else (1 - expected) / (1 - usual)
             if n >= FEWEST:
-                paid[j, i] = 1 - share + share * ratio
+                e_values[j, i] = 1 - share + share * ratio
         counts[one, 0] += 1
         counts[one, 1] += miss
         n += 1

@@ -72,7 +72,7 @@ class Monitor:
             probe: log R of every bet since another moment, with shape (J,).
         """
         frozen_model, known = self.frozen_model, self.reference
-        earlier, counts, conditions = known.earlier, known.counts, known.conditions
+        earlier, counts, dependence = known.earlier, known.counts, known.dependence
         ranking = earlier.ranking_with(withheld)
         places, numbers = np.empty((RANKED, len(seen)), np.int64), counts.numbers.copy()
         levels, probe = evidence.levels.copy(), probe.copy()
@@ -83,13 +83,13 @@ class Monitor:
             levels,
             probe,
             sums,
-            counts.terms(frozen_model, seen, ranking, conditions, bet_table),
-            conditions.weights,
+            counts.terms(frozen_model, seen, ranking, dependence, bet_table),
+            dependence.weights,
         )
         among = places if ranking is earlier.ranking else None
         reference = known.with_counted(counts.with_numbers(numbers), seen.scores, among)
         reading = Reading.of(sums, read)
-        after = Evidence.known(levels, bet_table, conditions.weights, reading)
+        after = Evidence.known(levels, bet_table, dependence.weights, reading)
         return Weighed(Monitor(frozen_model, reference), after, reading, highest, probe, of_probe)
 
     def weighed_online(
@@ -112,7 +112,7 @@ class Monitor:
             frozen_from: Statistic at which there is an alarm; minus infinity where there is one.
         """
         known = self.reference
-        earlier, counts, conditions = known.earlier, known.counts, known.conditions
+        earlier, counts, dependence = known.earlier, known.counts, known.dependence
         ranking, growing = earlier.whole_ranking_with(withheld), frozen_from > -np.inf
         numbers = counts.numbers.copy()
         levels, probe = evidence.levels.copy(), probe.copy()
@@ -120,8 +120,8 @@ class Monitor:
         highest = of_probe = 0.0
         for piece in seen.pieces(PIECE):
             places = np.empty((RANKED, len(piece)), np.int64)
-            terms = counts.terms(self.frozen_model, piece, ranking, conditions, bet_table, growing)
-            weights = conditions.weights
+            terms = counts.terms(self.frozen_model, piece, ranking, dependence, bet_table, growing)
+            weights = dependence.weights
             high, probed, read = _weigh(places, numbers, levels, probe, sums, terms, weights)
             highest, of_probe = max(highest, high), max(of_probe, probed)
             growing = growing and highest < frozen_from
@@ -129,7 +129,7 @@ class Monitor:
                 ranking = ranking.with_more(piece.scores[:RANKED])
         reference = known.with_counted(counts.with_numbers(numbers), seen.scores, None)
         reading = Reading.of(sums, read)
-        after = Evidence.known(levels, bet_table, conditions.weights, reading)
+        after = Evidence.known(levels, bet_table, dependence.weights, reading)
         return Weighed(
             Monitor(self.frozen_model, reference), after, reading, highest, probe, of_probe
         )
@@ -148,7 +148,7 @@ def _weigh(
     """See `bet` and `gather`."""
     # E-values of a sample lie side by side, as many as are dealt with at a time or a multiple.
     n_bets = len(weights)
-    paid = np.ones((places.shape[1], (n_bets + LANES - 1) // LANES * LANES))
-    bet(paid.T[:n_bets], places, numbers, terms)
+    e_values = np.ones((places.shape[1], (n_bets + LANES - 1) // LANES * LANES))
+    bet(e_values.T[:n_bets], places, numbers, terms)
     _, _, _, (bets, _), _, _ = terms
-    return gather(levels, probe, paid, weights, bets, sums)
+    return gather(levels, probe, e_values, weights, bets, sums)

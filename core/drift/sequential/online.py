@@ -78,11 +78,11 @@ def find_online_ranks(
 
 
 @compiled
-def pay_rarity(paid: Array, cells: Array, counts: Array) -> None:
+def pay_rarity(e_values: Array, cells: Array, counts: Array) -> None:
     """Pay for samples in cells of which the bag has few.
 
     Arguments:
-        paid: Is filled with e-values, with shape (N,).
+        e_values: Is filled with e-values, with shape (N,).
         cells: Of the samples, with shape (N,), int, 0 to K - 1.
         counts: Earlier samples of each cell, with shape (K,), float64; the samples are added.
     """
@@ -96,7 +96,7 @@ def pay_rarity(paid: Array, cells: Array, counts: Array) -> None:
             upto += count if count <= own else 0.0
         low, high = below / total, upto / total
         mean = (high**RARE_POWER - low**RARE_POWER) / (high - low)
-        paid[i] = 1 - RARE_SHARE + RARE_SHARE * mean
+        e_values[i] = 1 - RARE_SHARE + RARE_SHARE * mean
 
 
 def neighbours_depend(scores: Array, cells: Array) -> bool:

@@ -23,7 +23,7 @@ from core.drift.sequential.online import neighbours_depend
 from core.drift.sequential.record import record
 from core.drift.sequential.reference_scores import ReferenceScores
 from core.drift.sequential.scores import N_SCORES, OVERALL, RANKED, FrozenScores
-from core.drift.sequential.thinning import persistence
+from core.drift.sequential.thinning import thinning_interval
 
 
 @record
@@ -33,31 +33,31 @@ class Reference:
     Arguments:
         earlier: Scores of earlier samples.
         counts: What else is known of them.
-        conditions: On which bets are placed.
+        dependence: On which bets are placed.
     """
 
     earlier: ReferenceScores
     counts: Counts
-    conditions: Dependence
+    dependence: Dependence
 
     @classmethod
     def of(cls, frozen_model: FrozenModel, seen: FrozenScores, bet_table: BetTable) -> Reference:
         """From the first samples that a frozen model saw, in stream order."""
         earlier, none = ReferenceScores.of(seen.scores), Counts.none(frozen_model, seen, bet_table)
-        stride = persistence(np.vstack([seen.components, seen.bins.T]))
-        still = Dependence.none(bet_table, max(1, stride))
-        counts, paid = none.betted_on(frozen_model, seen, earlier.ranking, still, bet_table)
-        if stride != 1:
+        thinning = thinning_interval(np.vstack([seen.components, seen.bins.T]))
+        still = Dependence.none(bet_table, max(1, thinning))
+        counts, e_values = none.betted_on(frozen_model, seen, earlier.ranking, still, bet_table)
+        if thinning != 1:
             # What bets gain while shares are hardly known says little of what they will gain: they
             # are placed once more, by those who know them.
             _, later = counts.faded().betted_on(
                 frozen_model, seen, earlier.ranking, still, bet_table
             )
-            paid = np.where(bet_table.on_last[:, None], later, paid)
+            e_values = np.where(bet_table.on_last[:, None], later, e_values)
         # The very first samples are betted on with next to no knowledge.
-        paid = paid[:, len(seen) // 4 :]
-        conditions = Dependence.of(paid, bet_table, stride, counts.label_errors.told > 0)
-        return cls(earlier, counts.settled(), conditions)
+        e_values = e_values[:, len(seen) // 4 :]
+        dependence = Dependence.of(e_values, bet_table, thinning, counts.label_errors.told > 0)
+        return cls(earlier, counts.settled(), dependence)
 
     @classmethod
     def of_few(
@@ -72,13 +72,13 @@ class Reference:
             return None
         whole = cls.of(frozen_model, seen, bet_table)
         return replace(
-            whole, conditions=whole.conditions.for_few(_exact(frozen_model, bet_table), bet_table)
+            whole, dependence=whole.dependence.for_few(_exact(frozen_model, bet_table), bet_table)
         )
 
     @property
     def online(self) -> bool:
         """Whether it is of few samples, and grows with every one."""
-        return self.conditions.online
+        return self.dependence.online
 
     def __len__(self) -> int:
         return len(self.earlier)
@@ -86,7 +86,7 @@ class Reference:
     @property
     def worth(self) -> float:
         """Independent samples that it is worth."""
-        return len(self) / float(self.conditions.pace.mean())
+        return len(self) / float(self.dependence.autocorrelation_time.mean())
 
     def with_counted(self, counts: Counts, scores: Array, places: Array | None) -> Reference:
         """The same with samples that have been counted; see `ReferenceScores.with_more`."""
@@ -94,11 +94,11 @@ class Reference:
 
     def with_scores_of(self, earlier: Reference) -> Reference:
         """The same with the scores that were known earlier."""
-        return Reference(earlier.earlier, self.counts, self.conditions)
+        return Reference(earlier.earlier, self.counts, self.dependence)
 
     def with_counts_of(self, earlier: Reference) -> Reference:
         """The same with what was counted earlier."""
-        return Reference(self.earlier, earlier.counts, self.conditions)
+        return Reference(self.earlier, earlier.counts, self.dependence)
 
     def with_more(self, scores: Array) -> Reference:
         """The same with more scores, with shape (S, n)."""
@@ -106,7 +106,7 @@ class Reference:
 
     def _with(self, earlier: ReferenceScores, counts: Counts) -> Reference:
         sorted_in = earlier.ranking is not self.earlier.ranking
-        return Reference(earlier, counts.smoothed() if sorted_in else counts, self.conditions)
+        return Reference(earlier, counts.smoothed() if sorted_in else counts, self.dependence)
 
     def with_new_shares(self, bet_table: BetTable) -> Reference:
         """The same where only what the last samples preferred counts for usual.
@@ -118,11 +118,11 @@ class Reference:
         closed = np.zeros(len(bet_table), np.bool_)
         *_, on_features = bet_table.places
         closed[on_features] = True
-        inside = bet_table.on_scores(range(OVERALL, N_SCORES)) & (self.conditions.drift < CLOSED)
+        inside = bet_table.on_scores(range(OVERALL, N_SCORES)) & (self.dependence.log_bias < CLOSED)
         if inside.any():
             closed |= bet_table.on_scores(range(OVERALL))
-        conditions = self.conditions.without(closed, bet_table)
-        return replace(self, counts=self.counts.renewed(), conditions=conditions)
+        dependence = self.dependence.without(closed, bet_table)
+        return replace(self, counts=self.counts.renewed(), dependence=dependence)
 
     @property
     def outdated(self) -> bool:

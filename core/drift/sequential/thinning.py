@@ -29,7 +29,7 @@ STILL = 1.0
 """Standard deviations up to which pairs agree by chance, once neighbours evidently do not."""
 
 
-def persistence(cells: Array) -> int:
+def thinning_interval(cells: Array) -> int:
     """One sample in how many is as good as independent, by the row that stays longest.
 
     Arguments:

@@ -99,7 +99,7 @@ class GradientLearner(Generic[S]):
     def without_raw(self, state: S) -> S:
         return state
 
-    def _rehearsed(
+    def _with_replay(
         self, state: S, n: int, x: Tensor, codes: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, list[Replay]]:
         """New samples with generated ones behind them, once there are earlier sub-tasks.

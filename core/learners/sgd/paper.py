@@ -236,7 +236,7 @@ class PaperLearner(GradientLearner[PaperState]):
         state = self._refloored(before)
         if state is not before:
             scores = None
-        x, codes, replays = self._rehearsed(state, n, x, codes, generator)
+        x, codes, replays = self._with_replay(state, n, x, codes, generator)
         if replays:
             scores = None
 

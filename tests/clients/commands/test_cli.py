@@ -96,9 +96,9 @@ def test_versions_are_printed(gmr: CliRunner) -> None:
     assert f"python {sys.version.split()[0]}" in result.output
 
 
-def test_compile_rehearses(gmr: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compile_warms_up(gmr: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     done = list[bool]()
-    monkeypatch.setattr("service.trainer.warm_up.rehearse", lambda: done.append(True))
+    monkeypatch.setattr("core.engine.warm_up.warm_up", lambda: done.append(True))
     assert gmr.invoke(app, ["compile"]).exit_code == 0
     assert done == [True]
 

@@ -395,3 +395,21 @@ def test_components_of_an_earlier_release_were_named_after_their_family() -> Non
     text["state"] = text["state"].replace('"components"', '"analysers"')
     loaded, _, _ = load(pack(FORMAT, tensors, text))
     assert_identical(loaded.model.learner, state.model.learner)
+
+
+def test_what_an_earlier_release_called_otherwise_is_read() -> None:
+    config = CONFIGS["mfa"]
+    engine = Engine(config)
+    state, _ = play(engine, engine.start(), batches([0, 1], 30))
+    assert state.watch.armed
+    tensors, text = unpack(FORMAT, dump(state, config, {}))
+    for now, was in {
+        "dependence": "conditions",
+        "thinning": "stride",
+        "autocorrelation_time": "pace",
+        "log_bias": "drift",
+    }.items():
+        assert f'"{now}"' in text["state"]
+        text["state"] = text["state"].replace(f'"{now}"', f'"{was}"')
+    loaded, _, _ = load(pack(FORMAT, tensors, text))
+    assert_identical(loaded.watch.detector, state.watch.detector)

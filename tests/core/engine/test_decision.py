@@ -65,8 +65,8 @@ TOLD = {
 def test_phases_follow_from_decisions_as_the_table_says() -> None:
     engine = Engine(EngineConfig(preset="flat", n_components=12))
     state = engine.start()
-    freaks = [Batch(blob(9, 6, seed=5)), *batches([0, 1], 4, seed=6)]
-    stream = [*batches([0, 1], 25, seed=1), *freaks, *batches([0], 8, seed=2)]
+    outliers = [Batch(blob(9, 6, seed=5)), *batches([0, 1], 4, seed=6)]
+    stream = [*batches([0, 1], 25, seed=1), *outliers, *batches([0], 8, seed=2)]
     stream += [*batches([2, 3], 25, seed=3), *batches([4], 3, seed=4)]
     seen = set()
     for batch in stream:

@@ -17,7 +17,7 @@ from core.batch import Batch
 from core.config import EngineConfig
 from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
-from core.engine.warm_up import rehearse
+from core.engine.warm_up import warm_up
 from core.events import BoundaryDetected, PriorShift
 from core.snapshot import Snapshot
 from tests.core.states import play
@@ -46,10 +46,10 @@ def compiled_anew(loop: Any) -> int:
     return sum(loop.stats.cache_misses.values())
 
 
-def rehearse_and_live() -> None:
+def warm_up_and_live() -> None:
     """In a process where nothing has been compiled or loaded before."""
     assert not any(signatures().values())
-    rehearse()
+    warm_up()
     before = signatures()
     assert len(before) >= 15
     for preset in ("mfa", "flat"):
@@ -76,13 +76,13 @@ def rehearse_and_live() -> None:
     assert [name for name in after if after[name] != before[name]] == []
 
 
-def test_after_a_rehearsal_a_life_compiles_nothing_more() -> None:
+def test_after_a_warm_up_a_life_compiles_nothing_more() -> None:
     """Not in this process, where other tests have had the loops compiled already.
 
     Once more where loops were compiled: what is compiled anew brings the loops that it calls, what
     was kept does not.
     """
-    script = f"from {__name__} import rehearse_and_live; rehearse_and_live()"
+    script = f"from {__name__} import warm_up_and_live; warm_up_and_live()"
     said = []
     while said[-1:] != ["kept"]:
         run = subprocess.run(

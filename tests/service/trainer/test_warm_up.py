@@ -10,14 +10,14 @@ import pytest
 from core.config import EngineConfig
 from service.settings import Settings
 from service.trainer import host as trainer
-from service.trainer import warm_up as rehearsal
+from service.trainer import warm_up
 
 
 @pytest.fixture
-def rehearsed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set by a rehearsal, which takes no time."""
+def warmed_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set by a warm-up, which takes no time."""
     done = threading.Event()
-    monkeypatch.setattr(rehearsal, "rehearse", done.set)
+    monkeypatch.setattr(warm_up, "warm_up", done.set)
     return done
 
 
@@ -32,26 +32,26 @@ def rehearsed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         ({"detector": "paper", "shadow_detectors": "sequential", "experts": False}, True),
     ],
 )
-def test_it_is_rehearsed_meanwhile_where_a_detector_or_experts_have_loops(
-    settings: dict[str, Any], wanted: bool, rehearsed: threading.Event
+def test_loops_are_warmed_up_meanwhile_where_a_detector_or_experts_have_loops(
+    settings: dict[str, Any], wanted: bool, warmed_up: threading.Event
 ) -> None:
-    rehearsal.rehearse_meanwhile(EngineConfig(**settings))
+    warm_up.warm_up_meanwhile(EngineConfig(**settings))
     for thread in threading.enumerate():
-        if thread.name == "rehearsal":
+        if thread.name == "warm-up":
             thread.join()
-    assert rehearsed.is_set() is wanted
+    assert warmed_up.is_set() is wanted
 
 
 @pytest.mark.usefixtures("main_in_this_process")
-def test_a_trainer_that_starts_rehearses(
-    monkeypatch: pytest.MonkeyPatch, rehearsed: threading.Event
+def test_a_trainer_that_starts_warms_up(
+    monkeypatch: pytest.MonkeyPatch, warmed_up: threading.Event
 ) -> None:
     class Idle:
         def __init__(self, settings: Settings, lease: object = None) -> None:
             pass
 
         def run(self) -> None:
-            assert rehearsed.wait(10)
+            assert warmed_up.wait(10)
 
     monkeypatch.setattr(trainer, "Trainer", Idle)
     assert trainer.main(Settings.load({})) == 0

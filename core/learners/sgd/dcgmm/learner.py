@@ -174,7 +174,7 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
         # From here on an image is its patches side by side: see `DeepGenerator`.
         folding = state.layers[0].folding
         x = folding.apart.assemble(folding.patches(x))
-        x, codes, replays = self._rehearsed(state, n, x, codes, generator)
+        x, codes, replays = self._with_replay(state, n, x, codes, generator)
         # Merged before it is cut: old and new pull on the same steps, not in turn.
         order = torch.randperm(len(x), generator=generator).to(x.device)
         return self._climb(state, x[order], codes[order]), replays

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.compiled.loops import Array
 from core.drift.sequential.bets import BetTable, RankBet, pay_ranks
-from core.drift.sequential.detector import BOOK
+from core.drift.sequential.detector import BET_TABLE
 from core.drift.sequential.scores import RANKED
 
 rank_bets = st.builds(
@@ -31,9 +31,9 @@ BY_POWER = {4.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 0.3: -1, 0.2: -1, 0.12: -
 
 def pays(bets: Sequence[RankBet], low: Array, high: Array) -> Array:
     """E-values with shape (bets, N)."""
-    paid = np.empty((len(bets), len(low)))
-    pay_ranks(paid, low[None], high[None], BetTable(tuple(bets), ()).table)
-    return paid
+    e_values = np.empty((len(bets), len(low)))
+    pay_ranks(e_values, low[None], high[None], BetTable(tuple(bets), ()).table)
+    return e_values
 
 
 def ranks(scores: list[int]) -> tuple[Array, Array]:
@@ -63,9 +63,9 @@ def test_over_the_members_of_any_multiset_the_mean_e_value_is_one(
 ) -> None:
     """Each member is as likely to be the last one, ties or not: that is exchangeability."""
     low, high = ranks(scores)
-    paid = pays(bets, low, high)
-    assert paid.mean(1) == pytest.approx(np.ones(len(bets)), abs=1e-9)
-    assert (paid > 0).all()
+    e_values = pays(bets, low, high)
+    assert e_values.mean(1) == pytest.approx(np.ones(len(bets)), abs=1e-9)
+    assert (e_values > 0).all()
 
 
 @settings(deadline=None)
@@ -76,8 +76,8 @@ def test_over_any_division_of_the_unit_interval_e_values_integrate_to_one(
 ) -> None:
     edges = np.array([0.0, *sorted(cuts), 1.0])
     low, high = edges[:-1], edges[1:]
-    paid = pays([bet], low, high)[0]
-    assert float((paid * (high - low)).sum()) == pytest.approx(1, abs=1e-9)
+    e_values = pays([bet], low, high)[0]
+    assert float((e_values * (high - low)).sum()) == pytest.approx(1, abs=1e-9)
 
 
 @settings(deadline=None)
@@ -87,8 +87,8 @@ def test_over_any_division_of_the_unit_interval_e_values_integrate_to_one(
 )
 def test_every_bet_pays_the_mean_of_its_density(bets: list[RankBet], low: float) -> None:
     high = low + 0.05
-    paid = pays(bets, np.array([low]), np.array([high]))[:, 0]
-    for bet, value in zip(bets, paid.tolist(), strict=True):
+    e_values = pays(bets, np.array([low]), np.array([high]))[:, 0]
+    for bet, value in zip(bets, e_values.tolist(), strict=True):
         begin, end = (1 - high, 1 - low) if bet.high else (low, high)
         mean = (end**bet.power - begin**bet.power) / (high - low)
         assert value == pytest.approx(1 - bet.share + bet.share * mean, rel=1e-9)
@@ -107,12 +107,12 @@ def test_high_ranks_are_paid_as_low_ones_seen_from_the_other_end(
 
 def test_a_narrow_rank_is_paid_by_the_density_that_is_betted_on() -> None:
     low = np.array([0.01, 0.3, 0.9])
-    paid = pays([RankBet("s", 0, False, 0.4, 0.2, 1.0)], low, low + 1e-7)
+    e_values = pays([RankBet("s", 0, False, 0.4, 0.2, 1.0)], low, low + 1e-7)
     density = 0.6 + 0.4 * 0.2 * low ** (0.2 - 1)
-    assert paid[0] == pytest.approx(density, rel=1e-5)
+    assert e_values[0] == pytest.approx(density, rel=1e-5)
 
 
-@pytest.mark.parametrize("bet", BOOK.ranks, ids=lambda bet: f"{bet.signal} {bet.share}")
+@pytest.mark.parametrize("bet", BET_TABLE.ranks, ids=lambda bet: f"{bet.signal} {bet.share}")
 def test_a_bet_of_the_book_gains_at_its_own_end_only(bet: RankBet) -> None:
     low = np.array([0.0, 0.5, 0.999])
     first, middle, last = pays([bet._replace(score=0)], low, low + 0.001)[0].tolist()
@@ -132,38 +132,47 @@ def test_a_bet_on_fewer_samples_loses_less_when_none_comes_and_gains_less_of_man
 def test_every_bet_is_on_its_own_score() -> None:
     bets = (RankBet("s", 1, False, 0.5, 0.2, 1.0), RankBet("s", 0, False, 0.5, 0.2, 1.0))
     low = np.array([[0.9], [0.0]])
-    paid = np.empty((2, 1))
-    pay_ranks(paid, low, low + 0.01, BetTable(bets, ()).table)
-    assert paid[0, 0] > 1 > paid[1, 0]
+    e_values = np.empty((2, 1))
+    pay_ranks(e_values, low, low + 0.01, BetTable(bets, ()).table)
+    assert e_values[0, 0] > 1 > e_values[1, 0]
 
 
 # The book ---------------------------------------------------------------------------------
 
 
 def test_weights_sum_to_one_and_every_bet_belongs_to_one_signal() -> None:
-    bets = [*BOOK.ranks, *BOOK.cells, *BOOK.labels, *BOOK.features]
-    assert len(BOOK) == len(BOOK.weights) == len(bets)
-    assert float(BOOK.weights.sum()) == pytest.approx(1)
-    assert BOOK.signals == ("inliers", "likelihood", "doubt", "occupancy", "labels", "features")
-    assert [BOOK.signals[owner] for owner in BOOK.table["signal"]] == [bet.signal for bet in bets]
+    bets = [*BET_TABLE.ranks, *BET_TABLE.cells, *BET_TABLE.labels, *BET_TABLE.features]
+    assert len(BET_TABLE) == len(BET_TABLE.weights) == len(bets)
+    assert float(BET_TABLE.weights.sum()) == pytest.approx(1)
+    assert BET_TABLE.signals == (
+        "inliers",
+        "likelihood",
+        "doubt",
+        "occupancy",
+        "labels",
+        "features",
+    )
+    assert [BET_TABLE.signals[owner] for owner in BET_TABLE.table["signal"]] == [
+        bet.signal for bet in bets
+    ]
 
 
 def test_bets_lie_side_by_side_by_kind() -> None:
-    numbers = list(range(len(BOOK)))
-    kinds = BOOK.ranks, BOOK.cells, BOOK.labels, BOOK.features
-    assert [len(numbers[place]) for place in BOOK.places] == [len(kind) for kind in kinds]
-    assert [one for place in BOOK.places for one in numbers[place]] == numbers
-    assert BOOK.ends == tuple(place.stop for place in BOOK.places)
-    _, cells, _, features = BOOK.places
-    assert np.flatnonzero(BOOK.on_last).tolist() == numbers[cells] + numbers[features]
+    numbers = list(range(len(BET_TABLE)))
+    kinds = BET_TABLE.ranks, BET_TABLE.cells, BET_TABLE.labels, BET_TABLE.features
+    assert [len(numbers[place]) for place in BET_TABLE.places] == [len(kind) for kind in kinds]
+    assert [one for place in BET_TABLE.places for one in numbers[place]] == numbers
+    assert BET_TABLE.ends == tuple(place.stop for place in BET_TABLE.places)
+    _, cells, _, features = BET_TABLE.places
+    assert np.flatnonzero(BET_TABLE.on_last).tolist() == numbers[cells] + numbers[features]
 
 
 def test_the_table_has_what_every_bet_says() -> None:
-    bets = [*BOOK.ranks, *BOOK.cells, *BOOK.labels, *BOOK.features]
-    for bet, line in zip(bets, BOOK.table, strict=True):
-        said = {**bet._asdict(), "signal": BOOK.signals.index(bet.signal)}
+    bets = [*BET_TABLE.ranks, *BET_TABLE.cells, *BET_TABLE.labels, *BET_TABLE.features]
+    for bet, line in zip(bets, BET_TABLE.table, strict=True):
+        said = {**bet._asdict(), "signal": BET_TABLE.signals.index(bet.signal)}
         del said["weight"]
-        told = {name: line[name] for name in BOOK.table.dtype.names or ()}
+        told = {name: line[name] for name in BET_TABLE.table.dtype.names or ()}
         squarings = told.pop("squarings")
         assert {name: told.pop(name) for name in said} == said
         assert not any(told.values())

@@ -44,9 +44,9 @@ def betted(
 
 
 def counted(tally: CellCounts, cells: Array, bet_table: BetTable) -> tuple[CellCounts, Array]:
-    now, paid = deepcopy(tally), np.empty((len(bet_table.cells), cells.shape[1]))
-    bet_on_cells(paid, cells, bet_table.table, now.counts, now.recent, now.spread, now.quiet, 1)
-    return now, paid
+    now, e_values = deepcopy(tally), np.empty((len(bet_table.cells), cells.shape[1]))
+    bet_on_cells(e_values, cells, bet_table.table, now.counts, now.recent, now.spread, now.quiet, 1)
+    return now, e_values
 
 
 def with_counts(counts: list[float], recent: list[float]) -> CellCounts:
@@ -59,10 +59,10 @@ def with_counts(counts: list[float], recent: list[float]) -> CellCounts:
 @given(path=paths)
 def test_it_is_the_plain_rule_sample_by_sample(path: list[tuple[int, int]]) -> None:
     start = CellCounts.empty(WIDTHS)
-    after, paid = betted(path, start)
+    after, e_values = betted(path, start)
     counts, recent = np.zeros(5), np.zeros((len(MEMORIES), 5))
     for i, places in enumerate(cells(path).T):
-        for bet, e in zip(BETS, paid[:, i], strict=True):
+        for bet, e in zip(BETS, e_values[:, i], strict=True):
             cell = places[bet.partition]
             begin, end = ((0, 3), (3, 5))[bet.partition]
             usual = (counts[cell] + SMOOTHING) / (i + float(start.spread[cell]))
@@ -79,21 +79,21 @@ def test_it_is_the_plain_rule_sample_by_sample(path: list[tuple[int, int]]) -> N
 @settings(deadline=None)
 @given(path=paths, at=st.integers(0, 39))
 def test_it_does_not_matter_how_a_stream_is_cut(path: list[tuple[int, int]], at: int) -> None:
-    whole, paid = betted(path, CellCounts.empty(WIDTHS))
+    whole, e_values = betted(path, CellCounts.empty(WIDTHS))
     tally, parts = CellCounts.empty(WIDTHS), []
     for piece in (path[:at], path[at:]):
         if piece:
             tally, own = betted(piece, tally)
             parts.append(own)
-    assert np.concatenate(parts, 1) == pytest.approx(paid, rel=1e-9)
+    assert np.concatenate(parts, 1) == pytest.approx(e_values, rel=1e-9)
     assert tally.recent == pytest.approx(whole.recent)
     assert tally.counts.tolist() == whole.counts.tolist()
 
 
 def test_weights_never_overflow_in_a_huge_batch() -> None:
     path = [(i % 3, i % 2) for i in range(60_000)]
-    tally, paid = betted(path, CellCounts.empty(WIDTHS))
-    assert np.isfinite(paid).all()
+    tally, e_values = betted(path, CellCounts.empty(WIDTHS))
+    assert np.isfinite(e_values).all()
     assert tally.counts.tolist() == [20_000] * 3 + [30_000] * 2
     mass = [1 / (1 - np.exp(-1 / memory)) for memory in MEMORIES]
     assert tally.recent[:, :3].sum(1).tolist() == pytest.approx(mass, rel=1e-6)
@@ -113,17 +113,17 @@ def test_under_the_long_run_shares_the_mean_e_value_is_one(
     n = sum(counts)
     tally = with_counts([*map(float, counts), n, 0], [*recent, sum(recent), 0])
     bet = (CellBet("s", 0, AT_ONCE, share, 1.0),)
-    paid = [betted([(cell, 0)], tally, bet)[1].item() for cell in range(3)]
+    e_values = [betted([(cell, 0)], tally, bet)[1].item() for cell in range(3)]
     shares = (np.array(counts) + SMOOTHING) / (n + float(tally.spread[0]))
-    assert float((np.array(paid) * shares).sum()) == pytest.approx(1, abs=1e-9)
-    assert min(paid) > 0
+    assert float((np.array(e_values) * shares).sum()) == pytest.approx(1, abs=1e-9)
+    assert min(e_values) > 0
 
 
 def test_a_cell_that_the_last_samples_preferred_pays_and_others_cost() -> None:
     tally = with_counts([500, 300, 200, 1000, 0], [4, 4, 32, 40, 0])
-    paid = [betted([(cell, 0)], tally)[1][0, 0] for cell in range(3)]
-    assert paid[2] > 1.8
-    assert max(paid[:2]) < 0.7
+    e_values = [betted([(cell, 0)], tally)[1][0, 0] for cell in range(3)]
+    assert e_values[2] > 1.8
+    assert max(e_values[:2]) < 0.7
 
 
 def test_cells_never_seen_share_the_smoothing_however_many_they_are() -> None:
@@ -144,11 +144,11 @@ def test_once_renewed_the_last_samples_are_all_that_there_have_been() -> None:
     assert float(now.counts[0]) < 0.1 * float(now.counts[1])
     # As many samples as are counted now tell no shares: until there are more, nothing is won.
     assert now.counts.sum() < 2 * RENEWAL
-    learned, paid = betted([(1, 1)] * 500, now)
-    assert paid[:, : int(RENEWAL - now.counts[:3].sum())].max() == 0
+    learned, e_values = betted([(1, 1)] * 500, now)
+    assert e_values[:, : int(RENEWAL - now.counts[:3].sum())].max() == 0
     for path, least, most in (([(1, 1)], 0.9, 1.1), ([(0, 0)], 0.1, 1.1)):
-        _, paid = betted(path, learned)
-        assert least < paid.min() <= paid.max() < most
+        _, e_values = betted(path, learned)
+        assert least < e_values.min() <= e_values.max() < most
     # Without that, what has changed would go on to be news.
     assert betted([(1, 1)], shifted)[1].max() > 3
 
@@ -162,6 +162,6 @@ def test_bets_stay_fair_while_shares_are_learned_anew_over_many_cells() -> None:
     tally = CellCounts.empty((100,))
     for used in (100, 20):
         tally = counted(tally, random.integers(used, size=(1, 1000)), bet_table)[0].smoothed()
-    _, paid = counted(tally.renewed(), random.integers(20, size=(1, 1000)), bet_table)
-    highest = added(Evidence.none(2), paid, bet_table, bet_table.weights).highest
+    _, e_values = counted(tally.renewed(), random.integers(20, size=(1, 1000)), bet_table)
+    highest = added(Evidence.none(2), e_values, bet_table, bet_table.weights).highest
     assert np.expm1(highest) < 10_000

@@ -16,7 +16,7 @@ from torch import Tensor
 from core.compiled.loops import Array
 from core.drift.detector import Cause, Level, Observation, Verdict
 from core.drift.sequential.detector import (
-    BOOK,
+    BET_TABLE,
     CAUSES,
     CONFIRMED_THIN,
     DOUBT,
@@ -480,7 +480,7 @@ def test_a_dismissed_suspicion_starts_from_nothing_with_what_was_known() -> None
     assert dismissed.alarm is None
     assert dismissed.watch is state.watch
     assert dismissed.samples == state.samples
-    assert dismissed.evidence.totals.tolist() == [-math.inf] * len(BOOK)
+    assert dismissed.evidence.totals.tolist() == [-math.inf] * len(BET_TABLE)
     _, verdict = DETECTOR.observe(dismissed, stream[0], True)
     assert verdict.level is Level.NORMAL
     assert verdict.armed
@@ -539,10 +539,10 @@ def test_a_verdict_says_what_it_is_based_on() -> None:
 
 def test_the_fused_statistic_is_made_of_all_signals() -> None:
     for verdict in verdicts(DETECTOR, observations([Stretch(2000)], 100))[12:]:
-        parts = [math.expm1(verdict.statistics[name]) for name in BOOK.signals]
+        parts = [math.expm1(verdict.statistics[name]) for name in BET_TABLE.signals]
         assert math.expm1(verdict.statistics[FUSED]) == pytest.approx(sum(parts), rel=1e-6)
         assert verdict.statistics[verdict.signal] == max(
-            verdict.statistics[name] for name in BOOK.signals
+            verdict.statistics[name] for name in BET_TABLE.signals
         )
         assert 0 < verdict.evidence["p_value"] <= 1
 
@@ -693,11 +693,11 @@ def test_a_slow_change_that_hangs_just_below_the_threshold_after_its_alarm_lasts
 ) -> None:
     threshold = DETECTOR.threshold()
     state = replace(DETECTOR.start(), samples=5000, alarm=Alarm(4000, threshold + 0.1))
-    statistics = [*[0.0] * len(BOOK.signals), threshold - below]
-    now = Reading(statistics, 0, len(BOOK) - 1, 800, 800, lost)
+    statistics = [*[0.0] * len(BET_TABLE.signals), threshold - below]
+    now = Reading(statistics, 0, len(BET_TABLE) - 1, 800, 800, lost)
     assert DETECTOR._judged(state, now, threshold - below, threshold)[1] is level
 
 
-@pytest.mark.parametrize("signal", BOOK.signals)
+@pytest.mark.parametrize("signal", BET_TABLE.signals)
 def test_every_signal_has_a_cause(signal: str) -> None:
     assert CAUSES[signal] is not Cause.UNKNOWN

@@ -41,19 +41,19 @@ def log_plus_one(log_r: float) -> float:
 
 
 def naive(life: list[float]) -> tuple[float, float, int, float]:
-    """Of one bet, sample by sample: log R, height, span and top."""
+    """Of one bet, sample by sample: log R, cusum, run_length and top."""
     total, path = -math.inf, [0.0]
     for gain in life:
         total = log_plus_one(total) + gain
         path.append(path[-1] + gain)
     lowest = path.index(min(path))
     since = path[lowest:]
-    # Before that point heights count from lowest points of their own.
+    # Before that point cusums count from lowest points of their own.
     low = [n for n, value in enumerate(path) if value - min(path[: n + 1]) < SLACK]
     return total, path[-1] - path[lowest], len(path) - 1 - low[-1], max(since) - path[lowest]
 
 
-def tops(life: list[float]) -> list[float]:
+def cusum_maxima(life: list[float]) -> list[float]:
     """Of one bet, from each of its lowest points that lie closer than rounding can tell."""
     path = [math.fsum(life[:n]) for n in range(len(life) + 1)]
     lowest = min(path)
@@ -78,11 +78,14 @@ def close(values: Array) -> object:
 def test_it_is_the_plain_recursion_whatever_the_gains(life: list[list[float]]) -> None:
     evidence, sums = played(table(life), [1] * len(life))
     for bet, own in enumerate(table(life).tolist()):
-        total, height, _, _ = naive(own)
+        total, cusum, _, _ = naive(own)
         assert float(evidence.totals[bet]) == pytest.approx(total, abs=1e-6)
-        assert float(evidence.heights[bet]) == pytest.approx(height, abs=1e-6)
+        assert float(evidence.cusums[bet]) == pytest.approx(cusum, abs=1e-6)
         # Where a path comes back to its lowest point, rounding decides which of the two it is.
-        assert any(float(evidence.tops[bet]) == pytest.approx(one, abs=1e-6) for one in tops(own))
+        assert any(
+            float(evidence.cusum_maxima[bet]) == pytest.approx(one, abs=1e-6)
+            for one in cusum_maxima(own)
+        )
     assert np.isfinite(sums).all()
     ends = np.logaddexp.reduce(evidence.totals + np.log(even(len(evidence.totals))))
     assert float(sums[-1]) == pytest.approx(log_plus_one(float(ends)), abs=1e-9)
@@ -94,10 +97,10 @@ def test_spans_heights_and_tops_are_counted_from_the_lowest_point(steps: list[in
     """In powers of two, where no rounding can move a lowest point."""
     gains = [step * math.log(2) for step in steps]
     evidence = added(Evidence.none(1), np.exp2([steps]), book_of(1), even(1)).evidence
-    _, height, span, _ = naive(gains)
-    assert float(evidence.spans[0]) == span
-    assert float(evidence.heights[0]) == pytest.approx(height)
-    assert any(float(evidence.tops[0]) == pytest.approx(one) for one in tops(gains))
+    _, cusum, run_length, _ = naive(gains)
+    assert float(evidence.run_lengths[0]) == run_length
+    assert float(evidence.cusums[0]) == pytest.approx(cusum)
+    assert any(float(evidence.cusum_maxima[0]) == pytest.approx(one) for one in cusum_maxima(gains))
 
 
 @settings(deadline=None)
@@ -112,10 +115,10 @@ def test_it_does_not_matter_how_a_stream_is_cut(
     evidence, sums = played(table(life), sizes)
     whole, highest = played(table(life), [len(life)])
     assert evidence.totals == close(whole.totals)
-    assert evidence.heights == close(whole.heights)
+    assert evidence.cusums == close(whole.cusums)
     # At the lowest point itself, where rounding decides which one it is, there is no top.
-    risen = whole.heights > 1e-6
-    assert evidence.tops[risen] == close(whole.tops[risen])
+    risen = whole.cusums > 1e-6
+    assert evidence.cusum_maxima[risen] == close(whole.cusum_maxima[risen])
     assert sums.max() == close(highest[0])
 
 
@@ -124,13 +127,15 @@ def test_spans_do_not_depend_on_the_cut_where_the_lowest_point_is_clear() -> Non
     whole, _ = played(life, [300])
     assert played(life, [1] * 300)[0].levels == close(whole.levels)
     assert played(life, [7] * 42 + [6])[0].levels == close(whole.levels)
-    assert whole.spans.tolist() == [naive(own)[2] for own in life.tolist()]
+    assert whole.run_lengths.tolist() == [naive(own)[2] for own in life.tolist()]
 
 
 def test_it_starts_with_nothing() -> None:
     none = Evidence.none(3)
     assert none.totals.tolist() == [-math.inf] * 3
-    assert none.heights.tolist() == none.spans.tolist() == none.tops.tolist() == [0.0] * 3
+    assert (
+        none.cusums.tolist() == none.run_lengths.tolist() == none.cusum_maxima.tolist() == [0.0] * 3
+    )
     evidence, highest, *_ = added(none, np.ones((3, 1)), book_of(3), even(3))
     # R = (1 + 0) e, and e is one.
     assert evidence.totals.tolist() == pytest.approx([0] * 3)
@@ -145,19 +150,19 @@ def test_bets_that_neither_gain_nor_lose_count_samples() -> None:
 def test_a_long_loss_is_forgotten_and_a_long_gain_never_overflows() -> None:
     worse, better = np.full((1, 5000), math.exp(-3)), np.full((1, 5000), math.exp(3))
     evidence = added(Evidence.none(1), worse, book_of(1), even(1)).evidence
-    assert evidence.spans == evidence.heights == 0
+    assert evidence.run_lengths == evidence.cusums == 0
     evidence, highest, *_ = added(evidence, better, book_of(1), even(1))
-    assert evidence.spans == 5000
+    assert evidence.run_lengths == 5000
     assert highest == pytest.approx(15_000, abs=1)
     evidence = added(evidence, worse[:, :4000], book_of(1), even(1)).evidence
-    assert evidence.tops == pytest.approx(15_000)
-    assert evidence.heights == pytest.approx(3000)
+    assert evidence.cusum_maxima == pytest.approx(15_000)
+    assert evidence.cusums == pytest.approx(3000)
 
 
 def test_it_grows_by_one_a_sample_on_average_as_long_as_nothing_changes() -> None:
     """R - n is a martingale: 20,000 streams of 25 samples."""
-    paid = 0.5 + np.random.default_rng(1).random((20_000, 25))
-    evidence = added(Evidence.none(20_000), paid, book_of(20_000), even(20_000)).evidence
+    e_values = 0.5 + np.random.default_rng(1).random((20_000, 25))
+    evidence = added(Evidence.none(20_000), e_values, book_of(20_000), even(20_000)).evidence
     final = np.exp(evidence.totals)
     error = float(final.std()) / 20_000**0.5
     assert float(final.mean()) == pytest.approx(25, abs=4 * error)
@@ -180,7 +185,7 @@ def test_e_values_of_zero_leave_no_evidence() -> None:
         Evidence.none(2), np.array([[2.0, 0, 0], [1, 2, 2]]), book_of(2), even(2)
     ).evidence
     assert evidence.levels[:, 0].tolist() == [-math.inf, 0, 0, 0, 0]
-    assert evidence.heights[1] == pytest.approx(math.log(4))
+    assert evidence.cusums[1] == pytest.approx(math.log(4))
 
 
 BETS = BetTable(
@@ -190,7 +195,7 @@ BETS = BetTable(
 
 
 def read(*levels: list[float]) -> Reading:
-    """Of totals, heights, tops, spans and climbs."""
+    """Of totals, cusums, cusum_maxima, run_lengths and ages."""
     return Evidence(np.array(levels)).read(BETS, BETS.weights)
 
 
@@ -238,11 +243,11 @@ def test_a_bet_without_a_weight_does_not_count() -> None:
 
 
 def test_of_bets_about_as_loud_the_latest_start_counts() -> None:
-    spans, climbs, high = [90.0, 20, 40, 5], [80.0, 12, 30, 4], [1e9] * 4
-    got = read([9, 9 - ALIKE + 0.01, 8, 0], high, high, spans, climbs)
-    assert (got.span, got.age) == (20, 12)
-    got = read([9, 9 - ALIKE - 0.01, 8, 0], high, high, spans, climbs)
-    assert (got.span, got.age) == (40, 30)
+    run_lengths, ages, high = [90.0, 20, 40, 5], [80.0, 12, 30, 4], [1e9] * 4
+    got = read([9, 9 - ALIKE + 0.01, 8, 0], high, high, run_lengths, ages)
+    assert (got.run_length, got.age) == (20, 12)
+    got = read([9, 9 - ALIKE - 0.01, 8, 0], high, high, run_lengths, ages)
+    assert (got.run_length, got.age) == (40, 30)
 
 
 def test_a_change_began_before_it_had_gained_more_than_chance_may() -> None:
@@ -259,22 +264,22 @@ def test_a_probe_adds_up_by_itself_beside_the_evidence() -> None:
     """It begins at another moment; whether numbers are small or large does not matter."""
     rng = np.random.default_rng(3)
     for step in (0.5, 5.0, 150.0):
-        paid = np.exp(rng.normal(step, 1, (3, 40)))
-        before = added(Evidence.none(3), paid[:, :10], book_of(3), even(3)).evidence
-        got = added(before, paid[:, 10:], book_of(3), even(3), Evidence.none(3).totals)
-        alone = added(Evidence.none(3), paid[:, 10:], book_of(3), even(3))
+        e_values = np.exp(rng.normal(step, 1, (3, 40)))
+        before = added(Evidence.none(3), e_values[:, :10], book_of(3), even(3)).evidence
+        got = added(before, e_values[:, 10:], book_of(3), even(3), Evidence.none(3).totals)
+        alone = added(Evidence.none(3), e_values[:, 10:], book_of(3), even(3))
         assert got.probe == close(alone.evidence.totals)
         assert got.probe_highest == close(alone.highest)
-        whole = added(Evidence.none(3), paid, book_of(3), even(3))
+        whole = added(Evidence.none(3), e_values, book_of(3), even(3))
         assert got.evidence.levels == close(whole.evidence.levels)
         assert got.highest == close(whole.highest)
 
 
 @pytest.mark.parametrize("step", [0.0, 5.0, 150.0])  # the last two by logarithms, too
 def test_columns_of_ones_beside_the_bets_say_nothing(step: float) -> None:
-    paid = np.exp(np.random.default_rng(5).normal(step, 1, (3, 200)))
-    alone = added(Evidence.none(3), paid, book_of(3), even(3))
-    padded = added(Evidence.none(3), paid, book_of(3), even(3), further=5)
+    e_values = np.exp(np.random.default_rng(5).normal(step, 1, (3, 200)))
+    alone = added(Evidence.none(3), e_values, book_of(3), even(3))
+    padded = added(Evidence.none(3), e_values, book_of(3), even(3), further=5)
     assert padded.evidence.levels == close(alone.evidence.levels)
     assert padded.probe == close(alone.probe)
     assert (padded.highest, padded.probe_highest) == close((alone.highest, alone.probe_highest))

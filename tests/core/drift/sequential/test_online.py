@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.drift.sequential.bets import pay_ranks
-from core.drift.sequential.detector import BOOK
+from core.drift.sequential.detector import BET_TABLE
 from core.drift.sequential.online import find_online_ranks, neighbours_depend, pay_rarity
 from core.drift.sequential.ranks import Ranks
 from core.drift.sequential.scores import BLOCK, RANKED
 
-RANKS = BOOK.table[BOOK.places[0]]
+RANKS = BET_TABLE.table[BET_TABLE.places[0]]
 
 
 def online_ranks(known: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -57,9 +57,9 @@ def test_bets_on_them_are_fair_whatever_few_samples_came_before():
     for order in permutations(range(6)):
         inside = scores[:, order].copy()
         low, high = online_ranks(inside[:, :2], inside[:, 2:].copy())
-        paid = np.ones((len(RANKS), 4))
-        pay_ranks(paid, low, high, RANKS)
-        products.append(paid.prod(1))
+        e_values = np.ones((len(RANKS), 4))
+        pay_ranks(e_values, low, high, RANKS)
+        products.append(e_values.prod(1))
     assert np.mean(products, 0) == pytest.approx(1, rel=1e-6)
 
 
@@ -70,9 +70,9 @@ def test_a_small_reference_that_stands_still_would_not_be_fair():
     products = []
     for order in permutations(range(6)):
         low, high = Ranks.of(scores[:, order[:2]]).ranks(scores[:, order[2:]])
-        paid = np.ones((len(RANKS), 4))
-        pay_ranks(paid, low, high, RANKS)
-        products.append(paid.prod(1))
+        e_values = np.ones((len(RANKS), 4))
+        pay_ranks(e_values, low, high, RANKS)
+        products.append(e_values.prod(1))
     assert np.mean(products, 0).max() > 1.3
 
 
@@ -81,16 +81,16 @@ def test_a_small_reference_that_stands_still_would_not_be_fair():
 def test_a_bet_on_rarity_is_fair_over_all_orders(cells: list[int]):
     products = []
     for order in permutations(cells):
-        paid = np.empty(len(cells))
-        pay_rarity(paid, np.array(order), np.zeros(4))
-        products.append(paid.prod())
+        e_values = np.empty(len(cells))
+        pay_rarity(e_values, np.array(order), np.zeros(4))
+        products.append(e_values.prod())
     assert np.mean(products) == pytest.approx(1)
 
 
 def test_rare_cells_pay_and_are_counted():
-    counts, paid = np.array([90.0, 0.0, 10.0]), np.empty(2)
-    pay_rarity(paid, np.array([1, 0]), counts)
-    assert paid[0] > 5 > 1 > paid[1]
+    counts, e_values = np.array([90.0, 0.0, 10.0]), np.empty(2)
+    pay_rarity(e_values, np.array([1, 0]), counts)
+    assert e_values[0] > 5 > 1 > e_values[1]
     assert counts.tolist() == [91, 1, 10]
 
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from core.compiled.loops import Array
 from core.drift.sequential.bets import BetTable
-from core.drift.sequential.counts import HEIGHTS
+from core.drift.sequential.counts import CUSUMS
 from core.drift.sequential.dependence import CLOSED, Dependence
-from core.drift.sequential.detector import BOOK
+from core.drift.sequential.detector import BET_TABLE
 from core.drift.sequential.evidence import Evidence
 from core.drift.sequential.frozen_model import FrozenModel
 from core.drift.sequential.monitor import Monitor
@@ -26,23 +26,24 @@ from tests.core.evidence_path import added
 from tests.core.scripted_density import frozen_model
 from tests.core.signals import Stretch, features
 
-WATCHER = frozen_model(4)
-N_RANKS = len(BOOK.ranks)
+FROZEN = frozen_model(4)
+N_RANKS = len(BET_TABLE.ranks)
 NONE = np.zeros((N_SCORES, 0))
 ON_RANKS, ON_CELLS, ON_LABELS, ON_FEATURES = (
-    np.isin(np.arange(len(BOOK)), np.arange(len(BOOK))[place]) for place in BOOK.places
+    np.isin(np.arange(len(BET_TABLE)), np.arange(len(BET_TABLE))[place])
+    for place in BET_TABLE.places
 )
-OPEN = ~BOOK.on_scores(range(OVERALL, N_SCORES)) & ~ON_LABELS & ~ON_FEATURES
+OPEN = ~BET_TABLE.on_scores(range(OVERALL, N_SCORES)) & ~ON_LABELS & ~ON_FEATURES
 """Without classes nothing is told within them, without labels nothing of these, and scripted
 components have no features."""
 
 
 def sees(x: Tensor) -> FrozenScores:
-    return WATCHER.sees(x)
+    return FROZEN.sees(x)
 
 
 def reference(n: int = 1000, seed: int = 0) -> Reference:
-    return Reference.of(WATCHER, sees(features([Stretch(n)], seed)), BOOK)
+    return Reference.of(FROZEN, sees(features([Stretch(n)], seed)), BET_TABLE)
 
 
 def weighed(
@@ -51,8 +52,8 @@ def weighed(
     """The reference with samples more, and e-values, with shape (J, N)."""
     none, earlier = Evidence.none(len(bet_table)), known.earlier.ranking_with(withheld)
     after = Monitor(watcher, known).weighed(seen, bet_table, withheld, none, none.totals)
-    _, paid = known.counts.betted_on(watcher, seen, earlier, known.conditions, bet_table)
-    return after.watch.reference, paid
+    _, e_values = known.counts.betted_on(watcher, seen, earlier, known.dependence, bet_table)
+    return after.watch.reference, e_values
 
 
 def sticky(n: int, length: int, seed: int = 0) -> Tensor:
@@ -75,15 +76,15 @@ def test_samples_are_ranked_among_those_withheld_which_are_no_part_of_it_yet() -
     now = reference(500)
     withheld = sees(features([Stretch(300, mean=-2)], 1)).scores
     later = sees(features([Stretch(100)], 2))
-    after, paid = weighed(now, WATCHER, later, BOOK, withheld)
+    after, e_values = weighed(now, FROZEN, later, BET_TABLE, withheld)
     both = now.with_more(withheld)
     assert len(both.earlier.ranking) == 800
     low, high = both.ranks(later.scores)
     ranks = now.earlier.ranking_with(withheld).ranks(later.scores[:RANKED])
     assert [values.tolist() for values in ranks] == [low[:RANKED].tolist(), high[:RANKED].tolist()]
     # What looks low beside the reference alone is less so beside what came before it.
-    _, alone = weighed(now, WATCHER, later, BOOK, NONE)
-    assert not np.array_equal(paid[OPEN], alone[OPEN])
+    _, alone = weighed(now, FROZEN, later, BET_TABLE, NONE)
+    assert not np.array_equal(e_values[OPEN], alone[OPEN])
     assert len(after) == 600
 
 
@@ -92,13 +93,13 @@ def test_samples_are_ranked_among_those_withheld_which_are_no_part_of_it_yet() -
 
 def test_every_sample_falls_into_one_cell_of_each_division() -> None:
     counts = reference(1000).counts.cell_counts.counts
-    # Components, one class times heights, heights.
-    assert [float(part.sum()) for part in np.split(counts, [4, 4 + HEIGHTS])] == [1000] * 3
+    # Components, one class times cusums, cusums.
+    assert [float(part.sum()) for part in np.split(counts, [4, 4 + CUSUMS])] == [1000] * 3
     assert counts[:4].tolist() == pytest.approx([250] * 4, rel=0.2)
     by_class = frozen_model(4, classes=[0, 1, 1, 2])
     x = features([Stretch(1000)])
-    counts = Reference.of(by_class, by_class.sees(x), BOOK).counts.cell_counts.counts
-    classes = counts[4 : 4 + 3 * HEIGHTS].reshape(3, HEIGHTS).sum(1)
+    counts = Reference.of(by_class, by_class.sees(x), BET_TABLE).counts.cell_counts.counts
+    classes = counts[4 : 4 + 3 * CUSUMS].reshape(3, CUSUMS).sum(1)
     wins = torch.bincount(x[:, 1].long())
     assert classes.tolist() == [wins[0], wins[1] + wins[2], wins[3]]
 
@@ -106,24 +107,24 @@ def test_every_sample_falls_into_one_cell_of_each_division() -> None:
 def test_what_was_betted_on_counts_as_earlier_afterwards() -> None:
     before = reference(1000)
     x = features([Stretch(300, mean=-9)], 1)
-    after, paid = weighed(before, WATCHER, sees(x), BOOK, NONE)
-    assert paid.shape == (len(BOOK), 300)
-    assert np.isfinite(paid).all()
+    after, e_values = weighed(before, FROZEN, sees(x), BET_TABLE, NONE)
+    assert e_values.shape == (len(BET_TABLE), 300)
+    assert np.isfinite(e_values).all()
     assert len(after) == 1300
     assert (
         float(after.counts.cell_counts.counts.sum() - before.counts.cell_counts.counts.sum())
         == 3 * 300
     )
     # The same again is not as strange any more.
-    _, again = weighed(after, WATCHER, sees(x), BOOK, NONE)
-    assert np.log(again[0]).mean() < np.log(paid[0]).mean() - 1
+    _, again = weighed(after, FROZEN, sees(x), BET_TABLE, NONE)
+    assert np.log(again[0]).mean() < np.log(e_values[0]).mean() - 1
 
 
 def test_the_last_samples_fade_and_bets_follow_what_they_preferred() -> None:
     now = reference(1000)
     one_component = features([Stretch(400, shares=(0, 0, 0, 1.0))], 2)
-    after, paid = weighed(now, WATCHER, sees(one_component), BOOK, NONE)
-    by_component = np.log(paid[N_RANKS])
+    after, e_values = weighed(now, FROZEN, sees(one_component), BET_TABLE, NONE)
+    by_component = np.log(e_values[N_RANKS])
     assert float(by_component[:10].mean()) < 0.3  # not yet known what is preferred
     assert float(by_component[100:].mean()) > 0.5
     recent = after.counts.cell_counts.recent
@@ -134,12 +135,14 @@ def test_the_last_samples_fade_and_bets_follow_what_they_preferred() -> None:
 
 def test_the_state_that_it_is_given_is_not_changed() -> None:
     now = reference(600)
-    parts = [now.earlier.ranking, now.conditions, now.counts]
+    parts = [now.earlier.ranking, now.dependence, now.counts]
     arrays = [one for part in parts for one in vars(part).values() if isinstance(one, np.ndarray)]
     kept = [one.copy() for one in arrays]
-    one, paid = weighed(now, WATCHER, sees(features([Stretch(700, mean=-2)], 5)), BOOK, NONE)
-    other, same = weighed(now, WATCHER, sees(features([Stretch(700, mean=-2)], 5)), BOOK, NONE)
-    assert np.array_equal(paid, same)
+    one, e_values = weighed(
+        now, FROZEN, sees(features([Stretch(700, mean=-2)], 5)), BET_TABLE, NONE
+    )
+    other, same = weighed(now, FROZEN, sees(features([Stretch(700, mean=-2)], 5)), BET_TABLE, NONE)
+    assert np.array_equal(e_values, same)
     assert np.array_equal(one.earlier.ranking.scores, other.earlier.ranking.scores)
     assert len(kept) == 7
     for array, before in zip(arrays, kept, strict=True):
@@ -149,9 +152,9 @@ def test_the_state_that_it_is_given_is_not_changed() -> None:
 def test_scores_are_sorted_in_once_there_are_enough_of_them() -> None:
     now = reference(1600)
     for n in (100, 90):
-        now, _ = weighed(now, WATCHER, sees(features([Stretch(n)], n)), BOOK, NONE)
+        now, _ = weighed(now, FROZEN, sees(features([Stretch(n)], n)), BET_TABLE, NONE)
     assert (len(now.earlier.ranking), now.earlier.n_waiting) == (1600, 190)
-    now, _ = weighed(now, WATCHER, sees(features([Stretch(20)], 9)), BOOK, NONE)
+    now, _ = weighed(now, FROZEN, sees(features([Stretch(20)], 9)), BET_TABLE, NONE)
     assert (len(now.earlier.ranking), now.earlier.n_waiting) == (1810, 0)
     assert np.array_equal(now.earlier.ranking.scores, np.sort(now.earlier.ranking.scores))
     assert len(now) == 1810
@@ -185,7 +188,7 @@ def test_however_small_the_batches_only_so_many_wait_side_by_side() -> None:
 
 def test_scores_known_earlier_can_be_taken_back() -> None:
     before = reference(1000)
-    after, _ = weighed(before, WATCHER, sees(features([Stretch(500, mean=-5)], 1)), BOOK, NONE)
+    after, _ = weighed(before, FROZEN, sees(features([Stretch(500, mean=-5)], 1)), BET_TABLE, NONE)
     back = after.with_scores_of(before)
     assert back.earlier.ranking is before.earlier.ranking
     assert back.earlier.n_waiting == 0
@@ -196,32 +199,32 @@ def test_scores_known_earlier_can_be_taken_back() -> None:
 def test_once_shares_have_changed_only_ranks_within_classes_are_betted_on() -> None:
     rows = torch.cat([features([Stretch(1000)]), torch.rand(1000, 1) * 9], 1)
     classes = frozen_model(4, classes=[0, 1, 2, 3], n_features=3)
-    now = Reference.of(classes, classes.sees(rows, rows[:, 1].long()), BOOK)
-    renewed = now.with_new_shares(BOOK)
+    now = Reference.of(classes, classes.sees(rows, rows[:, 1].long()), BET_TABLE)
+    renewed = now.with_new_shares(BET_TABLE)
     assert not now.outdated
     assert renewed.outdated
-    closed = BOOK.on_scores(range(OVERALL)) | ON_FEATURES
+    closed = BET_TABLE.on_scores(range(OVERALL)) | ON_FEATURES
     assert 0 < (closed & ON_RANKS).sum() < N_RANKS
-    assert np.array_equal(renewed.conditions.drift >= CLOSED, closed)
-    assert np.array_equal(renewed.conditions.weights > 0, ~closed)
-    assert renewed.conditions.weights.sum() == pytest.approx(1)
-    _, paid = weighed(renewed, classes, classes.sees(rows[:50]), BOOK, NONE)
-    assert paid[closed].max() < 1e-100
+    assert np.array_equal(renewed.dependence.log_bias >= CLOSED, closed)
+    assert np.array_equal(renewed.dependence.weights > 0, ~closed)
+    assert renewed.dependence.weights.sum() == pytest.approx(1)
+    _, e_values = weighed(renewed, classes, classes.sees(rows[:50]), BET_TABLE, NONE)
+    assert e_values[closed].max() < 1e-100
     # Of one class they are all that there is.
     alone = reference(1000)
-    new = alone.with_new_shares(BOOK).conditions
-    assert np.array_equal(new.drift, alone.conditions.drift)
+    new = alone.with_new_shares(BET_TABLE).dependence
+    assert np.array_equal(new.log_bias, alone.dependence.log_bias)
 
 
 @pytest.mark.parametrize("kind", ["ranks", "cells", "labels", "features"])
 def test_a_book_need_not_have_bets_of_every_kind(kind: str) -> None:
-    fewer = replace(BOOK, **{kind: ()})
+    fewer = replace(BET_TABLE, **{kind: ()})
     x = features([Stretch(1000)])
-    now = Reference.of(WATCHER, sees(x), fewer)
-    kept = now.conditions.drift < CLOSED
-    _, paid = weighed(now, WATCHER, sees(x[:50]), fewer, NONE)
-    assert len(paid) == len(fewer) < len(BOOK)
-    assert (paid[kept] > 0).all()
+    now = Reference.of(FROZEN, sees(x), fewer)
+    kept = now.dependence.log_bias < CLOSED
+    _, e_values = weighed(now, FROZEN, sees(x[:50]), fewer, NONE)
+    assert len(e_values) == len(fewer) < len(BET_TABLE)
+    assert (e_values[kept] > 0).all()
 
 
 def test_a_tally_of_other_components_is_refused() -> None:
@@ -229,14 +232,14 @@ def test_a_tally_of_other_components_is_refused() -> None:
     seen = sees(features([Stretch(50)]))
     for other in (frozen_model(3), frozen_model(5), frozen_model(4, classes=[0, 1, 2, 3])):
         with pytest.raises(ValueError, match="of other components"):
-            weighed(reference(), other, seen, BOOK, NONE)
+            weighed(reference(), other, seen, BET_TABLE, NONE)
 
 
 def test_earlier_samples_without_some_of_the_scores_are_refused() -> None:
     now, seen = reference(), sees(features([Stretch(50)]))
     damaged = replace(now.earlier, ranking=Ranks(now.earlier.ranking.scores[:-1]))
     with pytest.raises(ValueError, match="reference samples have other scores"):
-        weighed(replace(now, earlier=damaged), WATCHER, seen, BOOK, NONE)
+        weighed(replace(now, earlier=damaged), FROZEN, seen, BET_TABLE, NONE)
 
 
 @pytest.mark.parametrize("field", ["numbers", "spread"])
@@ -244,7 +247,7 @@ def test_counts_of_which_some_are_missing_are_refused(field: str) -> None:
     now, seen = reference(), sees(features([Stretch(50)]))
     damaged = replace(now.counts, **{field: getattr(now.counts, field)[:-1]})
     with pytest.raises(ValueError, match=r"not as many counts|of other cells"):
-        weighed(replace(now, counts=damaged), WATCHER, seen, BOOK, NONE)
+        weighed(replace(now, counts=damaged), FROZEN, seen, BET_TABLE, NONE)
 
 
 def test_cells_moved_from_one_division_to_another_are_refused() -> None:
@@ -256,7 +259,7 @@ def test_cells_moved_from_one_division_to_another_are_refused() -> None:
     ):
         damaged = replace(now.counts, layout=(*there, *rest))
         with pytest.raises(ValueError, match="of other components"):
-            weighed(replace(now, counts=damaged), WATCHER, seen, BOOK, NONE)
+            weighed(replace(now, counts=damaged), FROZEN, seen, BET_TABLE, NONE)
 
 
 # Fair bets --------------------------------------------------------------------------------
@@ -264,12 +267,12 @@ def test_cells_moved_from_one_division_to_another_are_refused() -> None:
 
 def test_while_nothing_changes_no_bet_gains_on_average() -> None:
     now = reference(1000, seed=3)
-    _, paid = weighed(now, WATCHER, sees(features([Stretch(20_000)], 4)), BOOK, NONE)
-    paid = paid[OPEN]
-    errors = paid.std(1) / math.sqrt(20_000)
+    _, e_values = weighed(now, FROZEN, sees(features([Stretch(20_000)], 4)), BET_TABLE, NONE)
+    e_values = e_values[OPEN]
+    errors = e_values.std(1) / math.sqrt(20_000)
     # A reference of a thousand is itself an estimate, so that a little is left over.
-    assert (paid.mean(1) < 1.1 + 4 * errors).all(), paid.mean(1)
-    assert (np.log(paid).mean(1) < 0).all()
+    assert (e_values.mean(1) < 1.1 + 4 * errors).all(), e_values.mean(1)
+    assert (np.log(e_values).mean(1) < 0).all()
 
 
 # Samples that depend on each other --------------------------------------------------------
@@ -278,17 +281,17 @@ def test_while_nothing_changes_no_bet_gains_on_average() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_of_independent_samples_nothing_is_taken_off(seed: int) -> None:
     now = reference(1000, seed)
-    assert now.conditions.pace.tolist() == [1.0] * len(BOOK)
-    assert float(now.conditions.drift[OPEN].max()) < 0.02
-    assert int((now.conditions.drift[OPEN] == 0).sum()) >= int(OPEN.sum()) - 1
+    assert now.dependence.autocorrelation_time.tolist() == [1.0] * len(BET_TABLE)
+    assert float(now.dependence.log_bias[OPEN].max()) < 0.02
+    assert int((now.dependence.log_bias[OPEN] == 0).sum()) >= int(OPEN.sum()) - 1
     assert now.worth == 1000
 
 
 def test_where_cells_differ_in_size_nothing_is_taken_off_either() -> None:
     """It is not the shares that a reference begins with which the first bets are on."""
     x = features([Stretch(2000, shares=(0.9, 0.05, 0.04, 0.01))])
-    conditions = Reference.of(WATCHER, sees(x), BOOK).conditions
-    assert float(conditions.drift[OPEN].max()) < 0.02
+    dependence = Reference.of(FROZEN, sees(x), BET_TABLE).dependence
+    assert float(dependence.log_bias[OPEN].max()) < 0.02
 
 
 def test_a_bet_that_says_nothing_is_closed_and_gathers_no_evidence() -> None:
@@ -297,77 +300,81 @@ def test_a_bet_that_says_nothing_is_closed_and_gathers_no_evidence() -> None:
     for classes, is_open in (([0, 0, 0, 0], OPEN), ([0, 1, 2, 3], ~ON_LABELS & ~ON_FEATURES)):
         rows = torch.cat([x, torch.rand(1000, 1, generator=torch.Generator().manual_seed(3))], 1)
         watcher = frozen_model(4, classes=classes, n_features=3)
-        now = Reference.of(watcher, watcher.sees(rows), BOOK)
-        assert np.array_equal(now.conditions.drift < CLOSED, is_open)
-        _, paid = weighed(now, watcher, watcher.sees(rows[:50]), BOOK, NONE)
-        evidence = added(Evidence.none(len(BOOK)), paid, BOOK, BOOK.weights).evidence
+        now = Reference.of(watcher, watcher.sees(rows), BET_TABLE)
+        assert np.array_equal(now.dependence.log_bias < CLOSED, is_open)
+        _, e_values = weighed(now, watcher, watcher.sees(rows[:50]), BET_TABLE, NONE)
+        evidence = added(
+            Evidence.none(len(BET_TABLE)), e_values, BET_TABLE, BET_TABLE.weights
+        ).evidence
         assert np.array_equal(np.isfinite(evidence.totals), is_open)
-        assert np.isfinite(evidence.heights).all()
+        assert np.isfinite(evidence.cusums).all()
         # Its weight is the others', or changes would have to be louder where there is no class.
-        assert np.array_equal(now.conditions.weights > 0, is_open)
-        assert now.conditions.weights.sum() == pytest.approx(1)
+        assert np.array_equal(now.dependence.weights > 0, is_open)
+        assert now.dependence.weights.sum() == pytest.approx(1)
 
 
 def test_bets_on_labels_are_open_where_there_are_labels_though_none_was_ever_wrong() -> None:
     """They have said nothing yet, and will say the more of the first that is."""
     x, watcher = features([Stretch(1000)]), frozen_model(4, classes=[0, 1, 2, 3])
     right = torch.from_numpy(watcher.classes[watcher.sees(x).components]).long()
-    now = Reference.of(watcher, watcher.sees(x, right), BOOK)
-    assert not now.conditions.drift[ON_LABELS].any()
-    assert (now.conditions.weights[ON_LABELS] > 0).all()
+    now = Reference.of(watcher, watcher.sees(x, right), BET_TABLE)
+    assert not now.dependence.log_bias[ON_LABELS].any()
+    assert (now.dependence.weights[ON_LABELS] > 0).all()
     # When the first came, rates were not known: what was expected of those is no measure.
     assert now.counts.label_errors.told == 1000
     assert not now.counts.label_errors.recent.any()
-    _, paid = weighed(now, watcher, watcher.sees(x[:20], (right[:20] + 1) % 4), BOOK, NONE)
-    assert (np.log(paid[ON_LABELS]).sum(1) > 20).all()
+    _, e_values = weighed(now, watcher, watcher.sees(x[:20], (right[:20] + 1) % 4), BET_TABLE, NONE)
+    assert (np.log(e_values[ON_LABELS]).sum(1) > 20).all()
     # Nor are they closed for having had too few labels to say anything.
     few = torch.where(torch.arange(1000) < 60, right, -1)
-    begun = Reference.of(watcher, watcher.sees(x, few), BOOK)
+    begun = Reference.of(watcher, watcher.sees(x, few), BET_TABLE)
     assert begun.counts.label_errors.told == 60
-    assert not begun.conditions.drift[ON_LABELS].any()
+    assert not begun.dependence.log_bias[ON_LABELS].any()
 
 
 @pytest.mark.parametrize("length", [5, 20])
 def test_samples_in_runs_are_worth_as_many_less(length: int) -> None:
-    now = Reference.of(WATCHER, sees(sticky(3000, length)), BOOK)
-    assert (now.conditions.pace >= 1).all()
-    assert float(np.median(now.conditions.pace[:N_RANKS][OPEN[:N_RANKS]])) == pytest.approx(
-        length, rel=0.5
-    )
+    now = Reference.of(FROZEN, sees(sticky(3000, length)), BET_TABLE)
+    assert (now.dependence.autocorrelation_time >= 1).all()
+    assert float(
+        np.median(now.dependence.autocorrelation_time[:N_RANKS][OPEN[:N_RANKS]])
+    ) == pytest.approx(length, rel=0.5)
     assert now.worth < 3000 / 2
 
 
 def test_gains_of_samples_in_runs_are_taken_off_and_stretched() -> None:
-    now = Reference.of(WATCHER, sees(sticky(3000, 20)), BOOK)
-    plain = replace(now, conditions=Dependence.none(BOOK, now.conditions.stride))
+    now = Reference.of(FROZEN, sees(sticky(3000, 20)), BET_TABLE)
+    plain = replace(now, dependence=Dependence.none(BET_TABLE, now.dependence.thinning))
     later = sees(sticky(400, 20, seed=1))
-    gains = np.log(weighed(now, WATCHER, later, BOOK, NONE)[1][OPEN])
-    full = np.log(weighed(plain, WATCHER, later, BOOK, NONE)[1][OPEN])
-    taken_off = (full - now.conditions.drift[OPEN, None]) / now.conditions.pace[OPEN, None]
+    gains = np.log(weighed(now, FROZEN, later, BET_TABLE, NONE)[1][OPEN])
+    full = np.log(weighed(plain, FROZEN, later, BET_TABLE, NONE)[1][OPEN])
+    taken_off = (full - now.dependence.log_bias[OPEN, None]) / now.dependence.autocorrelation_time[
+        OPEN, None
+    ]
     assert gains == pytest.approx(taken_off)
     # Runs of one component win nothing once it is known that they are usual.
-    assert 15 <= now.conditions.stride <= 42
+    assert 15 <= now.dependence.thinning <= 42
     by_component = int(OPEN[:N_RANKS].sum())
-    always = replace(now, conditions=Dependence.none(BOOK))
-    every = weighed(always, WATCHER, later, BOOK, NONE)[1]
+    always = replace(now, dependence=Dependence.none(BET_TABLE))
+    every = weighed(always, FROZEN, later, BET_TABLE, NONE)[1]
     assert float(gains[by_component].sum()) < 5 < float(np.log(every)[OPEN][by_component].sum())
 
 
 def test_where_samples_do_not_part_for_long_no_bet_is_on_where_the_last_ones_lay() -> None:
-    now = Reference.of(WATCHER, sees(sticky(4000, 200)), BOOK)
-    assert (now.conditions.drift[BOOK.on_last] == CLOSED).all()
-    assert (now.conditions.drift[ON_RANKS & OPEN] < CLOSED).all()
-    assert now.conditions.weights.sum() == pytest.approx(1)
+    now = Reference.of(FROZEN, sees(sticky(4000, 200)), BET_TABLE)
+    assert (now.dependence.log_bias[BET_TABLE.on_last] == CLOSED).all()
+    assert (now.dependence.log_bias[ON_RANKS & OPEN] < CLOSED).all()
+    assert now.dependence.weights.sum() == pytest.approx(1)
 
 
 def test_too_few_samples_say_nothing_of_dependence() -> None:
-    now = Reference.of(WATCHER, sees(sticky(60, 10)), BOOK)
-    assert now.conditions.pace.tolist() == [1.0] * len(BOOK)
+    now = Reference.of(FROZEN, sees(sticky(60, 10)), BET_TABLE)
+    assert now.dependence.autocorrelation_time.tolist() == [1.0] * len(BET_TABLE)
 
 
 def test_equal_scores_are_no_trouble() -> None:
     rows = torch.zeros(500, 2)
     rows[::5, 0] = 1  # were they all the same, bets on ranks would be closed
-    now = Reference.of(WATCHER, sees(rows), BOOK)
-    _, paid = weighed(now, WATCHER, sees(rows), BOOK, NONE)
-    assert np.abs(np.log(paid[OPEN])).max() < 1.5
+    now = Reference.of(FROZEN, sees(rows), BET_TABLE)
+    _, e_values = weighed(now, FROZEN, sees(rows), BET_TABLE, NONE)
+    assert np.abs(np.log(e_values[OPEN])).max() < 1.5

@@ -21,13 +21,13 @@ ONE = 7
 Readings = NDArray[np.float64]
 
 
-def readings(n: int, seed: int, persistence: float = 0.0) -> Readings:
+def readings(n: int, seed: int, thinning_interval: float = 0.0) -> Readings:
     """Correlated readings, each a part of the one before it; with shape (n, D)."""
     rng = np.random.default_rng(seed)
-    z = rng.normal(size=(n, N_SENSORS)) * (1 - persistence**2) ** 0.5
+    z = rng.normal(size=(n, N_SENSORS)) * (1 - thinning_interval**2) ** 0.5
     z[0] = rng.normal(size=N_SENSORS)
     for i in range(1, n):
-        z[i] += persistence * z[i - 1]
+        z[i] += thinning_interval * z[i - 1]
     mixing = np.random.default_rng(7).normal(size=(N_SENSORS, N_SENSORS)) / N_SENSORS**0.5
     return z @ mixing
 
@@ -69,10 +69,10 @@ def test_a_sensor_that_fails_is_found_and_named(
     assert not [event for event in events if isinstance(event, PriorShift)]
 
 
-@pytest.mark.parametrize("persistence", [0.5, 0.8])
-def test_readings_that_depend_on_the_ones_before_are_no_boundary(persistence: float) -> None:
+@pytest.mark.parametrize("thinning_interval", [0.5, 0.8])
+def test_readings_that_depend_on_the_ones_before_are_no_boundary(thinning_interval: float) -> None:
     one = Engine(EngineConfig(preset="flat"))
-    _, events = play(one, one.start(), batches(readings(12_000, 0, persistence)))
+    _, events = play(one, one.start(), batches(readings(12_000, 0, thinning_interval)))
     assert not [event for event in events if isinstance(event, BoundaryDetected)]
 
 
