@@ -52,7 +52,7 @@ class Campaign:
         store: Store,
         load: Callable[[str], Dataset],
         make: Maker,
-        watcher: ProgressListener,
+        listener: ProgressListener,
         *,
         quick: bool,
     ) -> None:
@@ -71,14 +71,14 @@ class Campaign:
                 known = store.read(cell.path, configuration)
                 if known is None:
                     rows = len(cell.slt.rows(dataset.train_y))
-                    watcher.began(cell, rows * configuration["repeats"])
-                    outcome = cells.measure(cell, system, dataset, quick, watcher)
+                    listener.began(cell, rows * configuration["repeats"])
+                    outcome = cells.measure(cell, system, dataset, quick, listener)
                     store.write(cell.path, outcome.to_dict())
                 else:
                     outcome = Outcome.from_dict(known)
             except Exception as error:  # of whatever system: the others go on
                 self.failures[cell] = f"{type(error).__name__}: {error}"
-                watcher.failed(cell, error)
+                listener.failed(cell, error)
                 continue
             self.outcomes[cell] = outcome
-            watcher.ended(cell, outcome, kept=known is not None)
+            listener.ended(cell, outcome, kept=known is not None)

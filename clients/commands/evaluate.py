@@ -37,12 +37,12 @@ from clients.http.client import GMRClient
 from clients.http.errors import InputError
 
 
-def evaluate(plan: Plan, watcher: ProgressListener, command: str) -> tuple[Evaluation, Drawn]:
+def evaluate(plan: Plan, listener: ProgressListener, command: str) -> tuple[Evaluation, Drawn]:
     """Run the plan, once per seed.
 
     Arguments:
         plan: What to do.
-        watcher: Is told how it goes.
+        listener: Is told how it goes.
         command: The command line, for the report.
 
     Returns:
@@ -66,12 +66,12 @@ def evaluate(plan: Plan, watcher: ProgressListener, command: str) -> tuple[Evalu
         if plan.url is not None:
             with GMRClient(plan.url) as client:
                 warm = _check_fresh(client, plan)
-                run, samples = EvaluationRun(client, plan, slt, dataset, seed, watcher).run()
+                run, samples = EvaluationRun(client, plan, slt, dataset, seed, listener).run()
         else:
-            watcher.starting(seed)
+            listener.starting(seed)
             settings = {"seed": seed, **plan.settings}
             with LocalService(settings=settings) as service, GMRClient(service.url) as client:
-                run, samples = EvaluationRun(client, plan, slt, dataset, seed, watcher).run()
+                run, samples = EvaluationRun(client, plan, slt, dataset, seed, listener).run()
         runs.append(run)
         drawn = drawn or samples
 

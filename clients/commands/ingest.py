@@ -210,7 +210,7 @@ class _Sending:
                 try:
                     with closing(open_sender(url, policy)) as sender:
                         totals = send(
-                            sender, job, resume, progress, rate=self.rate, watcher=display
+                            sender, job, resume, progress, rate=self.rate, listener=display
                         )
                     waited = None
                     if self.wait:

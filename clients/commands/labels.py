@@ -75,7 +75,7 @@ def labels_command(
         follower = partial(_follow, client.url, policy, display) if wait else None
         try:
             with closing(open_sender(url, policy)) as sender:
-                totals = send_labels(sender, job, outcome, follower=follower, watcher=display)
+                totals = send_labels(sender, job, outcome, follower=follower, listener=display)
         except KeyboardInterrupt:
             display.end()
             console.print(

@@ -104,7 +104,7 @@ def compile_command() -> None:
 
     Example: gmr compile
     """
-    from core.engine.warm_up import warm_up
+    from service.trainer.warm_up import warm_up
 
     warm_up()
 

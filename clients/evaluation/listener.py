@@ -31,7 +31,7 @@ class ProgressListener(Protocol):
 
 
 class Silent:
-    """A watcher that shows nothing."""
+    """A listener that shows nothing."""
 
     def starting(self, seed: int) -> None:
         """Nothing."""

@@ -65,10 +65,10 @@ class EvaluationRun:
         slt: SLT,
         dataset: Dataset,
         seed: int,
-        watcher: ProgressListener,
+        listener: ProgressListener,
     ) -> None:
         self._client, self._plan, self._slt, self._seed = client, plan, slt, seed
-        self._watcher = watcher
+        self._listener = listener
         self._dataset = dataset.limited(slt, plan.limit, seed)
         rows = slt.rows(dataset.test_y)
         self._test_x, self._test_y = dataset.test_x[rows], dataset.test_y[rows]
@@ -96,7 +96,7 @@ class EvaluationRun:
             self._stream(sub_task)
             answers, milestone = self._test(sub_task)
             milestones.append(milestone)
-            self._watcher.measured(milestone)
+            self._listener.measured(milestone)
 
         model = wait_until_looked_back(self._client)
         found = self._found()
@@ -134,7 +134,7 @@ class EvaluationRun:
         tasks = range(len(self._slt.sub_tasks))
         sizes = [epochs * len(self._slt.rows(labels, index)) for index in tasks]
         for one in unwatched.expected(self._client.drift(), sizes):
-            self._watcher.warned(one.told(epochs))
+            self._listener.warned(one.told(epochs))
 
     def _unwatched(self) -> tuple[TooShort, ...]:
         """Which sub-tasks had ended before the detector was armed."""
@@ -164,7 +164,7 @@ class EvaluationRun:
     def _stream(self, sub_task: SubTask) -> None:
         """Send a sub-task batch by batch, and wait until all of it is learned."""
         plan = self._plan
-        self._watcher.began(self._seed, sub_task)
+        self._listener.began(self._seed, sub_task)
         begun = time.perf_counter()
         for x, y in sub_task.batches(plan.batch_size):
             labels = hide_labels(y, plan.labelled, [self._seed, len(self._entries)])
@@ -175,7 +175,7 @@ class EvaluationRun:
             self._sub_task.append(sub_task.index)
             self._samples.append(len(x))
             self._labelled.append(sum(label is not None for label in labels))
-            self._watcher.sent(len(x))
+            self._listener.sent(len(x))
             if time.perf_counter() - self._watched > WATCH_S:
                 self._watch()
         self._client.wait_until_learned()
@@ -192,7 +192,7 @@ class EvaluationRun:
             if (key := entry_position(point.entry_id)) in own:
                 self._points[key] = point
         if points and points[-1].inlier_rate is not None:
-            self._watcher.saw(points[-1].inlier_rate, len(self._reports()))
+            self._listener.saw(points[-1].inlier_rate, len(self._reports()))
         self._watched = time.perf_counter()
 
     def _reports(self) -> list[tuple[int, Boundary]]:

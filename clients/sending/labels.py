@@ -92,7 +92,7 @@ def send_labels(
     outcome: Outcome,
     *,
     follower: Follower | None = None,
-    watcher: ProgressListener | None = None,
+    listener: ProgressListener | None = None,
 ) -> LabelTotals:
     """Send all labels of a file.
 
@@ -101,7 +101,7 @@ def send_labels(
         job: What to send.
         outcome: Is told what to expect, where there is a follower.
         follower: Is called now and then, and at the end.
-        watcher: Is told after every request.
+        listener: Is told after every request.
 
     Raises:
         InputError: the file turns out to be wrong somewhere, or no row has a label.
@@ -132,8 +132,8 @@ def send_labels(
                 backlog=answer.backlog,
                 seconds=time.monotonic() - began,
             )
-            if watcher is not None:
-                watcher.sent(totals)
+            if listener is not None:
+                listener.sent(totals)
     if not totals.samples:
         raise InputError(
             f"{job.file.path} holds no label: all {totals.left_out} rows are without one. Expected "

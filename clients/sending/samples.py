@@ -174,7 +174,7 @@ def send(
     progress: Progress,
     *,
     rate: float | None = None,
-    watcher: ProgressListener | None = None,
+    listener: ProgressListener | None = None,
 ) -> Totals:
     """Send what is left of a job.
 
@@ -184,7 +184,7 @@ def send(
         resume: Is kept up to date, also when this ends by an exception.
         progress: What is acknowledged already.
         rate: Samples per second at most.
-        watcher: Is told after every batch.
+        listener: Is told after every batch.
 
     Returns:
         What this run sent.
@@ -218,8 +218,8 @@ def send(
                     last_entry_id=answer.entry_id,
                 )
                 resume.save(progress)
-                if watcher is not None:
-                    watcher.sent(totals)
+                if listener is not None:
+                    listener.sent(totals)
         progress = replace(progress, finished=True)
     finally:
         resume.save(progress, now=True)

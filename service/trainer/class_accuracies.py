@@ -12,28 +12,28 @@ from core.running import Running
 MOST_CLASSES: Final = 256
 """That are followed: the first ones that come with labels."""
 
-Tally = dict[str, list[float]]
+Means = dict[str, list[float]]
 """By the label as JSON: samples behind it, and the running mean of its accuracy."""
 
 
-def add(tally: Tally, rows: Iterable[Mapping[str, Any]]) -> None:
+def add(means: Means, rows: Iterable[Mapping[str, Any]]) -> None:
     """Let running means follow what one batch says of some classes.
 
     Example:
-        >>> tally: Tally = {}
-        >>> add(tally, [{"label": 3, "samples": 4, "accuracy": 0.5}])
-        >>> tally
+        >>> means: Means = {}
+        >>> add(means, [{"label": 3, "samples": 4, "accuracy": 0.5}])
+        >>> means
         {'3': [4.0, 0.5]}
     """
     for row in rows:
         key = orjson.dumps(row["label"]).decode()
-        if key in tally or len(tally) < MOST_CLASSES:
-            weight, mean = tally.get(key, (0.0, 0.0))
+        if key in means or len(means) < MOST_CLASSES:
+            weight, mean = means.get(key, (0.0, 0.0))
             after = Running(weight, mean).updated(row["samples"], row["accuracy"])
-            tally[key] = [after.weight, after.mean]
+            means[key] = [after.weight, after.mean]
 
 
-def told(tally: Tally) -> list[dict[str, Any]]:
+def told(means: Means) -> list[dict[str, Any]]:
     """For GET /drift, in the order of discovery.
 
     Example:
@@ -42,5 +42,5 @@ def told(tally: Tally) -> list[dict[str, Any]]:
     """
     return [
         {"label": orjson.loads(key), "samples": int(weight), "accuracy": mean}
-        for key, (weight, mean) in tally.items()
+        for key, (weight, mean) in means.items()
     ]

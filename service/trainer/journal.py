@@ -51,7 +51,7 @@ from core.events import (
 from service.broker.entries import LAST_REPORT, Entry
 from service.broker.feed import Feed
 from service.trainer import class_accuracies, detector_table, key_shares
-from service.trainer.class_accuracies import Tally
+from service.trainer.class_accuracies import Means
 from service.trainer.metrics import TrainerMetrics
 from service.trainer.run_time import Interval, interval
 from service.wire import REQUEUED_FROM, Control, read_entry
@@ -115,7 +115,7 @@ class Totals:
     latest: dict[str, Any] = field(default_factory=dict)
     entries: list[str] = field(default_factory=list)
     entries_end: int = 0
-    class_accuracies: Tally = field(default_factory=dict)
+    class_accuracies: Means = field(default_factory=dict)
     detectors: detector_table.Table = field(default_factory=dict)
     key_shares: key_shares.Window = field(default_factory=list)
 

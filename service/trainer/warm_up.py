@@ -13,3 +13,6 @@ def warm_up_meanwhile(config: EngineConfig) -> None:
     if config.advised or "sequential" in (config.detector, *config.shadows):
         # A daemon: whoever stops the process does not wait for it.
         threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
+
+
+__all__ = ["warm_up", "warm_up_meanwhile"]

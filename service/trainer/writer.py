@@ -62,8 +62,8 @@ from service.trainer.saver import Progress, Saver
 from service.trainer.standing import Standing
 from service.trainer.starts import Starts
 from service.trainer.takeover import Takeover, place_of
-from service.webhook.courier import Courier
 from service.webhook.receiver import Receiver
+from service.webhook.sender import WebhookSender
 from service.wire import REQUEUED_FROM
 
 logger = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class ModelWriter:
         shown = self._heart, self._pulse, self._starts
         parts = settings, engine, feed, saver, journal, metrics
         self._reporter = Reporter(*parts, *shown, self._pace)
-        self._webhook = self._courier()
+        self._webhook = self._sender()
 
     @property
     def model(self) -> str:
@@ -330,14 +330,14 @@ class ModelWriter:
             raise
         logger.info("epoch %d of model %r", epoch, self._settings.model)
 
-    def _courier(self) -> AbstractContextManager[object]:
+    def _sender(self) -> AbstractContextManager[object]:
         """Tells the webhook, if there is one."""
         url, secret = self._settings.webhook_url, self._settings.webhook_secret
         if url is None or secret is None:
             return nullcontext()
         receiver = Receiver(url.get_secret_value(), key_of(secret.get_secret_value()))
         deliveries = self._metrics.webhook_deliveries
-        return Courier(self._client, self._feed.keys, self._lease, receiver, deliveries)
+        return WebhookSender(self._client, self._feed.keys, self._lease, receiver, deliveries)
 
     def _open(self) -> None:
         held = self._now.position

@@ -66,7 +66,7 @@ def make_nearest_mean(
 
 
 class Diary:
-    """A watcher that remembers what it was told."""
+    """A listener that remembers what it was told."""
 
     def __init__(self) -> None:
         self.began_with: list[int] = []

@@ -17,7 +17,7 @@ fitted, stepped, merged and scored.
     learner.py      owners, labels and boundaries
     state.py        what is learned, as a value; banks.py: in sets, one for each owner
     windows.py      what is asked of a way to learn; windowed.py: one, by EM a window at a time
-    capacity.py     merging, pooling and thawing, until everyone keeps to the budget
+    capacity.py     merging, pooling and unfreezing, until everyone keeps to the budget
     budget.py       who may have how many components
     relabelling.py  what components are called
     flush.py        whose waiting samples are learned when the stream is quiet

@@ -1,4 +1,4 @@
-"""Merging, pooling and thawing, until everyone keeps to the budget.
+"""Merging, pooling and unfreezing, until everyone keeps to the budget.
 
 Room is made by analytic replay: what an owner's components stand for is said again by fewer of
 them, and nothing is drawn for it.
@@ -46,7 +46,7 @@ class Capacity(Generic[S]):
         }
         for owner, (most_frozen, _) in split.items():
             if most_frozen == 0:
-                state = self._thawed(state, owner, generator)
+                state = self._unfrozen(state, owner, generator)
         for owner, (_, most_active) in split.items():
             if state.is_active(owner):
                 state = self.windows.reduced(state, state.index_of(owner), most_active)
@@ -65,17 +65,17 @@ class Capacity(Generic[S]):
             state = _handed_to_pool(state, smallest)
         return replace(state, pooled=tuple(sorted({*state.pooled, *pooled})))
 
-    def _thawed(self, state: S, owner: int, generator: torch.Generator) -> S:
+    def _unfrozen(self, state: S, owner: int, generator: torch.Generator) -> S:
         """Go on with an owner's frozen components where there is no room for new ones."""
         earlier, index = state.earlier, state.index_of(owner)
         mine = earlier.owner == owner
         if index < 0 or not bool(mine.any()):
             return state
         state = self.windows.absorbed(state, index, generator)
-        thawed = earlier.select(mine)
-        joined = type(thawed).concatenated([state.active_of(index), thawed])
+        unfrozen = earlier.select(mine)
+        joined = type(unfrozen).concatenated([state.active_of(index), unfrozen])
         state = state.with_earlier(earlier.select(~mine)).with_active(index, joined)
-        group = self.windows.resumed(state.groups[index], float(thawed.mass.sum()))
+        group = self.windows.resumed(state.groups[index], float(unfrozen.mass.sum()))
         sub_tasks = {**state.sub_tasks_of, owner: 0}
         return replace(state.with_group(index, group), sub_tasks_of=sub_tasks)
 

@@ -98,7 +98,7 @@ def test_versions_are_printed(gmr: CliRunner) -> None:
 
 def test_compile_warms_up(gmr: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     done = list[bool]()
-    monkeypatch.setattr("core.engine.warm_up.warm_up", lambda: done.append(True))
+    monkeypatch.setattr("service.trainer.warm_up.warm_up", lambda: done.append(True))
     assert gmr.invoke(app, ["compile"]).exit_code == 0
     assert done == [True]
 

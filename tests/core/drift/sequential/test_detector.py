@@ -371,9 +371,9 @@ def versioned(rows: Tensor) -> Observation:
 def ruler(state: SequentialState) -> tuple[FrozenModel, Tensor]:
     """The frozen model, and the scores that it compares with, by its own zero."""
     assert state.watch is not None
-    watcher = state.watch.frozen_model
-    return watcher, torch.from_numpy(
-        state.watch.reference.earlier.ranking.scores[0] - watcher.taken_at
+    frozen = state.watch.frozen_model
+    return frozen, torch.from_numpy(
+        state.watch.reference.earlier.ranking.scores[0] - frozen.taken_at
     )
 
 

@@ -50,8 +50,8 @@ def test_a_density_may_answer_in_double_precision() -> None:
             return Scored(joint.double(), likelihoods.double())
 
     plain, x = frozen_model(4), features([Stretch(50)])
-    watcher = replace(plain, model=replace(plain.model, density=Precise(4)))
-    assert np.array_equal(watcher.sees(x).scores, plain.sees(x).scores)
+    frozen = replace(plain, model=replace(plain.model, density=Precise(4)))
+    assert np.array_equal(frozen.sees(x).scores, plain.sees(x).scores)
 
 
 @pytest.mark.parametrize(("shift", "shared"), [(0.0, True), (0.5, False)])
@@ -66,11 +66,11 @@ def test_what_other_versions_said_counts_where_samples_were_on_the_same_scale(
             return super().score(x)
 
     own = replace(identity(), identity=False)
-    watcher = replace(frozen_model(4), model=replace(frozen_model(4).model, density=Listening(4)))
-    watcher, x = replace(watcher, standardiser=own), features([Stretch(5)])
+    frozen = replace(frozen_model(4), model=replace(frozen_model(4).model, density=Listening(4)))
+    frozen, x = replace(frozen, standardiser=own), features([Stretch(5)])
     said: Parts = {"part": torch.zeros(5, 2)}
-    watcher.sees(x, passed=ForwardPass(replace(own, shift=own.shift + shift), said))
-    watcher.sees(x)
+    frozen.sees(x, passed=ForwardPass(replace(own, shift=own.shift + shift), said))
+    frozen.sees(x)
     assert given == [said if shared else None, None]
 
 
@@ -121,9 +121,9 @@ def told(joint: Tensor, classes: Sequence[int], n_features: int = N_FEATURES) ->
 
 def test_a_margin_is_by_how_much_a_class_stands_above_all_others() -> None:
     joint = torch.tensor([[5.0, 2.0, 2.0], [-2.5, -2.5, -2.0]])
-    watcher = told(joint, [0, 0, 1])
-    scores = watcher.sees(torch.zeros(2, 2)).scores
-    assert watcher.temperature == 1
+    frozen = told(joint, [0, 0, 1])
+    scores = frozen.sees(torch.zeros(2, 2)).scores
+    assert frozen.temperature == 1
     # Bayes' rule. The second sample is of the other class, whose numbers come after the first's.
     expected = [
         math.log((math.exp(5) + math.exp(2)) / math.exp(2)),
@@ -143,13 +143,13 @@ def test_a_margin_is_by_how_much_a_class_stands_above_all_others() -> None:
 @pytest.mark.parametrize("classes", [None, [1, 1, 1]])
 def test_where_there_is_one_class_components_are_told_apart(classes: list[int] | None) -> None:
     """Or where components stand for one of several, the others being known by name only."""
-    watcher = frozen_model(3, classes=classes, n_features=3)
+    frozen = frozen_model(3, classes=classes, n_features=3)
     x = torch.cat([features([Stretch(5)]), torch.rand(5, 1) * 9], 1)
-    scores = watcher.sees(x).scores
-    joint = watcher.model.density.score(x).joint
-    expected = margins(joint, np.arange(3), watcher.temperature)
+    scores = frozen.sees(x).scores
+    joint = frozen.model.density.score(x).joint
+    expected = margins(joint, np.arange(3), frozen.temperature)
     sure = [a + b for a, b in zip(x[:, 0].tolist(), expected, strict=True)]
-    near = NEAR * watcher.temperature
+    near = NEAR * frozen.temperature
     assert scores[SURENESS].tolist() == pytest.approx(sure, rel=0, abs=near)
     assert scores[OVERALL:].tolist() == [[0.0] * 5] * 3
 
@@ -198,9 +198,9 @@ def test_margins_are_what_they_are_by_definition(
     """But for exponentials that are straight lines between powers of two."""
     # Of two zeros the positive one is the larger here, and the first of the two elsewhere.
     joint, of = torch.tensor(rows) + 0.0, [0, *classes, 2]
-    watcher = told(joint, of, n_features)
-    seen = watcher.sees(torch.zeros(len(rows), 2)).scores[MARGIN]
-    t = watcher.temperature
+    frozen = told(joint, of, n_features)
+    seen = frozen.sees(torch.zeros(len(rows), 2)).scores[MARGIN]
+    t = frozen.temperature
     assert t == margin_temperature(n_features)
     exact = margins(joint, np.array(of), t)
     for found, margin, winner in zip(seen, exact, joint.argmax(1).tolist(), strict=True):
@@ -258,9 +258,9 @@ def test_no_number_is_larger_than_any() -> None:
 @pytest.mark.parametrize("n_classified", [2, 4])
 def test_a_read_out_of_other_components_is_refused(n_classified: int) -> None:
     """A damaged state may hold one, and the loop that compares classes reads what it is told to."""
-    watcher = frozen_model(3)
+    frozen = frozen_model(3)
     other = PosteriorReadout(torch.eye(n_classified), 1.0)
-    damaged = replace(watcher, model=Model(watcher.model.density, other))
+    damaged = replace(frozen, model=Model(frozen.model.density, other))
     with pytest.raises(ValueError, match=f"{n_classified} components have classes, of 3"):
         damaged.sees(features([Stretch(5)]))
 
@@ -303,30 +303,30 @@ def test_components_stand_for_classes_where_there_are_labels() -> None:
 
 
 def test_labels_are_told_where_the_frozen_model_knows_them_and_components_have_a_class() -> None:
-    watcher = frozen_model(4, classes=[0, 1, 1, 2])
+    frozen = frozen_model(4, classes=[0, 1, 1, 2])
     x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [0.0, 3.0], [0.0, 3.0]])
-    seen = watcher.sees(x, torch.tensor([0, 2, 3, -1]))
+    seen = frozen.sees(x, torch.tensor([0, 2, 3, -1]))
     assert seen.labels.tolist() == [0, 2, UNTOLD, UNTOLD]
-    assert watcher.sees(x).labels.tolist() == [UNTOLD] * 4
+    assert frozen.sees(x).labels.tolist() == [UNTOLD] * 4
     # Without labels at the time when it was taken it knows none.
     assert frozen_model(4).sees(x, torch.tensor([0, 0, 0, 0])).labels.tolist() == [UNTOLD] * 4
 
 
 def test_a_component_without_a_class_contradicts_no_label() -> None:
-    watcher = frozen_model(3, classes=[0, 1, 1])
-    readout = watcher.model.readout
+    frozen = frozen_model(3, classes=[0, 1, 1])
+    readout = frozen.model.readout
     assert isinstance(readout, PosteriorReadout)
     shares = readout.component_classes.clone()
     shares[2] = 0.5
-    watcher = replace(
-        watcher, model=replace(watcher.model, readout=replace(readout, component_classes=shares))
+    frozen = replace(
+        frozen, model=replace(frozen.model, readout=replace(readout, component_classes=shares))
     )
     x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [0.0, 2.0]])
-    assert watcher.sees(x, torch.tensor([1, 1, 1])).labels.tolist() == [1, 1, UNTOLD]
+    assert frozen.sees(x, torch.tensor([1, 1, 1])).labels.tolist() == [1, 1, UNTOLD]
 
 
 def test_labels_stay_with_their_samples_in_a_large_batch() -> None:
-    watcher = frozen_model(4, classes=[0, 1, 2, 3])
+    frozen = frozen_model(4, classes=[0, 1, 2, 3])
     x = features([Stretch(3000)])
     codes = torch.arange(3000) % 4
-    assert watcher.sees(x, codes).labels.tolist() == codes.tolist()
+    assert frozen.sees(x, codes).labels.tolist() == codes.tolist()

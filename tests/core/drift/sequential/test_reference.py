@@ -47,12 +47,12 @@ def reference(n: int = 1000, seed: int = 0) -> Reference:
 
 
 def weighed(
-    known: Reference, watcher: FrozenModel, seen: FrozenScores, bet_table: BetTable, withheld: Array
+    known: Reference, frozen: FrozenModel, seen: FrozenScores, bet_table: BetTable, withheld: Array
 ) -> tuple[Reference, Array]:
     """The reference with samples more, and e-values, with shape (J, N)."""
     none, earlier = Evidence.none(len(bet_table)), known.earlier.ranking_with(withheld)
-    after = Monitor(watcher, known).weighed(seen, bet_table, withheld, none, none.totals)
-    _, e_values = known.counts.betted_on(watcher, seen, earlier, known.dependence, bet_table)
+    after = Monitor(frozen, known).weighed(seen, bet_table, withheld, none, none.totals)
+    _, e_values = known.counts.betted_on(frozen, seen, earlier, known.dependence, bet_table)
     return after.watch.reference, e_values
 
 
@@ -299,10 +299,10 @@ def test_a_bet_that_says_nothing_is_closed_and_gathers_no_evidence() -> None:
     x = features([Stretch(1000)])
     for classes, is_open in (([0, 0, 0, 0], OPEN), ([0, 1, 2, 3], ~ON_LABELS & ~ON_FEATURES)):
         rows = torch.cat([x, torch.rand(1000, 1, generator=torch.Generator().manual_seed(3))], 1)
-        watcher = frozen_model(4, classes=classes, n_features=3)
-        now = Reference.of(watcher, watcher.sees(rows), BET_TABLE)
+        frozen = frozen_model(4, classes=classes, n_features=3)
+        now = Reference.of(frozen, frozen.sees(rows), BET_TABLE)
         assert np.array_equal(now.dependence.log_bias < CLOSED, is_open)
-        _, e_values = weighed(now, watcher, watcher.sees(rows[:50]), BET_TABLE, NONE)
+        _, e_values = weighed(now, frozen, frozen.sees(rows[:50]), BET_TABLE, NONE)
         evidence = added(
             Evidence.none(len(BET_TABLE)), e_values, BET_TABLE, BET_TABLE.weights
         ).evidence
@@ -315,19 +315,19 @@ def test_a_bet_that_says_nothing_is_closed_and_gathers_no_evidence() -> None:
 
 def test_bets_on_labels_are_open_where_there_are_labels_though_none_was_ever_wrong() -> None:
     """They have said nothing yet, and will say the more of the first that is."""
-    x, watcher = features([Stretch(1000)]), frozen_model(4, classes=[0, 1, 2, 3])
-    right = torch.from_numpy(watcher.classes[watcher.sees(x).components]).long()
-    now = Reference.of(watcher, watcher.sees(x, right), BET_TABLE)
+    x, frozen = features([Stretch(1000)]), frozen_model(4, classes=[0, 1, 2, 3])
+    right = torch.from_numpy(frozen.classes[frozen.sees(x).components]).long()
+    now = Reference.of(frozen, frozen.sees(x, right), BET_TABLE)
     assert not now.dependence.log_bias[ON_LABELS].any()
     assert (now.dependence.weights[ON_LABELS] > 0).all()
     # When the first came, rates were not known: what was expected of those is no measure.
     assert now.counts.label_errors.told == 1000
     assert not now.counts.label_errors.recent.any()
-    _, e_values = weighed(now, watcher, watcher.sees(x[:20], (right[:20] + 1) % 4), BET_TABLE, NONE)
+    _, e_values = weighed(now, frozen, frozen.sees(x[:20], (right[:20] + 1) % 4), BET_TABLE, NONE)
     assert (np.log(e_values[ON_LABELS]).sum(1) > 20).all()
     # Nor are they closed for having had too few labels to say anything.
     few = torch.where(torch.arange(1000) < 60, right, -1)
-    begun = Reference.of(watcher, watcher.sees(x, few), BET_TABLE)
+    begun = Reference.of(frozen, frozen.sees(x, few), BET_TABLE)
     assert begun.counts.label_errors.told == 60
     assert not begun.dependence.log_bias[ON_LABELS].any()
 

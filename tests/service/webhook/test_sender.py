@@ -1,4 +1,4 @@
-"""Tests for the service.webhook.courier module, against a real server and a real Redis."""
+"""Tests for the service.webhook.sender module, against a real server and a real Redis."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from service.signature import key_of
 from service.supervisor.embedded import EmbeddedRedis
 from service.trainer.journal import Journal, Totals
 from service.trainer.metrics import TrainerMetrics
-from service.webhook.courier import MOST_REFUSALS, Courier
 from service.webhook.receiver import Receiver
+from service.webhook.sender import MOST_REFUSALS, WebhookSender
 from tests.service.running import wait_until
 from tests.service.trainer.test_metrics import BOUNDARY
 from tests.service.webhook.listening import SECRET, is_signed, listening
@@ -28,11 +28,11 @@ WANTED = frozenset({"boundary", "model_restored"})
 
 
 @contextlib.contextmanager
-def courier(feed: Feed, url: str) -> Iterator[Counter]:
-    """A courier of this model at work, quick to try again; gives what it counts."""
+def sender(feed: Feed, url: str) -> Iterator[Counter]:
+    """A sender of this model at work, quick to try again; gives what it counts."""
     counter = Counter("attempts", "", ["outcome"], registry=CollectorRegistry())
     receiver = Receiver(url, key_of(SECRET))
-    one = Courier(feed.client, feed.keys, feed._lease, receiver, counter, first_pause_s=0.01)
+    one = WebhookSender(feed.client, feed.keys, feed._lease, receiver, counter, first_pause_s=0.01)
     with one:
         yield counter
 
@@ -60,7 +60,7 @@ def opened(feed: Feed) -> Feed:
 
 
 def test_events_arrive_in_order_signed_and_once(opened: Feed) -> None:
-    with listening() as there, courier(opened, there.url) as counter:
+    with listening() as there, sender(opened, there.url) as counter:
         happen(opened, "5-0", "6-0")
         Journal(opened, Totals(), TrainerMetrics(), WANTED).write(
             "7-0", [ModelRestored(3, 9, "rollback")]
@@ -78,7 +78,7 @@ def test_events_arrive_in_order_signed_and_once(opened: Feed) -> None:
 
 
 def test_a_receiver_that_fails_gets_the_same_event_again_before_any_other(opened: Feed) -> None:
-    with listening() as there, courier(opened, there.url) as counter:
+    with listening() as there, sender(opened, there.url) as counter:
         there.answering(500, 503, 404, 302)
         happen(opened, "5-0", "6-0")
         wait_until(lambda: len(there.received) == 6 and not waiting(opened))
@@ -92,7 +92,7 @@ def test_a_receiver_that_fails_gets_the_same_event_again_before_any_other(opened
 def test_an_event_that_is_refused_again_and_again_does_not_hold_up_the_next(
     opened: Feed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with listening() as there, courier(opened, there.url) as counter:
+    with listening() as there, sender(opened, there.url) as counter:
         there.answering(*[422] * MOST_REFUSALS)
         happen(opened, "5-0", "6-0")
         wait_until(lambda: len(there.received) == MOST_REFUSALS + 1 and not waiting(opened))
@@ -104,13 +104,13 @@ def test_an_event_that_is_refused_again_and_again_does_not_hold_up_the_next(
 def test_what_was_not_delivered_is_delivered_after_a_restart(opened: Feed) -> None:
     with listening() as there:
         there.answering(*[500] * 1000)
-        with courier(opened, there.url):
+        with sender(opened, there.url):
             happen(opened, "5-0", "6-0")
             wait_until(lambda: there.received)
         assert waiting(opened) == 2
         there.script.clear()
         there.received.clear()
-        with courier(opened, there.url):
+        with sender(opened, there.url):
             wait_until(lambda: not waiting(opened))
         assert there.ids == ["5-0", "6-0"]
         # Told again after a crash, an event has an id that is known, and is told no more.
@@ -122,7 +122,7 @@ def test_a_receiver_may_come_later_than_what_it_is_told(opened: Feed) -> None:
     with listening() as there:
         pass
     port = int(there.url.split(":")[2].split("/")[0])
-    with courier(opened, there.url) as counter:
+    with sender(opened, there.url) as counter:
         happen(opened, "5-0")
         wait_until(lambda: count(counter, "failed") >= 2)
         with listening(port) as back:
@@ -141,23 +141,23 @@ def test_after_another_trainer_has_begun_nothing_is_taken_out(
         new = Feed(client, opened.keys.model, other, events_length=10, history_length=10)
         new.open(Position())
         with listening() as there:
-            with courier(opened, there.url):
+            with sender(opened, there.url):
                 wait_until(lambda: "another trainer" in caplog.text)
             assert waiting(opened) == 1
-            with courier(new, there.url):
+            with sender(new, there.url):
                 wait_until(lambda: not waiting(new))
             # At least once: the receiver knows the second by its id.
             assert there.ids == ["5-0", "5-0"]
 
 
-def test_the_courier_waits_for_a_redis_that_is_away(own_redis: EmbeddedRedis) -> None:
+def test_the_sender_waits_for_a_redis_that_is_away(own_redis: EmbeddedRedis) -> None:
     own_redis.start()
     with connect(own_redis.url) as client, listening() as there:
         lease = Lease(client, Keys("m"))
         lease.acquire()
         feed = Feed(client, "m", lease, events_length=10, history_length=10)
         feed.open(Position())
-        with courier(feed, there.url):
+        with sender(feed, there.url):
             happen(feed, "5-0")
             wait_until(lambda: there.ids == ["5-0"] and not waiting(feed))
             own_redis.stop()
@@ -170,7 +170,7 @@ def test_a_record_that_cannot_be_told_is_left_out(
     opened: Feed, caplog: pytest.LogCaptureFixture
 ) -> None:
     opened.client.xadd(opened.keys.outbox, {"data": b"{}"}, id="1-0")
-    with listening() as there, courier(opened, there.url):
+    with listening() as there, sender(opened, there.url):
         happen(opened, "5-0")
         wait_until(lambda: there.received and not waiting(opened))
         assert there.ids == ["5-0"]

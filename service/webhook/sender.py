@@ -4,7 +4,7 @@ Rules of this module:
 
 1. Learning never waits for it, and it never fails learning: it has a thread of its own, and
    shares with the trainer nothing but connections to Redis and a counter.
-2. One courier per model: it lives and ends with the trainer, and taking a message out of the
+2. One sender per model: it lives and ends with the trainer, and taking a message out of the
    outbox goes through the fence, which only the trainer that began last passes.
 3. A message leaves the outbox when the receiver has it, and the next one waits until then. So
    each arrives once at least, in order; ids tell the receiver which it knows already.
@@ -54,7 +54,7 @@ JOIN_S: Final = 2.0
 """Seconds to wait at the end for an attempt under way; its message is sent again otherwise."""
 
 
-class Courier:
+class WebhookSender:
     """Works between `__enter__` and `__exit__`.
 
     Arguments:
@@ -83,7 +83,7 @@ class Courier:
         self._deliveries = deliveries
         self._write = client.register_script(WRITE)
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="gmr-courier", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="gmr-webhook", daemon=True)
         self._backoff = wait_random_exponential(multiplier=first_pause_s, max=LONGEST_PAUSE_S)
 
     def __enter__(self) -> Self:
