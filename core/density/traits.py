@@ -47,16 +47,16 @@ class Analyser(NamedTuple):
     log_weights: Tensor  # (K,) up to a constant
     means: Tensor  # (K, D)
     loadings: Tensor  # (K, D, L)
-    heights: Tensor  # (K,) of `factor_heights`
+    log_peaks: Tensor  # (K,) of `factor_log_peaks`
 
 
-def diagonal_heights(form: NaturalForm) -> Tensor:
+def diagonal_log_peaks(form: NaturalForm) -> Tensor:
     """Log density of each diagonal component at its mean, without its weight, with shape (K,)."""
     precision = -2 * form.quadratic
     return 0.5 * (precision.log().sum(-1) - precision.shape[1] * LOG_2PI)
 
 
-def factor_heights(form: WhitenedForm) -> Tensor:
+def factor_log_peaks(form: WhitenedForm) -> Tensor:
     """Log density of each factor analyser at its mean, without its weight, with shape (K,)."""
     precision = -2 * form.quadratic
     d = precision.shape[1]
@@ -67,7 +67,7 @@ def factor_heights(form: WhitenedForm) -> Tensor:
 
 def diagonal_traits(
     log_weights: Tensor,
-    heights: Tensor,
+    log_peaks: Tensor,
     x: Tensor,
     joint: Tensor,
     log_likelihood: Tensor,
@@ -78,7 +78,7 @@ def diagonal_traits(
 
     Arguments:
         log_weights: With shape (K,); their exponentials sum to one.
-        heights: Log density of each component at its mean, without its weight, with shape (K,).
+        log_peaks: Log density of each component at its mean, without its weight, with shape (K,).
         x: Samples, with shape (N, D).
         joint: Of `Density.score`, with shape (N, K).
         log_likelihood: With shape (N,), in whichever units.
@@ -86,7 +86,7 @@ def diagonal_traits(
     """
     close = torch.zeros_like(log_likelihood)
     if closeness:
-        half_distances = log_weights + heights - joint  # M / 2
+        half_distances = log_weights + log_peaks - joint  # M / 2
         close = log_sum_exp(log_weights - half_distances / SOFTNESS)
     return torch.stack([close, log_likelihood, size(x)], 1)
 
@@ -144,9 +144,9 @@ def joined_traits(
         stretch: Squared length of E[z | x], with shape (N,).
         rest: Squared length of what the factors leave unexplained, with shape (N,).
     """
-    heights = torch.cat([part.heights for part in parts])
+    log_peaks = torch.cat([part.log_peaks for part in parts])
     log_weights = torch.cat([part.log_weights for part in parts]).log_softmax(0)
-    common = diagonal_traits(log_weights, heights, x, joint, log_likelihood, closeness=closeness)
+    common = diagonal_traits(log_weights, log_peaks, x, joint, log_likelihood, closeness=closeness)
     return torch.cat([common, stretch[:, None], rest.log1p()[:, None]], 1)
 
 

@@ -20,7 +20,7 @@ from core.density.mixture import (
     natural_form,
     sample,
 )
-from core.density.traits import diagonal_heights, diagonal_traits
+from core.density.traits import diagonal_log_peaks, diagonal_traits
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +61,11 @@ class DiagonalDensity:
         """The mixture in the form that scores fastest."""
         return natural_form(self.mixture)
 
+    @cached_property
+    def log_peaks(self) -> Tensor:
+        """Log density of each component at its mean, without its weight, with shape (K,)."""
+        return diagonal_log_peaks(self.form)
+
     def gathered(self) -> DiagonalDensity:
         return self
 
@@ -80,8 +85,7 @@ class DiagonalDensity:
         return self.mixture.means, self.deviations
 
     def traits(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
-        heights = diagonal_heights(self.form)
-        return diagonal_traits(self.log_weights, heights, x, *scored, closeness=closeness)
+        return diagonal_traits(self.log_weights, self.log_peaks, x, *scored, closeness=closeness)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:
         # All that a diagonal component varies by is noise of single features.

@@ -28,7 +28,7 @@ from torch import Tensor
 from core.density.blocks import ROWS
 from core.density.factor_mixture import FactorMixture, WhitenedForm
 from core.density.factors.refining import Exact, by_component, refine
-from core.density.traits import factor_heights
+from core.density.traits import factor_log_peaks
 
 DIRECTIONS = 64
 """P: fewer lose some samples' best component, more cost more than they find."""
@@ -180,7 +180,7 @@ def exact(mixture: FactorMixture, form: WhitenedForm) -> Exact:
     """
     log_weights, means, loadings, _ = mixture
     columns = (
-        log_weights + factor_heights(form),
+        log_weights + factor_log_peaks(form),
         means,
         -2 * form.quadratic,
         form.whitener.view(form.n_components, form.n_factors, means.shape[1]),

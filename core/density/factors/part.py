@@ -9,7 +9,7 @@ from torch import Tensor
 
 from core.density.factor_mixture import FactorMixture, WhitenedForm, log_joint, whitened_form
 from core.density.factors.outline import Outline
-from core.density.traits import Analyser, factor_heights
+from core.density.traits import Analyser, factor_log_peaks
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class FactorPart:
     def analyser(self) -> Analyser:
         """For the traits of samples."""
         log_weights, means, loadings, _ = self.mixture
-        return Analyser(self.form, log_weights, means, loadings, factor_heights(self.form))
+        return Analyser(self.form, log_weights, means, loadings, factor_log_peaks(self.form))
 
     def outline(self, directions: Tensor) -> Outline:
         """The components as they are seen in directions (D, P); that of the last ones is kept."""

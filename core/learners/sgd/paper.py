@@ -28,7 +28,7 @@ from core.density.diagonal.annealing import Annealing, Schedule, grid_side, neig
 from core.density.diagonal.density import DiagonalDensity
 from core.density.diagonal.gradient import Parameters, Rates, ascend, gradient, winners
 from core.density.mixture import log_joint, log_sum_exp, natural_form
-from core.density.traits import diagonal_heights, diagonal_traits
+from core.density.traits import diagonal_log_peaks, diagonal_traits
 from core.errors import InvalidSettings
 from core.learners.learner import Replay, Scores
 from core.learners.sgd.base import GradientLearner
@@ -213,8 +213,8 @@ class PaperLearner(GradientLearner[PaperState]):
 
     def traits(self, state: PaperState, scores: Scores) -> Tensor:
         mixture = state.parameters.mixture
-        weights, heights = mixture.log_weights, diagonal_heights(natural_form(mixture))
-        return diagonal_traits(weights, heights, scores.x, scores.joint, scores.log_likelihood)
+        weights, log_peaks = mixture.log_weights, diagonal_log_peaks(natural_form(mixture))
+        return diagonal_traits(weights, log_peaks, scores.x, scores.joint, scores.log_likelihood)
 
     def log_weights(self, state: PaperState) -> Tensor:
         return state.parameters.mixture.log_weights

@@ -12,7 +12,7 @@ from core.density.diagonal.components import Components
 from core.density.diagonal.density import DiagonalDensity
 from core.density.mixture import Moments, log_joint, log_sum_exp
 from core.density.owned import NO_CLASS
-from core.density.traits import diagonal_heights, diagonal_traits
+from core.density.traits import diagonal_log_peaks, diagonal_traits
 from core.learners.learner import Scores
 from core.learners.per_class.budget import Budget
 from core.learners.per_class.flat.state import LEAST_MASS, FlatState
@@ -60,8 +60,8 @@ class FlatLearner(PerClassLearner[FlatState]):
         return Scores(x, squared, joint, log_sum_exp(joint))
 
     def traits(self, state: FlatState, scores: Scores) -> Tensor:
-        weights, heights = self.log_weights(state), diagonal_heights(state.mixing.form)
-        return diagonal_traits(weights, heights, scores.x, scores.joint, scores.log_likelihood)
+        weights, log_peaks = self.log_weights(state), diagonal_log_peaks(state.mixing.form)
+        return diagonal_traits(weights, log_peaks, scores.x, scores.joint, scores.log_likelihood)
 
     def log_weights(self, state: FlatState) -> Tensor:
         mass = state.components.mass
