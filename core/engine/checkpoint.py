@@ -201,18 +201,15 @@ def _parted(tree: dict[str, Any]) -> dict[str, Any]:
     return {**parts, "model": tree}
 
 
-RENAMED = {
-    "analysers": "components",
-    "conditions": "dependence",
-    "stride": "thinning",
-    "pace": "autocorrelation_time",
-}
-"""Fields of an earlier release, and what they are called."""
+OF_DEPENDENCE = {"stride": "thinning", "pace": "autocorrelation_time", "drift": "log_bias"}
+"""What an earlier release called the fields of `core.drift.sequential.dependence.Dependence`."""
 
 
 def _as_today(tree: dict[str, Any]) -> dict[str, Any]:
     """A part of a tree by today's names; an earlier release may have written it."""
-    names = RENAMED if "pace" not in tree else {**RENAMED, "drift": "log_bias"}
+    names = {"analysers": "components", "conditions": "dependence"}
+    if OF_DEPENDENCE.keys() <= tree.keys():
+        names |= OF_DEPENDENCE
     return {names.get(name, name): part for name, part in tree.items()}
 
 

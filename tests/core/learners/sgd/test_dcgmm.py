@@ -443,9 +443,9 @@ def lived(engine: Engine, state: Any, batches: list[Batch]) -> Any:
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    one = Engine(EngineConfig(preset="dcgmm", n_components=16, detector="none"))
-    one.learner = learner()
-    return one
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("core.engine.engine.make_learner", lambda _: learner())
+        return Engine(EngineConfig(preset="dcgmm", n_components=16, detector="none"))
 
 
 @pytest.fixture(scope="module")
