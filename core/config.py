@@ -12,6 +12,9 @@ from core.extensions import offered
 DRAWN = ("constant", "proportional")
 """Ways of replay that draw samples."""
 
+SHORT_RUN_TIME = 1000
+"""Samples between two false alarms below which a detector hardly gets to know a sub-task."""
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -266,6 +269,24 @@ class EngineConfig:
         # Presets of earlier releases had ways of replay that they do not have today.
         gone = replay in DRAWN and replay not in made.facts.replays
         return made if gone else replace(made, replay=str(replay))
+
+
+def too_short(ert: float) -> str | None:
+    """What is wrong with a run time between false alarms that is allowed and of no use.
+
+    Example:
+        >>> too_short(3)
+        'One false alarm in 3 samples is asked for: ...
+        >>> too_short(50_000)
+    """
+    if ert >= SHORT_RUN_TIME:
+        return None
+    return (
+        f"One false alarm in {ert:,.0f} samples is asked for: boundaries will be found where "
+        f"nothing changes, one after the other, before the detector knows a sub-task. Expected "
+        f"{SHORT_RUN_TIME:,} samples or more; ask for what may pass between two false alarms, "
+        f"like 1,000,000."
+    )
 
 
 def _shape(image: str) -> tuple[int, int, int]:

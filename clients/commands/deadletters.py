@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from clients.commands.options import Url
+from clients.counted import counted
 from clients.http.answers import DeadLetter
 from clients.http.client import GMRClient
 from clients.http.errors import ClientError, InputError, ServiceError
@@ -97,7 +98,7 @@ def _list(client: GMRClient, reason: str | None) -> None:
         table.add_row(one.id, when, one.reason, one.batch_id or "", samples, size, what)
     if n:
         Console().print(table, markup=False)
-    typer.echo(f"{n} dead letters")
+    typer.echo(counted(n, "dead letter"))
     dropped = client.dead_letters(limit=1).dropped
     if dropped:
         typer.echo(

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from clients.commands.options import DroppedColumns, FeatureColumns, Url
+from clients.counted import counted
 from clients.data.folder import files_of
 from clients.data.formats.rows import column_names
 from clients.data.standard_input import STANDARD_INPUT, named_file
@@ -228,16 +229,17 @@ class _Sending:
                 display.end()
                 typer.echo(_summary(totals, waited))
                 if totals.skipped:
-                    console.print(f"{totals.skipped} rows could not be used and were left out.")
+                    console.print(f"{counted(totals.skipped, 'row')} could not be used, left out.")
                 rejected(client, f"{job.name}-{progress.run}-").check("samples")
 
 
 def _summary(totals: Totals, learned_after: float | None) -> str:
     text = (
-        f"{totals.samples} samples in {totals.batches} batches, {totals.duplicate_samples} of them "
-        f"there before, in {totals.seconds:.1f} s ({totals.samples_per_second:,.0f} samples/s); "
+        f"{counted(totals.samples, 'sample')} in {counted(totals.batches, 'batch', 'batches')}, "
+        f"{totals.duplicate_samples} of them there before, in {totals.seconds:.1f} s "
+        f"({totals.samples_per_second:,.0f} samples/s); "
     )
     if learned_after is None:
-        return text + f"backlog {totals.backlog} entries"
+        return text + f"backlog {counted(totals.backlog, 'entry', 'entries')}"
     rate = totals.samples / (totals.seconds + learned_after)
     return text + f"all learned {learned_after:.1f} s later ({rate:,.0f} samples/s end to end)"

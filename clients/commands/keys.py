@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from clients.commands.options import Url
+from clients.counted import counted
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
 
@@ -86,13 +87,18 @@ def _list(client: GMRClient) -> None:
         )
     if keys:
         Console().print(table, markup=False)
-    typer.echo(f"{len(keys)} keys")
+    typer.echo(counted(len(keys), "key"))
     if shares.keys:
         rows = [(row.name or "without a key", row) for row in shares.keys]
         if shares.other is not None:
             rows.append(("others", shares.other))
-        parts = (f"{name} {_percent(row.share)} ({row.outliers} outliers)" for name, row in rows)
-        typer.echo(f"Of the last {shares.samples} samples learned: {', '.join(parts)}.")
+        parts = (
+            f"{name} {_percent(row.share)} ({counted(row.outliers, 'outlier')})"
+            for name, row in rows
+        )
+        typer.echo(
+            f"Learned last: {counted(shares.samples, 'sample')}, of these {', '.join(parts)}."
+        )
 
 
 def _percent(share: float | None) -> str:

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from clients.commands.options import Url
+from clients.counted import counted
 from clients.http.client import GMRClient
 from clients.http.connection import open_sender
 from clients.http.errors import ClientError
@@ -106,12 +107,13 @@ def _follow(url: str, policy: RetryPolicy, display: SendingBar, outcome: Outcome
 
 def _summary(totals: LabelTotals) -> str:
     text = (
-        f"{totals.samples} labels in {totals.batches} requests, {totals.duplicate_samples} of them "
-        f"there before, in {totals.seconds:.1f} s ({totals.samples_per_second:,.0f} labels/s)"
+        f"{counted(totals.samples, 'label')} in {counted(totals.batches, 'request')}, "
+        f"{totals.duplicate_samples} of them there before, in {totals.seconds:.1f} s "
+        f"({totals.samples_per_second:,.0f} labels/s)"
     )
     if totals.left_out:
-        text += f"; {totals.left_out} rows without a label left out"
-    return f"{text}; backlog {totals.backlog} entries"
+        text += f"; {counted(totals.left_out, 'row')} without a label left out"
+    return f"{text}; backlog {counted(totals.backlog, 'entry', 'entries')}"
 
 
 def _verdict(outcome: Outcome) -> str:
@@ -125,5 +127,5 @@ def _verdict(outcome: Outcome) -> str:
     if outcome.accuracy is not None:
         text += f"; prequential accuracy {100 * outcome.accuracy:.1f} % (running mean)"
     if outcome.awaiting is not None:
-        text += f"; {outcome.awaiting} samples still await a label"
+        text += f"; without a label still: {counted(outcome.awaiting, 'sample')}"
     return text

@@ -73,10 +73,19 @@ def ert_command(
     with GMRClient(url) as client:
         done = client.set_ert(wanted, by=by)
     if as_json:
-        print_json({"entry_id": done.entry_id, "applied": done.applied, "ert": wanted})
+        print_json(
+            {
+                "entry_id": done.entry_id,
+                "applied": done.applied,
+                "ert": wanted,
+                "warning": done.warning,
+            }
+        )
     else:
         asked = "what the settings say" if wanted is None else f"{wanted:,} samples"
         typer.echo(f"The detector {_aims(done)} at {asked} between false alarms")
+        if done.warning:
+            typer.echo(f"Warning: {done.warning}", err=True)
 
 
 def _samples(text: str) -> int:

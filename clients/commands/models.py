@@ -15,6 +15,7 @@ from rich.table import Table
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
 from clients.commands.versions import on_terminal
+from clients.counted import counted
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
 
@@ -119,4 +120,4 @@ def _list(client: GMRClient, as_document: bool) -> None:
         table.add_row(model.name, state, _own(model.settings), made, model.made_by)
     if models:
         Console().print(table, markup=False)
-    typer.echo(f"{len(models)} named models")
+    typer.echo(counted(len(models), "named model"))

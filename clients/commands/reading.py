@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from clients.counted import counted
 from clients.http.answers import Boundary, DriftState, Ledger, ModelInfo, Readiness
 from clients.http.client import GMRClient
 from clients.http.errors import ServiceUnavailable, ServiceUnreachable
@@ -140,9 +141,9 @@ def phase_of(document: dict[str, Any]) -> str:
     if mode == "detect_only":
         return f"detect only, nothing is learned ({phase})"
     if phase == "learning" and document["armed_in"]:
-        return f"learning, armed in {document['armed_in']:,} samples"
+        return f"learning, armed in {counted(document['armed_in'], 'sample')}"
     if phase == "warning":
-        return f"warning, {document['set_aside'] or 0:,} samples set aside"
+        return f"warning, {counted(document['set_aside'] or 0, 'sample')} set aside"
     return phase or "-"
 
 

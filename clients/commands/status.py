@@ -14,6 +14,7 @@ from rich.text import Text
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
 from clients.commands.reading import Reading, accuracy_of, gate_of, phase_of, share
+from clients.counted import counted
 from clients.http.client import GMRClient
 from clients.http.retry import RetryPolicy
 
@@ -70,14 +71,17 @@ def _facts(document: dict[str, Any]) -> Table:
     row(
         "model",
         f"version {document['model_version']}, preset {document['preset']}, "
-        f"{document['components']} components, {document['classes']} classes, "
-        f"{document['features'] or 'no'} features",
+        f"{counted(document['components'], 'component')}, "
+        f"{counted(document['classes'], 'class', 'classes')}, "
+        f"{counted(document['features'] or 0, 'feature')}",
     )
-    row("learned", f"{document['samples_seen']:,} samples, sub-task {document['sub_task']}")
+    row(
+        "learned", f"{counted(document['samples_seen'], 'sample')}, sub-task {document['sub_task']}"
+    )
     row("phase", phase_of(document), "bold yellow" if document["phase"] == "warning" else "")
     if (held := gate_of(document)) is not None:
         row("gate", f"{held} (gmr release)", "bold yellow")
-    row("backlog", f"{document['backlog']:,} entries")
+    row("backlog", counted(document["backlog"], "entry", "entries"))
     row("accuracy", accuracy_of(document))
     row(
         "inlier rate",
@@ -105,7 +109,7 @@ def _ledger(counts: dict[str, Any] | None) -> str:
     if counts["accepted"] is None:
         return f"samples accepted: not known; of these {parts or 'none told'}"
     wrong = counts.get("unaccounted")
-    return f"{counts['accepted']:,} samples accepted = {parts or 'none'}" + (
+    return f"{counted(counts['accepted'], 'sample')} accepted = {parts or 'none'}" + (
         f"; {wrong:,} UNACCOUNTED FOR" if wrong else ""
     )
 

@@ -25,6 +25,7 @@ from clients.commands.event_line import event_line
 from clients.commands.json_lines import print_json
 from clients.commands.options import Url
 from clients.commands.reading import AWAY, Reading, accuracy_of, gate_of, phase_of, share
+from clients.counted import counted
 from clients.http.answers import ServiceEvent
 from clients.http.async_client import AsyncGMRClient
 from clients.http.retry import RetryPolicy
@@ -186,14 +187,14 @@ def picture(watch: Watch, height: int) -> Group:
     warned = document["phase"] == "warning"
     table.add_row(
         "model",
-        f"version {document['model_version']}, {document['components']} components, "
-        f"{document['classes']} classes",
+        f"version {document['model_version']}, {counted(document['components'], 'component')}, "
+        f"{counted(document['classes'], 'class', 'classes')}",
     )
     phase = f"sub-task {document['sub_task']}: {phase_of(document)}"
     table.add_row("phase", Text(phase, style="bold yellow" if warned else ""))
     if (held := gate_of(document)) is not None:
         table.add_row("gate", Text(held, style="bold yellow"))
-    table.add_row("stream", f"{speed}, backlog {document['backlog']:,} entries")
+    table.add_row("stream", f"{speed}, backlog {counted(document['backlog'], 'entry', 'entries')}")
     table.add_row("accuracy", accuracy_of(document))
     rate = f"{share(document['inlier_rate'])}, usual {share(document['inlier_rate_mean'])}  "
     table.add_row("inliers", Text.assemble(rate, (_sparkline(watch.rates), "cyan")))

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
+from clients.counted import counted
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
 
@@ -54,7 +55,7 @@ def versions_command(
         )
     if kept:
         Console().print(table, markup=False)
-    typer.echo(f"{len(kept)} versions are kept; version {now} answers")
+    typer.echo(f"kept: {counted(len(kept), 'version')}; version {now} answers")
 
 
 def rollback_command(

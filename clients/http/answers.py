@@ -332,6 +332,7 @@ class Restored:
     entry_id: str  # of the stream's entry that carries the request
     applied: bool  # False: in the stream, and the trainer has yet to do it
     model_version: int  # served now
+    warning: str | None = None  # what to mind
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from clients.counted import counted
 from clients.http.answers import DeadLetter
 from clients.http.client import GMRClient
 from clients.http.errors import ClientError
@@ -49,8 +50,8 @@ class Rejected:
             return
         reasons = ", ".join(f"{n} {reason}" for reason, n in self.reasons.most_common())
         raise BatchesRejected(
-            f"{self.batches} batches ({self.samples} {what}) were accepted and could not be used "
-            f"when their turn came ({reasons}). The last: {self.detail} They are kept: "
+            f"{counted(self.batches, 'batch', 'batches')} ({self.samples} {what}) could not be "
+            f"used after being accepted ({reasons}). The last: {self.detail} They are kept: "
             f"`gmr deadletters list` shows them; put right what was wrong, then send them again by "
             f"`gmr deadletters requeue`, or forget them by `gmr deadletters drop`."
         )

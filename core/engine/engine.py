@@ -339,6 +339,7 @@ class Engine:
                 samples=state.stream.samples,
                 starts=state.stream.starts,
                 passages=state.stream.passages,
+                dropped=state.stream.restored(kept.stream if source == "rollback" else None),
             )
             .with_model(version=version, last_version=last)
             .with_sub_task(

@@ -43,6 +43,9 @@ REMEMBERED_STARTS = 256
 REMEMBERED_PASSAGES = 64
 """Stretches of batches that passed by a model at rest whose places are remembered."""
 
+REMEMBERED_DROPS = 64
+"""Stretches that rollbacks have dropped whose places are remembered."""
+
 UNREADY_SAMPLES = 500
 """First samples of a sub-task, whose scores are not yet those of a model that knows them."""
 
@@ -67,6 +70,13 @@ class Passage(NamedTuple):
     samples: int
 
 
+class Stretch(NamedTuple):
+    """A stretch of all the stream, what passed by included."""
+
+    first: int  # sample
+    end: int  # first sample after it
+
+
 @dataclass(frozen=True, eq=False)
 class Stream:
     """The position in the stream, whatever was learned of it.
@@ -83,6 +93,8 @@ class Stream:
             included.
         reliability: Of answers, by which accuracy is estimated where no label comes.
         passages: The newest stretches that passed by.
+        dropped: The newest stretches that are no past of the model, because it went back behind
+            them or came from elsewhere after them.
     """
 
     batches: int = 0
@@ -91,6 +103,7 @@ class Stream:
     prequential: Running = field(default_factory=Running)
     reliability: Reliability = field(default_factory=Reliability)
     passages: tuple[Passage, ...] = ()
+    dropped: tuple[Stretch, ...] = ()
 
     @property
     def all_batches(self) -> int:
@@ -114,6 +127,24 @@ class Stream:
         passage = Passage(self.batches, self.samples, last.batches + 1, last.samples + n)
         before = self.passages[:-1] if last.batch == self.batches else self.passages
         return replace(self, passages=(*before, passage)[-REMEMBERED_PASSAGES:])
+
+    def restored(self, kept: Stream | None) -> tuple[Stretch, ...]:
+        """What is dropped once the model goes on from another state.
+
+        Arguments:
+            kept: The stream where that state was kept; None: it has seen nothing of this stream.
+
+        Example:
+            >>> kept = Stream().advanced(10)
+            >>> kept.advanced(5).restored(kept)
+            (Stretch(first=10, end=15),)
+            >>> kept.restored(None)
+            (Stretch(first=0, end=10),)
+        """
+        first, before = (0, ()) if kept is None else (kept.all_samples, kept.dropped)
+        if first == self.all_samples:
+            return before
+        return (*before, Stretch(first, self.all_samples))[-REMEMBERED_DROPS:]
 
     def place(self, sample: int) -> int:
         """Samples of all the stream before a sample that did not pass by, given by its count."""

@@ -26,6 +26,7 @@ class Restored(BaseModel):
     entry_id: str = Field(description="Entry of the stream that carries the request.")
     applied: bool = Field(description="Whether the model served already is the restored one.")
     model_version: int = Field(description="Served now.")
+    warning: str | None = Field(None, description="What to mind; null where there is nothing.")
 
 
 def asking_for_control(asked: type[BaseModel], *statuses: int) -> dict[str, Any]:
@@ -51,6 +52,7 @@ async def apply(
     timeout_s: float | None = None,
     *,
     n_features: int | None = None,
+    warning: str | None = None,
 ) -> Response:
     """Put `control` into the stream and wait a while until the served model holds it.
 
@@ -59,6 +61,7 @@ async def apply(
         control: What the trainer is to do.
         timeout_s: Longest wait; None for `APPLY_TIMEOUT_S`.
         n_features: D of a checkpoint.
+        warning: What to tell with the answer.
 
     Raises:
         InvalidRequest: The trainer could not do it.
@@ -78,5 +81,6 @@ async def apply(
         "entry_id": appended.entry_id,
         "applied": applied,
         "model_version": parts.model_version,
+        "warning": warning,
     }
     return answers.json(document, status=200 if applied else 202, version=parts.model_version)

@@ -24,6 +24,7 @@ def facts_of(state: EngineState, engine: Engine) -> dict[str, object]:
         "batches_seen": state.model.batches_seen,
         "stream_batches": stream.all_batches,
         "stream_samples": stream.all_samples,
+        "dropped_stretches": [stretch._asdict() for stretch in stream.dropped],
         "sub_task": state.sub_task.number,
         "begun": state.begun,
         "proposals_made": state.pending.proposals.made,

@@ -29,6 +29,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Final
 
+from core.config import too_short
 from core.engine.engine import Engine
 from core.errors import GMRError, InvalidSettings
 from core.events import BoundaryDetected, EntriesLost, Event, OutlierBurst
@@ -365,6 +366,8 @@ class ModelWriter:
             position.last_entry_id,
             position.entries_applied,
         )
+        if said := too_short(self._now.state.watch.ert or self._engine.config.ert):
+            logger.warning(said)
         self._reporter.phase = "running"
         self._keep_house(at_once=True)
 

@@ -280,7 +280,7 @@ def _look_at_stream(
     if facts.dead_letters:
         report.add(
             subject_of(facts.name, "dead letters"),
-            f"{facts.dead_letters} batches were accepted and could not be used",
+            f"batches that were accepted and could not be used: {facts.dead_letters}",
             "See `gmr deadletters`: put right what can be, drop the rest.",
         )
 

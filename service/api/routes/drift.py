@@ -116,6 +116,13 @@ class ClassShares(BaseModel):
     drifting: list[int | str] = Field(description="Classes that are not as they were.")
 
 
+class Stretch(BaseModel):
+    """A stretch of the stream."""
+
+    first: int = Field(description="Its first sample; the first of all is 0.")
+    end: int = Field(description="The first sample after it.")
+
+
 class DriftState(Report):
     """What the detector sees, after the newest batch that the trainer has read."""
 
@@ -225,6 +232,10 @@ class DriftState(Report):
     batches_since_boundary: int = Field(description="Batches since the last boundary.")
     stream_samples: int = Field(description="Samples read from the stream, learned or not.")
     stream_batches: int = Field(description="Batches read from the stream, learned or not.")
+    dropped_stretches: list[Stretch] | None = Field(
+        description="Stretches that are no past of the model, because a rollback or an upload has "
+        "dropped them, the newest 64; null where the trainer does not say."
+    )
     set_aside_batches: int = Field(description="Batches held while a change is suspected.")
     time: float = Field(description="When the trainer said so, Unix seconds.")
 

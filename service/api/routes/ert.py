@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from core.config import too_short
 from service.api.bodies import read_model
 from service.api.control import apply, asking_for_control
 from service.api.parts import parts_of
@@ -43,4 +44,6 @@ async def set_ert(request: Request) -> Response:
     parts = parts_of(request)
     wanted = await read_model(request, parts.settings, Wanted)
     by = asker(request, wanted.by) or ANONYMOUS
-    return await apply(parts, Control("aim", samples=wanted.ert or 0, by=by))
+    control = Control("aim", samples=wanted.ert or 0, by=by)
+    warning = None if wanted.ert is None else too_short(wanted.ert)
+    return await apply(parts, control, warning=warning)

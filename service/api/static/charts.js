@@ -5,7 +5,7 @@ import { clock, decimal, percent } from "./format.js";
 
 /** @typedef {import("./curve.js").Point} Point */
 /** @typedef {{time: number, name: string}} Mark */
-/** @typedef {{name: string, of: (point: Point) => number | null | undefined, colour: string, dash?: number[], width?: number}} Line */
+/** @typedef {{name: string, of: (point: Point) => number | null | undefined, colour: string, dash?: number[], width?: number, rule?: boolean}} Line a rule is there whatever is known */
 
 /**
  * @typedef {object} Panel
@@ -41,7 +41,7 @@ const PANELS = [
         colour: SHADOWS[place % SHADOWS.length],
         dash: [6, 3],
       })),
-      { name: "threshold", of: (point) => (point.batches ? 1 : null), colour: "--ink-faint", dash: [2, 3] },
+      { name: "threshold", of: (point) => (point.batches ? 1 : null), colour: "--ink-faint", dash: [2, 3], rule: true },
     ],
     shown: (value) => decimal(value, 2),
     range: [0, 2],
@@ -112,14 +112,12 @@ export class Charts {
     const times = points.map((point) => point.time);
     for (const panel of PANELS) {
       const place = byId(panel.id);
-      const known = this.points.some((point) => {
-        const value = panel.lines([])[0].of(point);
-        return value !== null && value !== undefined;
-      });
+      const lines = panel.lines(this.shadows);
+      const told = lines.filter((line) => !line.rule);
+      const known = this.points.some((point) => told.some((line) => (line.of(point) ?? null) !== null));
       place.classList.toggle("nothing", !known);
       place.setAttribute("aria-label", known ? panel.summary(this.points.at(-1)) : "Nothing to draw yet.");
       if (!known) continue;
-      const lines = panel.lines(this.shadows);
       const data = [times, ...lines.map((line) => points.map((point) => line.of(point) ?? null))];
       const plot = this.plots.get(panel.id);
       if (plot) plot.setData(data);

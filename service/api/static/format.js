@@ -42,7 +42,7 @@ export function clock(seconds) {
   if (!isKnown(seconds)) return UNKNOWN;
   const moment = new Date(1000 * seconds);
   const today = moment.toDateString() === new Date().toDateString();
-  return today ? moment.toLocaleTimeString() : moment.toLocaleString();
+  return today ? moment.toLocaleTimeString(undefined, { hourCycle: "h23" }) : moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
 }
 
 /**

@@ -22,7 +22,7 @@ import * as sample from "./sample.js";
 import { get } from "./service.js";
 import { showDetectors, showStatus } from "./status.js";
 import { Throughput } from "./throughput.js";
-import { showTimeline } from "./timeline.js";
+import { showTimeline, subTasks } from "./timeline.js";
 import { showVersions } from "./versions.js";
 
 const STATE_MS = 1000;
@@ -142,7 +142,7 @@ function draw() {
 function drawNow() {
   const { drift, model, boundaries, curve } = known;
   const past = boundaries.filter((row) => !row.dropped);
-  showStatus({ drift, model, rate: known.throughput.rate, boundary: past.at(-1) ?? null, report: known.report, problem: known.problem });
+  showStatus({ drift, model, samples: subTasks(boundaries, drift).at(-1)?.samples ?? null, rate: known.throughput.rate, boundary: past.at(-1) ?? null, report: known.report, problem: known.problem });
   showClasses(drift);
   showShares(drift);
   showDetectors(drift, curve.points);

@@ -58,7 +58,7 @@ function reason() {
 async function ask(path, body, done, changed) {
   try {
     const answer = await put(path, body);
-    say(byId("said"), answer.applied ? done : "The request is in the stream; the trainer has yet to read it.");
+    say(byId("said"), [answer.applied ? done : "The request is in the stream; the trainer has yet to read it.", answer.warning].filter(Boolean).join(" "));
     byId("mode-reason").value = byId("ert").value = "";
   } catch (problem) {
     say(byId("said"), /** @type {Error} */ (problem).message);

@@ -25,9 +25,11 @@ export function showProposals(proposals, model, changed) {
 
 /** @param {any} one */
 function facts(one) {
-  const nearest = one.nearest_classes.slice(0, 3).map((/** @type {any} */ label, /** @type {number} */ place) =>
+  // Where all classes are as likely, it looks like none of them.
+  const even = one.nearest_probabilities[0] < 1.5 * (one.nearest_probabilities.at(-1) ?? 0) && one.nearest_probabilities.length > 1;
+  const nearest = even ? "" : one.nearest_classes.slice(0, 3).map((/** @type {any} */ label, /** @type {number} */ place) =>
     `${label} (${percent(one.nearest_probabilities[place], 0)})`).join(", ");
-  return `${plural(one.samples, "sample")} between sample ${count(one.first_sample)} and ${count(one.last_sample)}. ${nearest ? `Looks most like ${nearest}.` : ""}`;
+  return `${plural(one.samples, "sample")} between sample ${count(one.first_sample)} and ${count(one.last_sample)}. ${nearest ? `Looks most like ${nearest}.` : even ? "Looks like no known class more than another." : ""}`;
 }
 
 /** @param {any} one @param {any} model @param {any} range @param {() => void} changed */

@@ -11,6 +11,7 @@ const SILENT_MS = 10_000;
  * @property {any} drift GET /drift; null while no trainer has reported
  * @property {any} model GET /model; null while it is not known
  * @property {number | null} rate samples per second
+ * @property {number | null} samples of the current sub-task; null while it is not known
  * @property {any} boundary the newest of the model's past; null without one
  * @property {{time: number, at: number}} report the trainer's last, and when the page first saw it
  * @property {string} problem why nothing is known; empty where all is well
@@ -55,7 +56,7 @@ function tile(name, value, note) {
  * @param {Now} now
  * @returns {[string, string, string]}
  */
-function inWords({ drift, boundary, report, problem }) {
+function inWords({ drift, samples, boundary, report, problem }) {
   if (!drift) return ["away", problem ? "No news" : "Connecting", problem || "Asking the service how it does."];
   const silent = performance.now() - report.at;
   if (silent > SILENT_MS) {
@@ -64,7 +65,7 @@ function inWords({ drift, boundary, report, problem }) {
   if (!drift.stream_samples) {
     return ["empty", "Waiting for samples", "Nothing has come yet. Send a batch to POST /ingest, or run: gmr ingest FILE.csv --label-column NAME"];
   }
-  const where = `Sub-task ${drift.sub_task}${isKnown(drift.recurrence_of) ? `, a return of sub-task ${drift.recurrence_of}` : ""}, ${plural(drift.samples_since_boundary, "sample")} so far.`;
+  const where = `Sub-task ${drift.sub_task}${isKnown(drift.recurrence_of) ? `, a return of sub-task ${drift.recurrence_of}` : ""}, ${plural(samples ?? drift.samples_since_boundary, "sample")} so far.`;
   if (drift.mode === "frozen") {
     return ["frozen", "Frozen", `Batches are scored and counted, and nothing is learned. ${plural(drift.passed_samples, "sample has", "samples have")} passed by so far. ${where}`];
   }
@@ -106,7 +107,7 @@ export function showDetectors(drift, points) {
   const peaks = shadows.map(highest);
   const facts = [drift.detector, deciding, shadows.map(ratio), signals.map(ratio), peaks, drift.boundaries, drift.bursts];
   show(byId("detectors"), facts, () => [
-    row(drift.detector, "decides", deciding, `${plural(drift.boundaries, "boundary", "boundaries")}, ${plural(drift.bursts, "burst")}`),
+    row(drift.detector, drift.detector === "none" ? "boundaries are declared" : "decides", deciding, `${plural(drift.boundaries, "boundary", "boundaries")}, ${plural(drift.bursts, "burst")}`),
     ...shadows.map((/** @type {string} */ name, /** @type {number} */ place) =>
       row(name, "shadow", ratio(name), isKnown(peaks[place]) ? `highest shown: ${decimal(peaks[place], 2)}` : "")),
   ]);

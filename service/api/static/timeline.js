@@ -42,8 +42,19 @@ export function subTasks(boundaries, drift) {
     const concept = returnOf === null ? number : concepts.get(returnOf) ?? returnOf;
     concepts.set(number, concept);
     const end = starts[place + 1] ?? drift.stream_samples;
-    return { number, returnOf, concept, start, samples: Math.max(0, end - start), boundary };
+    const samples = Math.max(0, end - start - dropped(drift.dropped_stretches ?? [], start, end));
+    return { number, returnOf, concept, start, samples, boundary };
   });
+}
+
+/**
+ * Samples between two places that a rollback or an upload has taken out of the model's past.
+ * @param {{first: number, end: number}[]} stretches
+ * @param {number} start
+ * @param {number} end
+ */
+function dropped(stretches, start, end) {
+  return stretches.reduce((sum, one) => sum + Math.max(0, Math.min(end, one.end) - Math.max(start, one.first)), 0);
 }
 
 /** @param {number} concept */
@@ -112,10 +123,11 @@ export function showTimeline(boundaries, drift, model, again) {
     }));
   byId("arcs").toggleAttribute("hidden", returns.length === 0);
 
+  const held = drift.gate?.held ? drift.gate.served_version : null;
   const recent = tasks.slice(-MOST_CARDS);
   const cards = recent.map((task) => ({ task, ...look(task, tasks, drift, model, again) }));
-  show(byId("sub-tasks"), cards.map(({ task, classes, samples }) => [task.number, task.concept, task.boundary?.id, count(task.samples), classes, samples?.length, samples?.[0]?.slice(0, 50)]), () =>
-    cards.map(({ task, classes, samples }) => card(task, classes, samples, model, task === tasks.at(-1))));
+  show(byId("sub-tasks"), cards.map(({ task, classes, samples }) => [task.number, task.concept, task.boundary?.id, count(task.samples), classes, samples?.length, samples?.[0]?.slice(0, 50), held]), () =>
+    cards.map(({ task, classes, samples }) => card(task, classes, samples, model, task === tasks.at(-1), held)));
 }
 
 /**
@@ -175,14 +187,16 @@ function classesOf(task, tasks, drift, model) {
  * @param {number[][] | null} samples
  * @param {any} model
  * @param {boolean} current
+ * @param {number | null} held version that answers meanwhile, where one is held back
  */
-function card(task, classes, samples, model, current) {
+function card(task, classes, samples, model, current, held) {
   const range = samples?.length ? extent(samples) : undefined;
   const title = `Sub-task ${task.number}`;
   return make("li", { class: "card", hue: hue(task.concept) },
     make("h3", {}, title, current ? make("span", { class: "badge" }, "now") : null),
     isKnown(task.returnOf) ? make("p", { class: "return" }, `↩ return of ${task.returnOf}`) : null,
     make("p", { class: "faint" }, plural(task.samples, "sample"), classes.length ? ` · ${current && task.concept === task.number && task.boundary ? "new here: " : ""}${classes.slice(0, MOST_CLASSES).join(", ")}${classes.length > MOST_CLASSES ? " …" : ""}` : ""),
+    isKnown(held) && !samples?.length ? make("p", { class: "faint" }, `Nothing to show: version ${held} answers meanwhile, and does not know it.`) : null,
     make("div", { class: "pictures" }, (samples ?? []).map((features, place) =>
       picture(features, model?.image_shape ?? null, classes.length ? `A sample drawn of class ${classes[Math.floor(place / PER_CLASS)]}` : `What ${title} looks like`, range))),
     task.boundary ? make("a", { href: `#/boundary/${task.boundary.id}` }, `Why it began`) : null);

@@ -77,16 +77,16 @@ def test_a_file_whose_batches_cannot_be_used_ends_with_status_1(
 ) -> None:
     said = gmr("ingest", file, "--batch-size", 10, "--wait", status=1)
     assert "30 samples in 3 batches" in said
-    assert "1 batches (10 samples) were accepted and could not be used" in said
+    assert "1 batch (10 samples) could not be used" in said
     assert "1 invalid_labels" in said
     # Run again, it sends nothing and says the same.
     said = gmr("ingest", file, "--batch-size", 10, status=1)
     assert "sent completely before" in said
-    assert "1 batches (10 samples)" in said
+    assert "1 batch (10 samples)" in said
     # Without its resume file it is told by the answers as well.
     (resume,) = (file.parent / "state").rglob("*.json")
     resume.unlink()
-    assert "1 batches" in gmr("ingest", file, "--batch-size", 10, status=1)
+    assert "1 batch " in gmr("ingest", file, "--batch-size", 10, status=1)
     # Once that is settled, all is well.
     gmr("deadletters", "drop", "--all")
     assert "sent completely before" in gmr("ingest", file, "--batch-size", 10)
@@ -104,7 +104,7 @@ def test_labels_that_cannot_be_used_end_with_status_1(
         CliRunner().invoke(app, ["labels", str(path), wait, "--url", gmr.url])
         learned(service)
     said = gmr("labels", path, wait, status=1)
-    assert "1 batches (5 labels) were accepted and could not be used" in said
+    assert "1 batch (5 labels) could not be used" in said
 
 
 def test_letters_are_listed_shown_saved_sent_again_and_dropped(
@@ -116,7 +116,7 @@ def test_letters_are_listed_shown_saved_sent_again_and_dropped(
     said = gmr("deadletters", "list")
     assert id in said
     assert "invalid_labels" in said
-    assert "1 dead letters" in said
+    assert "1 dead letter" in said
     assert "0 dead letters" in gmr("deadletters", "list", "--reason", "shape_mismatch")
     shown = json.loads(gmr("deadletters", "show", id))
     np.testing.assert_array_equal(np.float32(shown["features"]), samples(30)[10:20])

@@ -462,7 +462,7 @@ def test_a_busy_service_gets_them_again(gmr: CliRunner, tmp_path: Path) -> None:
         result = gmr.invoke(app, ["labels", path, "--url", server.url, "--no-wait"])
         bodies = {request.body for request in server.requests[1:4]}
     assert result.exit_code == 0
-    assert "3 labels in 1 requests, 0 of them there before" in result.output
+    assert "3 labels in 1 request, 0 of them there before" in result.output
     assert "matched" not in result.output
     assert len(bodies) == 1
 
@@ -529,10 +529,10 @@ def test_labels_come_later_by_the_command_line(
     path.write_text("id,note,verdict\n" + "".join(f"{id},x,{label}\n" for id, label in verdicts))
     said = run("labels", str(path), "--label-column", "verdict", "--batch-size", "30")
     assert "38 labels in " in said
-    assert "1 rows without a label left out" in said
+    assert "1 row without a label left out" in said
     assert "35 matched, 3 waiting for their sample, 0 unmatched" in said
     assert "prequential accuracy 100.0 %" in said
-    assert "5 samples still await a label" in said
+    assert "without a label still: 5 samples" in said
     model = learned(service)
     assert (model["samples_seen"], model["awaiting"]) == (635, 5)
     assert counts(model) == {3: 318, "cat": 317}

@@ -251,12 +251,12 @@ def test_a_file_is_sent_by_standard_input_once(
     content = "\n".join(",".join(["x", *map(str, row)]) for row in samples(6, seed=77).tolist())
     before = service.get("/drift").json()["stream_samples"]
     options = ("ingest", "-", "--drop", 0, "--wait")
-    assert "6 samples in 1 batches" in gmr.run(*options, given=content.encode()).output
+    assert "6 samples in 1 batch," in gmr.run(*options, given=content.encode()).output
     assert service.get("/drift").json()["stream_samples"] == before + 6
     again = gmr.run(*options, given=content.encode())
     assert "standard input was sent completely before" in again.output
     skipping = gmr.run(*options, "--skip-bad-rows", given=f"{content}\nx,1,2\n".encode())
-    assert "1 rows could not be used and were left out" in skipping.output
+    assert "1 row could not be used, left out" in skipping.output
 
 
 def test_empty_standard_input_is_an_error(gmr: Gmr) -> None:

@@ -214,7 +214,7 @@ def test_of_a_running_service_the_lease_and_the_heartbeat_are_told(
         with connect(server.url) as client:
             client.xadd(Keys("default").dead_letters, {"x": "y"})
         letters = gmr("doctor", "--data-dir", data_dir)
-        assert "LOOK  dead letters: 1 batches were accepted" in letters.output
+        assert "LOOK  dead letters: batches that were accepted and could" in letters.output
         server.stop()
 
 

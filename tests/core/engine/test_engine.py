@@ -294,6 +294,27 @@ def test_a_restored_sub_task_can_end_at_once_if_it_had_begun(engine: Engine, sou
     assert accuracy(engine, state, [0, 1, 2]) > 0.97
 
 
+def test_what_a_restored_model_has_not_seen_is_told(engine: Engine) -> None:
+    """Samples of the stream that are no past of the model, through rollbacks upon rollbacks."""
+    early, _ = run(engine, engine.start(), list(batches([0, 1], 2)))
+    size = early.stream.samples // 2
+    later, _ = run(engine, early, list(batches([0, 1], 3)))
+    back, _ = engine.restore(later, early, "rollback")
+    assert back.stream.dropped == ((2 * size, 5 * size),)
+    on, _ = run(engine, back, list(batches([0, 1], 1)))
+    again, _ = engine.restore(on, on, "rollback")
+    assert again.stream.dropped == back.stream.dropped
+    # Once more behind the first drop, which is then part of the second; and forward again.
+    twice, _ = engine.restore(on, early, "rollback")
+    assert twice.stream.dropped == ((2 * size, 6 * size),)
+    forward, _ = engine.restore(twice, later, "rollback")
+    assert forward.stream.dropped == ((5 * size, 6 * size),)
+    elsewhere, _ = engine.restore(on, early, "checkpoint")
+    assert elsewhere.stream.dropped == ((0, 6 * size),)
+    learned = elsewhere.model.samples_seen
+    assert twice.stream.all_samples - 4 * size == twice.model.samples_seen == learned
+
+
 def test_an_empty_engine_has_no_boundary_to_declare(engine: Engine) -> None:
     state = engine.start()
     assert engine.declare_boundary(state) == (state, [])

@@ -146,6 +146,13 @@ def test_a_run_time_is_asked_for_and_left_to_the_settings_again(live: httpx2.Cli
     assert (second["ert"], second["by"]) == (usual, "anybody")
 
 
+def test_a_run_time_of_no_use_is_warned_of(live: httpx2.Client) -> None:
+    for ert, warned in ((3, True), (999, True), (1000, False), (None, False)):
+        answer = live.put("/drift/ert", json={"ert": ert}).json()
+        assert bool(answer["warning"]) is warned
+        assert not warned or f"One false alarm in {ert} samples" in answer["warning"]
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [

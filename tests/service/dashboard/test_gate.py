@@ -29,6 +29,8 @@ def test_a_hold_is_told_with_its_reason_and_released_from_the_page(
         expect(card).to_contain_text(f"Version {held['served_version']} answers")
         expect(card).to_contain_text("may fall by 2 points")
         expect(visit.page.locator("#phase-says")).to_contain_text("GMR_DETECTOR=none")
+        newest = visit.page.locator("#sub-tasks li").last
+        expect(newest).to_contain_text(f"version {held['served_version']} answers meanwhile")
         shares = client.get("/drift").json()["class_shares"]["classes"]
         shown = [one for one in shares if one["share"] or one["reference_share"] or one["drifts"]]
         assert 0 < len(shown) < len(shares)  # the first classes do not come any more

@@ -166,6 +166,16 @@ def test_without_a_trainer_the_page_says_so(browser: Browser, settings: MakeSett
         check_accessible(visit.page)
 
 
+def test_shadows_are_drawn_where_nothing_decides(browser: Browser, settings: MakeSettings) -> None:
+    quiet = settings(detector="none", shadow_detectors="paper", preset="flat")
+    with training(quiet), serving(quiet) as client, visiting(browser, url_of(client)) as visit:
+        Digits().send(client, (0, 1), 500)
+        chart = visit.page.locator("#chart-statistic")
+        expect(chart.locator("canvas")).to_be_visible()
+        expect(chart).to_contain_text("paper")
+        expect(visit.page.locator("#detectors tr").first).to_contain_text("boundaries are declared")
+
+
 def test_a_model_is_frozen_thawed_and_aimed_from_the_page(
     browser: Browser, settings: MakeSettings
 ) -> None:
@@ -194,6 +204,9 @@ def test_a_model_is_frozen_thawed_and_aimed_from_the_page(
         expect(page.locator("#ert-says")).to_have_text(
             "One false alarm in 7,000 samples is asked for, by a person."
         )
+        mode.get_by_label("Samples between two false alarms").fill("3")
+        mode.get_by_role("button", name="Ask for it").click()
+        expect(page.locator("#said")).to_contain_text("Expected 1,000 samples or more")
         assert learned(client)["samples_seen"] == seen
         with GMRClient(url_of(client)) as other:
             changes = list(other.kept_events(kinds=["mode_changed"]))

@@ -66,8 +66,8 @@ def keep_pictures(
                 page.locator("details:has(#signals) summary").click()
                 expect(page.locator("#signals tr").last).to_be_visible()
                 assert page.evaluate(WIDER, width) == []
-                room = page.locator("#compared")
-                assert room.evaluate("box => box.scrollWidth <= box.clientWidth")
+                for room in map(page.locator, ("#compared", "#retention", "#versions")):
+                    assert room.evaluate("box => box.scrollWidth <= box.clientWidth")
 
 
 def versions(client: httpx2.Client) -> dict[int, int]:
@@ -173,6 +173,11 @@ def test_a_stream_is_watched_understood_and_acted_upon(
             expect(page.locator("#boundaries li.dropped")).to_have_count(3)
             expect(page.locator("#sub-tasks h3")).to_have_text(["Sub-task 0now"])
             assert client.get("/drift").json()["boundaries"] == 0
+            # What was dropped is part of no sub-task, and what comes is.
+            expect(page.locator("#sub-tasks li")).to_contain_text("1,500 samples")
+            digits.send(client, (0, 1), 100)
+            expect(page.locator("#sub-tasks li")).to_contain_text("1,600 samples")
+            expect(page.locator("#phase-says")).to_contain_text("1,600 samples so far")
 
             # A reload shows the same.
             assert page.evaluate("window.untouched")
