@@ -10,7 +10,7 @@ without the forward passes of the versions that it asks.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
@@ -106,9 +106,9 @@ def measure(quick: bool, say: Say) -> Measurement:
 def _turn(preset: str, source: str, quick: bool) -> dict[str, float]:
     """Processor time per sample, in microseconds."""
     sub_tasks = _sub_tasks(source, 1500 if quick else 6000)
-    watched = Engine(EngineConfig(preset=preset))
-    detector = TimedDetector(watched.config.ert, watched.config.warm_up)
-    watched.judge = replace(watched.judge, detector=detector)
+    config = EngineConfig(preset=preset)
+    detector = TimedDetector(config.ert, config.warm_up)
+    watched = Engine(config, detector=detector)
     told = Engine(EngineConfig(preset=preset, detector="none"))
     return {
         "with a detector": _microseconds(watched, sub_tasks, declare=False),

@@ -72,6 +72,11 @@ from core.snapshot import ModelInfo, Snapshot
 class Engine:
     """One model's way of learning from a stream. Holds settings only.
 
+    Arguments:
+        config: The settings.
+        device: Where the model lives.
+        detector: Asked instead of the one that the settings name; None: that one.
+
     Example:
         >>> engine = Engine(EngineConfig(n_components=4))
         >>> state = engine.start()
@@ -83,11 +88,17 @@ class Engine:
         torch.Size([2, 2])
     """
 
-    def __init__(self, config: EngineConfig, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        device: torch.device | str = "cpu",
+        *,
+        detector: Detector[Any] | None = None,
+    ) -> None:
         self.config = config
         self.device = torch.device(device)
         self.learner: Learner[Any] = make_learner(config)
-        self.detector: Detector[Any] = make_detector(config)
+        self.detector: Detector[Any] = detector or make_detector(config)
         self.shadows = make_shadows(config)
         self.learning = Learning(self.learner, self.device)
         self.inliers = Inliers(self.learner, self.device)

@@ -393,7 +393,7 @@ def test_an_interrupted_file_is_finished_without_losing_or_repeating_a_sample(
     second = ingest(tmp_path / "digits.npz", url, tmp_path, *options, "--wait")
     told, complaint = second.communicate(timeout=60)
     assert second.returncode == 0, complaint
-    sent = int(told.split(" samples in ")[0])
+    sent = int(told.split(" samples in ")[0].replace(",", ""))
     assert sent < len(features)  # it went on, and did not begin anew
     # Where it was interrupted decides how it is cut, and perhaps what passes for outliers.
     learned = client.wait_until_learned(30).samples_seen
