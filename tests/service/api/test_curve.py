@@ -9,10 +9,10 @@ import httpx2
 import orjson
 import pytest
 
+from benchmarks import _history as history
 from service.api.curve import Curve
 from service.settings import Settings
 from tests.service.api.stack import problem, serving
-from tests.service.dashboard import history
 
 
 def rows(n: int) -> list[tuple[str, bytes]]:
@@ -72,7 +72,8 @@ def test_what_no_batch_knows_is_null() -> None:
 
 def test_the_route_reads_all_that_is_kept(settings: Callable[..., Settings]) -> None:
     long = settings()
-    history.write(long, 2300)
+    assert long.redis_url is not None
+    history.write(long.redis_url.get_secret_value(), long.model, 2300)
     with serving(long) as client:
         answer = client.get("/drift/curve", params={"points": 50}).json()
         assert answer["last_id"] == history.event(2299)["entry_id"]

@@ -11,13 +11,17 @@ import orjson
 from core.events import BatchLearned, BatchSetAside
 from service.broker.connection import connect
 from service.broker.keys import Keys
-from service.settings import Settings
 
 FIRST_S = 1_795_000_000
 
 
-def event(index: int) -> dict[str, Any]:
-    """What the trainer reports of batch `index`, one a second; 100 samples each."""
+def event(index: int, first_s: int = FIRST_S) -> dict[str, Any]:
+    """What the trainer reports of batch `index`, one a second; 100 samples each.
+
+    Arguments:
+        index: Of the batch, from 0.
+        first_s: When the first one came, in seconds since 1970.
+    """
     armed, aside = index % 1000 > 50, index % 500 in (490, 491)
     rate = 0.9 - 0.4 * aside + 0.05 * math.sin(index / 30)
     said: dict[str, Any] = {
@@ -42,19 +46,18 @@ def event(index: int) -> dict[str, Any]:
         made = BatchSetAside(**said, set_aside_batches=1, set_aside_samples=100)
     else:
         made = BatchLearned(**said, replayed=0, components=10, classes=2)
-    record_id = f"{1000 * (FIRST_S + index)}-0"
-    return {**made.to_dict(), "entry_id": record_id, "time": float(FIRST_S + index)}
+    record_id = f"{1000 * (first_s + index)}-0"
+    return {**made.to_dict(), "entry_id": record_id, "time": float(first_s + index)}
 
 
-def write(settings: Settings, batches: int) -> None:
+def write(redis_url: str, model: str, batches: int, first_s: int = FIRST_S) -> None:
     """Put so many batches into the history of a model."""
-    assert settings.redis_url is not None
-    keys = Keys(settings.model)
-    with connect(settings.redis_url.get_secret_value()) as client:
+    keys = Keys(model)
+    with connect(redis_url) as client:
         for part in _parts(batches):
             pipe = client.pipeline(transaction=False)
             for index in part:
-                row = event(index)
+                row = event(index, first_s)
                 pipe.xadd(keys.history, {"data": orjson.dumps(row)}, id=row["entry_id"])
             pipe.execute()
 
