@@ -42,10 +42,11 @@ def event(index: int, first_s: int = FIRST_S) -> dict[str, Any]:
         "prequential_accuracy_mean": 0.95,
         "model_version": index,
     }
-    if aside:
-        made = BatchSetAside(**said, set_aside_batches=1, set_aside_samples=100)
-    else:
-        made = BatchLearned(**said, replayed=0, components=10, classes=2)
+    made = (
+        BatchSetAside(**said, set_aside_batches=1, set_aside_samples=100)
+        if aside
+        else BatchLearned(**said, replayed=0, components=10, classes=2)
+    )
     record_id = f"{1000 * (first_s + index)}-0"
     return {**made.to_dict(), "entry_id": record_id, "time": float(first_s + index)}
 
