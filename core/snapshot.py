@@ -226,6 +226,14 @@ class Snapshot:
         deviations = self.info.outlier_c if c is None else c
         return self.info.log_likelihood_mean - deviations * self.info.log_likelihood_deviation
 
+    def make_ready(self) -> None:
+        """Work out what the first question would wait for."""
+        sample = self.standardiser.shift[None]
+        if self.answers:
+            self.classify(sample, p_values=True)
+        else:
+            self.outliers(sample)
+
     def classify(
         self, x: Tensor, unknown_rate: float | None = None, *, p_values: bool = False
     ) -> Classification:

@@ -130,13 +130,13 @@ def snapshot_of(parts: Parts) -> Snapshot:
     Raises:
         ModelNotReady: Nothing was learned yet.
     """
-    served = parts.follower.current
-    if served is None or served.snapshot is None:
+    snapshot = parts.follower.ask()
+    if snapshot is None:
         raise ModelNotReady(
             "Nothing has been learned yet, so there is no model to ask. Expected samples first. "
             "Send some to POST /ingest and wait until GET /model says backlog 0."
         )
-    return served.snapshot
+    return snapshot
 
 
 def position(record_id: str) -> tuple[int, int]:

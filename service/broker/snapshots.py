@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -47,6 +49,10 @@ NOWHERE: Final = ""
 
 WAIT_MS: Final = 1_000
 PAUSE_S: Final = 0.5
+
+ASKED_S: Final = 10.0
+"""While somebody asks something in so many seconds, each model is made ready before it answers;
+else one in so many seconds, which loads what a first question would wait for."""
 
 
 class Publisher:
@@ -185,6 +191,7 @@ class SnapshotFollower:
 
     def __init__(self, stream: Stream, directory: Path, device: str = "cpu") -> None:
         self.current: Served | None = None
+        self._asked_at = self._ready_at = -math.inf
         self._stream = stream
         self._files = SnapshotFiles(directory / "snapshots")
         self._device = device
@@ -212,6 +219,15 @@ class SnapshotFollower:
             except Exception:
                 logger.exception("the latest snapshot cannot be taken over; trying again")
                 await asyncio.sleep(PAUSE_S)
+
+    def ask(self) -> Snapshot | None:
+        """The latest snapshot, to answer with; None while there is none.
+
+        As long as somebody asks, a newer one is made ready before it takes over, so that no
+        request waits for what is worked out once for each.
+        """
+        self._asked_at = time.monotonic()
+        return None if self.current is None else self.current.snapshot
 
     async def changed(self) -> None:
         """Return when `current` is replaced next."""
@@ -253,4 +269,8 @@ class SnapshotFollower:
             data = await asyncio.to_thread(self._files.read, notice.location)
         # On a thread: requests go on being answered by the one before.
         snapshot, said = await asyncio.to_thread(Snapshot.from_bytes, data, self._device)
+        now = time.monotonic()
+        if now - self._asked_at < ASKED_S or now - self._ready_at >= ASKED_S:
+            self._ready_at = now
+            await asyncio.to_thread(snapshot.make_ready)
         return snapshot, orjson.loads(said.get(HELD, "[]"))

@@ -17,6 +17,8 @@ from torch import Tensor
 from core.batch import Batch, Label
 from core.config import EngineConfig
 from core.density.diagonal.density import DiagonalDensity
+from core.density.factors.density import FactorDensity
+from core.density.factors.outline import directions_of
 from core.density.mixture import Mixture
 from core.engine.engine import Engine
 from core.errors import (
@@ -66,6 +68,16 @@ def standardised() -> Snapshot:
 @pytest.fixture(scope="module")
 def unlabelled() -> Snapshot:
     return trained([0, 1], labelled=False)
+
+
+@pytest.fixture(scope="module")
+def wide() -> Snapshot:
+    """Scored in two stages, as wide mixtures of many components are."""
+    made = trained([0, 1, 2], scale=40.0)
+    density = made.model.density
+    assert isinstance(density, FactorDensity)
+    density = dataclasses.replace(density, directions=directions_of(density.mixture.means))
+    return dataclasses.replace(made, model=dataclasses.replace(made.model, density=density))
 
 
 def by_hand(
@@ -135,6 +147,29 @@ def test_without_a_class_there_is_nothing_to_name_but_a_density(unlabelled: Snap
     assert drawn.codes.tolist() == [-1] * 20
     with pytest.raises(UnknownClass, match="Known classes: none yet"):
         unlabelled.sample(5, [0])
+
+
+@pytest.mark.parametrize("name", ["standardised", "unlabelled", "wide"])
+def test_what_is_made_ready_works_nothing_out_when_it_is_asked(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: Snapshot = request.getfixturevalue(name)
+    data = asked.to_bytes({})
+    expected, _ = Snapshot.from_bytes(data)
+    ready, _ = Snapshot.from_bytes(data)
+    x = torch.rand(20, asked.info.features, generator=torch.Generator().manual_seed(1))
+    wanted = expected.outliers(x)
+    ready.make_ready()
+
+    def forgotten(*_: object) -> None:
+        raise AssertionError("a request works out what lasts for all of them")
+
+    for where in ("part.whitened_form", "part.factor_log_peaks", "outline.exact"):
+        monkeypatch.setattr(f"core.density.factors.{where}", forgotten)
+    found = ready.outliers(x)
+    assert torch.equal(found.log_likelihoods, wanted.log_likelihoods)
+    if asked.answers:
+        ready.classify(x, p_values=True)
 
 
 def test_samples_that_cannot_be_used_are_refused(snapshot: Snapshot) -> None:

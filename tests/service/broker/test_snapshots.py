@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +26,7 @@ from service.broker.entries import Position
 from service.broker.feed import Feed
 from service.broker.keys import Keys
 from service.broker.lease import Lease
-from service.broker.snapshots import FILES_KEPT, Publisher, SnapshotFiles, SnapshotFollower
+from service.broker.snapshots import ASKED_S, FILES_KEPT, Publisher, SnapshotFiles, SnapshotFollower
 from service.broker.stream import Stream
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis
@@ -102,6 +103,39 @@ async def test_a_follower_serves_what_was_published_before_and_after_it_began(
         x = torch.rand(5, 3)
         expected = one.classify(x).probabilities
         assert torch.equal(served.snapshot.classify(x).probabilities, expected)
+
+
+async def test_models_are_ready_before_they_answer_as_long_as_somebody_asks(
+    publisher: Publisher, configured: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready: list[int] = []
+    make_ready = Snapshot.make_ready
+
+    def noted(self: Snapshot) -> None:
+        make_ready(self)
+        ready.append(self.version)
+
+    monkeypatch.setattr(Snapshot, "make_ready", noted)
+    one, two, three, four = snapshots(4)
+
+    async with following(configured) as follower:
+
+        async def served(snapshot: Snapshot) -> None:
+            publisher.publish(snapshot, Position(f"{snapshot.version}-0", snapshot.version))
+            await until(lambda: version(follower) == snapshot.version)
+
+        assert follower.ask() is None
+        follower._asked_at = -math.inf
+        await served(one)  # the first, though nobody asks
+        await served(two)
+        asked = follower.ask()
+        assert asked is not None
+        assert asked.version == 2
+        await served(three)
+        follower._asked_at = -math.inf
+        follower._ready_at -= ASKED_S  # the last was made ready so long ago
+        await served(four)
+    assert ready == [1, 3, 4]
 
 
 async def test_a_version_served_before_may_come_back(
