@@ -134,16 +134,17 @@ def _detectors(rows: list[dict[str, Any]]) -> Table:
 
 def _boundaries(rows: list[dict[str, Any]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("boundary", "when", "from sample", "sub-task", "signal", "severity", "return of"):
-        table.add_column(name, overflow="fold")
+    for name in ("boundary", "when", "sample", "sub-task", "signal", "severity", "return of"):
+        # Half a word says nothing: in 80 columns they all stay whole.
+        table.add_column(name, overflow="fold", no_wrap=name != "boundary")
     for one in reversed(rows):
         table.add_row(
             f"{one['boundary']}{' (dropped)' if one['dropped'] else ''}",
-            time.strftime("%d %b %H:%M:%S", time.localtime(one["time"])),
+            time.strftime("%d %b %H:%M", time.localtime(one["time"])),
             f"{one['sample']:,}",
             str(one["sub_task"]),
             one["signal"] or one["detector"],
             "-" if one["severity"] is None else f"{one['severity']:.2f}",
-            "" if one["recurrence_of"] is None else f"sub-task {one['recurrence_of']}",
+            "" if one["recurrence_of"] is None else str(one["recurrence_of"]),
         )
     return table

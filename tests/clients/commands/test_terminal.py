@@ -20,6 +20,7 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from clients.commands import status
 from clients.commands.cli import app
 from clients.commands.reading import Reading
 from clients.commands.top import Watch, picture
@@ -448,3 +449,12 @@ def test_the_shell_completes_commands_options_and_choices(
     monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
     result = CliRunner().invoke(app, [], prog_name="gmr")
     assert expected in result.output.split()
+
+
+def test_boundaries_are_read_whole_in_eighty_columns() -> None:
+    row = {"boundary": 12, "dropped": False, "time": 1.8e9, "sample": 1_234_567, "sub_task": 11}
+    told = {"signal": "likelihood", "detector": "sequential", "severity": 0.72, "recurrence_of": 3}
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(status._boundaries([row | told]))
+    for word in ("likelihood", "1,234,567", "return of", "0.72"):
+        assert word in console.export_text(clear=False)
