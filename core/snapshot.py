@@ -128,7 +128,7 @@ class ModelInfo:
     awaiting: int = 0  # raw samples held because they await their label
     unknown: int = 0  # raw samples without a label held because they are unknown
     recent: int = 0  # the last raw samples learned without a label, held to find new classes
-    heard: int = 0  # raw labelled samples that experts have yet to add up
+    heard: int = 0  # raw labelled samples that experts hold
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; `classes` becomes a list of label and count."""

@@ -27,6 +27,8 @@ CORE_COMPILED = {
     "core.drift.sequential",
     "core.experts.forest",
     "core.experts.growing",
+    "core.experts.nearest",
+    "core.experts.neighbours",
 }
 """What is done sample by sample: numpy, compiled by numba."""
 

@@ -115,8 +115,11 @@ def load(
     )
     # What p-values and the estimated accuracy rest on, the course of a sub-task, sums of classes,
     # experts and codes of labels stay there, too.
-    for kind in (Calibration, ClassShares, Course, Panel, Reliability):
+    for kind in (Calibration, ClassShares, Course, Reliability):
         converter.register_structure_hook(kind, on_cpu.structure)
+    converter.register_structure_hook(
+        Panel, lambda tree, kind: on_cpu.structure(tree, kind).of_today()
+    )
     converter.register_structure_hook(Batch, _batches(converter, on_cpu))
     try:
         config = EngineConfig.from_dict(json.loads(text.pop("config")))

@@ -447,7 +447,7 @@ class Engine:
             awaiting=state.pending.awaiting.raw_samples,
             unknown=state.pending.proposals.raw_samples,
             recent=len(state.pending.proposals.recent),
-            heard=0 if state.model.panel is None else len(state.model.panel.rows),
+            heard=0 if state.model.panel is None else state.model.panel.raw,
         )
         return Snapshot(
             info,

@@ -20,6 +20,7 @@ from core.engine.engine import Engine
 from core.engine.state import EngineState, Rest
 from core.errors import InvalidCheckpoint, ModelNotReady
 from core.experts.growing import Trees
+from core.experts.neighbours import Neighbours
 from core.snapshot import Snapshot
 
 MOST = 2**62
@@ -87,6 +88,7 @@ def try_out(engine: Engine, state: EngineState) -> None:
     x = shift + scale * torch.rand(TRIED, len(shift), generator=generator) / 10
     if state.model.panel is not None:
         check_trees(state.model.panel.forests.trees, len(shift))
+        check_prototypes(state.model.panel.neighbours, len(shift))
     _answers(engine, state, x)
     batches = [Batch.of(x)]
     if classes := state.model.classes:
@@ -179,6 +181,32 @@ def check_trees(trees: Trees, n_features: int) -> None:
     )
     if bool(wrong):
         raise _senseless("its trees name what there is not")
+
+
+def check_prototypes(neighbours: Neighbours, n_features: int) -> None:
+    """Return where compiled loops, which check no bounds, may ask these prototypes.
+
+    Raises:
+        InvalidCheckpoint: A prototype has no place, is of no class, or stands for nothing.
+    """
+    places, codes, masses, newest = map(torch.from_numpy, neighbours.prototypes)
+    room, size = len(codes), neighbours.size
+    if places.shape != (n_features, room) or {masses.shape, newest.shape} != {(room,)}:
+        raise _senseless("its prototypes have a wrong shape")
+    if not 0 <= size <= room <= neighbours.most:
+        raise _senseless(f"{size} of {room} prototypes are in use, of {neighbours.most} at most")
+    own = slice(0, size)
+    wrong = (
+        ~places[:, own].isfinite().all()
+        | (codes[own] < 0).any()
+        | (codes[own] >= neighbours.classes).any()
+        | ~(masses[own] > 0).all()
+        | ~masses[own].isfinite().all()
+        | (newest[own] < 0).any()
+        | (newest[own] >= neighbours.samples).any()
+    )
+    if bool(wrong) or not 0 <= neighbours.samples <= MOST:
+        raise _senseless("its prototypes name what there is not")
 
 
 def _senseless(what: str) -> InvalidCheckpoint:

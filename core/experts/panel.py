@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Label, distinct
-from core.experts import forest, gaussians, share
+from core.experts import forest, gaussians, neighbours, share
 from core.experts.fading import ALL
 from core.experts.features import joint
 from core.experts.forest import ForestRules, Forests
 from core.experts.gaussians import GaussianRules, Gaussians
 from core.experts.least_squares import LeastSquares, LinearRules
+from core.experts.neighbours import NOBODY, NeighbourRules, Neighbours
 from core.standardiser import CLIP, TAME, Standardiser
 
 MOST_FEATURES = 256
@@ -28,7 +29,7 @@ MOST_FEATURES = 256
 JOINT_HORIZONS = (100.0, float("inf"))
 """Samples, for least squares."""
 
-HORIZONS = (*gaussians.HORIZONS, *JOINT_HORIZONS, *forest.REACHES)
+HORIZONS = (*gaussians.HORIZONS, *JOINT_HORIZONS, *forest.REACHES, *neighbours.HORIZONS)
 """Of all experts but the mixture, in their order."""
 
 FEWEST_ROWS = 32
@@ -46,6 +47,10 @@ LAZINESS = 0.1
 MOST_STRETCH = 2.0
 """Times by which a feature's deviation may leave its scale, or deviations by which its mean may,
 before the scale follows: waves that were learned do not stretch with it."""
+
+
+NEIGHBOURS = ("places", "place_codes", "place_masses", "newest", "since", "neighbours_known")
+"""Names of the tensors of `NeighbourRules`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +82,7 @@ class Rules:
         gaussians: See `GaussianRules`.
         joint: Least squares.
         forests: See `ForestRules`.
+        neighbours: See `NeighbourRules`.
     """
 
     shift: Tensor
@@ -85,6 +91,7 @@ class Rules:
     gaussians: GaussianRules
     joint: LinearRules
     forests: ForestRules
+    neighbours: NeighbourRules
 
     def advice(self, x: Tensor, mixture: Tensor, n_classes: int | None = None) -> Advice:
         """What every expert says of samples.
@@ -109,6 +116,7 @@ class Rules:
             (self.gaussians.probabilities(x), self.gaussians.known),
             (self.joint.probabilities(joint(d).of(x)), self.joint.known),
             (self.forests.probabilities(x), self.forests.known),
+            (self.neighbours.probabilities(x), self.neighbours.known),
         )
         # Of the newest classes, some have not heard yet.
         said = torch.cat([_padded(part, n_classes) for part, _ in parts])
@@ -147,6 +155,7 @@ class Rules:
             "children": self.forests.children,
             "values": self.forests.values,
             "forests_known": self.forests.known,
+            **dict(zip(NEIGHBOURS, self.neighbours.tensors(), strict=True)),
         }
 
     @classmethod
@@ -158,13 +167,20 @@ class Rules:
         """
         names = ("means", "whiteners", "heights", "known")
         trees = ("features", "thresholds", "children", "values", "forests_known")
+        weights = tensors["weights"]
+        if NEIGHBOURS[0] in tensors:
+            near = NeighbourRules.of([tensors[name] for name in NEIGHBOURS])
+        else:  # written by an earlier release
+            near = NOBODY.rules()
+            weights = torch.nn.functional.pad(weights, (0, len(neighbours.HORIZONS)))
         return cls(
             tensors["shift"],
             tensors["scale"],
-            tensors["weights"],
+            weights,
             GaussianRules(*(tensors[name] for name in names)),
             LinearRules(tensors["joint"], tensors["joint_known"]),
             ForestRules(*(tensors[name] for name in trees)),
+            near,
         )
 
 
@@ -187,6 +203,7 @@ class Panel:
         labels: The classes, in the order of their columns: those of the model first, then those
             that it has yet to learn.
         ahead: How many these are.
+        neighbours: Prototypes.
     """
 
     standardiser: Standardiser
@@ -201,6 +218,7 @@ class Panel:
     scaled_at: int = 0
     labels: tuple[Label, ...] = ()
     ahead: int = 0
+    neighbours: Neighbours = NOBODY
 
     @classmethod
     def start(cls, n_features: int) -> Panel | None:
@@ -219,7 +237,17 @@ class Panel:
             Forests.start(),
             torch.zeros(0, n_features, dtype=torch.float64),
             torch.zeros(0, dtype=torch.int64),
+            neighbours=Neighbours.start(n_features),
         )
+
+    def of_today(self) -> Panel:
+        """The same, with the experts that an earlier release did not know, who know nothing yet."""
+        if self.neighbours is not NOBODY:
+            return self
+        new = self.weights.new_full((len(neighbours.HORIZONS),), share.SHARE / len(self.weights))
+        weights = torch.cat([self.weights, new])
+        begun = Neighbours.start(len(self.orientation)).grown(len(self.labels))
+        return replace(self, weights=weights / weights.sum(), neighbours=begun)
 
     @cached_property
     def rules(self) -> Rules:
@@ -232,6 +260,7 @@ class Panel:
             self.gaussians.rules(n_learned),
             self.joint.rules(JOINT_HORIZONS, n_learned),
             self.forests.rules(n_learned),
+            self.neighbours.rules(n_learned),
         )
 
     def of_classes(self, labels: tuple[Label, ...], ahead: int = 0) -> Panel:
@@ -257,6 +286,7 @@ class Panel:
             gaussians=self.gaussians.of_classes(columns),
             joint=self.joint.of_classes(columns),
             forests=self.forests.of_classes(columns),
+            neighbours=self.neighbours.of_classes(columns),
             rows=self.rows[stay],
             codes=codes[stay],
             told=int(stay[: self.told].sum()),
@@ -306,18 +336,22 @@ class Panel:
         )
 
     def _told(self, n_classes: int) -> Panel:
-        """Let the Gaussians learn what waits."""
+        """Let Gaussians and prototypes learn what waits."""
         x, codes = self.rows[self.told :], self.codes[self.told :]
         if not len(x):
             return self
-        quick = self.gaussians.grown(n_classes).learned(x, codes)
-        return replace(self, gaussians=quick, told=len(self.rows))
+        return replace(
+            self,
+            gaussians=self.gaussians.grown(n_classes).learned(x, codes),
+            neighbours=self.neighbours.grown(n_classes).learned(x, codes),
+            told=len(self.rows),
+        )
 
     def _scaled(self, x: Tensor) -> Panel:
         """Take a scale that suits samples (N, D) as well, and move what was learned to it.
 
-        Exactly so for what waits, for Gaussians and for trees. Waves do not stretch: what least
-        squares have learned stays as it is, and fades.
+        Exactly so for what waits, for Gaussians, trees and prototypes. Waves do not stretch: what
+        least squares have learned stays as it is, and fades.
         """
         old = self.standardiser
         new = old.observed(x)
@@ -341,6 +375,7 @@ class Panel:
             orientation=orientation,
             gaussians=self.gaussians.rescaled(factor, offset),
             forests=self.forests.rescaled(factor, offset),
+            neighbours=self.neighbours.rescaled(factor, offset),
             rows=self.rows * factor + offset,
         )
 
@@ -354,6 +389,11 @@ class Panel:
         none = self.rows[:0].clone(), self.codes[:0].clone()
         return replace(told, joint=lines, forests=trees, rows=none[0], codes=none[1], told=0)
 
+    @property
+    def raw(self) -> int:
+        """Raw labelled samples that are held: those that wait, and prototypes of one or two."""
+        return max(len(self.rows), len(self.rows) - self.told + self.neighbours.raw)
+
     def without_raw(self) -> Panel:
         """Add up the samples that wait, and drop sums of fewer than three samples."""
         panel = self
@@ -365,6 +405,7 @@ class Panel:
             gaussians=panel.gaussians.without_few(),
             joint=panel.joint.without_few(),
             forests=panel.forests.without_few(),
+            neighbours=panel.neighbours.without_few(),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from core.batch import Batch
 from core.config import EngineConfig
-from core.engine.checkpoint import dump, load
+from core.engine.checkpoint import FORMAT, dump, load
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.events import BatchLearned, BatchScored, Event
@@ -24,9 +25,10 @@ from core.experts.fading import ageing, known
 from core.experts.features import joint
 from core.experts.gaussians import HORIZONS, Gaussians
 from core.experts.least_squares import LeastSquares
-from core.experts.panel import FEWEST_ROWS, MOST_FEATURES, Advice, Panel
+from core.experts.panel import FEWEST_ROWS, MOST_FEATURES, NEIGHBOURS, Advice, Panel, Rules
 from core.experts.share import SHARE, shared
 from core.snapshot import Snapshot
+from core.tensors import pack, unpack
 from tests.core.states import assert_identical, play
 
 sizes = st.integers(1, 6)
@@ -577,6 +579,44 @@ def test_a_snapshot_with_experts_survives_its_bytes() -> None:
     assert not torch.equal(without, snapshot.classify(x).probabilities)
 
 
+def test_who_joins_experts_of_an_earlier_release_begins_with_nothing_and_goes_on() -> None:
+    one = engine()
+    state, _ = play(one, one.start(), moving(12, 0))
+    tensors, text = unpack(FORMAT, dump(state, one.config, {}))
+    tree = json.loads(text["state"])
+    panel = tree["model"]["panel"]
+    del panel["neighbours"]
+    weights = tensors[panel["weights"]]
+    tensors[panel["weights"]] = weights[:9] / weights[:9].sum()
+    earlier, _, _ = load(pack(FORMAT, tensors, {**text, "state": json.dumps(tree)}))
+    assert earlier.model.panel is not None
+    assert earlier.model.panel.neighbours.size == 0
+    assert float(earlier.model.panel.weights.sum()) == pytest.approx(1)
+    assert bool((earlier.model.panel.weights > 0).all())
+    later, _ = play(one, earlier, moving(12, 1))
+    assert later.model.panel is not None
+    assert later.model.panel.neighbours.samples == 12 * 100
+    again, _, _ = load(dump(later, one.config, {}))
+    assert_identical(again, later)
+
+
+def test_a_snapshot_of_an_earlier_release_answers_without_who_joined_since() -> None:
+    one = engine()
+    state, _ = play(one, one.start(), moving(12, 0))
+    rules = one.snapshot(state).experts
+    assert rules is not None
+    tensors = rules.tensors()
+    for name in NEIGHBOURS:
+        del tensors[name]
+    tensors["weights"] = tensors["weights"][:9] / tensors["weights"][:9].sum()
+    earlier = Rules.read(tensors)
+    x = moving(1, 3)[0].features.double()
+    advice = earlier.advice(x, even(len(x), 3))
+    assert advice.weights[9:].tolist() == [0, 0]
+    expected = torch.einsum("e,enc->nc", advice.weights[:9], advice.opinions[:9])
+    assert torch.equal(advice.probabilities, expected)
+
+
 @pytest.mark.parametrize("at", [3, 11])
 def test_a_life_saved_while_samples_wait_goes_on_bit_for_bit(at: int) -> None:
     one = engine()
@@ -593,12 +633,14 @@ def test_at_a_boundary_no_sample_waits_on_and_no_sum_is_of_a_sample_or_two() -> 
     state, _ = play(one, one.start(), moving(5, 0, size=40))
     rare = torch.tensor([[7.0, 7.0], [8.0, -8.0]])
     state, _ = one.step(state, Batch.of(rare, ["rare", "rare"]))
-    assert one.snapshot(state).info.heard == 2
+    assert one.snapshot(state).info.heard == 202  # prototypes of a sample each
     state, _ = one.declare_boundary(state)
     assert state.model.panel is not None
     assert one.snapshot(state).info.heard == 0
+    assert state.model.panel.neighbours.size > 0
     code = state.model.classes.index("rare")
-    for part in (state.model.panel.gaussians, state.model.panel.joint, state.model.panel.forests):
+    panel = state.model.panel
+    for part in (panel.gaussians, panel.joint, panel.forests, panel.neighbours):
         assert not bool(part.mass[:, code].any())
     for part in (state.model.panel.gaussians, state.model.panel.joint):
         assert float(part.mass[-1].sum()) == pytest.approx(200)

@@ -1,0 +1,208 @@
+"""Prototypes that gather samples and are asked for the nearest: compiled loops.
+
+Throughout: P prototypes at most, the first ones of them in use; D features, C classes, N samples.
+Arrays are changed where they are, so whoever calls this has made copies.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from core.compiled.loops import Array, compiled, vectorised
+
+FAR = np.inf
+"""Squared distance to nobody."""
+
+SOFTNESS = 0.1
+"""Part of the mean squared distance of the nearest that is added to each: one that lies where a
+sample lies does not decide alone."""
+
+LEAST = 1e-9
+"""Added likewise; standardised, squared."""
+
+
+class Prototypes(NamedTuple):
+    """Means of samples of one class that lie together.
+
+    Arguments:
+        places: With shape (D, P), float64: a feature's values lie side by side.
+        codes: Their classes, with shape (P,), int64.
+        masses: Samples that each stands for, with shape (P,), float64.
+        newest: The newest of these, as samples are counted, with shape (P,), int64.
+    """
+
+    places: Array
+    codes: Array
+    masses: Array
+    newest: Array
+
+
+@vectorised
+def _distances(x: Array, places: Array, size: int, found: Array) -> None:
+    """Squared distances of a sample (D,) to the first prototypes, with shape (P,)."""
+    for p in range(size):
+        found[p] = 0.0
+    for d in range(len(x)):
+        value, own = x[d], places[d]
+        for p in range(size):
+            step = own[p] - value
+            found[p] += step * step
+
+
+@compiled
+def _nearest(distances: Array, newest: Array, size: int, since: int, near: Array) -> int:
+    """The nearest prototypes that are new enough, the nearest first; how many there are.
+
+    Arguments:
+        distances: With shape (P,).
+        since: The newest sample of a prototype is at least this one.
+        near: With shape (k,), int64: what is found. The first of two that are as near.
+    """
+    k, n = len(near), 0
+    worst = FAR
+    for p in range(size):
+        distance = distances[p]
+        if (n == k and distance >= worst) or newest[p] < since:
+            continue
+        place = n if n < k else k - 1
+        while place > 0 and distances[near[place - 1]] > distance:
+            near[place] = near[place - 1]
+            place -= 1
+        near[place] = p
+        n = min(n + 1, k)
+        worst = distances[near[n - 1]]
+    return n
+
+
+@compiled
+def vote(
+    prototypes: Prototypes,
+    size: int,
+    x: Array,
+    since: Array,
+    neighbours: int,
+    votes: Array,
+) -> None:
+    """What the nearest prototypes say of samples; each horizon's votes sum to the neighbours.
+
+    Arguments:
+        prototypes: The first ones are in use.
+        size: How many.
+        x: With shape (N, D), float64.
+        since: From which sample on prototypes are asked, with shape (H,), int64.
+        neighbours: How many are asked.
+        votes: With shape (H, N, C): what is found is added.
+    """
+    distances, near = np.empty(len(prototypes.codes)), np.empty(neighbours, np.int64)
+    weights = np.empty(neighbours)
+    for i in range(len(x)):
+        _distances(x[i], prototypes.places, size, distances)
+        for h in range(len(since)):
+            n = _nearest(distances, prototypes.newest, size, since[h], near)
+            if n == 0:
+                continue
+            mean, total = 0.0, 0.0
+            for one in range(n):
+                mean += distances[near[one]] / n
+            for one in range(n):
+                weights[one] = prototypes.masses[near[one]] / (
+                    distances[near[one]] + SOFTNESS * mean + LEAST
+                )
+            for one in range(n):
+                total += weights[one]
+            for one in range(n):
+                votes[h, i, prototypes.codes[near[one]]] += n * weights[one] / total
+
+
+@compiled
+def _kin(prototypes: Prototypes, size: int, asked: Array, kin: Array, costs: Array) -> None:
+    """Whom each prototype could become one with, and what is lost by that.
+
+    That is the nearest one of its class, where none of another class is nearer: -1 where one is.
+    What is lost is the growth of the sum of squared distances to means (Ward, 1963).
+
+    Arguments:
+        asked: Which may, with shape (P,), bool: both of two.
+        kin: With shape (P,), int64: what is found.
+        costs: With shape (P,): likewise.
+    """
+    distances = np.empty(size)
+    n_features = len(prototypes.places)
+    x = np.empty(n_features)
+    codes, masses = prototypes.codes, prototypes.masses
+    for p in range(size):
+        kin[p], costs[p] = -1, FAR
+        if not asked[p]:
+            continue
+        for d in range(n_features):
+            x[d] = prototypes.places[d, p]
+        _distances(x, prototypes.places, size, distances)
+        own, other, who = FAR, FAR, -1
+        for q in range(size):
+            if codes[q] != codes[p]:
+                other = min(other, distances[q])
+            elif q != p and asked[q] and distances[q] < own:
+                own, who = distances[q], q
+        if who >= 0 and own <= other:
+            kin[p] = who
+            costs[p] = own * masses[p] * masses[who] / (masses[p] + masses[who])
+
+
+@compiled
+def _joined(prototypes: Prototypes, p: int, q: int) -> None:
+    """Make p the mean of p and q."""
+    masses = prototypes.masses
+    part = masses[q] / (masses[p] + masses[q])
+    for d in range(len(prototypes.places)):
+        step = prototypes.places[d, q] - prototypes.places[d, p]
+        prototypes.places[d, p] += part * step
+    masses[p] += masses[q]
+    prototypes.newest[p] = max(prototypes.newest[p], prototypes.newest[q])
+
+
+@compiled
+def packed(prototypes: Prototypes, size: int, gone: Array) -> int:
+    """Let those go that are gone, (P,), bool; the others keep their order. How many are left."""
+    left = 0
+    for p in range(size):
+        if gone[p]:
+            continue
+        if left < p:
+            for d in range(len(prototypes.places)):
+                prototypes.places[d, left] = prototypes.places[d, p]
+            prototypes.codes[left] = prototypes.codes[p]
+            prototypes.masses[left] = prototypes.masses[p]
+            prototypes.newest[left] = prototypes.newest[p]
+        left += 1
+    return left
+
+
+@compiled
+def condense(prototypes: Prototypes, size: int, asked: Array, small: float, most: int) -> int:
+    """Make one of two, the cheapest first, once each; how many prototypes are left.
+
+    Arguments:
+        asked: Which may be joined, with shape (P,), bool.
+        small: Only those are joined of which one stands for fewer samples than this.
+        most: How many are to be left: no more are joined than that takes.
+    """
+    kin, costs = np.empty(size, np.int64), np.empty(size)
+    _kin(prototypes, size, asked, kin, costs)
+    gone = np.zeros(size, np.bool_)
+    done = np.zeros(size, np.bool_)
+    left = size
+    for p in np.argsort(costs, kind="mergesort"):
+        if left <= most:
+            break
+        q = kin[p]
+        if q < 0 or done[p] or done[q]:
+            continue
+        if min(prototypes.masses[p], prototypes.masses[q]) >= small:
+            continue
+        first, second = min(p, q), max(p, q)
+        _joined(prototypes, first, second)
+        done[first] = done[second] = gone[second] = True
+        left -= 1
+    return packed(prototypes, size, gone)

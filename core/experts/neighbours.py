@@ -1,0 +1,256 @@
+"""Experts that ask what lies nearest: prototypes, each a mean of samples that lie together.
+
+Where classes are a fine pattern, no sum over all of it tells them apart, and nearest neighbours do
+(Fix and Hodges, 1951). The newest samples are prototypes of their own. When there are as many as
+may be, older ones that lie together and are called alike become one, the cheapest first (Ward,
+1963), unless one that is called otherwise lies between. One expert asks the nearest of all, one
+the nearest of the newest.
+
+Throughout: H horizons, P prototypes, N samples, D features, C classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.compiled.loops import Array
+from core.experts.fading import ALL, FEWEST, known
+from core.experts.nearest import Prototypes, condense, packed, vote
+
+HORIZONS = (500.0, math.inf)
+"""Samples: what is older is not asked."""
+
+NEIGHBOURS = 5
+
+DOUBT = 0.5
+"""Votes that are even over all classes that an expert knows."""
+
+MOST = 2048
+MOST_VALUES = 2**16
+LEAST_PROTOTYPES = 512
+"""Prototypes at most, in few features; values of all together; prototypes in many features."""
+
+RAW = 2048
+"""Samples after which a prototype of fewer than three samples is let go."""
+
+FIRST = 64
+"""For which there is room from the first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """All prototypes, as a value. At most 1 MB.
+
+    Arguments:
+        prototypes: The first ones are in use.
+        size: How many.
+        classes: C.
+        samples: That have been learned.
+    """
+
+    prototypes: Prototypes
+    size: int = 0
+    classes: int = 0
+    samples: int = 0
+
+    @classmethod
+    def start(cls, n_features: int) -> Neighbours:
+        """Before any sample and class."""
+        return cls(
+            Prototypes(
+                np.zeros((n_features, FIRST)),
+                np.zeros(FIRST, np.int64),
+                np.zeros(FIRST),
+                np.zeros(FIRST, np.int64),
+            )
+        )
+
+    @property
+    def most(self) -> int:
+        """Prototypes at most."""
+        return max(LEAST_PROTOTYPES, min(MOST, MOST_VALUES // max(1, len(self.prototypes.places))))
+
+    def grown(self, n_classes: int) -> Neighbours:
+        """Make room for C classes."""
+        return self if n_classes <= self.classes else replace(self, classes=n_classes)
+
+    def of_classes(self, columns: Tensor) -> Neighbours:
+        """Change to these classes: see `fading.columns_of`."""
+        table = np.full(self.classes, -1)
+        for code, column in enumerate(columns.tolist()):
+            if 0 <= column < self.classes:
+                table[column] = code
+        prototypes = _copied(self.prototypes)
+        prototypes.codes[: self.size] = table[prototypes.codes[: self.size]]
+        size = packed(prototypes, self.size, prototypes.codes < 0)
+        _clear(prototypes, size)
+        return replace(self, prototypes=prototypes, size=size, classes=len(columns))
+
+    def learned(self, x: Tensor, codes: Tensor) -> Neighbours:
+        """Learn N labelled samples, in stream order.
+
+        Arguments:
+            x: Standardised, with shape (N, D).
+            codes: Classes, with shape (N,), int64, below C.
+        """
+        rows, named = x.numpy(), codes.numpy()
+        prototypes = _sized(self.prototypes, self.size + len(rows), self.most)
+        size, done = self.size, 0
+        while done < len(rows):
+            if size == self.most:
+                size = _condensed(prototypes, size, self.samples + done)
+            n = min(len(rows) - done, self.most - size)
+            new, mine = slice(size, size + n), slice(done, done + n)
+            prototypes.places[:, new] = rows[mine].T
+            prototypes.codes[new] = named[mine]
+            prototypes.masses[new] = 1
+            prototypes.newest[new] = np.arange(self.samples + done, self.samples + done + n)
+            size, done = size + n, done + n
+        return replace(self, prototypes=prototypes, size=size, samples=self.samples + len(rows))
+
+    def rescaled(self, factor: Tensor, offset: Tensor) -> Neighbours:
+        """Prototypes that samples x * factor + offset would have left, both with shape (D,)."""
+        places = self.prototypes.places * factor.numpy()[:, None] + offset.numpy()[:, None]
+        return replace(self, prototypes=self.prototypes._replace(places=places))
+
+    def without_few(self) -> Neighbours:
+        """Join prototypes of fewer than three samples with their like, or let them go."""
+        prototypes, size = _copied(self.prototypes), self.size
+        while True:
+            before = size
+            asked = np.ones(size, np.bool_)
+            size = condense(prototypes, size, asked, FEWEST, 0)
+            if size == before:
+                break
+        size = packed(prototypes, size, prototypes.masses < FEWEST)
+        _clear(prototypes, size)
+        return replace(self, prototypes=prototypes, size=size)
+
+    @property
+    def raw(self) -> int:
+        """Prototypes of so few samples that they may be one."""
+        return int((self.prototypes.masses[: self.size] < FEWEST).sum())
+
+    @property
+    def mass(self) -> Tensor:
+        """Samples of each class that prototypes stand for, at each horizon, (H, C)."""
+        found = np.zeros((len(HORIZONS), self.classes))
+        own = slice(0, self.size)
+        for row, first in zip(found, self._since, strict=True):
+            asked = self.prototypes.newest[own] >= first
+            codes, masses = self.prototypes.codes[own][asked], self.prototypes.masses[own][asked]
+            row += np.bincount(codes, masses, self.classes)
+        return torch.from_numpy(found)
+
+    @property
+    def _since(self) -> Array:
+        """The first sample within each horizon, with shape (H,), int64."""
+        return np.array([0 if math.isinf(h) else self.samples - int(h) for h in HORIZONS])
+
+    def rules(self, n_learned: int = ALL) -> NeighbourRules:
+        """What they say of any sample; see `fading.known`."""
+        heard = known(self.mass, torch.tensor(HORIZONS), n_learned)
+        places, codes, masses, newest = map(torch.from_numpy, self.prototypes)
+        since = torch.from_numpy(self._since)
+        return NeighbourRules(places, codes, masses, newest, since, heard, self.size)
+
+
+def _copied(prototypes: Prototypes) -> Prototypes:
+    return Prototypes(*(part.copy() for part in prototypes))
+
+
+def _sized(prototypes: Prototypes, wanted: int, most: int) -> Prototypes:
+    """A copy with room for as many, at most."""
+    room = prototypes.places.shape[1]
+    while room < min(wanted, most):
+        room = min(2 * room, most)
+    more = room - prototypes.places.shape[1]
+    return Prototypes(
+        *(np.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, more)]) for part in prototypes)
+    )
+
+
+def _condensed(prototypes: Prototypes, size: int, samples: int) -> int:
+    """Make room; how many are left. What the finite horizon asks stays as it is."""
+    newest, masses = prototypes.newest, prototypes.masses
+    gone = (masses < FEWEST) & (newest < samples - RAW)
+    size = packed(prototypes, size, gone)
+    recent = min(HORIZONS[0], size // 2)
+    asked = newest[:size] < samples - recent
+    size = condense(prototypes, size, asked, math.inf, len(newest) // 2)
+    most = len(newest) * 3 // 4
+    if size > most:
+        order = np.lexsort((newest[:size], masses[:size], newest[:size] >= samples - recent))
+        gone = np.zeros(len(newest), np.bool_)
+        gone[order[: size - most]] = True
+        size = packed(prototypes, size, gone)
+    _clear(prototypes, size)
+    return size
+
+
+def _clear(prototypes: Prototypes, size: int) -> None:
+    """Leave nothing of samples beyond the prototypes that are in use."""
+    for part in prototypes:
+        part[..., size:] = 0
+
+
+@dataclass(frozen=True, eq=False)
+class NeighbourRules:
+    """Prototypes by which samples can be named.
+
+    Arguments:
+        places: See `Prototypes`, as the next three.
+        codes: With shape (P,).
+        masses: With shape (P,).
+        newest: With shape (P,).
+        since: From which sample on each horizon asks, with shape (H,), int64.
+        known: Classes that have come within the horizon, with shape (H, C), bool.
+        size: Prototypes in use, the first ones.
+    """
+
+    places: Tensor
+    codes: Tensor
+    masses: Tensor
+    newest: Tensor
+    since: Tensor
+    known: Tensor
+    size: int
+
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor]) -> NeighbourRules:
+        """The inverse of `tensors`."""
+        places, codes, masses, newest, since, heard = tensors
+        return cls(places, codes, masses, newest, since, heard, len(codes))
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Of the prototypes in use; then `since` and `known`."""
+        parts = (self.places, self.codes, self.masses, self.newest)
+        own = (part[..., : self.size].contiguous() for part in parts)
+        return (*own, self.since, self.known)
+
+    def probabilities(self, x: Tensor) -> Tensor:
+        """Class probabilities, with shape (H, N, C); rows sum to one over known classes.
+
+        Arguments:
+            x: Standardised samples, with shape (N, D).
+        """
+        votes = np.zeros((len(self.known), len(x), self.known.shape[1]))
+        parts = (self.places, self.codes, self.masses, self.newest)
+        prototypes = Prototypes(*(part.numpy() for part in parts))
+        rows = np.ascontiguousarray(x.numpy())
+        vote(prototypes, self.size, rows, self.since.numpy(), NEIGHBOURS, votes)
+        # Of a horizon that knows no class nothing is asked.
+        asked = self.known | ~self.known.any(1, keepdim=True)
+        even = asked / asked.sum(1, keepdim=True)
+        found = torch.from_numpy(votes) * asked[:, None] + DOUBT * even[:, None]
+        return found / found.sum(-1, keepdim=True)
+
+
+NOBODY = Neighbours.start(0)
+"""In what an earlier release wrote down, which knew none."""
