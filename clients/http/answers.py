@@ -293,7 +293,7 @@ class ModelInfo:
     awaiting: int = 0  # samples held because they await their label
     unknown: int = 0  # samples held because they may be a new class
     recent: int = 0  # the last samples learned without a label, held to find new classes
-    heard: int = 0  # labelled samples that experts on classes have yet to add up
+    heard: int = 0  # labelled samples that experts on classes hold
     preset: str = ""
     mode: str | None = None  # "learn", "detect_only" or "frozen"; None where it is not told
     gate: Gate | None = None  # None without one

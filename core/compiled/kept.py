@@ -9,6 +9,7 @@ would stay as it was when these change. Here all files of a folder count.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -40,13 +41,27 @@ class Kept(FunctionCache):
 
     _impl_class = _BesideOnly
 
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """What was kept; None where nothing is there, or nothing that can be read.
+
+        Of what another release kept, types may have gone, and what was written while the power
+        failed may be cut off: reading either raises whatever unpickling raises.
+        """
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except Exception:
+            with suppress(OSError):
+                self.flush()  # type: ignore[no-untyped-call]
+            return None
+
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keeps what can be kept."""
         try:
             Path(self.cache_path).mkdir(exist_ok=True)
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
-        except OSError:
-            pass
+        except Exception:
+            # No place to write, or an index that cannot be read there: compiled for this run.
+            return
 
 
 @cache

@@ -88,7 +88,7 @@ def try_out(engine: Engine, state: EngineState) -> None:
     x = shift + scale * torch.rand(TRIED, len(shift), generator=generator) / 10
     if state.model.panel is not None:
         check_trees(state.model.panel.forests.trees, len(shift))
-        check_prototypes(state.model.panel.neighbours, len(shift))
+        check_clusters(state.model.panel.neighbours, len(shift))
     _answers(engine, state, x)
     batches = [Batch.of(x)]
     if classes := state.model.classes:
@@ -183,18 +183,18 @@ def check_trees(trees: Trees, n_features: int) -> None:
         raise _senseless("its trees name what there is not")
 
 
-def check_prototypes(neighbours: Neighbours, n_features: int) -> None:
-    """Return where compiled loops, which check no bounds, may ask these prototypes.
+def check_clusters(neighbours: Neighbours, n_features: int) -> None:
+    """Return where compiled loops, which check no bounds, may ask these micro-clusters.
 
     Raises:
-        InvalidCheckpoint: A prototype has no place, is of no class, or stands for nothing.
+        InvalidCheckpoint: A micro-cluster has no place, is of no class, or stands for nothing.
     """
-    places, codes, masses, newest = map(torch.from_numpy, neighbours.prototypes)
+    places, codes, masses, newest = map(torch.from_numpy, neighbours.clusters)
     room, size = len(codes), neighbours.size
     if places.shape != (n_features, room) or {masses.shape, newest.shape} != {(room,)}:
-        raise _senseless("its prototypes have a wrong shape")
+        raise _senseless("its micro-clusters have a wrong shape")
     if not 0 <= size <= room <= neighbours.most:
-        raise _senseless(f"{size} of {room} prototypes are in use, of {neighbours.most} at most")
+        raise _senseless(f"{size} of {room} micro-clusters are used, of {neighbours.most} at most")
     own = slice(0, size)
     wrong = (
         ~places[:, own].isfinite().all()
@@ -206,7 +206,7 @@ def check_prototypes(neighbours: Neighbours, n_features: int) -> None:
         | (newest[own] >= neighbours.samples).any()
     )
     if bool(wrong) or not 0 <= neighbours.samples <= MOST:
-        raise _senseless("its prototypes name what there is not")
+        raise _senseless("its micro-clusters name what there is not")
 
 
 def _senseless(what: str) -> InvalidCheckpoint:

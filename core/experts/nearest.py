@@ -1,6 +1,6 @@
-"""Prototypes that gather samples and are asked for the nearest: compiled loops.
+"""Micro-clusters that gather samples and are asked for the nearest: compiled loops.
 
-Throughout: P prototypes at most, the first ones of them in use; D features, C classes, N samples.
+Throughout: P micro-clusters at most, the first of them in use; D features, C classes, N samples.
 Arrays are changed where they are, so whoever calls this has made copies.
 """
 
@@ -23,7 +23,7 @@ LEAST = 1e-9
 """Added likewise; standardised, squared."""
 
 
-class Prototypes(NamedTuple):
+class MicroClusters(NamedTuple):
     """Means of samples of one class that lie together.
 
     Arguments:
@@ -41,7 +41,7 @@ class Prototypes(NamedTuple):
 
 @vectorised
 def _distances(x: Array, places: Array, size: int, found: Array) -> None:
-    """Squared distances of a sample (D,) to the first prototypes, with shape (P,)."""
+    """Squared distances of a sample (D,) to the first clusters, with shape (P,)."""
     for p in range(size):
         found[p] = 0.0
     for d in range(len(x)):
@@ -53,11 +53,11 @@ def _distances(x: Array, places: Array, size: int, found: Array) -> None:
 
 @compiled
 def _nearest(distances: Array, newest: Array, size: int, since: int, near: Array) -> int:
-    """The nearest prototypes that are new enough, the nearest first; how many there are.
+    """The nearest clusters that are new enough, the nearest first; how many there are.
 
     Arguments:
         distances: With shape (P,).
-        since: The newest sample of a prototype is at least this one.
+        since: The newest sample of a cluster is at least this one.
         near: With shape (k,), int64: what is found. The first of two that are as near.
     """
     k, n = len(near), 0
@@ -78,47 +78,47 @@ def _nearest(distances: Array, newest: Array, size: int, since: int, near: Array
 
 @compiled
 def vote(
-    prototypes: Prototypes,
+    clusters: MicroClusters,
     size: int,
     x: Array,
     since: Array,
     neighbours: int,
     votes: Array,
 ) -> None:
-    """What the nearest prototypes say of samples; each horizon's votes sum to the neighbours.
+    """What the nearest clusters say of samples; each horizon's votes sum to the neighbours.
 
     Arguments:
-        prototypes: The first ones are in use.
+        clusters: The first ones are in use.
         size: How many.
         x: With shape (N, D), float64.
-        since: From which sample on prototypes are asked, with shape (H,), int64.
+        since: From which sample on clusters are asked, with shape (H,), int64.
         neighbours: How many are asked.
         votes: With shape (H, N, C): what is found is added.
     """
-    distances, near = np.empty(len(prototypes.codes)), np.empty(neighbours, np.int64)
+    distances, near = np.empty(len(clusters.codes)), np.empty(neighbours, np.int64)
     weights = np.empty(neighbours)
     for i in range(len(x)):
-        _distances(x[i], prototypes.places, size, distances)
+        _distances(x[i], clusters.places, size, distances)
         for h in range(len(since)):
-            n = _nearest(distances, prototypes.newest, size, since[h], near)
+            n = _nearest(distances, clusters.newest, size, since[h], near)
             if n == 0:
                 continue
             mean, total = 0.0, 0.0
             for one in range(n):
                 mean += distances[near[one]] / n
             for one in range(n):
-                weights[one] = prototypes.masses[near[one]] / (
+                weights[one] = clusters.masses[near[one]] / (
                     distances[near[one]] + SOFTNESS * mean + LEAST
                 )
             for one in range(n):
                 total += weights[one]
             for one in range(n):
-                votes[h, i, prototypes.codes[near[one]]] += n * weights[one] / total
+                votes[h, i, clusters.codes[near[one]]] += n * weights[one] / total
 
 
 @compiled
-def _kin(prototypes: Prototypes, size: int, asked: Array, kin: Array, costs: Array) -> None:
-    """Whom each prototype could become one with, and what is lost by that.
+def _kin(clusters: MicroClusters, size: int, asked: Array, kin: Array, costs: Array) -> None:
+    """Whom each cluster could become one with, and what is lost by that.
 
     That is the nearest one of its class, where none of another class is nearer: -1 where one is.
     What is lost is the growth of the sum of squared distances to means (Ward, 1963).
@@ -129,16 +129,16 @@ def _kin(prototypes: Prototypes, size: int, asked: Array, kin: Array, costs: Arr
         costs: With shape (P,): likewise.
     """
     distances = np.empty(size)
-    n_features = len(prototypes.places)
+    n_features = len(clusters.places)
     x = np.empty(n_features)
-    codes, masses = prototypes.codes, prototypes.masses
+    codes, masses = clusters.codes, clusters.masses
     for p in range(size):
         kin[p], costs[p] = -1, FAR
         if not asked[p]:
             continue
         for d in range(n_features):
-            x[d] = prototypes.places[d, p]
-        _distances(x, prototypes.places, size, distances)
+            x[d] = clusters.places[d, p]
+        _distances(x, clusters.places, size, distances)
         own, other, who = FAR, FAR, -1
         for q in range(size):
             if codes[q] != codes[p]:
@@ -151,37 +151,37 @@ def _kin(prototypes: Prototypes, size: int, asked: Array, kin: Array, costs: Arr
 
 
 @compiled
-def _joined(prototypes: Prototypes, p: int, q: int) -> None:
+def _joined(clusters: MicroClusters, p: int, q: int) -> None:
     """Make p the mean of p and q."""
-    masses = prototypes.masses
+    masses = clusters.masses
     part = masses[q] / (masses[p] + masses[q])
-    for d in range(len(prototypes.places)):
-        step = prototypes.places[d, q] - prototypes.places[d, p]
-        prototypes.places[d, p] += part * step
+    for d in range(len(clusters.places)):
+        step = clusters.places[d, q] - clusters.places[d, p]
+        clusters.places[d, p] += part * step
     masses[p] += masses[q]
-    prototypes.newest[p] = max(prototypes.newest[p], prototypes.newest[q])
+    clusters.newest[p] = max(clusters.newest[p], clusters.newest[q])
 
 
 @compiled
-def packed(prototypes: Prototypes, size: int, gone: Array) -> int:
+def packed(clusters: MicroClusters, size: int, gone: Array) -> int:
     """Let those go that are gone, (P,), bool; the others keep their order. How many are left."""
     left = 0
     for p in range(size):
         if gone[p]:
             continue
         if left < p:
-            for d in range(len(prototypes.places)):
-                prototypes.places[d, left] = prototypes.places[d, p]
-            prototypes.codes[left] = prototypes.codes[p]
-            prototypes.masses[left] = prototypes.masses[p]
-            prototypes.newest[left] = prototypes.newest[p]
+            for d in range(len(clusters.places)):
+                clusters.places[d, left] = clusters.places[d, p]
+            clusters.codes[left] = clusters.codes[p]
+            clusters.masses[left] = clusters.masses[p]
+            clusters.newest[left] = clusters.newest[p]
         left += 1
     return left
 
 
 @compiled
-def condense(prototypes: Prototypes, size: int, asked: Array, small: float, most: int) -> int:
-    """Make one of two, the cheapest first, once each; how many prototypes are left.
+def condense(clusters: MicroClusters, size: int, asked: Array, small: float, most: int) -> int:
+    """Make one of two, the cheapest first, once each; how many clusters are left.
 
     Arguments:
         asked: Which may be joined, with shape (P,), bool.
@@ -189,7 +189,7 @@ def condense(prototypes: Prototypes, size: int, asked: Array, small: float, most
         most: How many are to be left: no more are joined than that takes.
     """
     kin, costs = np.empty(size, np.int64), np.empty(size)
-    _kin(prototypes, size, asked, kin, costs)
+    _kin(clusters, size, asked, kin, costs)
     gone = np.zeros(size, np.bool_)
     done = np.zeros(size, np.bool_)
     left = size
@@ -199,10 +199,10 @@ def condense(prototypes: Prototypes, size: int, asked: Array, small: float, most
         q = kin[p]
         if q < 0 or done[p] or done[q]:
             continue
-        if min(prototypes.masses[p], prototypes.masses[q]) >= small:
+        if min(clusters.masses[p], clusters.masses[q]) >= small:
             continue
         first, second = min(p, q), max(p, q)
-        _joined(prototypes, first, second)
+        _joined(clusters, first, second)
         done[first] = done[second] = gone[second] = True
         left -= 1
-    return packed(prototypes, size, gone)
+    return packed(clusters, size, gone)

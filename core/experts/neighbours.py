@@ -1,12 +1,15 @@
-"""Experts that ask what lies nearest: prototypes, each a mean of samples that lie together.
+"""Experts that ask what lies nearest: micro-clusters, means of labelled samples that lie together.
 
 Where classes are a fine pattern, no sum over all of it tells them apart, and nearest neighbours do
-(Fix and Hodges, 1951). The newest samples are prototypes of their own. When there are as many as
+(Fix and Hodges, 1951). The newest samples are clusters of their own. When there are as many as
 may be, older ones that lie together and are called alike become one, the cheapest first (Ward,
 1963), unless one that is called otherwise lies between. One expert asks the nearest of all, one
 the nearest of the newest.
 
-Throughout: H horizons, P prototypes, N samples, D features, C classes.
+A cluster of one sample is a raw one. It goes when it is joined, at the next boundary, or when 2,048
+samples have come since and room is wanted.
+
+Throughout: H horizons, P clusters, N samples, D features, C classes.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from torch import Tensor
 
 from core.compiled.loops import Array
 from core.experts.fading import ALL, FEWEST, known
-from core.experts.nearest import Prototypes, condense, packed, vote
+from core.experts.nearest import MicroClusters, condense, packed, vote
 
 HORIZONS = (500.0, math.inf)
 """Samples: what is older is not asked."""
@@ -33,11 +36,11 @@ DOUBT = 0.5
 
 MOST = 2048
 MOST_VALUES = 2**16
-LEAST_PROTOTYPES = 512
-"""Prototypes at most, in few features; values of all together; prototypes in many features."""
+LEAST_CLUSTERS = 512
+"""Clusters at most, in few features; their values in all; clusters that there may be anyhow."""
 
 RAW = 2048
-"""Samples after which a prototype of fewer than three samples is let go."""
+"""Samples after which a cluster of fewer than three samples is let go."""
 
 FIRST = 64
 """For which there is room from the first."""
@@ -45,16 +48,16 @@ FIRST = 64
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """All prototypes, as a value. At most 1 MB.
+    """All micro-clusters, as a value: 1 MB at most.
 
     Arguments:
-        prototypes: The first ones are in use.
+        clusters: The first ones are in use.
         size: How many.
         classes: C.
         samples: That have been learned.
     """
 
-    prototypes: Prototypes
+    clusters: MicroClusters
     size: int = 0
     classes: int = 0
     samples: int = 0
@@ -63,7 +66,7 @@ class Neighbours:
     def start(cls, n_features: int) -> Neighbours:
         """Before any sample and class."""
         return cls(
-            Prototypes(
+            MicroClusters(
                 np.zeros((n_features, FIRST)),
                 np.zeros(FIRST, np.int64),
                 np.zeros(FIRST),
@@ -73,8 +76,8 @@ class Neighbours:
 
     @property
     def most(self) -> int:
-        """Prototypes at most."""
-        return max(LEAST_PROTOTYPES, min(MOST, MOST_VALUES // max(1, len(self.prototypes.places))))
+        """MicroClusters at most."""
+        return max(LEAST_CLUSTERS, min(MOST, MOST_VALUES // max(1, len(self.clusters.places))))
 
     def grown(self, n_classes: int) -> Neighbours:
         """Make room for C classes."""
@@ -86,11 +89,11 @@ class Neighbours:
         for code, column in enumerate(columns.tolist()):
             if 0 <= column < self.classes:
                 table[column] = code
-        prototypes = _copied(self.prototypes)
-        prototypes.codes[: self.size] = table[prototypes.codes[: self.size]]
-        size = packed(prototypes, self.size, prototypes.codes < 0)
-        _clear(prototypes, size)
-        return replace(self, prototypes=prototypes, size=size, classes=len(columns))
+        clusters = _copied(self.clusters)
+        clusters.codes[: self.size] = table[clusters.codes[: self.size]]
+        size = packed(clusters, self.size, clusters.codes < 0)
+        _clear(clusters, size)
+        return replace(self, clusters=clusters, size=size, classes=len(columns))
 
     def learned(self, x: Tensor, codes: Tensor) -> Neighbours:
         """Learn N labelled samples, in stream order.
@@ -100,51 +103,51 @@ class Neighbours:
             codes: Classes, with shape (N,), int64, below C.
         """
         rows, named = x.numpy(), codes.numpy()
-        prototypes = _sized(self.prototypes, self.size + len(rows), self.most)
+        clusters = _sized(self.clusters, self.size + len(rows), self.most)
         size, done = self.size, 0
         while done < len(rows):
             if size == self.most:
-                size = _condensed(prototypes, size, self.samples + done)
+                size = _condensed(clusters, size, self.samples + done)
             n = min(len(rows) - done, self.most - size)
             new, mine = slice(size, size + n), slice(done, done + n)
-            prototypes.places[:, new] = rows[mine].T
-            prototypes.codes[new] = named[mine]
-            prototypes.masses[new] = 1
-            prototypes.newest[new] = np.arange(self.samples + done, self.samples + done + n)
+            clusters.places[:, new] = rows[mine].T
+            clusters.codes[new] = named[mine]
+            clusters.masses[new] = 1
+            clusters.newest[new] = np.arange(self.samples + done, self.samples + done + n)
             size, done = size + n, done + n
-        return replace(self, prototypes=prototypes, size=size, samples=self.samples + len(rows))
+        return replace(self, clusters=clusters, size=size, samples=self.samples + len(rows))
 
     def rescaled(self, factor: Tensor, offset: Tensor) -> Neighbours:
-        """Prototypes that samples x * factor + offset would have left, both with shape (D,)."""
-        places = self.prototypes.places * factor.numpy()[:, None] + offset.numpy()[:, None]
-        return replace(self, prototypes=self.prototypes._replace(places=places))
+        """MicroClusters that samples x * factor + offset would have left, both with shape (D,)."""
+        places = self.clusters.places * factor.numpy()[:, None] + offset.numpy()[:, None]
+        return replace(self, clusters=self.clusters._replace(places=places))
 
     def without_few(self) -> Neighbours:
-        """Join prototypes of fewer than three samples with their like, or let them go."""
-        prototypes, size = _copied(self.prototypes), self.size
+        """Join clusters of fewer than three samples with their like, or let them go."""
+        clusters, size = _copied(self.clusters), self.size
         while True:
             before = size
             asked = np.ones(size, np.bool_)
-            size = condense(prototypes, size, asked, FEWEST, 0)
+            size = condense(clusters, size, asked, FEWEST, 0)
             if size == before:
                 break
-        size = packed(prototypes, size, prototypes.masses < FEWEST)
-        _clear(prototypes, size)
-        return replace(self, prototypes=prototypes, size=size)
+        size = packed(clusters, size, clusters.masses < FEWEST)
+        _clear(clusters, size)
+        return replace(self, clusters=clusters, size=size)
 
     @property
     def raw(self) -> int:
-        """Prototypes of so few samples that they may be one."""
-        return int((self.prototypes.masses[: self.size] < FEWEST).sum())
+        """MicroClusters of so few samples that they may be one."""
+        return int((self.clusters.masses[: self.size] < FEWEST).sum())
 
     @property
     def mass(self) -> Tensor:
-        """Samples of each class that prototypes stand for, at each horizon, (H, C)."""
+        """Samples of each class that clusters stand for, at each horizon, (H, C)."""
         found = np.zeros((len(HORIZONS), self.classes))
         own = slice(0, self.size)
         for row, first in zip(found, self._since, strict=True):
-            asked = self.prototypes.newest[own] >= first
-            codes, masses = self.prototypes.codes[own][asked], self.prototypes.masses[own][asked]
+            asked = self.clusters.newest[own] >= first
+            codes, masses = self.clusters.codes[own][asked], self.clusters.masses[own][asked]
             row += np.bincount(codes, masses, self.classes)
         return torch.from_numpy(found)
 
@@ -156,62 +159,62 @@ class Neighbours:
     def rules(self, n_learned: int = ALL) -> NeighbourRules:
         """What they say of any sample; see `fading.known`."""
         heard = known(self.mass, torch.tensor(HORIZONS), n_learned)
-        places, codes, masses, newest = map(torch.from_numpy, self.prototypes)
+        places, codes, masses, newest = map(torch.from_numpy, self.clusters)
         since = torch.from_numpy(self._since)
         return NeighbourRules(places, codes, masses, newest, since, heard, self.size)
 
 
-def _copied(prototypes: Prototypes) -> Prototypes:
-    return Prototypes(*(part.copy() for part in prototypes))
+def _copied(clusters: MicroClusters) -> MicroClusters:
+    return MicroClusters(*(part.copy() for part in clusters))
 
 
-def _sized(prototypes: Prototypes, wanted: int, most: int) -> Prototypes:
+def _sized(clusters: MicroClusters, wanted: int, most: int) -> MicroClusters:
     """A copy with room for as many, at most."""
-    room = prototypes.places.shape[1]
+    room = clusters.places.shape[1]
     while room < min(wanted, most):
         room = min(2 * room, most)
-    more = room - prototypes.places.shape[1]
-    return Prototypes(
-        *(np.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, more)]) for part in prototypes)
+    more = room - clusters.places.shape[1]
+    return MicroClusters(
+        *(np.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, more)]) for part in clusters)
     )
 
 
-def _condensed(prototypes: Prototypes, size: int, samples: int) -> int:
+def _condensed(clusters: MicroClusters, size: int, samples: int) -> int:
     """Make room; how many are left. What the finite horizon asks stays as it is."""
-    newest, masses = prototypes.newest, prototypes.masses
+    newest, masses = clusters.newest, clusters.masses
     gone = (masses < FEWEST) & (newest < samples - RAW)
-    size = packed(prototypes, size, gone)
+    size = packed(clusters, size, gone)
     recent = min(HORIZONS[0], size // 2)
     asked = newest[:size] < samples - recent
-    size = condense(prototypes, size, asked, math.inf, len(newest) // 2)
+    size = condense(clusters, size, asked, math.inf, len(newest) // 2)
     most = len(newest) * 3 // 4
     if size > most:
         order = np.lexsort((newest[:size], masses[:size], newest[:size] >= samples - recent))
         gone = np.zeros(len(newest), np.bool_)
         gone[order[: size - most]] = True
-        size = packed(prototypes, size, gone)
-    _clear(prototypes, size)
+        size = packed(clusters, size, gone)
+    _clear(clusters, size)
     return size
 
 
-def _clear(prototypes: Prototypes, size: int) -> None:
-    """Leave nothing of samples beyond the prototypes that are in use."""
-    for part in prototypes:
+def _clear(clusters: MicroClusters, size: int) -> None:
+    """Leave nothing of samples beyond the clusters that are in use."""
+    for part in clusters:
         part[..., size:] = 0
 
 
 @dataclass(frozen=True, eq=False)
 class NeighbourRules:
-    """Prototypes by which samples can be named.
+    """MicroClusters by which samples can be named.
 
     Arguments:
-        places: See `Prototypes`, as the next three.
+        places: See `MicroClusters`, as the next three.
         codes: With shape (P,).
         masses: With shape (P,).
         newest: With shape (P,).
         since: From which sample on each horizon asks, with shape (H,), int64.
         known: Classes that have come within the horizon, with shape (H, C), bool.
-        size: Prototypes in use, the first ones.
+        size: MicroClusters in use, the first ones.
     """
 
     places: Tensor
@@ -229,7 +232,7 @@ class NeighbourRules:
         return cls(places, codes, masses, newest, since, heard, len(codes))
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Of the prototypes in use; then `since` and `known`."""
+        """Of the clusters in use; then `since` and `known`."""
         parts = (self.places, self.codes, self.masses, self.newest)
         own = (part[..., : self.size].contiguous() for part in parts)
         return (*own, self.since, self.known)
@@ -242,9 +245,9 @@ class NeighbourRules:
         """
         votes = np.zeros((len(self.known), len(x), self.known.shape[1]))
         parts = (self.places, self.codes, self.masses, self.newest)
-        prototypes = Prototypes(*(part.numpy() for part in parts))
+        clusters = MicroClusters(*(part.numpy() for part in parts))
         rows = np.ascontiguousarray(x.numpy())
-        vote(prototypes, self.size, rows, self.since.numpy(), NEIGHBOURS, votes)
+        vote(clusters, self.size, rows, self.since.numpy(), NEIGHBOURS, votes)
         # Of a horizon that knows no class nothing is asked.
         asked = self.known | ~self.known.any(1, keepdim=True)
         even = asked / asked.sum(1, keepdim=True)

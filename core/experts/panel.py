@@ -203,7 +203,7 @@ class Panel:
         labels: The classes, in the order of their columns: those of the model first, then those
             that it has yet to learn.
         ahead: How many these are.
-        neighbours: Prototypes.
+        neighbours: Micro-clusters.
     """
 
     standardiser: Standardiser
@@ -336,7 +336,7 @@ class Panel:
         )
 
     def _told(self, n_classes: int) -> Panel:
-        """Let Gaussians and prototypes learn what waits."""
+        """Let Gaussians and micro-clusters learn what waits."""
         x, codes = self.rows[self.told :], self.codes[self.told :]
         if not len(x):
             return self
@@ -350,8 +350,8 @@ class Panel:
     def _scaled(self, x: Tensor) -> Panel:
         """Take a scale that suits samples (N, D) as well, and move what was learned to it.
 
-        Exactly so for what waits, for Gaussians, trees and prototypes. Waves do not stretch: what
-        least squares have learned stays as it is, and fades.
+        Exactly so for what waits, for Gaussians, trees and micro-clusters. Waves do not stretch:
+        what least squares have learned stays as it is, and fades.
         """
         old = self.standardiser
         new = old.observed(x)
@@ -391,7 +391,7 @@ class Panel:
 
     @property
     def raw(self) -> int:
-        """Raw labelled samples that are held: those that wait, and prototypes of one or two."""
+        """Raw labelled samples that are held: those that wait, and clusters of one or two."""
         return max(len(self.rows), len(self.rows) - self.told + self.neighbours.raw)
 
     def without_raw(self) -> Panel:

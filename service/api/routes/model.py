@@ -128,8 +128,8 @@ class ModelState(BaseModel):
     )
     heard: int = Field(
         0,
-        description="Raw labelled samples that the experts on what a sample is called have yet to "
-        "add up, fewer than 32.",
+        description="Raw labelled samples that the experts on what a sample is called hold, 2,079 "
+        "at most.",
     )
     held: list[SubTaskHeld] = Field(
         description="Live forgetting: how well past sub-tasks are still held, oldest first, by "

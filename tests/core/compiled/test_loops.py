@@ -14,6 +14,7 @@ import numba
 import numpy as np
 import pytest
 
+from core.compiled.kept import _digest
 from core.compiled.loops import Array, compiled, vectorised
 
 ROOT = Path(__file__).parents[3]
@@ -118,6 +119,68 @@ def test_what_was_kept_is_read_where_nothing_can_be_written(
     assert sum(again.stats.cache_misses.values()) == 1
     after = {path.name: path.read_bytes() for path in (tmp_path / "__pycache__").iterdir()}
     assert after == kept
+
+
+NAMED = """
+from typing import NamedTuple
+from numpy import ndarray
+
+class {0}(NamedTuple):
+    values: ndarray
+
+def double(pair):
+    for i in range(len(pair.values)):
+        pair.values[i] *= 2
+
+made = {0}
+"""
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_what_another_release_kept_of_types_that_are_gone_is_compiled_anew(
+    writable: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"named_{writable}"
+
+    def run(source: str) -> Any:
+        (tmp_path / f"{name}.py").write_text(source, "utf-8")
+        _digest.cache_clear()
+        importlib.invalidate_caches()
+        sys.modules.pop(name, None)
+        module = importlib.import_module(name)
+        loop, pair = compiled(module.double), module.made(np.arange(4.0))
+        loop(pair)
+        assert pair.values.tolist() == [0, 2, 4, 6]
+        return loop
+
+    run(NAMED.format("Old"))
+    if not writable:
+        read_only(monkeypatch)
+    renamed = NAMED.format("Renamed")
+    run(renamed)
+    again = run(renamed)
+    assert sum(again.stats.cache_hits.values()) == writable
+
+
+def test_what_was_cut_off_is_compiled_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "cut_off.py").write_text(SOURCE, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    loop = importlib.import_module("cut_off").double
+    compiled(loop)(np.arange(4.0))
+    kept = [
+        path for path in (tmp_path / "__pycache__").iterdir() if path.suffix in (".nbi", ".nbc")
+    ]
+    assert len(kept) == 2
+    for path in kept:
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+        values = np.arange(4.0)
+        compiled(loop)(values)
+        assert values.tolist() == [0, 2, 4, 6]
+    again: Any = compiled(loop)
+    again(np.arange(4.0))
+    assert sum(again.stats.cache_hits.values()) == 1
 
 
 INNER = """

@@ -94,21 +94,21 @@ def test_counters_that_cannot_be_are_refused(place: str, value: object) -> None:
     ("field", "value"),
     [("codes", 9), ("codes", -1), ("masses", 0), ("newest", 10**6), ("newest", -1)],
 )
-def test_prototypes_that_loops_could_not_go_through_are_refused(field: str, value: int) -> None:
+def test_clusters_that_loops_could_not_go_through_are_refused(field: str, value: int) -> None:
     engine, data = taught("mfa")
     tensors, text = unpack(FORMAT, data)
     tree = json.loads(text["state"])
     fields = ("places", "codes", "masses", "newest")
-    name = tree["model"]["panel"]["neighbours"]["prototypes"][fields.index(field)]
+    name = tree["model"]["panel"]["neighbours"]["clusters"][fields.index(field)]
     tensors[name][3] = value
-    with pytest.raises(InvalidCheckpoint, match="prototypes name what there is not"):
+    with pytest.raises(InvalidCheckpoint, match="clusters name what there is not"):
         taken(engine, pack(FORMAT, tensors, text))
 
 
 @pytest.mark.parametrize("size", [-1, 10**6])
-def test_as_many_prototypes_as_there_are_not_are_refused(size: int) -> None:
+def test_as_many_clusters_as_there_are_not_are_refused(size: int) -> None:
     engine, data = taught("mfa")
-    with pytest.raises(InvalidCheckpoint, match="prototypes are in use"):
+    with pytest.raises(InvalidCheckpoint, match="micro-clusters are used"):
         taken(engine, edited(data, "model.panel.neighbours.size", size))
 
 

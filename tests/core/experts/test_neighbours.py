@@ -1,4 +1,4 @@
-"""Tests for core.experts.neighbours and core.experts.nearest: prototypes that are asked."""
+"""Tests for core.experts.neighbours and core.experts.nearest: clusters that are asked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from core.experts import neighbours as module
 from core.experts.fading import FEWEST
-from core.experts.nearest import LEAST, SOFTNESS, Prototypes, condense, vote
+from core.experts.nearest import LEAST, SOFTNESS, MicroClusters, condense, vote
 from core.experts.neighbours import DOUBT, HORIZONS, NEIGHBOURS, RAW, NeighbourRules, Neighbours
 from tests.core.experts.test_panel import cut
 
@@ -51,22 +51,22 @@ def right(neighbours: Neighbours, x: Tensor, codes: Tensor) -> list[float]:
 
 def assert_same(one: Neighbours, two: Neighbours) -> None:
     assert (one.size, one.classes, one.samples) == (two.size, two.classes, two.samples)
-    for mine, other in zip(one.prototypes, two.prototypes, strict=True):
+    for mine, other in zip(one.clusters, two.clusters, strict=True):
         assert np.array_equal(mine[..., : one.size], other[..., : one.size])
 
 
 def assert_sound(neighbours: Neighbours) -> None:
     """Nothing lies beyond what is in use, and no more is in use than may be."""
-    assert neighbours.size <= len(neighbours.prototypes.codes) <= neighbours.most
-    own = neighbours.prototypes.masses[: neighbours.size]
+    assert neighbours.size <= len(neighbours.clusters.codes) <= neighbours.most
+    own = neighbours.clusters.masses[: neighbours.size]
     assert (own > 0).all()
-    for part in neighbours.prototypes:
+    for part in neighbours.clusters:
         assert not part[..., neighbours.size :].any()
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=4), st.integers(0, 99))
 @settings(max_examples=15, deadline=None)
-def test_prototypes_do_not_depend_on_how_a_stream_is_cut(parts: list[int], seed: int) -> None:
+def test_clusters_do_not_depend_on_how_a_stream_is_cut(parts: list[int], seed: int) -> None:
     x, codes = noise(1500, 40, 3, seed)
     x = x + codes[:, None]
     assert_same(taught(x, codes, 3, parts), taught(x, codes, 3))
@@ -75,11 +75,11 @@ def test_prototypes_do_not_depend_on_how_a_stream_is_cut(parts: list[int], seed:
 def test_what_is_learned_leaves_the_value_before_as_it_was() -> None:
     x, codes = noise(1100, 64, 3, 0)
     before = taught(x[:1000], codes[:1000], 3)
-    kept = [part.copy() for part in before.prototypes]
+    kept = [part.copy() for part in before.clusters]
     before.learned(x[1000:], codes[1000:])
     before.without_few()
     before.of_classes(torch.tensor([2, 0]))
-    for part, was in zip(before.prototypes, kept, strict=True):
+    for part, was in zip(before.clusters, kept, strict=True):
         assert np.array_equal(part, was)
 
 
@@ -122,7 +122,7 @@ def test_one_is_made_of_two_only_where_they_are_called_alike_and_none_is_between
 ) -> None:
     x, codes = noise(200, 2, 2, seed)
     made = taught(x, codes, 2)
-    room = made.prototypes
+    room = made.clusters
     places, before = room.places[:, :200].copy(), room.codes[:200].copy()
     left = condense(room, 200, np.ones(200, bool), math.inf, 0)
     assert 100 <= left < 200
@@ -151,7 +151,7 @@ def test_memory_is_bounded_and_samples_count_once(d: int) -> None:
     x, codes = noise(5000, d, 4, d)
     found = taught(x, codes, 4, (250,))
     assert_sound(found)
-    assert sum(part.nbytes for part in found.prototypes) < 1.2 * 2**20
+    assert sum(part.nbytes for part in found.clusters) < 1.2 * 2**20
     assert found.samples == 5000
     assert found.mass[ALL].sum() <= 5000
     assert float(found.mass[RECENT].sum()) >= min(500, found.most // 2)
@@ -161,22 +161,20 @@ def test_single_samples_go_after_a_while_whatever_comes() -> None:
     x, codes = noise(3 * RAW, 2, 5, 0)
     found = taught(x, codes, 5)
     own = slice(0, found.size)
-    few = found.prototypes.masses[own] < FEWEST
-    # Prototypes are looked through whenever there are as many as may be.
-    assert found.prototypes.newest[own][few].min() >= 3 * RAW - RAW - found.most
+    few = found.clusters.masses[own] < FEWEST
+    # MicroClusters are looked through whenever there are as many as may be.
+    assert found.clusters.newest[own][few].min() >= 3 * RAW - RAW - found.most
     assert found.raw == few.sum()
 
 
 @given(st.integers(0, 99), st.integers(3, 900), st.integers(1, 4))
 @settings(max_examples=20, deadline=None)
-def test_at_a_boundary_no_prototype_of_a_sample_or_two_stays(
-    seed: int, n: int, classes: int
-) -> None:
+def test_at_a_boundary_no_cluster_of_a_sample_or_two_stays(seed: int, n: int, classes: int) -> None:
     x, codes = noise(n, 3, classes, seed)
     kept = taught(x, codes, classes).without_few()
     assert_sound(kept)
     assert kept.raw == 0
-    stay = torch.from_numpy(kept.prototypes.places[:, : kept.size].T.copy())
+    stay = torch.from_numpy(kept.clusters.places[:, : kept.size].T.copy())
     assert not (stay[:, None] == x[None]).all(-1).any()
 
 
@@ -188,14 +186,14 @@ def test_what_is_known_is_known_beyond_a_boundary() -> None:
     assert right(taught(x, codes, 6).without_few(), x, codes)[ALL] > 0.98
 
 
-def test_prototypes_follow_another_scale() -> None:
+def test_clusters_follow_another_scale() -> None:
     x, codes = noise(700, 3, 2, 0)
     factor = torch.tensor([0.1, -3.0, 20.0], dtype=torch.float64)
     offset = torch.tensor([5.0, 0.0, -1.0], dtype=torch.float64)
     found = taught(x, codes, 2).rescaled(factor, offset)
     wanted = taught(x * factor + offset, codes, 2)
     own = slice(0, found.size)
-    for mine, other in zip(found.prototypes, wanted.prototypes, strict=True):
+    for mine, other in zip(found.clusters, wanted.clusters, strict=True):
         np.testing.assert_allclose(mine[..., own], other[..., own], rtol=1e-12)
 
 
@@ -237,11 +235,11 @@ def test_where_in_memory_arrays_lie_does_not_change_a_bit(shift: int) -> None:
 
     def votes(places: np.ndarray) -> np.ndarray:
         out = np.zeros((2, 20, 2))
-        room = Prototypes(places, *found.prototypes[1:])
+        room = MicroClusters(places, *found.clusters[1:])
         vote(room, found.size, asked.numpy(), np.array([0, 100]), NEIGHBOURS, out)
         return out
 
-    plain = found.prototypes.places
+    plain = found.clusters.places
     memory = np.empty(plain.size + shift)
     moved = memory[shift:].reshape(plain.shape)
     moved[:] = plain

@@ -633,7 +633,7 @@ def test_at_a_boundary_no_sample_waits_on_and_no_sum_is_of_a_sample_or_two() -> 
     state, _ = play(one, one.start(), moving(5, 0, size=40))
     rare = torch.tensor([[7.0, 7.0], [8.0, -8.0]])
     state, _ = one.step(state, Batch.of(rare, ["rare", "rare"]))
-    assert one.snapshot(state).info.heard == 202  # prototypes of a sample each
+    assert one.snapshot(state).info.heard == 202  # micro-clusters of a sample each
     state, _ = one.declare_boundary(state)
     assert state.model.panel is not None
     assert one.snapshot(state).info.heard == 0
