@@ -42,6 +42,7 @@ CORE_STANDARD_LIBRARY = {
     "__future__",
     "abc",
     "collections",
+    "contextlib",
     "dataclasses",
     "enum",
     "functools",
