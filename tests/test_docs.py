@@ -383,7 +383,7 @@ def test_the_streams_of_the_readme_are_those_of_the_benchmarks() -> None:
     found = {
         name.strip("*"): (accuracy.strip("*"), behind)
         for name, accuracy, behind in re.findall(
-            r"(?m)^\| (\S[^|]*?) \| ([\d.*]+) \| (-[\d.]+) \| -[\d.]+ \| ", measured
+            r"(?m)^\| (\S[^|]*?) \| ([\d.*]+) \| ([-+][\d.]+) \| -[\d.]+ \| ", measured
         )
     }
     ours = f"**{found['mfa'][0]}; {found['flat'][0]} %** | {found['mfa'][1]}; {found['flat'][1]} |"
