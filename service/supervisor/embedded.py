@@ -16,7 +16,6 @@ It is a real redis-server, run as a child in the foreground. Rules of this modul
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import importlib.util
 import logging
@@ -26,7 +25,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +38,7 @@ from redis.retry import Retry
 
 from core.errors import InvalidSettings
 from service.broker.lease import DirectoryLock
+from service.supervisor.kinship import die_with_parent
 
 logger = logging.getLogger(__name__)
 
@@ -291,25 +290,6 @@ def _short_folder(directory: Path) -> Path:
         folder.chmod(0o700)
         return folder
     return Path(tempfile.mkdtemp(prefix="gmr-", dir="/tmp"))
-
-
-def die_with_parent(number: signal.Signals) -> Callable[[], None] | None:
-    """What a child must run first so that it gets a signal when its parent ends.
-
-    None where the system has no such thing (only Linux has).
-    """
-    if not sys.platform.startswith("linux"):
-        return None
-    libc = ctypes.CDLL(None, use_errno=True)  # before the fork: loading takes locks
-    parent = os.getpid()
-    set_parent_death_signal = 1  # PR_SET_PDEATHSIG in <sys/prctl.h>
-
-    def prepare() -> None:
-        libc.prctl(set_parent_death_signal, int(number))
-        if os.getppid() != parent:  # it ended before the line above
-            os._exit(1)
-
-    return prepare
 
 
 def _candidates() -> Iterator[tuple[Path, str]]:

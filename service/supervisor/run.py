@@ -6,7 +6,8 @@ the trainer, which learns what is in the stream; then Redis.
 
 Rules of this module:
 
-1. It imports nothing heavy: a supervisor that fails is of no use.
+1. It imports nothing heavy: a supervisor that fails is of no use. Another process does, and its
+   forks are the parts: `service.supervisor.fork_server`.
 2. The parts get their settings through their environment, so that a flag given here
    holds there, and after every restart.
 3. A part that keeps dying ends the service, with a status other than 0.
@@ -19,17 +20,15 @@ import contextlib
 import http.client
 import logging
 import os
+import select
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
-from core.errors import GMRError, InvalidSettings
+from core.errors import InvalidSettings
 from service.broker.connection import identity_of
 from service.broker.lease import DirectoryLock
 from service.ending import MUST_CHANGE_SETTINGS
@@ -37,17 +36,15 @@ from service.extras import check_extras
 from service.logs import configure_logs
 from service.loopback import connection_to_self
 from service.settings import CLIENT_VARIABLES, PREFIX, Settings, mask_url
-from service.supervisor.embedded import EmbeddedRedis, die_with_parent, find_binary
-from service.supervisor.watchdog import LOOK_S, ApiWatch, TrainerWatch
+from service.supervisor.embedded import EmbeddedRedis, find_binary
+from service.supervisor.fork_server import ForkServer, may_fork
+from service.supervisor.kinship import bury_orphans
+from service.supervisor.part import Deaths, Part, PartFailed, describe, keeps_dying
+from service.supervisor.watchdog import ApiWatch, TrainerWatch
 
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.1
-FIRST_PAUSE_S: Final = 0.2
-LONGEST_PAUSE_S: Final = 10.0
-DEATHS_S: Final = 60.0
-"""Seconds in which deaths of one part are counted."""
-
 LEAST_ROOM: Final = 1024 * 1024
 """Bytes on its disk without which the embedded Redis is not started."""
 
@@ -56,132 +53,6 @@ LOG_LOOK_S: Final = 60.0
 API_STOP_S: Final = 15.0
 TRAINER_STOP_S: Final = 60.0
 """Seconds a trainer may take to end beyond its time to drain: a checkpoint is written."""
-
-
-class PartFailed(GMRError):
-    """A part of the service does not stay alive; the reason is in its own log."""
-
-
-class Deaths:
-    """How often a part died lately, and how long to wait before it is started again.
-
-    Arguments:
-        most: Deaths within a minute that are survived.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._times: deque[float] = deque()
-
-    def count(self) -> float | None:
-        """One more; the pause in seconds, or None when it was one too many."""
-        now = time.monotonic()
-        self._times.append(now)
-        while now - self._times[0] > DEATHS_S:
-            self._times.popleft()
-        n = len(self._times)
-        return (
-            None if n > self._most else min(FIRST_PAUSE_S * 2.0 ** min(n, 10) / 2, LONGEST_PAUSE_S)
-        )
-
-
-class Part:
-    """A child process of the supervisor: the trainer or the API.
-
-    Arguments:
-        name: For people.
-        module: Run as `python -m module`.
-        environment: All of it.
-        deaths: That it has died so far.
-    """
-
-    def __init__(
-        self, name: str, module: str, environment: Mapping[str, str], deaths: Deaths
-    ) -> None:
-        self.name = name
-        self._command = [sys.executable, "-m", module]
-        self._environment = dict(environment)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._deaths = deaths
-        self._start_at = self._look_at = 0.0
-        self.faults: Callable[[int], str | None] | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """The process, or None before the first start."""
-        return None if self._process is None else self._process.pid
-
-    def start(self) -> None:
-        """Start the process. Only from the main thread: its life is tied to that."""
-        self._process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.DEVNULL,
-            env=self._environment,
-            # Ctrl-C in a terminal reaches a whole group; the order is ours to keep.
-            process_group=0,
-            preexec_fn=die_with_parent(signal.SIGTERM),
-        )
-
-    def watch(self) -> int | None:
-        """Start the process again if it has died and its pause is over.
-
-        Returns:
-            Its exit status at the moment it is found dead, else None.
-
-        Raises:
-            InvalidSettings: It died because of a setting.
-            PartFailed: It died too often.
-        """
-        if self._process is None:
-            if time.monotonic() >= self._start_at:
-                self.start()
-            return None
-        status = self._process.poll()
-        if status is None:
-            return None
-        self._process = None
-        if status == MUST_CHANGE_SETTINGS:
-            raise InvalidSettings(f"The {self.name} cannot work with these settings (see above).")
-        pause = self._deaths.count()
-        if pause is None:
-            raise _keeps_dying(self.name)
-        logger.error("the %s died (%s); starting it again", self.name, _describe(status))
-        self._start_at = time.monotonic() + pause
-        return status
-
-    def stop(self, timeout_s: float) -> bool:
-        """Ask the process to end and wait; False when it had to be killed or failed."""
-        if self._process is None:
-            return True
-        self._process.terminate()
-        try:
-            status = self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            logger.error("the %s did not end in %.0f s; killing it", self.name, timeout_s)
-            self.kill()
-            return False
-        if status == -signal.SIGTERM:
-            return True  # it was still starting, and had nothing to lose
-        if status != 0:
-            logger.error("the %s ended with %s", self.name, _describe(status))
-        return status == 0
-
-    def look(self) -> None:
-        """Kill the process if it hangs; `watch` starts it again."""
-        now = time.monotonic()
-        if self._process is None or self.faults is None or now < self._look_at:
-            return
-        fault = self.faults(self._process.pid)
-        self._look_at = time.monotonic() + LOOK_S
-        if fault is not None:
-            logger.error("the %s hangs; killing it: %s", self.name, fault)
-            self._process.kill()
-
-    def kill(self) -> None:
-        """End the process at once."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
 
 
 class Supervisor:
@@ -201,6 +72,7 @@ class Supervisor:
         self._redis_deaths = Deaths(settings.deaths_per_minute)
         self._redis_at = self._log_at = 0.0
         self._full = False
+        self._fork_server: ForkServer | None = None
         self._parts: list[Part] = []
         self._port = settings.port
 
@@ -228,6 +100,8 @@ class Supervisor:
         if self._stop_signals > 1 and number == signal.SIGINT:
             # The second Ctrl-C: whoever presses it wants to be gone. What was accepted
             # is in the stream and is learned at the next start.
+            if self._fork_server is not None:
+                self._fork_server.end()
             for part in self._parts:
                 part.kill()
             if self._redis is not None:
@@ -246,14 +120,18 @@ class Supervisor:
             self._redis = EmbeddedRedis(
                 settings.data_dir, binary, settings.redis_maxmemory_mib, self._lock
             )
-            if not self._begin_redis(self._redis):
-                return
             address, redis = self._redis.url, f"embedded {binary}"
         else:
             redis = mask_url(address)
         environment = self._environment(address)
+        fork_server = ForkServer(environment) if may_fork(settings.device) else None
+        self._fork_server = fork_server
+        if fork_server is not None:
+            fork_server.begin()  # it imports while Redis starts
+        if self._redis is not None and not self._begin_redis(self._redis):
+            return
         self._parts = [
-            Part(name, module, environment, Deaths(settings.deaths_per_minute))
+            Part(name, module, environment, Deaths(settings.deaths_per_minute), fork_server)
             for name, module in (("API", "service.api"), ("trainer", "service.trainer"))
         ]
         self._announce(f"Redis: {redis}")
@@ -296,12 +174,20 @@ class Supervisor:
                 ended = status is not None and status >= 0
                 if ended and part.name == "API" and not answered:
                     raise PartFailed(
-                        f"The API did not start ({_describe(status or 0)}); the reason is above."
+                        f"The API did not start ({describe(status or 0)}); the reason is above."
                     )
             if not answered and self._answers():
                 answered = True
                 self._announce(f"API:   {self._url()}  (what it can do: {self._url()}/docs)")
-            time.sleep(POLL_S)
+            births = [part.birth for part in self._parts if part.birth is not None]
+            if not births:
+                bury_orphans(self._children())
+            select.select(births, [], [], POLL_S)
+
+    def _children(self) -> list[int]:
+        """The processes that somebody waits for."""
+        parents = [self._redis, self._fork_server, *self._parts]
+        return [one.pid for one in parents if one is not None and one.pid is not None]
 
     def _watch_redis(self) -> None:
         now = time.monotonic()
@@ -320,7 +206,7 @@ class Supervisor:
                     "the embedded Redis ended (%s): its disk is full (%d kB are free). What was "
                     "accepted is safe, and reads are answered; it is started again when there is "
                     "room",
-                    _describe(status),
+                    describe(status),
                     free // 1024,
                 )
             self._full, self._redis_at = True, now + ROOM_LOOK_S
@@ -331,8 +217,8 @@ class Supervisor:
         else:
             pause = self._redis_deaths.count()
             if pause is None:
-                raise _keeps_dying("embedded Redis")
-            logger.error("the embedded Redis died (%s); starting it again", _describe(status))
+                raise keeps_dying("embedded Redis")
+            logger.error("the embedded Redis died (%s); starting it again", describe(status))
             time.sleep(pause)
         self._try_redis(self._redis)
 
@@ -350,7 +236,7 @@ class Supervisor:
                 if self._try_redis(redis):
                     return not self._stop_signals
                 if self._redis_deaths.count() is None:
-                    raise _keeps_dying("embedded Redis")
+                    raise keeps_dying("embedded Redis")
             elif not self._full:
                 self._full = True
                 logger.error(
@@ -397,6 +283,8 @@ class Supervisor:
         """Stop every part, in order; whether all of them ended well."""
         times = {"API": API_STOP_S, "trainer": self._settings.drain_timeout_s + TRAINER_STOP_S}
         clean = True
+        if self._fork_server is not None:
+            self._fork_server.end()  # before the parts, which it could still begin
         for part in self._parts:
             clean = part.stop(times[part.name]) and clean
         if self._redis is not None:
@@ -436,17 +324,3 @@ def _free_port(host: str, port: int) -> int:
             f"The API cannot listen on {host}, port {port}: {error.strerror}. Stop what uses that "
             f"port, or choose another by --port (0 picks a free one)."
         ) from error
-
-
-def _keeps_dying(name: str) -> PartFailed:
-    return PartFailed(
-        f"The {name} died too often within {DEATHS_S:.0f} seconds; the service "
-        f"stops. The reason is in the log above."
-    )
-
-
-def _describe(status: int) -> str:
-    if status < 0:
-        with contextlib.suppress(ValueError):
-            return f"killed by {signal.Signals(-status).name}"
-    return f"status {status}"

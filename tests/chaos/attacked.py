@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.chaos.inside import AIM, AT_START, FORKS, HERE, INSTANTS, SABOTAGE
+from tests.chaos.inside import AIM, AT_START, HERE, INSTANTS, SABOTAGE
 from tests.service.broker.servers import free_port
 from tests.service.running import wait_until
 from tests.service.supervisor.test_run import Service
@@ -25,7 +25,6 @@ class Attacked:
     Arguments:
         data_dir: Of the service.
         sabotage: A promise that it breaks, of `tests.chaos.sabotage`; None for none.
-        forks: Whether its parts are forked and not begun afresh.
         settings: Of the service.
     """
 
@@ -33,7 +32,6 @@ class Attacked:
         self,
         data_dir: Path,
         sabotage: str | None = None,
-        forks: bool = False,
         **settings: object,
     ) -> None:
         self._data_dir, self._given = data_dir, {"port": free_port(), **settings}
@@ -42,8 +40,6 @@ class Attacked:
         self._environment = {AIM: str(self._aims)}
         if sabotage is not None:
             self._environment[SABOTAGE] = sabotage
-        if forks:
-            self._environment[FORKS] = "1"
         self.lines: list[str] = []
         self._killing = False
         self._begin()
@@ -60,17 +56,8 @@ class Attacked:
         self.service.wait_until_it_answers()
 
     def children(self) -> dict[str, int]:
-        """Process numbers of what runs, by name; forked parts have the command of their parent."""
-        found = {}
-        for path in Path("/proc").glob("[0-9]*"):
-            try:
-                parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-                if parent == self.service.process.pid:
-                    found[(path / "comm").read_text("utf-8").strip()] = int(path.name)
-            except OSError:
-                continue
-        forked = {name: pid for name, pid in found.items() if name.startswith(("service", "redis"))}
-        return {**self.service.children(), **forked}
+        """Process numbers of what runs, by name."""
+        return self.service.children()
 
     @property
     def is_gone(self) -> bool:
@@ -138,11 +125,9 @@ class Attacked:
 
 
 @contextlib.contextmanager
-def attacked(
-    data_dir: Path, sabotage: str | None = None, forks: bool = False, **settings: object
-) -> Iterator[Attacked]:
+def attacked(data_dir: Path, sabotage: str | None = None, **settings: object) -> Iterator[Attacked]:
     """A service under attack, for as long as a block."""
-    one = Attacked(data_dir, sabotage, forks, **settings)
+    one = Attacked(data_dir, sabotage, **settings)
     try:
         one.wait_until_it_answers()
         yield one

@@ -60,9 +60,7 @@ def fail_over(
     began = time.monotonic()
     with (
         ReplicatedSet(folder / "redis") as nodes,
-        attacked(
-            folder / "data", forks=True, redis_url=nodes.url, redis_replicas=wait_for, **LONG
-        ) as running,
+        attacked(folder / "data", redis_url=nodes.url, redis_replicas=wait_for, **LONG) as running,
     ):
         storm = FailOvers(running, nodes, seed, pause_s)
         try:

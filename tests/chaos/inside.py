@@ -6,34 +6,24 @@ Variables say what:
   instant takes the file away and kills the process, which may be itself.
 - `CHAOS_SABOTAGE`: a promise that this service breaks, by name (`tests.chaos.sabotage`). The
   oracle must notice.
-- `CHAOS_FORKS`: set, the supervisor imports all that its parts need and forks them: a long storm
-  then spends its time on deaths and not on imports.
 
 The parts of the service know nothing of either: their methods are wrapped here.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import inspect
-import math
 import os
 import runpy
 import signal
-import subprocess
 import sys
-import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-from service.supervisor.embedded import die_with_parent
-
 AIM: Final = "CHAOS_AIM"
 SABOTAGE: Final = "CHAOS_SABOTAGE"
-FORKS: Final = "CHAOS_FORKS"
 HERE: Final = "tests.chaos.inside"
 
 
@@ -124,98 +114,18 @@ def _be(module: str) -> None:
 
 def _pass_on() -> None:
     """Let the parts of a supervisor begin here, too."""
-    from service.supervisor import run
-    from service.supervisor.run import Part
+    from service.supervisor import part
+    from service.supervisor.part import Part
 
     # A storm kills more often than anything does by itself, and is not to wait for long pauses.
-    run.LONGEST_PAUSE_S = 0.3  # type: ignore[misc]
-    if os.environ.get(FORKS):
-        for heavy in ("service.trainer.host", "service.api.app"):
-            importlib.import_module(heavy)
-        Part.start = _start_by_fork  # type: ignore[method-assign]
-        return
-
+    part.LONGEST_PAUSE_S = 0.3  # type: ignore[misc]
     whole = Part.__init__
 
     def begun(self: Part, name: str, module: str, *given: Any) -> None:
         whole(self, name, module, *given)
-        self._command = [sys.executable, "-m", HERE, module]
+        self._arguments = [HERE, module]
 
     Part.__init__ = begun  # type: ignore[method-assign]
-
-
-def _start_by_fork(part: Any) -> None:
-    """What `Part.start` does, without a fresh interpreter."""
-    module, environment = part._command[-1], part._environment
-    prepare = die_with_parent(signal.SIGTERM)
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid:
-        part._process = Forked(pid)
-        return
-    try:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        os.closerange(3, 4096)  # the lock of the data dir among them
-        os.setpgid(0, 0)
-        assert prepare is not None
-        prepare()
-        name_process(module)
-        os.environ.clear()
-        os.environ.update(environment)
-        _be(module)
-        os._exit(0)
-    except SystemExit as end:
-        os._exit(end.code if isinstance(end.code, int) else 1)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-
-
-def name_process(name: str) -> None:
-    """Let `/proc/N/comm` say what a process is: 15 letters at most."""
-    ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)  # PR_SET_NAME
-
-
-class Forked:
-    """A child, as `subprocess.Popen` would give it.
-
-    Arguments:
-        pid: Of the child.
-    """
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-
-    def poll(self) -> int | None:
-        """Its exit status; None while it runs."""
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Its exit status, once it has ended."""
-        deadline = time.monotonic() + (math.inf if timeout is None else timeout)
-        while (status := self.poll()) is None:
-            if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired("a part", timeout or 0.0)
-            time.sleep(0.01)
-        return status
-
-    def terminate(self) -> None:
-        """Ask it to end."""
-        self._send(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End it."""
-        self._send(signal.SIGKILL)
-
-    def _send(self, number: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
 
 
 def _wrap(name: str, instant: Instant, aim: Path) -> None:

@@ -32,7 +32,6 @@ def main() -> int:
     parser.add_argument("--producers", type=int, default=2)
     parser.add_argument("--pause", type=float, default=0.4, help="seconds, of a producer")
     parser.add_argument("--rest", type=float, default=1.0, help="seconds between hits, at most")
-    parser.add_argument("--exec", action="store_true", help="begin parts afresh: slower, and real")
     parser.add_argument(
         "--controls", action="store_true", help="services that break a promise, to be caught"
     )
@@ -49,7 +48,7 @@ def main() -> int:
 def _soak(asked: argparse.Namespace, folder: Path) -> int:
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
-    with attacked(folder / "data", forks=not asked.exec, **LONG) as running:
+    with attacked(folder / "data", **LONG) as running:
         rest_s = (min(0.2, asked.rest), asked.rest)
         storm = Storm(running, asked.seed, asked.pause, rest_s, _teller(began))
         try:
@@ -77,7 +76,7 @@ def _soak(asked: argparse.Namespace, folder: Path) -> int:
 
 def _is_caught(sabotage: str, folder: Path) -> bool:
     folder.mkdir()
-    with attacked(folder / "data", sabotage, forks=True, **LONG) as running:
+    with attacked(folder / "data", sabotage, **LONG) as running:
         storm = Storm(running, 0, 0.1, (2.0, 2.5))
         try:
             storm.run(EXPOSED_BY[sabotage], 2)

@@ -10,9 +10,10 @@ import pytest
 from core.engine.checkpoint import dump, load
 from tests.chaos.attacked import attacked
 from tests.chaos.oracle import Outcome, Plain, faults
-from tests.chaos.storm import DAMAGED, Storm
+from tests.chaos.storm import DAMAGED, KILLED, Storm
 
 PLAN = [
+    ("service.supervisor.preloaded", KILLED),
     ("service.trainer", "a checkpoint has its name"),
     ("redis-server", "entries are to be released"),
     ("service.api", "an entry is appended and not answered"),
@@ -24,7 +25,7 @@ PLAN = [
 def test_a_storm_loses_nothing_learns_nothing_twice_and_its_oracle_sees_what_would(
     tmp_path: Path,
 ) -> None:
-    with attacked(tmp_path / "data", forks=True, events_length=1_000_000) as running:
+    with attacked(tmp_path / "data", events_length=1_000_000) as running:
         storm = Storm(running, seed=1, pause_s=0.3, rest_s=(0.1, 0.3))
         storm.run(PLAN, producers=1)
         outcome = storm.outcome()
