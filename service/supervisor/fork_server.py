@@ -182,17 +182,20 @@ class ForkServer:
         Arguments:
             arguments: A module to be run as by `python -m`, and what follows it.
         """
-        self.begin()
-        if self._control is None:
-            return None
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            try:
-                socket.send_fds(self._control, [orjson.dumps(list(arguments))], [theirs.fileno()])
-            except OSError:  # it died just now
-                ours.close()
+        for _ in range(2):
+            self.begin()
+            if self._control is None:
                 return None
-        return Birth(ours, self._has_worked)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                try:
+                    message = orjson.dumps(list(arguments))
+                    socket.send_fds(self._control, [message], [theirs.fileno()])
+                    return Birth(ours, self._has_worked)
+                except OSError:  # it died just now: another one
+                    ours.close()
+                    self.end()
+        return None
 
     def failed(self) -> None:
         """End the process, which did not do what was asked; for good where it never has."""

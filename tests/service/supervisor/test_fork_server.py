@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import orjson
@@ -160,13 +160,15 @@ def test_the_process_may_die_at_any_time(make_server: MakeServer, tmp_path: Path
         assert server.pid is not None
         os.kill(server.pid, number)  # before it has begun, or in the middle of it
         birth = server.ask([sleeps])
+        assert birth is not None
         if number == signal.SIGSTOP:
-            assert birth is not None
             assert birth.child() is None
             os.kill(server.pid, signal.SIGKILL)
-        if birth is not None:  # asked for before it was known
-            with pytest.raises(ChildProcessError):
+            with pytest.raises(ChildProcessError):  # asked for before its end was known
                 born(birth)
+        else:
+            with suppress(ChildProcessError), running(born(birth)) as child:
+                assert child.poll() is None  # of another process
         with running(born(server.ask([sleeps]))) as child:  # of another process
             os.kill(int(server.pid or 0), signal.SIGKILL)
             wait_until(lambda: server.pid is None)
