@@ -23,7 +23,7 @@ from core.errors import InvalidCheckpoint, InvalidRequest, ModelNotReady, Unknow
 from core.experts.panel import Rules
 from core.model.families import density_of
 from core.model.model import Model
-from core.model.readout import readout_type
+from core.model.readout import at_most_one, readout_type
 from core.model.sampling import MAX_DRAWS, draw, noise_of_a_class
 from core.outliers.conformal import Typicality
 from core.outliers.scales import of_inliers, scales_of
@@ -198,9 +198,9 @@ class Snapshot:
         """
         mixture = self.model.class_probabilities(x, joint)
         if self.experts is None:
-            return mixture
+            return at_most_one(mixture)
         advice = self.experts.advice(features, mixture, len(self.answers))
-        return advice.probabilities.to(mixture)
+        return at_most_one(advice.probabilities).to(mixture)
 
     def _strangeness(self, x: Tensor, scored: Scored) -> Strangeness | None:
         """Strangeness of standardised samples (N, D); None while too few scores are known."""
@@ -406,7 +406,7 @@ class Snapshot:
             named = said[:, : len(self.classes)].argmax(-1) if wanted is None else named
             probability = said[torch.arange(n), named].to(probability)
             short = short | (probability < least)
-        return Samples(features, named, likelihoods, probability, short)
+        return Samples(features, named, likelihoods, at_most_one(probability), short)
 
     def _codes(self, classes: Sequence[Label]) -> list[int]:
         unknown = [label for label in classes if not self.knows(label)]

@@ -32,6 +32,7 @@ from core.memory.proposals import (
     Unknowns,
     group_of,
 )
+from core.model.readout import at_most_one
 from core.model.sampling import draw
 from core.outliers.unknown import READY_SAMPLES, is_unknown
 from core.running import Running
@@ -632,7 +633,7 @@ class ClassDiscovery:
         probabilities = learner.readout(state.model.learner).class_probabilities(scores.joint)[0]
         top = probabilities.topk(min(NEAREST, len(state.model.classes)))
         return tuple(state.model.classes[code] for code in top.indices.tolist()), tuple(
-            top.values.tolist()
+            at_most_one(top.values).tolist()
         )
 
 

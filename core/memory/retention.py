@@ -39,6 +39,7 @@ from torch import Tensor
 from core.batch import UNLABELLED, Label
 from core.memory.marginals import Marginals
 from core.model.model import Model
+from core.model.readout import at_most_one
 from core.running import Running
 from core.standardiser import Standardiser
 
@@ -419,7 +420,7 @@ def _answers(model: Model, standardiser: Standardiser, features: Tensor, codes: 
         right = probabilities.argmax(-1) == codes
         # Where there is no class, that of another must not be told.
         own = probabilities.gather(1, codes.clamp_min(0)[:, None])[:, 0]
-        probability = torch.where(codes == UNLABELLED, probability, own)
+        probability = torch.where(codes == UNLABELLED, probability, at_most_one(own))
     nearest = (joint - model.density.log_weights).amax(-1) - standardiser.log_volume
     likelihood = likelihood - standardiser.log_volume
     return Answers(Marks(right, probability.float(), likelihood.float()), nearest.float())

@@ -32,6 +32,11 @@ LEAST_VOTES = 1e-6
 """Labelled samples, or a share of one, below which a component stands for no class."""
 
 
+def at_most_one(probabilities: Tensor) -> Tensor:
+    """Probabilities as they are told: a sum of rounded shares may pass one in its last bits."""
+    return probabilities.clamp(max=1)
+
+
 def class_shares(votes: Tensor) -> Tensor:
     """p(c | k), with shape (K, C); even where no label to speak of fell on a component.
 

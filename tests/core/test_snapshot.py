@@ -130,6 +130,22 @@ def test_samples_are_named_with_probabilities_likelihoods_and_inliers(snapshot: 
     assert torch.equal(answer.inliers, snapshot.outliers(x).inliers)
 
 
+def test_no_probability_is_told_above_one(snapshot: Snapshot) -> None:
+    # All components are of one class and share each sample: rounded shares add up to more.
+    shares = torch.zeros(snapshot.model.density.n_components, 3)
+    shares[:, 0] = 1
+    readout = PosteriorReadout(shares, 300.0)
+    model = replace(snapshot.model, readout=readout)
+    x = torch.cat([blob(label, 700, seed=50) for label in (0, 1, 2)])
+    joint = model.density.score(snapshot.standardiser.apply(x)).joint
+    assert float(readout.class_probabilities(joint).max()) > 1
+    told = replace(snapshot, model=model, experts=None)
+    answer = told.classify(x).probabilities
+    assert float(answer.max()) == 1
+    torch.testing.assert_close(answer.sum(1), torch.ones(len(x)))
+    assert float(told.sample(2000, seed=1).probabilities.max()) == 1
+
+
 def test_one_sample_is_answered_like_many(snapshot: Snapshot) -> None:
     x = blob(1, 5, seed=3)
     one, many = snapshot.classify(x[:1]), snapshot.classify(x)
