@@ -1,8 +1,9 @@
 """The shares of classes among the newest samples, and which class is not as it was.
 
 Classes are those that the model itself names, so that no label is needed; where labels come, their
-shares stand beside. The newest thousand samples are a *window*, all earlier ones of the sub-task,
-without its first, the *reference*. Two things are compared, each as a standardised change:
+shares stand beside. The newest thousand samples that were answered (of a batch without labels some
+will do) are a *window*, all earlier ones of the sub-task, without its first, the *reference*. Two
+things are compared, each as a standardised change:
 
 * the share of a class (two proportions, pooled), and
 * how likely its samples are. What the likelihood of all other classes did as well is taken off,

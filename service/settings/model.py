@@ -174,6 +174,13 @@ class ModelSettings(BaseSettings):
             raise ValueError(f"expected one of {', '.join(presets())}")
         return value
 
+    @field_validator("ert", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        """Samples may be a number in a file or in JSON, where nobody would quote them."""
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return f"{value:.17g}" if number else value
+
     @field_validator("ert")
     @classmethod
     def _some_time(cls, value: str) -> str:

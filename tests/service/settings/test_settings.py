@@ -156,6 +156,27 @@ def test_a_run_time_is_asked_for_in_samples_or_as_a_time(
     assert settings.engine_config().ert == samples
 
 
+@pytest.mark.parametrize(
+    ("written", "samples"),
+    [("2", 2.0), ("5_000_000", 5e6), ("5e6", 5e6), ("1e16", 1e16), ("123456789", 123_456_789.0)],
+)
+def test_a_run_time_in_a_file_may_be_a_number(tmp_path: Path, written: str, samples: float) -> None:
+    path = tmp_path / "gmr.toml"
+    path.write_text(f"ert = {written}\n")
+    settings = Settings.load(config=path)
+    assert settings.engine_config().ert == samples
+    # So it may in the JSON that makes a model, which is then the same as with text.
+    assert Settings.load().for_model("m", {"ert": samples}).ert == settings.ert
+
+
+@pytest.mark.parametrize("written", ["1", "0", "-5", "12.5", "true", "nan", "inf", "1e17"])
+def test_a_number_that_is_no_run_time_is_refused(tmp_path: Path, written: str) -> None:
+    path = tmp_path / "gmr.toml"
+    path.write_text(f"ert = {written}\n")
+    with pytest.raises(InvalidSettings, match="ert is "):
+        Settings.load(config=path)
+
+
 def test_choices_that_do_not_go_together_are_refused_at_once() -> None:
     with pytest.raises(InvalidSettings, match="no 'analytic' replay"):
         Settings.load({"preset": "paper", "replay": "analytic"})
