@@ -146,6 +146,8 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        # The address that a redirection would name is the sender's word, the header Host.
+        redirect_slashes=False,
     )
     for router in ROUTERS:
         app.include_router(router)

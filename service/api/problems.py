@@ -409,8 +409,12 @@ async def _from_framework(request: Request, error: Exception) -> Response:
         phrase = HTTPStatus(error.status_code).phrase
         problem = Problem(phrase.lower().replace(" ", "-"), error.status_code, phrase, "")
     method = "HEAD" if is_head(request) else request.method
+    slash = request.url.path.endswith("/")
     details = {
-        404: "No route has this path. Expected one of those that GET /docs lists. Check it.",
+        404: "No route has this path, which ends with a slash. Expected one of those that GET "
+        "/docs lists. Leave the slash out."
+        if slash
+        else "No route has this path. Expected one of those that GET /docs lists. Check it.",
         405: f"{method} is no method of this path. Expected one of those in the header Allow. "
         f"GET /docs says which route does what.",
     }

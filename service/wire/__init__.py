@@ -34,7 +34,7 @@ from service.wire.fields import (
     identity,
 )
 from service.wire.json_body import parse_json
-from service.wire.labels import MAX_LABEL_LENGTH, UNLABELLED, Label
+from service.wire.labels import MAX_LABEL_BYTES, UNLABELLED, Label
 from service.wire.later_labels import RawLabels, RawName, parse_labels
 from service.wire.limits import NO_LIMITS, Limits
 from service.wire.packing import MAX_HEADER_BYTES, MEDIA_TYPE, TENSOR_TYPES, pack, unpack
@@ -46,7 +46,7 @@ __all__ = [
     "FEATURE_TYPES",
     "MAX_HEADER_BYTES",
     "MAX_ID_LENGTH",
-    "MAX_LABEL_LENGTH",
+    "MAX_LABEL_BYTES",
     "MAX_SAMPLE_ID_LENGTH",
     "MEDIA_TYPE",
     "MOST_BY",

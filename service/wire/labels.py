@@ -17,7 +17,8 @@ from service.wire.json_type import json_type
 Label = int | str
 
 UNLABELLED: Final = -1
-MAX_LABEL_LENGTH: Final = 256
+MAX_LABEL_BYTES: Final = 256
+"""Of a label in UTF-8. A thousand classes are named in a quarter of a MiB, in each answer."""
 
 
 class Labels(NamedTuple):
@@ -110,10 +111,12 @@ def _check_label(label: object, what: str, position: int) -> None:
             f"it before sending.",
             position=position,
         )
-    if isinstance(label, str) and len(label) > MAX_LABEL_LENGTH:
+    if isinstance(label, str) and (
+        len(label) > MAX_LABEL_BYTES or len(label.encode(errors="replace")) > MAX_LABEL_BYTES
+    ):
         raise InvalidLabels(
-            f"{what} has {len(label)} characters; at most {MAX_LABEL_LENGTH} are accepted. Send a "
-            f"short name.",
+            f"{what} has {len(label)} characters, which are more than {MAX_LABEL_BYTES} bytes of "
+            f"UTF-8; expected at most so many. Send a short name.",
             position=position,
         )
     if isinstance(label, int) and not -(2**63) <= label < 2**63:

@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 from core.errors import InvalidBatch, InvalidLabels, NonFiniteFeature, ShapeMismatch
 from service.wire import (
+    MAX_LABEL_BYTES,
     NO_LIMITS,
     TENSOR_TYPES,
     Control,
@@ -35,6 +36,7 @@ from service.wire import (
     read_entry,
     unpack,
 )
+from service.wire.labels import encode_labels
 
 LIMITS = Limits(max_samples=100, max_features=50)
 
@@ -203,6 +205,14 @@ def test_labels_are_coded_in_order_of_first_appearance_however_they_come() -> No
         assert batch.codes is not None
         assert batch.codes.tolist() == [0, 1, 0, 2]
         assert batch.n_labelled == 4
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "漢", "🦆"])
+def test_a_label_has_so_many_bytes_whatever_its_letters(letter: str) -> None:
+    most = MAX_LABEL_BYTES // len(letter.encode())
+    assert encode_labels([letter * most], 1).vocabulary == (letter * most,)
+    with pytest.raises(InvalidLabels, match="256 bytes of UTF-8"):
+        encode_labels([letter * (most + 1)], 1)
 
 
 def test_the_integer_1_and_the_text_1_are_two_labels() -> None:

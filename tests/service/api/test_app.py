@@ -37,6 +37,10 @@ from tests.service.api.stack import (
 
 def test_an_unknown_path_and_a_wrong_method_are_problems_too(blank: httpx2.Client) -> None:
     problem(blank.get("/nowhere"), 404, "not-found")
+    # Not sent elsewhere: the host that an address would need is the sender's word.
+    found = blank.post("/ingest/", headers={"Host": "localhost:1"}, follow_redirects=False)
+    assert "Leave the slash out" in problem(found, 404, "not-found")["detail"]
+    assert "location" not in found.headers
     response = blank.delete("/model")
     problem(response, 405, "method-not-allowed")
     assert response.headers["Allow"] == "GET, HEAD"
