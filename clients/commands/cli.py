@@ -133,7 +133,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "backup": (
         "clients.commands.upkeep:backup_command",
-        "Write a stopped service, its models and their stream, into one file.",
+        "Write a service, its models and their stream, into one file.",
     ),
     "restore": (
         "clients.commands.upkeep:restore_command",

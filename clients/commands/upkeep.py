@@ -55,12 +55,13 @@ def backup_command(
     target: Annotated[Path, typer.Argument(help="A new file, or a folder for one.")],
     data_dir: DataDir = None,
 ) -> None:
-    """Write a stopped service, its models and their stream, into one file.
+    """Write a service, its models and their stream, into one file.
 
     Example: gmr backup /backups --data-dir /srv/gmr
 
-    Before, every checkpoint and the stream are read; after, the file is read back. A running
-    service is refused, and so is one whose stream is in a Redis of your own.
+    Before, every checkpoint and the stream are read; after, the file is read back. The service may
+    run; what it accepts meanwhile may or may not be in the file. One whose stream is in a Redis of
+    your own is refused.
     """
     from service.upkeep.archive import back_up
 

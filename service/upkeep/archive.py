@@ -2,8 +2,10 @@
 
 Rules of this module:
 
-1. The service is stopped, and its data dir locked, while it is read: checkpoints and stream are of
-   one moment, so that no entry is in neither and none in both.
+1. The data dir of a stopped service is locked while it is read. Of one that runs a copy is made,
+   the checkpoints first: as after a crash, what the stream has beyond them is learned at the start.
+   Entries leave the stream once two newer checkpoints hold them; where that happens in between, the
+   copy lacks them, as rule 2 finds, and another one is made.
 2. Nothing is backed up that could not be started from: before, every checkpoint and the stream are
    read as a start reads them.
 3. The file is whole or not there, and was read back. A data dir comes back whole or is refused:
@@ -22,16 +24,18 @@ import shutil
 import stat
 import tarfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import IO, Any, Final
 
 from core.errors import InvalidSettings
 from service.broker.lease import DirectoryLock
 from service.settings import MIB, Settings
 from service.upkeep.doctor import examine
+from service.upkeep.reach import is_running
 from service.upkeep.report import ModelFacts
 
 CONTENTS: Final = "gmr-backup.json"
@@ -41,6 +45,9 @@ MOST_CONTENTS: Final = 64 * MIB
 
 UNPACKED: Final = ".restoring"
 CHUNK: Final = 1 << 20
+
+TRIES: Final = 3
+"""Copies of a service that runs, of which one should have all that it needs."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +71,16 @@ class Backup:
 
 
 def back_up(settings: Settings, target: Path) -> Backup:
-    """Write a stopped service into a file.
+    """Write a service, stopped or running, into a file.
 
     Arguments:
         settings: With its data dir.
-        target: A new file, or a folder in which one is made, named by the time.
+        target: A new file, or a folder in which one is made, named by the time. Where the service
+            runs there must be room beside it for the file and a copy of the data dir.
 
     Raises:
-        InvalidSettings: The service runs, has a Redis of its own, or could not be started from what
-            is there; or the file exists or cannot be written.
+        InvalidSettings: The service has a Redis of its own, or could not be started from what is
+            there; or the file exists or cannot be written.
     """
     data_dir = settings.data_dir.absolute()
     if settings.checkpoints_in_store:
@@ -96,16 +104,16 @@ def back_up(settings: Settings, target: Path) -> Backup:
         raise InvalidSettings(f"{target} is there already. Name a new file, or a folder.")
     if target.absolute().is_relative_to(data_dir):
         raise InvalidSettings(f"{target} lies in the data dir itself. Name another place.")
-    with DirectoryLock(data_dir, "service", patience_s=0):
-        models = _check(settings)
-        files = list(_files(data_dir))
-        try:
-            return _write(settings, data_dir, files, models, target)
-        except OSError as error:
-            raise InvalidSettings(
-                f"{target} cannot be written ({error.strerror or error}). Make room, or name "
-                f"another place."
-            ) from error
+    try:
+        if is_running(data_dir):
+            return _back_up_running(settings, data_dir, target)
+        with DirectoryLock(data_dir, "service", patience_s=0):
+            return _write(settings, data_dir, _check(settings), target)
+    except OSError as error:
+        raise InvalidSettings(
+            f"{target} cannot be written ({error.strerror or error}). Make room, or name another "
+            f"place."
+        ) from error
 
 
 def bring_back(source: Path, data_dir: Path) -> Backup:
@@ -148,6 +156,41 @@ def bring_back(source: Path, data_dir: Path) -> Backup:
         ) from error
 
 
+# A service that runs --------------------------------------------------------------------------
+
+
+def _back_up_running(settings: Settings, data_dir: Path, target: Path) -> Backup:
+    for tries_left in reversed(range(TRIES)):
+        with TemporaryDirectory(prefix=".gmr-backup-", dir=target.absolute().parent) as name:
+            copy = Path(name) / data_dir.name
+            _copy_running(data_dir, copy)
+            copied = settings.model_copy(update={"data_dir": copy})
+            try:
+                return _write(copied, copy, _check(copied), target)
+            except InvalidSettings:
+                if not tries_left:
+                    raise
+    raise AssertionError("one of the tries returns or raises")
+
+
+def _copy_running(data_dir: Path, copy: Path) -> None:
+    """Copy a data dir, its Redis last; files that go meanwhile have been replaced by newer ones."""
+    files = sorted(_files(data_dir), key=_is_of_redis(data_dir))
+    for path in files:
+        to = copy / path.relative_to(data_dir)
+        to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileNotFoundError), path.open("rb") as source, to.open("xb") as file:
+            # As much as there is by now: a log that grows goes on growing.
+            left = os.fstat(source.fileno()).st_size
+            while left and (chunk := source.read(min(left, CHUNK))):
+                file.write(chunk)
+                left -= len(chunk)
+
+
+def _is_of_redis(data_dir: Path) -> Callable[[Path], bool]:
+    return lambda path: path.is_relative_to(data_dir / "redis")
+
+
 # Writing --------------------------------------------------------------------------------------
 
 
@@ -171,7 +214,10 @@ def _check(settings: Settings) -> list[ModelFacts]:
 
 def _files(data_dir: Path) -> Iterator[Path]:
     for path in sorted(data_dir.rglob("*")):
-        mode = path.lstat().st_mode
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:  # of a service that runs
+            continue
         if stat.S_ISLNK(mode):
             raise InvalidSettings(
                 f"{path} is a link, which a backup would not follow. Put what it leads to in its "
@@ -182,10 +228,8 @@ def _files(data_dir: Path) -> Iterator[Path]:
             yield path
 
 
-def _write(
-    settings: Settings, data_dir: Path, files: list[Path], models: list[ModelFacts], target: Path
-) -> Backup:
-    listed: dict[str, dict[str, Any]] = {}
+def _write(settings: Settings, data_dir: Path, models: list[ModelFacts], target: Path) -> Backup:
+    files, listed = list(_files(data_dir)), dict[str, dict[str, Any]]()
     for path in files:
         with path.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()

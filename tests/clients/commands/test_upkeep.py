@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tarfile
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from service.broker.registry import NamedModel
 from service.checkpoints import kept_in
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis
+from service.upkeep import archive as archives
 from service.upkeep import doctor
 from service.upkeep.report import ModelFacts
 from service.wire import RawBatch
@@ -36,6 +38,7 @@ from tests.service.running import (
     sub_tasks,
     training,
     wait_for_backlog,
+    wait_until,
 )
 from tests.service.supervisor.test_run import published, service
 
@@ -208,9 +211,9 @@ def test_of_a_running_service_the_lease_and_the_heartbeat_are_told(
                 )
                 overtaken = gmr("doctor", "--data-dir", data_dir)
                 assert overtaken.exit_code == 0, overtaken.output
-            refused = gmr("backup", data_dir.parent / "b.tar", "--data-dir", data_dir)
-            assert refused.exit_code == 2
-            assert f"is in use by another service (process {os.getpid()})" in refused.output
+            live = gmr("backup", data_dir.parent / "live.tar", "--data-dir", data_dir)
+            assert live.exit_code == 0, live.output
+            assert not list(data_dir.parent.glob(".gmr-backup-*"))
         with connect(server.url) as client:
             client.xadd(Keys("default").dead_letters, {"x": "y"})
         letters = gmr("doctor", "--data-dir", data_dir)
@@ -354,6 +357,79 @@ def test_a_service_that_is_brought_back_learns_what_was_in_its_stream_alone(
 
 
 @pytest.mark.slow
+def test_of_a_service_that_learns_a_backup_holds_all_that_was_accepted_before(
+    gmr: Callable[..., Any], tmp_path: Path
+) -> None:
+    here, there, archive = tmp_path / "here", tmp_path / "there", tmp_path / "backup.tar"
+    stream = [batch(1, seed) for seed in range(400)]
+    accepted, enough = [0], threading.Event()
+
+    def feed(url: str) -> None:
+        with GMRClient(url) as client:
+            for one in stream:
+                if enough.is_set():
+                    return
+                client.ingest(*labelled(one), batch_id=one.batch_id)
+                accepted[0] += 1
+
+    with service(here) as running:
+        running.wait_until_it_answers()
+        feeder = threading.Thread(target=feed, args=(running.url,))
+        feeder.start()
+        wait_until(lambda: accepted[0] > 40)
+        before = accepted[0]
+        result = gmr("backup", archive, "--data-dir", here)
+        enough.set()
+        feeder.join()
+        assert result.exit_code == 0, result.output
+        assert accepted[0] > before  # it went on meanwhile
+        assert running.stop() == 0
+    assert gmr("restore", archive, "--data-dir", there).exit_code == 0
+    with service(there) as running:
+        running.wait_until_it_answers()
+        with GMRClient(running.url) as client:
+            model = client.wait_until_learned()
+            assert before <= model.batches_seen <= accepted[0]
+            held = stream[: model.batches_seen]
+            again = client.ingest(*labelled(held[-1]), batch_id=held[-1].batch_id)
+            assert again.duplicate
+        directly = learned_directly(running.settings, held)
+        assert published(running.settings).to_bytes({}) == snapshot_bytes(
+            running.settings, directly
+        )
+        assert running.stop() == 0
+
+
+@pytest.mark.parametrize("lacking", [archives.TRIES - 1, archives.TRIES])
+def test_a_copy_that_lacks_what_has_been_let_go_is_made_again(
+    lacking: int,
+    gmr: Callable[..., Any],
+    data_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy, copies = archives._copy_running, list[Path]()
+
+    def late(source: Path, to: Path) -> None:
+        copy(source, to)
+        if len(copies) < lacking:
+            shutil.rmtree(to / "checkpoints")  # as if all had been replaced meanwhile
+        copies.append(to)
+
+    monkeypatch.setattr(archives, "_copy_running", late)
+    with DirectoryLock(data_dir, "service"):
+        result = gmr("backup", tmp_path / "b.tar", "--data-dir", data_dir)
+    assert len(copies) == archives.TRIES
+    assert not list(tmp_path.glob(".gmr-backup-*"))
+    if lacking < archives.TRIES:
+        assert result.exit_code == 0, result.output
+    else:
+        assert result.exit_code == 2
+        assert "entries were removed from it" in result.output
+    assert (tmp_path / "b.tar").exists() == (result.exit_code == 0)
+
+
+@pytest.mark.slow
 def test_a_service_and_its_models_move_and_go_on(gmr: Callable[..., Any], tmp_path: Path) -> None:
     here, there, archive = tmp_path / "here", tmp_path / "there", tmp_path / "backup.tar"
     with service(here) as running:
@@ -362,7 +438,6 @@ def test_a_service_and_its_models_move_and_go_on(gmr: Callable[..., Any], tmp_pa
             own.make_model("pump-7", {"n_components": 3})
             before = taught(own, BATCHES), taught(pump, BATCHES[:4])
         assert gmr("doctor", "--data-dir", here).exit_code == 0
-        assert gmr("backup", archive, "--data-dir", here).exit_code == 2
         assert running.stop() == 0
     result = gmr("backup", archive, "--data-dir", here)
     assert result.exit_code == 0, result.output
