@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from typing import Any, Final, Protocol, TypeVar
 
 import redis
+from redis.exceptions import RedisClusterException
 
 from service.broker.connection import SyncClient, is_refusal, is_transient, refused
 from service.broker.fenced import CONFIRM_MS, LeaseLost
@@ -59,8 +61,8 @@ def read_next(
 
     Arguments:
         client: Of all of them.
-        streams: One or more; on a cluster, whose streams lie on several nodes, each is asked by
-            itself, and the last one is waited for.
+        streams: One or more; on a cluster each is asked by itself, nodes at the same time and those
+            of a node in turn, and the last one is waited for.
         block_ms: Longest wait in milliseconds while there are none; 0 does not wait.
         replicas: That must have entries before these are given out. An entry that only the primary
             has is lost with it; its sender, who was not answered, sends it again, and a trainer
@@ -75,7 +77,14 @@ def read_next(
         LeaseLost: Another trainer has taken over the one stream; of several, it is left out.
     """
     if len(streams) > 1 and isinstance(client, redis.RedisCluster):
-        return _read_in_turn(client, streams, block_ms)
+        return _read_nodes(client, streams, block_ms)
+    return _read(client, streams, block_ms, replicas) or []
+
+
+def _read(
+    client: SyncClient, streams: Sequence[S], block_ms: int, replicas: int
+) -> list[tuple[S, list[Any]]] | None:
+    """As `read_next`, in one command; None when Redis is away for the moment."""
     total = sum(stream.mean_bytes for stream in streams)
     most = min(MOST_COUNT, max(LEAST_COUNT, MOST_OF_MANY // len(streams)))
     try:
@@ -85,7 +94,7 @@ def read_next(
         if replicas:
             rows = _replicated(client, names, count, block_ms, replicas)
         else:
-            rows = client.xreadgroup(GROUP, GROUP, names, count=count, block=block_ms or None)
+            rows = _answer(client, names, count, block_ms)
     except Exception as error:
         passing = is_transient(error)
         lost = isinstance(error, redis.ResponseError) and str(error).startswith("NOGROUP")
@@ -98,12 +107,30 @@ def read_next(
         if passing:
             logger.warning("reading from Redis failed, trying again: %s", error)
             time.sleep(READ_PAUSE_S)
-        return []
+        return None
     by_name = {stream.stream.encode(): stream for stream in streams}
     # redis-py types answers by what they could be.
     answer: Any = rows or []
     found = [(by_name[name], by_name[name].took(entries)) for name, entries in answer]
     return [(stream, entries) for stream, entries in found if entries]
+
+
+def _answer(client: SyncClient, names: dict[Any, Any], count: int, block_ms: int) -> Any:
+    """The answer of a read.
+
+    On a cluster redis-py asks a node of its choice, at every read, which words of the command are
+    keys: when that node dies no stream is read. So the node is named here.
+    """
+    node = None
+    if isinstance(client, redis.RedisCluster):
+        [key] = names
+        node = _node_of(client, key)
+    if node is None:
+        return client.xreadgroup(GROUP, GROUP, names, count=count, block=block_ms or None)
+    wait = ("BLOCK", block_ms) if block_ms else ()
+    read = ("XREADGROUP", "GROUP", GROUP, GROUP, "COUNT", count, *wait, "STREAMS", *names, ">")
+    untyped: Any = client
+    return untyped.execute_command(*read, target_nodes=node)
 
 
 def _replicated(
@@ -140,11 +167,45 @@ def _prepared(streams: Sequence[S]) -> list[S]:
     return ready
 
 
-def _read_in_turn(
-    client: SyncClient, streams: Sequence[S], block_ms: int
+def _read_nodes(
+    client: redis.RedisCluster, streams: Sequence[S], block_ms: int
 ) -> list[tuple[S, list[Any]]]:
-    found = [one for stream in streams for one in read_next(client, [stream], 0)]
-    return found or read_next(client, streams[-1:], block_ms)
+    """As `read_next`, on a cluster, where replicas are not waited for.
+
+    A node that is away costs one attempt, however many streams are on it.
+    """
+    of_node: dict[Any, list[S]] = defaultdict(list)
+    for stream in streams:
+        of_node[_node_of(client, stream.stream)].append(stream)
+    with ThreadPoolExecutor(len(of_node), "gmr-node") as threads:
+        answers = threads.map(lambda own: _read_in_turn(client, own), of_node.values())
+        found = [one for answer in answers for one in answer]
+    return found or _read_in_turn(client, streams[-1:], block_ms)
+
+
+def _node_of(client: Any, key: str) -> Any:
+    """Where a key is; None where the layout does not say: the next command asks for a new one."""
+    try:
+        return client.get_node_from_key(key)
+    except RedisClusterException:
+        return None
+
+
+def _read_in_turn(
+    client: SyncClient, streams: Sequence[S], block_ms: int = 0
+) -> list[tuple[S, list[Any]]]:
+    """Entries of the streams of one node, up to the first that it does not answer for."""
+    found: list[tuple[S, list[Any]]] = []
+    for stream in streams:
+        try:
+            answer = _read(client, [stream], block_ms, 0)
+        except LeaseLost:
+            time.sleep(block_ms / 1000)
+            continue  # whoever writes for it is told at the next write
+        if answer is None:
+            break
+        found += answer
+    return found
 
 
 class Reader:

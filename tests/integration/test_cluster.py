@@ -1,10 +1,13 @@
-"""A service with named models on a Redis Cluster: three real nodes, which share the models."""
+"""Named models on a Redis Cluster: three real nodes, which share the models."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import subprocess
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -15,10 +18,15 @@ import pytest
 import redis
 from pydantic import SecretStr
 
+from service.broker.connection import connect
+from service.broker.entries import Position
+from service.broker.feed import Feed
 from service.broker.keys import Keys
+from service.broker.reader import read_next
 from service.settings import Settings
 from service.supervisor.embedded import find_binary
 from tests.service.api.stack import labels, learned, samples, serving, teach, training
+from tests.service.broker.feeding import add, opened
 
 SLOTS = 16384
 NODES = 3
@@ -111,3 +119,60 @@ def test_models_on_several_nodes_learn_and_answer(cluster: str, tmp_path: Path) 
             time.sleep(0.05)
     with redis.RedisCluster.from_url(cluster.replace("+cluster", "")) as client:
         assert not list(client.scan_iter(match=keys.named(names[0]).prefix + "*"))
+
+
+@pytest.fixture
+def client(cluster: str) -> Iterator[redis.RedisCluster]:
+    with connect(cluster) as client:
+        assert isinstance(client, redis.RedisCluster)
+        yield client
+
+
+def feeds_of(client: redis.RedisCluster, n: int) -> dict[str, list[Feed]]:
+    """n feeds on each node, by its name."""
+    found: dict[str, list[Feed]] = {one.name: [] for one in client.get_primaries()}
+    while min(map(len, found.values())) < n:
+        feed = opened(client)
+        found[client.get_node_from_key(feed.stream).name].append(feed)
+    return {name: feeds[:n] for name, feeds in found.items()}
+
+
+def test_nodes_are_asked_at_the_same_time(
+    client: redis.RedisCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_node = feeds_of(client, 2)
+    together = threading.Barrier(NODES)
+    for first, _ in by_node.values():
+        monkeypatch.setattr(first, "prepare", lambda: together.wait(10))
+    feeds = [feed for feeds in by_node.values() for feed in feeds]
+    ids = [add(feed, 2) for feed in feeds]
+    found = dict(read_next(client, feeds, block_ms=0))
+    assert [[entry.id for entry in found[feed]] for feed in feeds] == ids
+
+
+def test_a_node_that_is_away_costs_one_attempt_and_no_other_node_its_entries(
+    client: redis.RedisCluster,
+) -> None:
+    by_node = feeds_of(client, 3)
+    feeds = [feed for feeds in by_node.values() for feed in feeds]
+    ids = [add(feed, 1) for feed in feeds]
+    # The node that redis-py asks what it does not know by itself.
+    gone = client.get_default_node().name
+    lost = by_node[gone]
+    about: dict[str, int] = client.info("server", target_nodes=client.get_default_node())
+    os.kill(about["process_id"], signal.SIGKILL)
+    found = dict(read_next(client, feeds, block_ms=0))
+    there = {feed: [entry.id for entry in entries] for feed, entries in found.items()}
+    assert there == {feed: own for feed, own in zip(feeds, ids, strict=True) if feed not in lost}
+    assert sum(feed.redis_errors for feed in lost) == 1
+
+
+def test_a_stream_on_a_cluster_that_another_trainer_has_taken_over_keeps_no_other_from_being_read(
+    client: redis.RedisCluster,
+) -> None:
+    lost, mine = next(iter(feeds_of(client, 2).values()))
+    client.set(lost.keys.fence, "someone else")
+    lost.go_back(Position())
+    ids = add(mine, 2)
+    [(feed, entries)] = read_next(client, [lost, mine], block_ms=0)
+    assert (feed, [entry.id for entry in entries]) == (mine, ids)
