@@ -12,12 +12,12 @@ from pydantic import BaseModel, Field
 from core.batch import UNLABELLED
 from service.api import answers
 from service.api.bodies import read_batch, to_tensor
+from service.api.false_positive_rates import RATE, rate_of
 from service.api.flags import flag_of
 from service.api.negotiation import JSON, SAFETENSORS, choose
 from service.api.openapi import forms, problems, samples_body
 from service.api.parts import parts_of, snapshot_of
 from service.api.query import StrictRoute
-from service.api.rates import RATE, rate_of
 
 router = APIRouter(tags=["model"], route_class=StrictRoute)
 

@@ -20,12 +20,12 @@ from core.snapshot import Classification, OutlierScores, Snapshot
 from service.api import answers
 from service.api.bodies import beside, charge, media_type, read_body, to_tensor
 from service.api.errors import Unavailable, UnknownModel, VersionNotServed
+from service.api.false_positive_rates import rate_of
 from service.api.flags import flag_of
 from service.api.negotiation import JSON, OCTETS
 from service.api.openapi import BINARY, protocol_errors
 from service.api.parts import Parts, parts_of, snapshot_of
 from service.api.query import StrictRoute
-from service.api.rates import rate_of
 from service.api.routes.health import reasons_against
 from service.wire import Limits
 from service.wire.inference import (
