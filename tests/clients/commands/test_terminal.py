@@ -150,7 +150,8 @@ def test_top_speaks_json_and_of_events_once(gmr: Gmr, service: httpx2.Client) ->
     ) as top:
         assert top.stdout is not None
         seen: list[dict[str, Any]] = [json.loads(top.stdout.readline()) for _ in range(3)]
-        send(service, RawBatch.of(samples(4), ["cat", 3, "cat", "dog"])).raise_for_status()
+        wrong = RawBatch.of(samples(4, seed=99), ["cat", 3, "cat", "dog"])
+        send(service, wrong).raise_for_status()
         while not any(document["events"] for document in seen):
             seen.append(json.loads(top.stdout.readline()))
         seen += [json.loads(top.stdout.readline()) for _ in range(3)]
