@@ -152,6 +152,25 @@ def connect_async(
         raise _bad_url(url) from None
 
 
+def node_of(client: SyncClient | AsyncClient, key: str) -> Any:
+    """The node of a cluster that has a key, for reads of streams.
+
+    redis-py asks a node of its choice, at each of these, which words are keys: when that node dies
+    no stream is read, unless the node that has the stream is named.
+
+    Returns:
+        A node; None without a cluster, or where the layout does not say: then the next command
+        asks for a new one.
+    """
+    if not isinstance(client, redis.RedisCluster | redis.asyncio.RedisCluster):
+        return None
+    cluster: Any = client
+    try:
+        return cluster.get_node_from_key(key)
+    except RedisClusterException:
+        return None
+
+
 def _introduced(examiner: Examiner, connection: Any) -> None:
     connection.on_connect()
     examiner.examine(connection)

@@ -11,9 +11,8 @@ from concurrent.futures import TimeoutError as NotYet
 from typing import Any, Final, Protocol, TypeVar
 
 import redis
-from redis.exceptions import RedisClusterException
 
-from service.broker.connection import SyncClient, is_refusal, is_transient, refused
+from service.broker.connection import SyncClient, is_refusal, is_transient, node_of, refused
 from service.broker.fenced import CONFIRM_MS, LeaseLost
 from service.broker.keys import GROUP
 
@@ -116,15 +115,8 @@ def _read(
 
 
 def _answer(client: SyncClient, names: dict[Any, Any], count: int, block_ms: int) -> Any:
-    """The answer of a read.
-
-    On a cluster redis-py asks a node of its choice, at every read, which words of the command are
-    keys: when that node dies no stream is read. So the node is named here.
-    """
-    node = None
-    if isinstance(client, redis.RedisCluster):
-        [key] = names
-        node = _node_of(client, key)
+    """The answer of a read; on a cluster of one stream."""
+    node = node_of(client, next(iter(names)))
     if node is None:
         return client.xreadgroup(GROUP, GROUP, names, count=count, block=block_ms or None)
     wait = ("BLOCK", block_ms) if block_ms else ()
@@ -176,19 +168,11 @@ def _read_nodes(
     """
     of_node: dict[Any, list[S]] = defaultdict(list)
     for stream in streams:
-        of_node[_node_of(client, stream.stream)].append(stream)
+        of_node[node_of(client, stream.stream)].append(stream)
     with ThreadPoolExecutor(len(of_node), "gmr-node") as threads:
         answers = threads.map(lambda own: _read_in_turn(client, own), of_node.values())
         found = [one for answer in answers for one in answer]
     return found or _read_in_turn(client, streams[-1:], block_ms)
-
-
-def _node_of(client: Any, key: str) -> Any:
-    """Where a key is; None where the layout does not say: the next command asks for a new one."""
-    try:
-        return client.get_node_from_key(key)
-    except RedisClusterException:
-        return None
 
 
 def _read_in_turn(

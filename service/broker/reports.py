@@ -10,7 +10,7 @@ import orjson
 
 from service.broker.branch import Branch
 from service.broker.caller import READ_S, ROWS_PER_S, Caller
-from service.broker.connection import SOCKET_TIMEOUT_S
+from service.broker.connection import SOCKET_TIMEOUT_S, node_of
 from service.broker.records import Notice, Record
 
 
@@ -118,10 +118,7 @@ class Reports:
             count: At most so many.
             block_ms: Longest wait; an empty list when nothing came.
         """
-        rows = await self._read(
-            lambda: self._client.xread({self._keys.events: after}, count=count, block=block_ms),
-            READ_S + block_ms / 1000,
-        )
+        rows = await self._after(self._keys.events, after, block_ms, count)
         return [record for _, batch in rows for record in _records(batch)]
 
     async def last_event_id(self) -> str:
@@ -136,11 +133,20 @@ class Reports:
 
     async def next_notice(self, after: str, *, block_ms: int) -> Notice | None:
         """The latest notice after one, waiting for it; None when none came in time."""
-        rows = await self._read(
-            lambda: self._client.xread({self._keys.published: after}, block=block_ms),
-            READ_S + block_ms / 1000,
-        )
+        rows = await self._after(self._keys.published, after, block_ms)
         return _notice(*rows[0][1][-1]) if rows else None
+
+    async def _after(self, key: str, after: str, block_ms: int, count: int | None = None) -> Any:
+        """What comes to a stream after an id, as `xread` answers."""
+        most = () if count is None else ("COUNT", count)
+        read = ("XREAD", *most, "BLOCK", block_ms, "STREAMS", key, after)
+
+        def ask() -> Any:
+            client: Any = self._client
+            node = node_of(client, key)
+            return client.execute_command(*read, **({} if node is None else {"target_nodes": node}))
+
+        return await self._read(ask, READ_S + block_ms / 1000)
 
     async def snapshot(self) -> bytes | None:
         """The latest snapshot, where snapshots travel through Redis."""

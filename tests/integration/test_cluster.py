@@ -12,17 +12,20 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 import redis
 from pydantic import SecretStr
 
-from service.broker.connection import connect
+from service.broker.caller import Caller
+from service.broker.connection import connect, connect_async
 from service.broker.entries import Position
 from service.broker.feed import Feed
 from service.broker.keys import Keys
 from service.broker.reader import read_next
+from service.broker.reports import Reports
 from service.settings import Settings
 from service.supervisor.embedded import find_binary
 from tests.service.api.stack import labels, learned, samples, serving, teach, training
@@ -176,3 +179,26 @@ def test_a_stream_on_a_cluster_that_another_trainer_has_taken_over_keeps_no_othe
     ids = add(mine, 2)
     [(feed, entries)] = read_next(client, [lost, mine], block_ms=0)
     assert (feed, [entry.id for entry in entries]) == (mine, ids)
+
+
+@pytest.mark.anyio
+async def test_an_api_follows_models_of_other_nodes_when_one_is_away(
+    client: redis.RedisCluster, cluster: str
+) -> None:
+    by_node = feeds_of(client, 1)
+    feeds = {name: feed for name, [feed] in by_node.items()}
+    for feed in feeds.values():
+        feed.client.xadd(feed.keys.events, {"data": b"{}"})
+    async with connect_async(cluster) as api:
+        callers = {name: Caller(api, feed.keys.model) for name, feed in feeds.items()}
+        for caller in callers.values():
+            assert len(await Reports(caller).events("0-0", block_ms=10)) == 1
+        # The node that redis-py asks what it does not know by itself.
+        gone: Any = api.get_default_node()  # type: ignore[union-attr]
+        there: Any = client.get_node(node_name=gone.name)
+        about: dict[str, int] = client.info("server", target_nodes=there)
+        os.kill(about["process_id"], signal.SIGKILL)
+        for name, caller in callers.items():
+            if name != gone.name:
+                assert len(await Reports(caller).events("0-0", block_ms=10)) == 1
+                assert await Reports(caller).next_notice("0-0", block_ms=10) is None
