@@ -171,6 +171,25 @@ def node_of(client: SyncClient | AsyncClient, key: str) -> Any:
         return None
 
 
+def read_stream(
+    client: SyncClient | AsyncClient, key: str, after: str, block_ms: int, count: int | None = None
+) -> Any:
+    """What comes to one stream after an id, as `xread` answers, from the node that has it.
+
+    Arguments:
+        client: Of an asynchronous one the answer is to be awaited.
+        key: Of the stream.
+        after: Id of the last record that is known.
+        block_ms: Longest wait.
+        count: At most so many records.
+    """
+    node = node_of(client, key)
+    most = () if count is None else ("COUNT", count)
+    named = {} if node is None else {"target_nodes": node}
+    asking: Any = client
+    return asking.execute_command("XREAD", *most, "BLOCK", block_ms, "STREAMS", key, after, **named)
+
+
 def _introduced(examiner: Examiner, connection: Any) -> None:
     connection.on_connect()
     examiner.examine(connection)

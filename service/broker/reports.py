@@ -10,7 +10,7 @@ import orjson
 
 from service.broker.branch import Branch
 from service.broker.caller import READ_S, ROWS_PER_S, Caller
-from service.broker.connection import SOCKET_TIMEOUT_S, node_of
+from service.broker.connection import SOCKET_TIMEOUT_S, read_stream
 from service.broker.records import Notice, Record
 
 
@@ -138,15 +138,10 @@ class Reports:
 
     async def _after(self, key: str, after: str, block_ms: int, count: int | None = None) -> Any:
         """What comes to a stream after an id, as `xread` answers."""
-        most = () if count is None else ("COUNT", count)
-        read = ("XREAD", *most, "BLOCK", block_ms, "STREAMS", key, after)
-
-        def ask() -> Any:
-            client: Any = self._client
-            node = node_of(client, key)
-            return client.execute_command(*read, **({} if node is None else {"target_nodes": node}))
-
-        return await self._read(ask, READ_S + block_ms / 1000)
+        return await self._read(
+            lambda: read_stream(self._client, key, after, block_ms, count),
+            READ_S + block_ms / 1000,
+        )
 
     async def snapshot(self) -> bytes | None:
         """The latest snapshot, where snapshots travel through Redis."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import orjson
 from prometheus_client import Counter
@@ -31,7 +31,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from service.broker.connection import SyncClient, is_transient
+from service.broker.connection import SyncClient, is_transient, read_stream
 from service.broker.fenced import WRITE
 from service.broker.keys import Keys
 from service.broker.lease import Lease
@@ -118,7 +118,7 @@ class WebhookSender:
 
     def _waiting(self, after: str) -> list[tuple[str, bytes]]:
         """The next messages, waiting a moment for one."""
-        rows: Any = self._client.xread({self._keys.outbox: after}, count=COUNT, block=BLOCK_MS)
+        rows = read_stream(self._client, self._keys.outbox, after, BLOCK_MS, COUNT)
         return [(id.decode(), fields[b"data"]) for _, batch in rows for id, fields in batch]
 
     def _bring(self, id: str, data: bytes) -> bool:
