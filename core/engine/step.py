@@ -44,7 +44,7 @@ from core.learners.learner import Learner
 from core.memory.course import Course
 from core.standardiser import Standardiser
 
-UNCALIBRATED_SAMPLES = UNREADY_SAMPLES
+UNCALIBRATED_SAMPLES = 100
 """First samples of a sub-task, of which nothing is kept for p-values ..."""
 
 FIRST_UNCALIBRATED_SAMPLES = 250

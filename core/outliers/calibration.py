@@ -33,8 +33,18 @@ RECENT = 2048
 NEWEST = 4
 """... and no more than one in so many that it has had ..."""
 
-FEWEST = 400
-"""... but for these: rows of a model that knew less make the samples of today look too good."""
+FEWEST = 200
+"""... but for these: rows of a model that knew less make the samples of today look too good ..."""
+
+FEWEST_OF_FIRST = 400
+"""... and of the first sub-task these, as there are no others."""
+
+CURRENT = 0.5
+"""Weight of the current sub-task, at least, once it has `FULL` rows: samples that come now are
+of it, however many came before. The p-values of either half keep to twice what was asked."""
+
+FULL = 100
+"""Rows that make that weight full; it grows with them."""
 
 PAST = 2048
 """Rows of all earlier sub-tasks together, at most."""
@@ -120,7 +130,8 @@ class Calibration:
                 old.samples + samples,
                 old.seen + seen,
             )
-        newest = min(RECENT, max(FEWEST, seen // NEWEST))
+        fewest = FEWEST if sub_task else FEWEST_OF_FIRST
+        newest = min(RECENT, max(fewest, seen // NEWEST))
         group = Group(rows[-newest:].clone(), samples, seen, sub_task, rows[:0])
         return replace(self, current=(group,), n_scales=n_scales)
 
@@ -153,12 +164,12 @@ class Calibration:
         return {group.sub_task: min(each, len(group.drawn)) for group in self.past}
 
     def typicality(self, now: Mapping[int, Tensor]) -> Typicality:
-        """What follows from it: every sub-task counts by its samples.
+        """What follows from it: every sub-task counts by its samples, the current one for more.
 
         Arguments:
             now: Sub-task -> traits of its first drawn samples, as they are by now.
         """
-        past = (
+        past = tuple(
             group.moved(now[group.sub_task]) if group.sub_task in now else group
             for group in self.past
         )
@@ -166,11 +177,19 @@ class Calibration:
         if not groups:
             return Typicality.none()
         weights = [
-            torch.full((len(group),), group.samples / len(group), dtype=torch.float32)
-            for group in groups
+            torch.full((len(group),), stands_for / len(group), dtype=torch.float32)
+            for group, stands_for in zip(groups, self._stand_for(), strict=True)
         ]
         rows = torch.cat([group.rows for group in groups])
         return Typicality(rows, torch.cat(weights), self.n_scales)
+
+    def _stand_for(self) -> list[float]:
+        """Samples for which each group counts, past ones first."""
+        past = [float(group.samples) for group in self.past]
+        equal = sum(past) * CURRENT / (1 - CURRENT)
+        return past + [
+            max(group.samples, equal * min(1.0, len(group) / FULL)) for group in self.current
+        ]
 
 
 def chosen(n: int) -> Tensor:

@@ -14,7 +14,10 @@ from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.engine.step import FIRST_UNCALIBRATED_SAMPLES
 from core.outliers.calibration import (
+    CURRENT,
     FEWEST,
+    FEWEST_OF_FIRST,
+    FULL,
     MOST_GROUPS,
     PAST,
     PER_BATCH,
@@ -45,7 +48,11 @@ def test_rows_stay_bounded_and_samples_are_counted(life: list[int | str]) -> Non
     assert sum(len(group) for group in calibration.current) <= RECENT
     assert len(calibration.past) <= MOST_GROUPS
     assert sum(group.samples for group in (*calibration.past, *calibration.current)) == samples
-    assert float(calibration.typicality({}).weights.sum()) == pytest.approx(samples)
+    weights = calibration.typicality({}).weights
+    of_past = sum(len(group) for group in calibration.past)
+    past = sum(group.samples for group in calibration.past)
+    assert float(weights[:of_past].sum()) == pytest.approx(past)
+    assert samples - past <= float(weights[of_past:].sum()) + 1e-3
 
 
 def test_many_sub_tasks_stay_bounded() -> None:
@@ -64,8 +71,25 @@ def test_the_last_rows_are_kept_and_early_ones_let_go() -> None:
     rows = calibration.current[0].rows[:, 0]
     assert rows.tolist() == list(range(3000 - 750, 3000))
     assert calibration.current[0].samples == 3000
-    few = Calibration().observed(numbered(*range(FEWEST)), FEWEST, 0)
+    few = Calibration().observed(numbered(*range(1000)), 1000, 0)
+    assert len(few.current[0]) == FEWEST_OF_FIRST
+    few = Calibration().observed(numbered(*range(500)), 500, 1)
     assert len(few.current[0]) == FEWEST
+
+
+@given(st.integers(1, 10**6), st.integers(1, 400), st.integers(1, 10**6))
+def test_the_current_sub_task_counts_for_half_however_many_came_before(
+    before: int, n_rows: int, since: int
+) -> None:
+    calibration = Calibration().observed(torch.zeros(PER_BATCH, 2), before, 0)
+    calibration = calibration.crossed(torch.zeros(3, 2))
+    calibration = calibration.observed(torch.ones(n_rows, 2), since, 1)
+    usual = calibration.typicality({})
+    share = float(usual.weights[usual.rows[:, 0] == 1].sum() / usual.weights.sum())
+    assert share >= since / (before + since) - 1e-5
+    assert share <= max(CURRENT, since / (before + since)) + 1e-5
+    if min(n_rows, FEWEST) >= FULL:
+        assert share >= CURRENT - 1e-5
 
 
 @given(st.integers(1, 5000))
@@ -104,6 +128,18 @@ def test_inliers_are_called_outliers_as_often_as_asked_on_both_sides_of_a_bounda
         assert 0.35 * rate < sum(both) / 2 < 1.4 * rate
     # One threshold for all: no sub-task pays for the others.
     assert all(0.2 * 0.2 < achieved(engine, state, x, 0.2) < 2.2 * 0.2 for x in (old, new))
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_a_new_sub_task_is_usual_after_two_hundred_samples(preset: str) -> None:
+    engine = Engine(EngineConfig(preset=preset, n_components=12, detector="none"))
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 80)))
+    new = torch.cat([blob(label, 1000, seed=92) for label in (2, 3)])
+    assert achieved(engine, state, new, 0.05) > 0.95
+    state, _ = play(engine, state, ["boundary", *batches([2, 3], 3, seed=1)])
+    assert achieved(engine, state, new, 0.05) < 0.15
+    unseen = torch.cat([blob(label, 1000, seed=93) for label in (5, 7)])
+    assert achieved(engine, state, unseen, 0.05) > 0.9
 
 
 @pytest.mark.parametrize("preset", PRESETS)
