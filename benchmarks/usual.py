@@ -48,10 +48,10 @@ def measure(quick: bool, say: Say) -> Measurement:
             for since, shares in strange(data, seed):
                 found[since].append(shares)
             say(f"{name}, seed {seed}")
-        for since, shares in sorted(found.items()):
-            cells = [f"{100 * statistics.mean(kind):.1f}" for kind in zip(*shares, strict=True)]
-            rows.append((name, str(since), str(len(shares)), *cells))
-        values[name] = {str(since): shares for since, shares in found.items()}
+        for since, boundaries in sorted(found.items()):
+            cells = [f"{100 * statistics.mean(one):.1f}" for one in zip(*boundaries, strict=True)]
+            rows.append((name, str(since), str(len(boundaries)), *cells))
+        values[name] = {str(since): boundaries for since, boundaries in found.items()}
     columns = ("data", "samples since the boundary", "boundaries", *(f"{k}, %" for k in KINDS))
     title = f"called strange where {RATE:.0%} is asked, preset {EngineConfig().preset}"
     return Measurement((Table(title, columns, tuple(rows)),), values)
