@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from core.counted import counted
 from core.errors import InvalidLabels, NonFiniteFeature, ShapeMismatch
 
 Label = int | str
@@ -131,8 +132,8 @@ class Batch:
                 raise NonFiniteFeature.at(row=row, column=column, value=value)
         if self.sample_ids is not None and len(self.sample_ids) != n:
             raise InvalidLabels(
-                f"{n} samples came with {len(self.sample_ids)} sample ids; expected one per "
-                f"sample. Send null for a sample that will get no label.",
+                f"{counted(n, 'sample')} came with {counted(len(self.sample_ids), 'sample id')}; "
+                f"expected one per sample. Send null for a sample that will get no label.",
                 samples=n,
                 sample_ids=len(self.sample_ids),
             )
@@ -142,8 +143,8 @@ class Batch:
     def _check_codes(self, codes: Tensor, n: int) -> None:
         if codes.shape != (n,):
             raise InvalidLabels(
-                f"{n} samples came with {codes.numel()} labels; expected one per sample. "
-                f"Send null for a sample without a label.",
+                f"{counted(n, 'sample')} came with {counted(codes.numel(), 'label')}; "
+                f"expected one per sample. Send null for a sample without a label.",
                 samples=n,
                 labels=codes.numel(),
             )

@@ -22,6 +22,8 @@ dict of plain values, so that HTTP answers can repeat them as fields.
 
 from __future__ import annotations
 
+from core.counted import counted
+
 
 class GMRError(Exception):
     """Root of the tree. `context` holds plain values that help a program react."""
@@ -42,7 +44,7 @@ class ShapeMismatch(InvalidBatch):
     def features(cls, *, expected: int, got: int) -> ShapeMismatch:
         """The error for rows of a wrong length."""
         return cls(
-            f"Each sample has {got} features, but this model was built for {expected}. "
+            f"Each sample has {counted(got, 'feature')}, but this model was built for {expected}. "
             f"Check that images are flattened and that the stream is the right one.",
             expected=expected,
             got=got,

@@ -60,6 +60,7 @@ VOCABULARY = {
     for name in (
         "batch",
         "config",
+        "counted",
         "errors",
         "events",
         "extensions",
@@ -142,7 +143,7 @@ CHOICES = {
     "core.learners.sgd",
 }
 
-CLIENTS_MAY = {"core.errors", "service.wire"}
+CLIENTS_MAY = {"core.counted", "core.errors", "service.wire"}
 STARTS_THE_SERVICE = {
     "clients.commands.cluster",
     "clients.commands.serving",

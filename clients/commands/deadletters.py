@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 from clients.commands.options import Url
-from clients.counted import counted
 from clients.http.answers import DeadLetter
 from clients.http.client import GMRClient
 from clients.http.errors import ClientError, InputError, ServiceError
+from core.counted import counted
 
 _PAGE = 1000
 

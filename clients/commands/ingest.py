@@ -12,7 +12,6 @@ import typer
 from rich.console import Console
 
 from clients.commands.options import DroppedColumns, FeatureColumns, Url
-from clients.counted import counted
 from clients.data.folder import files_of
 from clients.data.formats.rows import column_names
 from clients.data.standard_input import STANDARD_INPUT, named_file
@@ -24,6 +23,7 @@ from clients.http.retry import RetryPolicy
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.resume import ResumeFile, fingerprint, state_folder
 from clients.sending.samples import Job, Totals, send, starting_point
+from core.counted import counted
 
 # A full backlog is normal while the model learns, so wait for long; the display says why.
 _PATIENCE_S = 600.0

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from clients.commands.options import Url
-from clients.counted import counted
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
+from core.counted import counted
 
 
 class Action(StrEnum):

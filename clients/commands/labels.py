@@ -12,7 +12,6 @@ import typer
 from rich.console import Console
 
 from clients.commands.options import Url
-from clients.counted import counted
 from clients.http.client import GMRClient
 from clients.http.connection import open_sender
 from clients.http.errors import ClientError
@@ -21,6 +20,7 @@ from clients.http.retry import RetryPolicy
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.label_outcome import Outcome, follow
 from clients.sending.labels import LabelJob, LabelTotals, send_labels
+from core.counted import counted
 
 # As for `gmr ingest`: a full backlog, or a trainer that has much to learn first, is normal.
 _PATIENCE_S = 600.0

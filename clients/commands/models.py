@@ -15,9 +15,9 @@ from rich.table import Table
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
 from clients.commands.versions import on_terminal
-from clients.counted import counted
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
+from core.counted import counted
 
 
 class Action(StrEnum):

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from clients.counted import counted
 from clients.http.answers import Boundary, DriftState, Ledger, ModelInfo, Readiness
 from clients.http.client import GMRClient
 from clients.http.errors import ServiceUnavailable, ServiceUnreachable
+from core.counted import counted
 
 AWAY = (ServiceUnavailable, ServiceUnreachable)
 """Errors that say that there is no answer, and not that the question was wrong."""

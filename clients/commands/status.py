@@ -14,9 +14,9 @@ from rich.text import Text
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
 from clients.commands.reading import Reading, accuracy_of, gate_of, phase_of, share
-from clients.counted import counted
 from clients.http.client import GMRClient
 from clients.http.retry import RetryPolicy
+from core.counted import counted
 
 _PATIENCE_S = 1.0
 

@@ -25,10 +25,10 @@ from clients.commands.event_line import event_line
 from clients.commands.json_lines import print_json
 from clients.commands.options import Url
 from clients.commands.reading import AWAY, Reading, accuracy_of, gate_of, phase_of, share
-from clients.counted import counted
 from clients.http.answers import ServiceEvent
 from clients.http.async_client import AsyncGMRClient
 from clients.http.retry import RetryPolicy
+from core.counted import counted
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _RATES: Final = 40

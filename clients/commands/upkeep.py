@@ -13,6 +13,7 @@ from clients.commands.options import AsDocument, Url
 from clients.commands.versions import on_terminal
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
+from core.counted import counted
 from service.settings import Settings
 
 DataDir = Annotated[
@@ -66,7 +67,7 @@ def backup_command(
     from service.upkeep.archive import back_up
 
     backup = back_up(Settings.load({"data_dir": data_dir}), target)
-    typer.echo(f"{backup.path}: {_described(backup.models)}, {backup.nbytes} bytes")
+    typer.echo(f"{backup.path}: {_described(backup.models)}, {counted(backup.nbytes, 'byte')}")
 
 
 def restore_command(
@@ -90,7 +91,9 @@ def restore_command(
             f"is nothing yet: the checkpoints are put there."
         )
     backup = bring_back(source, settings.data_dir)
-    typer.echo(f"{settings.data_dir}: {_described(backup.models)}, {backup.nbytes} bytes")
+    typer.echo(
+        f"{settings.data_dir}: {_described(backup.models)}, {counted(backup.nbytes, 'byte')}"
+    )
     if backup.model != settings.model:
         typer.echo(f"Its own model is named {backup.model}: start it with --model {backup.model}.")
 
@@ -124,7 +127,10 @@ def reset_command(
 
         with GMRClient(url, model=model) as client:
             facts = client.model()
-            _confirm(f"Let {what}, which has seen {facts.samples_seen} samples, begin anew?", yes)
+            _confirm(
+                f"Let {what}, which has seen {counted(facts.samples_seen, 'sample')}, begin anew?",
+                yes,
+            )
             client.restore(fresh(client.checkpoint()))
             client.wait_until_learned()
         typer.echo(f"Begun anew: {what}. `gmr versions` lists what can be brought back.")
@@ -134,7 +140,7 @@ def reset_command(
 
     _confirm(f"Delete all that {data_dir} and its Redis hold of {what}?", yes)
     n_keys = forget_model(Settings.load({"data_dir": data_dir}), model)
-    typer.echo(f"Forgotten: {what}, its checkpoints and {n_keys} keys of Redis.")
+    typer.echo(f"Forgotten: {what}, its checkpoints and {counted(n_keys, 'key')} of Redis.")
 
 
 def _confirm(question: str, yes: bool) -> None:
@@ -155,5 +161,5 @@ def _described(models: Sequence[Mapping[str, Any]]) -> str:
     for one in models:
         held = "no checkpoint" if one["version"] is None else f"version {one['version']}"
         name = f"model {one['name']}" if one["name"] else "the service's own model"
-        parts.append(f"{name} ({held}, {one['beyond']} entries beyond it)")
+        parts.append(f"{name} ({held}, {counted(one['beyond'], 'entry', 'entries')} beyond it)")
     return ", ".join(parts)

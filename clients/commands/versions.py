@@ -14,9 +14,9 @@ from rich.table import Table
 
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
-from clients.counted import counted
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
+from core.counted import counted
 
 
 def versions_command(

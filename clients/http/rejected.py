@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from clients.counted import counted
 from clients.http.answers import DeadLetter
 from clients.http.client import GMRClient
 from clients.http.errors import ClientError
+from core.counted import counted
 
 PAGE = 1000
 

@@ -31,6 +31,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Final
 
+from core.counted import counted
 from core.errors import InvalidSettings
 from service.broker.lease import DirectoryLock
 from service.settings import MIB, Settings
@@ -305,7 +306,9 @@ def _read(source: Path, folder: Path | None) -> Backup:
                 ):
                     raise _damaged(source, f"{member.name} is not what was put into it")
             if left:
-                raise _damaged(source, f"{len(left)} files are missing, {min(left)} among them")
+                raise _damaged(
+                    source, f"{counted(len(left), 'file')} missing, {min(left)} among them"
+                )
             nbytes = sum(int(facts["bytes"]) for facts in contents["files"].values())
             return Backup(
                 source, contents["model"], contents["made"], tuple(contents["models"]), nbytes

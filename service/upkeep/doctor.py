@@ -20,6 +20,7 @@ import orjson
 import redis
 from redis.exceptions import RedisClusterException
 
+from core.counted import counted
 from core.engine.checkpoint import load
 from core.errors import InvalidCheckpoint, InvalidSettings
 from service.broker.connection import SyncClient, unavailable
@@ -141,7 +142,8 @@ def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFact
     newest = (
         "none yet"
         if facts.version is None
-        else f"the newest is version {facts.version} and holds {facts.entries_applied} entries"
+        else f"the newest is version {facts.version} and holds "
+        + counted(facts.entries_applied, "entry", "entries")
     )
     report.add(
         subject_of(name, "checkpoints"), f"{facts.checkpoints} of {len(kept)} can be read; {newest}"
@@ -267,15 +269,16 @@ def _look_at_stream(
     if facts.missing:
         report.add(
             subject,
-            f"{facts.missing} entries were removed from it, and no checkpoint holds them",
+            f"it was trimmed of {counted(facts.missing, 'entry', 'entries')} that no checkpoint "
+            f"holds",
             f"Look whether this is the right data dir or store, and bring its checkpoints back. "
             f"To go on without them, start once with --accept-loss {facts.missing}.",
             blocks=True,
         )
     report.add(
         subject,
-        f"{facts.accepted} entries accepted, {held} still in it, {facts.beyond} of them beyond "
-        f"the newest checkpoint",
+        f"accepted: {counted(facts.accepted, 'entry', 'entries')}, {held} still in it, "
+        f"{facts.beyond} beyond the newest checkpoint",
     )
     if facts.dead_letters:
         report.add(
@@ -293,7 +296,7 @@ def _look_at_trainer(client: SyncClient, keys: Keys, settings: Settings, report:
         waiting = sum(model.beyond or 0 for model in report.models)
         report.add(
             "trainer",
-            f"nobody holds the lease, and {waiting} entries wait",
+            f"nobody holds the lease; the backlog is {counted(waiting, 'entry', 'entries')}",
             "Start one: `gmr serve`, or `gmr trainer`." if waiting else None,
         )
         return

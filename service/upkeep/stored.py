@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.counted import counted
 from core.engine.checkpoint import load
 from core.errors import InvalidCheckpoint
 from service.broker.connection import SyncClient
@@ -64,7 +65,8 @@ def look_at_store(
     if named is None and others:
         report.add(
             subject,
-            f"nothing in Redis points to the {len(others)} checkpoints in {objects.place}",
+            f"nothing in Redis points to what {objects.place} holds: "
+            f"{counted(len(others), 'checkpoint')}",
             "Look whether this is the right Redis. If it has lost its data, a start goes on from "
             "the newest of these.",
         )
@@ -72,11 +74,12 @@ def look_at_store(
     newest = (
         "none yet"
         if facts.version is None
-        else f"the newest is version {facts.version} and holds {facts.entries_applied} entries"
+        else f"the newest is version {facts.version} and holds "
+        + counted(facts.entries_applied, "entry", "entries")
     )
     report.add(
         subject,
         f"{facts.checkpoints} in {objects.place} can be read; {newest}; epoch "
         f"{int(epoch or 0)}"
-        + (f"; {len(dead)} objects of earlier epochs wait to be deleted" if dead else ""),
+        + (f"; to be deleted: {counted(len(dead), 'object')} of earlier epochs" if dead else ""),
     )

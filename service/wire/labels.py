@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from core.counted import counted
 from core.errors import InvalidLabels
 from service.wire.arrays import Array
 from service.wire.json_type import json_type
@@ -81,8 +82,8 @@ def read_labels(codes: Array, text: bytes) -> Labels:
 def wrong_number_of_labels(samples: int, labels: int) -> InvalidLabels:
     """The error to raise where there are not as many labels as samples."""
     return InvalidLabels(
-        f"{samples} samples came with {labels} labels; expected one per sample. Send null for a "
-        f"sample without a label.",
+        f"{counted(samples, 'sample')} came with {counted(labels, 'label')}; expected one per "
+        f"sample. Send null for a sample without a label.",
         samples=samples,
         labels=labels,
     )

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
+from core.counted import counted
 from core.errors import InvalidBatch
 from service.wire.json_type import json_type
 
@@ -38,8 +39,8 @@ def check_sample_ids(values: object, n: int) -> SampleIds | None:
         )
     if len(values) != n:
         raise InvalidBatch(
-            f"{n} samples came with {len(values)} sample ids; expected one per sample. Send null "
-            f"for a sample that will get no label.",
+            f"{counted(n, 'sample')} came with {counted(len(values), 'sample id')}; expected one "
+            f"per sample. Send null for a sample that will get no label.",
             samples=n,
             sample_ids=len(values),
         )

@@ -160,7 +160,7 @@ def test_a_sample_that_cannot_be_used_is_refused_at_once_and_changes_nothing() -
 def test_a_frame_that_cannot_be_used_is_refused_and_changes_nothing() -> None:
     model, other = (taught(GMRClassifier(), blobs(25, CENTRES, 0)) for _ in range(2))
     frame = pd.DataFrame({"x": [0.0, 1.0], "y": [4.0, 4.0]})
-    with pytest.raises(InvalidLabels, match="2 samples came with 1 labels"):
+    with pytest.raises(InvalidLabels, match="2 samples came with 1 label"):
         model.learn_many(frame, pd.Series(["unheard of"]))
     with pytest.raises(NonFiniteFeature, match="'y'"):
         model.learn_many(frame.replace(4.0, math.inf), pd.Series(["top", "unheard of"]))

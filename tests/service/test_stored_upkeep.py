@@ -68,7 +68,8 @@ def test_the_doctor_says_when_nothing_points_to_what_there_is(gmr: Gmr, kept: Se
         client.delete(Keys(kept.model).checkpoints)
     model, said = found(gmr)
     assert model["checkpoints"] == 2
-    assert "nothing in Redis points to the 2 checkpoints" in said
+    assert "nothing in Redis points to what" in said
+    assert "2 checkpoints" in said
 
 
 def test_a_reset_forgets_objects_and_keeps_the_epoch(gmr: Gmr, kept: Settings) -> None:

@@ -326,7 +326,7 @@ def test_a_tensor_that_is_not_aligned_is_read_all_the_same() -> None:
         (b'{"features": [[[1]]]}', ShapeMismatch, "row 0, column 0 is a JSON array"),
         (b'{"features": [[1, 1e39]]}', NonFiniteFeature, "row 0, column 1 is inf"),
         (b'{"features": [[1]], "label": [1]}', InvalidBatch, "Did you mean `labels`"),
-        (b'{"features": [[1]], "labels": [1, 2]}', InvalidLabels, "1 samples came with 2 labels"),
+        (b'{"features": [[1]], "labels": [1, 2]}', InvalidLabels, "1 sample came with 2 labels"),
         (b'{"features": [[1]], "labels": 1}', InvalidLabels, "JSON number"),
         (
             b'{"features": [[1], [2]], "labels": [1, true]}',

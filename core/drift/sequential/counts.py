@@ -1,7 +1,7 @@
 """Counts of cells, label errors and features, and the bets on them.
 
 Cells count where samples fell, by three divisions of different fineness: the winning component; the
-class that it stands for with the height of the rank; the height alone. The first shows a new
+class that it stands for with a bin of the rank; that bin alone. The first shows a new
 class that hides where the density is high, the second the few samples of one within much
 traffic, the third what no class explains (`core.drift.sequential.cells`).
 
@@ -27,12 +27,14 @@ from core.drift.sequential.ranks import Ranks, find_ranks
 from core.drift.sequential.record import record
 from core.drift.sequential.scores import LIKELIHOOD, RANKED, FrozenScores
 
-BY_COMPONENT, BY_CLASS, BY_HEIGHT = range(3)
+BY_COMPONENT, BY_CLASS, BY_RANK = range(3)
 """Divisions into cells."""
 
 EDGES = (0.02, 0.1, 0.3, 0.6)
-"""Ranks at which one height ends and the next begins: the low end says most."""
-CUSUMS = len(EDGES) + 1
+"""Ranks at which one bin ends and the next begins: the low end says most."""
+
+RANK_BINS = len(EDGES) + 1
+"""Bins of the rank of the log-likelihood."""
 
 Layout = tuple[int, int, int, int, int, int]
 """Cells of each division, classes, features, and bets on features."""
@@ -80,16 +82,16 @@ class Counts:
             *(label_errors.counts, label_errors.recent),
             *(features.counts, features.recent, features.evidence),
         )
-        by_component, by_class, by_height = cell_counts.widths
+        by_component, by_class, by_rank = cell_counts.widths
         n_bets, n_features = features.evidence.shape
-        layout = by_component, by_class, by_height, len(label_errors.counts), n_features, n_bets
+        layout = by_component, by_class, by_rank, len(label_errors.counts), n_features, n_bets
         numbers = np.concatenate([part.ravel() for part in parts])
         return cls(numbers, cell_counts.spread, cell_counts.quiet, layout)
 
     @classmethod
     def none(cls, frozen_model: FrozenModel, seen: FrozenScores, bet_table: BetTable) -> Counts:
         """Before the first sample of those that a frozen model saw."""
-        widths = frozen_model.model.n_components, frozen_model.n_classes * CUSUMS, CUSUMS
+        widths = frozen_model.model.n_components, frozen_model.n_classes * RANK_BINS, RANK_BINS
         label_errors = LabelErrors.none(frozen_model.n_classes)
         return cls.of(
             CellCounts.empty(widths),
@@ -206,8 +208,8 @@ class Counts:
 @compiled
 def _cut(numbers: Array, layout: Layout) -> _Parts:
     """The arrays in `Counts.numbers`, as parts of it."""
-    by_component, by_class, by_height, n_classes, n_features, n_bets = layout
-    n_cells, n_memories = by_component + by_class + by_height, len(MEMORIES)
+    by_component, by_class, by_rank, n_classes, n_features, n_bets = layout
+    n_cells, n_memories = by_component + by_class + by_rank, len(MEMORIES)
     recent = n_cells
     labels = recent + n_memories * n_cells
     recent_labels = labels + 2 * n_classes
@@ -288,9 +290,9 @@ def _counted(counts: Array, widths: tuple[int, ...], online: bool) -> tuple[Arra
     if not online:
         return np.empty(0), np.empty(0)
     by_component = counts[: widths[0]].copy()
-    by_class = np.zeros(widths[1] // CUSUMS)
+    by_class = np.zeros(widths[1] // RANK_BINS)
     for cell in range(widths[1]):
-        by_class[cell // CUSUMS] += counts[widths[0] + cell]
+        by_class[cell // RANK_BINS] += counts[widths[0] + cell]
     return by_component, by_class
 
 
@@ -305,19 +307,19 @@ def _place(
     widths: tuple[int, ...],
 ) -> None:
     """Fills `cells`, of every sample in each division, and `fell`, on which class."""
-    by_class, by_height = widths[0], widths[0] + widths[1]
+    by_class, by_rank = widths[0], widths[0] + widths[1]
     highest = 0
     for one in classes:
         highest = max(highest, one)
-    enough = (highest + 1) * CUSUMS <= widths[1] and widths[2] >= CUSUMS
+    enough = (highest + 1) * RANK_BINS <= widths[1] and widths[2] >= RANK_BINS
     if len(classes) != widths[0] or not enough:
         # Whoever counts in them does not look.
         raise ValueError("the cell counts are of other components")
     for i in range(len(winners)):
-        rank, height = (low[LIKELIHOOD, i] + high[LIKELIHOOD, i]) / 2, 0
+        rank, rank_bin = (low[LIKELIHOOD, i] + high[LIKELIHOOD, i]) / 2, 0
         for edge in EDGES:
-            height += rank > edge
+            rank_bin += rank > edge
         fell[i] = classes[winners[i]]
         cells[BY_COMPONENT, i] = winners[i]
-        cells[BY_CLASS, i] = by_class + fell[i] * CUSUMS + height
-        cells[BY_HEIGHT, i] = by_height + height
+        cells[BY_CLASS, i] = by_class + fell[i] * RANK_BINS + rank_bin
+        cells[BY_RANK, i] = by_rank + rank_bin

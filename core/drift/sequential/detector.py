@@ -12,7 +12,7 @@ Six signals, all of the one forward pass, are told apart and fused into one deci
 - `inliers`: log-likelihoods fall (the paper's signal),
 - `likelihood`: log-likelihoods rise,
 - `doubt`: samples belong less surely to a class, or component, than usual,
-- `occupancy`: other components, classes or heights of the likelihood than usual,
+- `occupancy`: other components, classes or ranks of the likelihood than usual,
 - `labels`: where there are any, they contradict what is known of samples like these,
 - `features`: a single feature lies elsewhere in the components than usual.
 
@@ -36,7 +36,7 @@ from core.density.blocks import ROWS
 from core.drift.detector import Cause, ForwardPass, Level, Observation, Probe, Verdict
 from core.drift.sequential.bets import BetTable, CellBet, FeatureBet, LabelBet, RankBet
 from core.drift.sequential.cells import AT_ONCE, TRICKLING
-from core.drift.sequential.counts import BY_CLASS, BY_COMPONENT, BY_HEIGHT
+from core.drift.sequential.counts import BY_CLASS, BY_COMPONENT, BY_RANK
 from core.drift.sequential.evidence import Evidence, Reading
 from core.drift.sequential.frozen_model import FrozenModel
 from core.drift.sequential.monitor import Monitor
@@ -93,7 +93,7 @@ BET_TABLE = BetTable(
         CellBet(OCCUPANCY, BY_COMPONENT, AT_ONCE, share=0.8, weight=0.1),
         CellBet(OCCUPANCY, BY_CLASS, AT_ONCE, share=0.8, weight=0.1),
         CellBet(OCCUPANCY, BY_CLASS, TRICKLING, share=0.8, weight=0.1),
-        CellBet(OCCUPANCY, BY_HEIGHT, TRICKLING, share=0.8, weight=0.1),
+        CellBet(OCCUPANCY, BY_RANK, TRICKLING, share=0.8, weight=0.1),
     ),
     labels=(
         LabelBet(LABELS, AT_ONCE, share=0.8, weight=0.1),

@@ -13,7 +13,7 @@ const SIGNALS = {
   inliers: "samples became less likely",
   likelihood: "samples became more likely",
   doubt: "samples lie between what is known",
-  occupancy: "other components, classes or heights than usual",
+  occupancy: "other components, classes or ranks than usual",
   labels: "labels contradict what was known of such samples",
   features: "a single feature lies elsewhere than usual",
 };

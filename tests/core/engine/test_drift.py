@@ -83,6 +83,17 @@ def test_outliers_of_a_burst_are_kept_apart_and_the_rest_is_learned() -> None:
     assert {event.kind for event in events} == {"batch_learned"}
 
 
+@pytest.mark.parametrize(("n", "kind"), [(60, OutlierBurst), (100, BoundaryDetected)])
+def test_outliers_of_one_kind_on_end_are_a_burst_up_to_a_limit(n: int, kind: type[Event]) -> None:
+    """The limit that docs/detector.md tells."""
+    engine = Engine(CONFIG)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 25, labelled=False)))
+    usual = [batch.features for batch in batches([0, 1], 6, seed=5, labelled=False)]
+    x = torch.cat([usual[0][:30], blob(7, n, seed=77), *usual])
+    state, events = play(engine, state, [Batch(part) for part in x.split(100)])
+    assert [type(one) for one in of(BoundaryDetected, events) + of(OutlierBurst, events)] == [kind]
+
+
 def test_batches_set_aside_with_a_burst_are_learned_but_for_the_outliers() -> None:
     engine = Engine(CONFIG)
     state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))

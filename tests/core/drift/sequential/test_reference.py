@@ -12,7 +12,7 @@ from torch import Tensor
 
 from core.compiled.loops import Array
 from core.drift.sequential.bets import BetTable
-from core.drift.sequential.counts import CUSUMS
+from core.drift.sequential.counts import RANK_BINS
 from core.drift.sequential.dependence import CLOSED, Dependence
 from core.drift.sequential.detector import BET_TABLE
 from core.drift.sequential.evidence import Evidence
@@ -94,12 +94,12 @@ def test_samples_are_ranked_among_those_withheld_which_are_no_part_of_it_yet() -
 def test_every_sample_falls_into_one_cell_of_each_division() -> None:
     counts = reference(1000).counts.cell_counts.counts
     # Components, one class times cusums, cusums.
-    assert [float(part.sum()) for part in np.split(counts, [4, 4 + CUSUMS])] == [1000] * 3
+    assert [float(part.sum()) for part in np.split(counts, [4, 4 + RANK_BINS])] == [1000] * 3
     assert counts[:4].tolist() == pytest.approx([250] * 4, rel=0.2)
     by_class = frozen_model(4, classes=[0, 1, 1, 2])
     x = features([Stretch(1000)])
     counts = Reference.of(by_class, by_class.sees(x), BET_TABLE).counts.cell_counts.counts
-    classes = counts[4 : 4 + 3 * CUSUMS].reshape(3, CUSUMS).sum(1)
+    classes = counts[4 : 4 + 3 * RANK_BINS].reshape(3, RANK_BINS).sum(1)
     wins = torch.bincount(x[:, 1].long())
     assert classes.tolist() == [wins[0], wins[1] + wins[2], wins[3]]
 
