@@ -6,6 +6,7 @@ import ast
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import httpx2
 import numpy as np
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from core import events
 from core.engine.decision import PHASE_AFTER
@@ -43,6 +45,7 @@ ROOT = Path(__file__).parents[1]
 HTTP = (ROOT / "docs" / "http.md").read_text("utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
 LIBRARY = (ROOT / "docs" / "library.md").read_text("utf-8")
+REASONS = "# Dependencies, and why each"
 REDIS = (ROOT / "docs" / "redis.md").read_text("utf-8")
 
 
@@ -342,6 +345,18 @@ def test_words_are_in_order_and_each_is_explained_once() -> None:
     assert len(words) >= 30
     assert words == sorted(words, key=str.lower)
     assert len(words) == len(set(words))
+
+
+def test_every_library_has_its_reason() -> None:
+    """But for those that only tests and checks need."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = {name: of for name, of in declared["optional-dependencies"].items() if name != "dev"}
+    named = {
+        Requirement(one).name for of in [declared["dependencies"], *extras.values()] for one in of
+    }
+    told = table("\n" + (ROOT / "docs/dependencies.md").read_text("utf-8"), REASONS)
+    known = {name for row in told for name in re.findall(r"[\w-]+", row[0])}
+    assert named - {"gmr-stream"} <= known
 
 
 def test_every_page_leads_to_the_words() -> None:
