@@ -145,7 +145,7 @@ EARLY = 0.1
 LEAST_EARLY = 10
 """Samples that the early watch needs, however short the warm-up: of fewer nothing is known."""
 
-LONGEST_REIGN = 40_000
+LONGEST_LIFETIME = 40_000
 """Samples after which a successor is taken at the latest, once the sub-task is as long."""
 
 NOTHING = FrozenScores.nothing().scores
@@ -247,7 +247,7 @@ class SequentialDetector:
         threshold, watched = self.threshold(seen.ert), state.watch
         reading = self._read(state)
         calm = reading.statistic <= SUSPICION * threshold
-        if settled and calm and self._needs_heir(state, seen.since_boundary):
+        if settled and calm and self._needs_successor(state, seen.since_boundary):
             state = replace(state, successor=Successor(FrozenModel.of(seen.version(state.samples))))
         scores: list[Array] = []
         probed, level, burst = 0, Level.NORMAL, None
@@ -341,7 +341,7 @@ class SequentialDetector:
         """Whether a frozen model was taken before the first that gets a whole reference."""
         return frozen_model.taken_at < self.warm_up / 2
 
-    def _needs_heir(self, state: SequentialState, since_boundary: int) -> bool:
+    def _needs_successor(self, state: SequentialState, since_boundary: int) -> bool:
         due = state.samples >= self.warm_up / 2
         if state.successor is not None:
             return due and self._is_early(state.successor.frozen_model)
@@ -352,7 +352,7 @@ class SequentialDetector:
         if state.watch.reference.outdated:
             return True
         taken = state.watch.frozen_model.taken_at
-        return state.samples >= taken + min(taken, LONGEST_REIGN)
+        return state.samples >= taken + min(taken, LONGEST_LIFETIME)
 
     def _weighed(
         self, state: SequentialState, chunk: Chunk, threshold: float

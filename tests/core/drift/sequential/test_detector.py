@@ -25,7 +25,7 @@ from core.drift.sequential.detector import (
     INLIERS,
     LABELS,
     LIKELIHOOD,
-    LONGEST_REIGN,
+    LONGEST_LIFETIME,
     LONGEST_WATCH,
     OCCUPANCY,
     OVERSHOOT,
@@ -387,7 +387,7 @@ def test_heirs_take_over_as_the_model_learns_and_later_less_often() -> None:
             assert float(ruler(state)[1].mean()) == pytest.approx(0, abs=0.2)
     steps = sorted(set(taken))
     assert steps[:4] == [500, 1000, 2000, 4000]
-    assert all(0 < after - before <= LONGEST_REIGN for before, after in pairwise(steps))
+    assert all(0 < after - before <= LONGEST_LIFETIME for before, after in pairwise(steps))
     assert taken == sorted(taken)
     assert steps[-1] >= 16_000
 
@@ -437,10 +437,10 @@ def test_what_it_remembers_does_not_grow_with_the_length_of_a_sub_task() -> None
     for batch in observations([Stretch(100_000)], 5000, seed=2):
         state, _ = DETECTOR.observe(state, batch, True)
         assert state.watch is not None
-        assert len(state.watch.reference) <= 2 * LONGEST_REIGN
+        assert len(state.watch.reference) <= 2 * LONGEST_LIFETIME
         if state.successor is not None:
             assert sum(map(len, state.successor.seen)) <= 4 * LONGEST_WATCH
-    assert state.watch.frozen_model.taken_at >= 10_000_000 + LONGEST_REIGN
+    assert state.watch.frozen_model.taken_at >= 10_000_000 + LONGEST_LIFETIME
 
 
 def test_the_state_it_was_given_is_not_changed() -> None:
