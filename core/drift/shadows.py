@@ -21,10 +21,10 @@ class Shadow:
     state: Any
 
 
-class Said(NamedTuple):
+class ShadowVerdicts(NamedTuple):
     """The shadows' verdicts on one batch."""
 
-    shadows: tuple[Shadow, ...]
+    states: tuple[Shadow, ...]
     verdicts: dict[str, Verdict]
 
     @property
@@ -66,7 +66,9 @@ class Shadows:
         """Nothing is known, to any of them."""
         return tuple(Shadow(name, one.start()) for name, one in self.detectors.items())
 
-    def observe(self, shadows: tuple[Shadow, ...], seen: Observation, settled: bool) -> Said:
+    def observe(
+        self, shadows: tuple[Shadow, ...], seen: Observation, settled: bool
+    ) -> ShadowVerdicts:
         """Let every one judge a batch.
 
         Arguments:
@@ -82,4 +84,4 @@ class Shadows:
                 state = one.start()
             after.append(Shadow(name, state))
             verdicts[name] = verdict
-        return Said(tuple(after), verdicts)
+        return ShadowVerdicts(tuple(after), verdicts)

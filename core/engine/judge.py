@@ -10,7 +10,7 @@ from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, codes_among
 from core.drift.detector import Detector, ForwardPass, ModelVersion, Observation
-from core.drift.shadows import Said, Shadows
+from core.drift.shadows import Shadows, ShadowVerdicts
 from core.engine.class_accuracy import ClassAccuracy, by_class
 from core.engine.judgement import Judgement
 from core.engine.naming import Naming
@@ -55,12 +55,14 @@ class Judge:
         if scale is not None:
             scores = self.learner.score(state.model.learner, scale.apply(batch.features))
         if scores is None:
-            beside = Said(state.watch.shadows, {})
-            return Judgement(None, None, state.watch.detector, None, 0, [], None, Running(), beside)
+            shadows = ShadowVerdicts(state.watch.shadows, {})
+            return Judgement(
+                None, None, state.watch.detector, None, 0, [], None, Running(), shadows
+            )
         seen = self.observation(state, batch, scores)
         settled = self.learner.settled(state.model.learner)
         detector, verdict = self.detector.observe(state.watch.detector, seen, settled)
-        beside = self.shadows.observe(state.watch.shadows, seen, settled)
+        shadows = self.shadows.observe(state.watch.shadows, seen, settled)
         likelihoods = seen.log_likelihoods.double()
         clipped = likelihoods.clamp(min=state.sub_task.likelihood.lowest)
         told = torch.stack([clipped.mean(), clipped.var(correction=0), likelihoods.mean()])
@@ -77,7 +79,7 @@ class Judge:
             answers.by_class,
             mean,
             running,
-            beside,
+            shadows,
             answers.advice,
             answers.answered,
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.batch import UNLABELLED, Batch
 from core.drift.detector import Level, Verdict
-from core.drift.shadows import Said
+from core.drift.shadows import ShadowVerdicts
 from core.engine.class_accuracy import ClassAccuracy
 from core.engine.state import EngineState, Stream
 from core.events import Event, Replayed, ShadowAlarm
@@ -37,7 +37,7 @@ class Judgement:
     by_class: list[ClassAccuracy]  # the same for each class
     likelihood_mean: float | None  # of this batch alone, nats in the sender's units
     clipped: Running  # the same, clipped from below: what the running statistics learn from
-    beside: Said  # what the shadows say
+    shadows: ShadowVerdicts  # what the shadows say
     advice: Advice | None = None  # what experts call its samples, where any has a label
     answered: Answered | None = None  # the classes that were named
 
@@ -81,8 +81,8 @@ class Judgement:
             "log_likelihood_mean": self.likelihood_mean,
             "statistic": verdict.statistic if verdict else 0.0,
             "threshold": verdict.threshold if verdict else 0.0,
-            "statistics": {**(verdict.statistics if verdict else {}), **self.beside.statistics},
-            "thresholds": {**(verdict.thresholds if verdict else {}), **self.beside.thresholds},
+            "statistics": {**(verdict.statistics if verdict else {}), **self.shadows.statistics},
+            "thresholds": {**(verdict.thresholds if verdict else {}), **self.shadows.thresholds},
             "armed": verdict.armed if verdict else False,
             "armed_in": armed_in,
             "prequential_accuracy": self.accuracy,
@@ -109,7 +109,7 @@ class Judgement:
         """The alarms of shadows, as events."""
         return [
             ShadowAlarm(name, begun.batch, begun.sample, verdict.statistic, verdict.threshold)
-            for name, verdict in self.beside.alarms.items()
+            for name, verdict in self.shadows.alarms.items()
         ]
 
 

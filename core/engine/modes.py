@@ -147,7 +147,7 @@ class Modes:
             outlook.watch,
             detector=judgement.detector,
             armed=verdict.armed if verdict else False,
-            shadows=judgement.beside.shadows,
+            shadows=judgement.shadows.states,
         )
         events = judgement.alarms(begun)
         if verdict is not None and judgement.level is Level.BOUNDARY:

@@ -279,6 +279,6 @@ class Step:
                 state.watch,
                 detector=judgement.detector,
                 armed=judgement.verdict.armed if judgement.verdict else False,
-                shadows=judgement.beside.shadows,
+                shadows=judgement.shadows.states,
             ),
         )

@@ -18,7 +18,7 @@ from service.api.negotiation import JSON, PNG, choose
 from service.api.openapi import forms, json_body, problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
-from service.api.routes.drift import Boundary, Said
+from service.api.routes.drift import Boundary, Note
 from service.api.who import asker
 from service.broker.notes import Notes, told
 from service.broker.records import Record
@@ -91,7 +91,7 @@ async def boundary(
     operation_id="add_note",
     summary="Say something about a boundary",
     status_code=201,
-    response_model=Said,
+    response_model=Note,
     responses=problems(403, 404, 409, 413, 415, 422, 503),
     openapi_extra=json_body(Wanted),
 )

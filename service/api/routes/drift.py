@@ -240,7 +240,7 @@ class DriftState(Report):
     time: float = Field(description="When the trainer said so, Unix seconds.")
 
 
-class Said(BaseModel):
+class Note(BaseModel):
     """A note."""
 
     text: str = Field(description="In words.", examples=["The lens was cleaned."])
@@ -287,7 +287,7 @@ class Boundary(Report):
         description="What shows it: `likelihood`, `components`, `features` or `labels`; null "
         "likewise.",
     )
-    notes: list[Said] = Field(
+    notes: list[Note] = Field(
         default_factory=list, description="What people say about it, oldest first."
     )
     explanation: Explanation = Field(
