@@ -23,7 +23,7 @@ SURE = 1.5
 and what inliers looked like before it says little of what they look like after."""
 
 
-def belonging(traits: Tensor, readout: Readout, joint: Tensor, n_features: int) -> Tensor:
+def with_class_margins(traits: Tensor, readout: Readout, joint: Tensor, n_features: int) -> Tensor:
     """Traits whose closeness counts margins between classes, with shape (N, S).
 
     Arguments:
@@ -32,11 +32,11 @@ def belonging(traits: Tensor, readout: Readout, joint: Tensor, n_features: int) 
         joint: Log-joint values, with shape (N, K).
         n_features: D.
     """
-    closeness = traits[:, 0] + standing(readout, joint, n_features).to(traits) / SOFTNESS
+    closeness = traits[:, 0] + class_margins(readout, joint, n_features).to(traits) / SOFTNESS
     return torch.cat([closeness[:, None], traits[:, 1:]], 1)
 
 
-def standing(readout: Readout, joint: Tensor, n_features: int) -> Tensor:
+def class_margins(readout: Readout, joint: Tensor, n_features: int) -> Tensor:
     """Nats by which the likeliest class stands above all others, up to `SURE`; shape (N,).
 
     Arguments:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from core.density.reach import SHARES, reaches
 from core.model.readout import Readout
-from core.outliers.margin import belonging, standing
+from core.outliers.margin import class_margins, with_class_margins
 
 N_SCALES = len(SHARES)
 """Traits after the first that say the same from further away."""
@@ -56,8 +56,8 @@ def of_inliers(
         table: Whether samples are rows of a table, not images.
     """
     if log_weights is None or not table:
-        return belonging(traits, readout, joint, n_features), 0
-    first = traits[:, 1] + standing(readout, joint, n_features).to(traits)
+        return with_class_margins(traits, readout, joint, n_features), 0
+    first = traits[:, 1] + class_margins(readout, joint, n_features).to(traits)
     found = reaches(joint - log_weights, masses(log_weights, readout)) - log_volume
     # Of size, stretch and rest. The factors' stretch moves as components are added.
     return torch.cat([first[:, None], found.to(traits), traits[:, 2::2]], 1), N_SCALES
