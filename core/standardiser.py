@@ -27,9 +27,9 @@ drown them."""
 CLIP = 1000.0
 """Features are cut off here, once standardised: a broken sensor's 1e30 must not overflow."""
 
-TAME = 20.0
-TAME_UNIT = (-1.0, 2.0)
-"""Where samples are cut off to be learned: a feature a thousand deviations away marks an
+LEARNED_RANGE = (-20.0, 20.0)
+LEARNED_RANGE_OF_IMAGES = (-1.0, 2.0)
+"""Standardised features are clipped to this range to be learned: a feature a thousand deviations away marks an
 outlier, but a component that takes it at its word is no use for anything else any more."""
 
 SMALLEST_DEVIATION = 1e-30
@@ -83,7 +83,7 @@ class Standardiser:
 
     def clipped(self, x: Tensor) -> Tensor:
         """Standardised samples as they may be learned; `x` itself where nothing is odd."""
-        low, high = TAME_UNIT if self.identity else (-TAME, TAME)
+        low, high = LEARNED_RANGE_OF_IMAGES if self.identity else LEARNED_RANGE
         least, most = torch.stack(x.aminmax()).tolist()
         if least >= low and most <= high:
             return x

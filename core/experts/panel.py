@@ -21,7 +21,7 @@ from core.experts.forest import ForestRules, Forests
 from core.experts.gaussians import GaussianRules, Gaussians
 from core.experts.least_squares import LeastSquares, LinearRules
 from core.experts.neighbours import NOBODY, NeighbourRules, Neighbours
-from core.standardiser import CLIP, TAME, Standardiser
+from core.standardiser import CLIP, LEARNED_RANGE, Standardiser
 
 MOST_FEATURES = 256
 """Features up to which there are experts: beyond, sums of products are too dear."""
@@ -325,7 +325,7 @@ class Panel:
         if not len(x):
             return self
         panel = self._scaled(x)
-        x = panel.standardiser.apply(x).clamp_(-TAME, TAME) * _signs(panel.orientation)
+        x = panel.standardiser.apply(x).clamp_(*LEARNED_RANGE) * _signs(panel.orientation)
         panel = replace(
             panel, rows=torch.cat([panel.rows, x]), codes=torch.cat([panel.codes, codes])
         )
