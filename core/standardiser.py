@@ -29,8 +29,8 @@ CLIP = 1000.0
 
 LEARNED_RANGE = (-20.0, 20.0)
 LEARNED_RANGE_OF_IMAGES = (-1.0, 2.0)
-"""Standardised features are clipped to this range to be learned: a feature a thousand deviations away marks an
-outlier, but a component that takes it at its word is no use for anything else any more."""
+"""Features are clipped to these to be learned, once standardised: one a thousand deviations away
+marks an outlier, but a component that takes it at its word is no use for anything else any more."""
 
 SMALLEST_DEVIATION = 1e-30
 """A feature that varies less does not vary: dividing by it would leave the float32 range."""

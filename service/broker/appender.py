@@ -50,7 +50,7 @@ REPLICATION_MS: Final = 2000
 CONTROLS_BEYOND: Final = 16
 """Entries by which controls may exceed the backlog of batches."""
 
-OWN_ID_S: Final = 600
+MADE_UP_ID_S: Final = 600
 """Seconds for which an id that was made here is remembered: nobody else knows it, but whoever was
 answered that a batch may have been accepted, and repeats it."""
 
@@ -247,7 +247,7 @@ class Appender(Caller):
             samples,
             "" if d is None else d,
             "" if most is None else most,
-            min(self._dedupe_ttl_s, OWN_ID_S) if own else self._dedupe_ttl_s,
+            min(self._dedupe_ttl_s, MADE_UP_ID_S) if own else self._dedupe_ttl_s,
             MOST_LINES,
             "1" if restores else "",
             letter,

@@ -45,11 +45,11 @@ from core.drift.sequential.reference import Reference
 from core.drift.sequential.reference_scores import MOST_PARTS
 from core.drift.sequential.scores import LIKELIHOOD as LOG_LIKELIHOOD
 from core.drift.sequential.scores import (
-    MARGIN,
+    LIKELIHOOD_IN_CLASS,
+    LIKELIHOOD_MARGIN,
+    LIKELIHOOD_MARGIN_IN_CLASS,
+    MARGIN_IN_CLASS,
     OVERALL,
-    OWN_LIKELIHOOD,
-    OWN_SURENESS,
-    SURENESS,
     FrozenScores,
 )
 
@@ -80,14 +80,14 @@ BET_TABLE = BetTable(
         RankBet(INLIERS, LOG_LIKELIHOOD, high=True, share=0.08, power=16.0, weight=0.1),
         RankBet(LIKELIHOOD, LOG_LIKELIHOOD, high=True, share=0.9, power=0.3, weight=0.1),
         RankBet(LIKELIHOOD, LOG_LIKELIHOOD, high=True, share=0.2, power=0.2, weight=0.05),
-        RankBet(DOUBT, SURENESS, high=True, share=0.4, power=4.0, weight=0.1),
-        RankBet(DOUBT, SURENESS, high=True, share=0.2, power=8.0, weight=0.1),
-        RankBet(DOUBT, SURENESS, high=True, share=0.1, power=32.0, weight=0.2),
-        RankBet(DOUBT, SURENESS, high=True, share=0.05, power=64.0, weight=0.2),
-        RankBet(DOUBT, OWN_SURENESS, high=True, share=0.2, power=8.0, weight=0.1),
-        RankBet(DOUBT, OWN_SURENESS, high=True, share=0.05, power=64.0, weight=0.2),
-        RankBet(DOUBT, MARGIN, high=True, share=0.4, power=4.0, weight=0.1),
-        RankBet(DOUBT, MARGIN, high=True, share=0.1, power=16.0, weight=0.1),
+        RankBet(DOUBT, LIKELIHOOD_MARGIN, high=True, share=0.4, power=4.0, weight=0.1),
+        RankBet(DOUBT, LIKELIHOOD_MARGIN, high=True, share=0.2, power=8.0, weight=0.1),
+        RankBet(DOUBT, LIKELIHOOD_MARGIN, high=True, share=0.1, power=32.0, weight=0.2),
+        RankBet(DOUBT, LIKELIHOOD_MARGIN, high=True, share=0.05, power=64.0, weight=0.2),
+        RankBet(DOUBT, LIKELIHOOD_MARGIN_IN_CLASS, high=True, share=0.2, power=8.0, weight=0.1),
+        RankBet(DOUBT, LIKELIHOOD_MARGIN_IN_CLASS, high=True, share=0.05, power=64.0, weight=0.2),
+        RankBet(DOUBT, MARGIN_IN_CLASS, high=True, share=0.4, power=4.0, weight=0.1),
+        RankBet(DOUBT, MARGIN_IN_CLASS, high=True, share=0.1, power=16.0, weight=0.1),
     ),
     cells=(
         CellBet(OCCUPANCY, BY_COMPONENT, AT_ONCE, share=0.8, weight=0.1),
@@ -327,7 +327,7 @@ class SequentialDetector:
         usual = (high[:OVERALL] >= LEAST_TYPICAL).all(0)
         # What is usual for its class is so however rare the class was. Of a class that has been
         # seen too seldom, even the strangest sample would have a high rank.
-        own = [OWN_LIKELIHOOD, OWN_SURENESS]
+        own = [LIKELIHOOD_IN_CLASS, LIKELIHOOD_MARGIN_IN_CLASS]
         fine = high[own] - low[own] <= LEAST_TYPICAL
         usual |= (fine & (high[own] >= 2 * LEAST_TYPICAL)).all(0)
         return torch.from_numpy(usual)

@@ -15,7 +15,9 @@ import numpy as np
 from core.compiled.loops import Array, compiled, vectorised
 from core.drift.sequential.record import record
 
-LIKELIHOOD, SURENESS, OWN_SURENESS, MARGIN, OWN_LIKELIHOOD = range(5)
+LIKELIHOOD, LIKELIHOOD_MARGIN, LIKELIHOOD_MARGIN_IN_CLASS, MARGIN_IN_CLASS, LIKELIHOOD_IN_CLASS = (
+    range(5)
+)
 """Scores. The log-likelihood in nats, in the sender's units; it and the margin added up, twice;
 the margin, the nats by which the class of the best component stands above all others together,
 at a temperature T: T log (sum of its e^(joint / T) / theirs); and the log-likelihood once more.
@@ -135,11 +137,11 @@ def look(
     for i in range(n):
         likelihood, margin = likelihoods[i] - log_volume, margins[i]
         scores[LIKELIHOOD, i] = likelihood
-        scores[SURENESS, i] = likelihood + margin if n_components > 1 else 0.0
+        scores[LIKELIHOOD_MARGIN, i] = likelihood + margin if n_components > 1 else 0.0
         one = classes[winners[i]]
-        scores[OWN_SURENESS, i] = within(one, likelihood + margin) if several else 0.0
-        scores[MARGIN, i] = within(one, margin) if several else 0.0
-        scores[OWN_LIKELIHOOD, i] = within(one, likelihood) if several else 0.0
+        scores[LIKELIHOOD_MARGIN_IN_CLASS, i] = within(one, likelihood + margin) if several else 0.0
+        scores[MARGIN_IN_CLASS, i] = within(one, margin) if several else 0.0
+        scores[LIKELIHOOD_IN_CLASS, i] = within(one, likelihood) if several else 0.0
 
 
 @vectorised

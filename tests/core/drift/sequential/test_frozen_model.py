@@ -20,11 +20,11 @@ from core.drift.sequential.frozen_model import ForwardPass, FrozenModel
 from core.drift.sequential.label_errors import UNTOLD
 from core.drift.sequential.scores import (
     BLOCK,
-    MARGIN,
+    LIKELIHOOD_IN_CLASS,
+    LIKELIHOOD_MARGIN,
+    LIKELIHOOD_MARGIN_IN_CLASS,
+    MARGIN_IN_CLASS,
     OVERALL,
-    OWN_LIKELIHOOD,
-    OWN_SURENESS,
-    SURENESS,
     FrozenScores,
     find_largest,
     within,
@@ -131,13 +131,13 @@ def test_a_margin_is_by_how_much_a_class_stands_above_all_others() -> None:
     ]
     likelihoods = joint.logsumexp(-1).tolist()
     places = [0, BLOCK]
-    assert scores[MARGIN].tolist() == pytest.approx(expected, rel=0, abs=NEAR)
-    sure = [a + b for a, b in zip(scores[MARGIN].tolist(), likelihoods, strict=True)]
-    assert scores[OWN_SURENESS].tolist() == pytest.approx(sure, rel=0, abs=1e-5)
+    assert scores[MARGIN_IN_CLASS].tolist() == pytest.approx(expected, rel=0, abs=NEAR)
+    sure = [a + b for a, b in zip(scores[MARGIN_IN_CLASS].tolist(), likelihoods, strict=True)]
+    assert scores[LIKELIHOOD_MARGIN_IN_CLASS].tolist() == pytest.approx(sure, rel=0, abs=1e-5)
     # The same of all classes together.
-    assert scores[SURENESS].tolist() == pytest.approx([sure[0], sure[1] - BLOCK], abs=1e-5)
+    assert scores[LIKELIHOOD_MARGIN].tolist() == pytest.approx([sure[0], sure[1] - BLOCK], abs=1e-5)
     own = [a + b for a, b in zip(places, likelihoods, strict=True)]
-    assert scores[OWN_LIKELIHOOD].tolist() == pytest.approx(own, rel=0, abs=1e-6)
+    assert scores[LIKELIHOOD_IN_CLASS].tolist() == pytest.approx(own, rel=0, abs=1e-6)
 
 
 @pytest.mark.parametrize("classes", [None, [1, 1, 1]])
@@ -150,7 +150,7 @@ def test_where_there_is_one_class_components_are_told_apart(classes: list[int] |
     expected = margins(joint, np.arange(3), frozen.temperature)
     sure = [a + b for a, b in zip(x[:, 0].tolist(), expected, strict=True)]
     near = NEAR * frozen.temperature
-    assert scores[SURENESS].tolist() == pytest.approx(sure, rel=0, abs=near)
+    assert scores[LIKELIHOOD_MARGIN].tolist() == pytest.approx(sure, rel=0, abs=near)
     assert scores[OVERALL:].tolist() == [[0.0] * 5] * 3
 
 
@@ -162,7 +162,7 @@ def test_components_are_compared_at_a_higher_temperature_than_classes() -> None:
 
 def test_a_single_component_has_nothing_to_stand_above() -> None:
     scores = frozen_model(1).sees(torch.tensor([[3.0, 0.0]])).scores
-    assert scores[SURENESS:].tolist() == [[0.0]] * 4
+    assert scores[LIKELIHOOD_MARGIN:].tolist() == [[0.0]] * 4
 
 
 @settings(deadline=None)
@@ -199,7 +199,7 @@ def test_margins_are_what_they_are_by_definition(
     # Of two zeros the positive one is the larger here, and the first of the two elsewhere.
     joint, of = torch.tensor(rows) + 0.0, [0, *classes, 2]
     frozen = told(joint, of, n_features)
-    seen = frozen.sees(torch.zeros(len(rows), 2)).scores[MARGIN]
+    seen = frozen.sees(torch.zeros(len(rows), 2)).scores[MARGIN_IN_CLASS]
     t = frozen.temperature
     assert t == margin_temperature(n_features)
     exact = margins(joint, np.array(of), t)
@@ -220,7 +220,7 @@ def test_margins_are_exact_between_powers_of_two(halvings: list[int], n_features
     t, classes = margin_temperature(n_features), [0, 1, 1, 0, 1]
     joint = torch.tensor([halvings]) * -t * math.log(2)
     winner = classes[int(joint.argmax())]
-    found = told(joint, classes, n_features).sees(torch.zeros(1, 2)).scores[MARGIN, 0]
+    found = told(joint, classes, n_features).sees(torch.zeros(1, 2)).scores[MARGIN_IN_CLASS, 0]
     exact = margins(joint, np.array(classes), t)[0]
     assert found - BLOCK * winner == pytest.approx(exact, rel=0, abs=1e-4 * t)
 
@@ -271,7 +271,7 @@ def test_numbers_that_are_none_are_no_trouble(strange: float) -> None:
     scores = told(joint, [0, 0, 1]).sees(torch.zeros(3, 2)).scores
     assert not np.isnan(scores[OVERALL:]).any()
     expected = BLOCK + margins(joint[2:], np.array([0, 0, 1]), 1.0)[0]
-    assert scores[MARGIN, 2] == pytest.approx(expected, rel=0, abs=NEAR)
+    assert scores[MARGIN_IN_CLASS, 2] == pytest.approx(expected, rel=0, abs=NEAR)
 
 
 def test_scores_are_in_the_senders_units() -> None:

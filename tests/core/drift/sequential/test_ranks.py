@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.compiled.loops import Array
 from core.drift.sequential.ranks import Ranks, _merge
-from core.drift.sequential.scores import BLOCK, N_SCORES, OWN_SURENESS, within
+from core.drift.sequential.scores import BLOCK, LIKELIHOOD_MARGIN_IN_CLASS, N_SCORES, within
 from tests.core.scripted_density import frozen_model
 from tests.core.signals import Stretch, features
 
@@ -157,6 +157,6 @@ def test_many_scores_that_lie_side_by_side_are_sorted(
 @pytest.mark.parametrize("damage", [math.nan, math.inf, -BLOCK, 1e300])
 def test_scores_of_a_damaged_state_are_refused(damage: float) -> None:
     scores = np.sort(scores_of([(0, 1), (0, 2), (1, 3)]))
-    scores[OWN_SURENESS, -1] = damage
+    scores[LIKELIHOOD_MARGIN_IN_CLASS, -1] = damage
     with pytest.raises(ValueError, match="of no class"):
         Ranks(scores).ranks(scores_of([(0, 1)]))

@@ -21,7 +21,13 @@ from core.drift.sequential.monitor import Monitor
 from core.drift.sequential.ranks import Ranks
 from core.drift.sequential.reference import Reference
 from core.drift.sequential.reference_scores import MOST_PARTS, ReferenceScores, Summary
-from core.drift.sequential.scores import N_SCORES, OVERALL, OWN_LIKELIHOOD, RANKED, FrozenScores
+from core.drift.sequential.scores import (
+    LIKELIHOOD_IN_CLASS,
+    N_SCORES,
+    OVERALL,
+    RANKED,
+    FrozenScores,
+)
 from tests.core.evidence_path import added
 from tests.core.scripted_density import frozen_model
 from tests.core.signals import Stretch, features
@@ -171,7 +177,7 @@ def test_scores_that_nobody_bets_on_are_ranked_when_that_is_asked_for() -> None:
         low, high = now.ranks(later)
         for said, expected in zip((low, high), Ranks.of(among).ranks(later), strict=True):
             assert np.array_equal(said, expected)
-    assert 0 < high[OWN_LIKELIHOOD].min() < high[OWN_LIKELIHOOD].max() < 1
+    assert 0 < high[LIKELIHOOD_IN_CLASS].min() < high[LIKELIHOOD_IN_CLASS].max() < 1
 
 
 def test_however_small_the_batches_only_so_many_wait_side_by_side() -> None:
