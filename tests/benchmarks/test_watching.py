@@ -39,7 +39,7 @@ def test_a_detector_that_is_timed_says_the_same() -> None:
 def test_every_forward_pass_of_a_frozen_model_is_timed() -> None:
     plain, seconds, x = frozen_model(4), list[float](), features([Stretch(30)])
     timed = TimedFrozenModel(plain.model, plain.standardiser, plain.taken_at, seconds)
-    assert np.array_equal(timed.sees(x).scores, plain.sees(x).scores)
-    timed.sees(x)
+    assert np.array_equal(timed.score(x).scores, plain.score(x).scores)
+    timed.score(x)
     assert len(seconds) == 2
     assert min(seconds) > 0

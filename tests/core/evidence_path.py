@@ -13,7 +13,7 @@ from core.drift.sequential.evidence import Evidence, Reading, gather
 
 
 class Gathered(NamedTuple):
-    """What some samples have added; see `core.drift.sequential.monitor.Weighed`."""
+    """What some samples have added; see `core.drift.sequential.monitor.Updated`."""
 
     evidence: Evidence
     highest: float

@@ -253,7 +253,7 @@ class SequentialDetector:
         probed, level, burst = 0, Level.NORMAL, None
         for chunk in _chunks(seen):
             before = state
-            state, chunk_scores, reading, highest, alarms = self._weighed(state, chunk, threshold)
+            state, chunk_scores, reading, highest, alarms = self._updated(state, chunk, threshold)
             if chunk_scores is not None:
                 scores.append(chunk_scores.log_likelihoods)
             probed += alarms
@@ -323,7 +323,7 @@ class SequentialDetector:
         if state.watch is None:
             return torch.ones(len(x), dtype=torch.bool)
         watch = state.watch
-        low, high = watch.reference.ranks(watch.frozen_model.sees(x).scores)
+        low, high = watch.reference.ranks(watch.frozen_model.score(x).scores)
         usual = (high[:OVERALL] >= LEAST_TYPICAL).all(0)
         # What is usual for its class is so however rare the class was. Of a class that has been
         # seen too seldom, even the strangest sample would have a high rank.
@@ -354,7 +354,7 @@ class SequentialDetector:
         taken = state.watch.frozen_model.taken_at
         return state.samples >= taken + min(taken, LONGEST_LIFETIME)
 
-    def _weighed(
+    def _updated(
         self, state: SequentialState, chunk: Chunk, threshold: float
     ) -> tuple[SequentialState, FrozenScores | None, Reading, float, int]:
         """Add some samples and their evidence.
@@ -366,18 +366,18 @@ class SequentialDetector:
         if state.watch is None:
             state = replace(state, samples=state.samples + len(chunk.x))
             return state, None, self._read(state), 0.0, 0
-        chunk_scores = state.watch.frozen_model.sees(*chunk)
+        chunk_scores = state.watch.frozen_model.score(*chunk)
         gathered = state.evidence, state.probe
         if state.watch.reference.online:
             among, limit = state.withheld, threshold
             if state.alarm is not None:
                 among, limit = NOTHING, -math.inf
-            weighed = state.watch.weighed_online(
+            updated = state.watch.updated_online(
                 chunk_scores, self.bet_table, among, *gathered, limit
             )
         else:
-            weighed = state.watch.weighed(chunk_scores, self.bet_table, state.withheld, *gathered)
-        watch, evidence, reading, highest, probe, probed = weighed
+            updated = state.watch.updated(chunk_scores, self.bet_table, state.withheld, *gathered)
+        watch, evidence, reading, highest, probe, probed = updated
         passed = probed >= self.threshold(PROBE_ERT)
         if passed:
             probe = np.full_like(probe, -np.inf)
@@ -412,7 +412,7 @@ class SequentialDetector:
         self, state: SequentialState, successor: Successor, chunk: Chunk
     ) -> SequentialState:
         """Show samples to the successor; once they are enough, it replaces the frozen model."""
-        seen = (*successor.seen, *successor.withheld, successor.frozen_model.sees(*chunk))
+        seen = (*successor.seen, *successor.withheld, successor.frozen_model.score(*chunk))
         if len(seen) > MOST_PARTS:
             seen = (FrozenScores.joined(*seen),)
         n = sum(map(len, seen))
@@ -539,7 +539,7 @@ def _withholding(successor: Successor, chunk: Chunk, burst: bool) -> Successor:
     """Withhold samples; after a burst, drop all that was withheld."""
     if burst:
         return replace(successor, withheld=())
-    return replace(successor, withheld=(*successor.withheld, successor.frozen_model.sees(*chunk)))
+    return replace(successor, withheld=(*successor.withheld, successor.frozen_model.score(*chunk)))
 
 
 def _chunks(seen: Observation) -> Iterable[Chunk]:

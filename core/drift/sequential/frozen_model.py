@@ -121,7 +121,7 @@ class FrozenModel(ModelVersion):
         """Different values that `classes` may take, at least 1."""
         return max(1, self.model.n_classes)
 
-    def sees(
+    def score(
         self, x: Tensor, codes: Tensor | None = None, passed: ForwardPass | None = None
     ) -> FrozenScores:
         """Score samples.
@@ -159,7 +159,7 @@ class FrozenModel(ModelVersion):
 
         Arguments:
             x: In the sender's units, with shape (N, D).
-            passed: See `sees`.
+            passed: See `score`.
 
         Returns:
             The samples on the frozen model's scale, and what its density says of them.

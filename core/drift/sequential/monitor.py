@@ -26,7 +26,7 @@ LANES = 8
 """Numbers that processors deal with at a time, at most."""
 
 
-class Weighed(NamedTuple):
+class Updated(NamedTuple):
     """The monitor and the evidence after some more samples.
 
     Arguments:
@@ -53,14 +53,14 @@ class Monitor:
     frozen_model: FrozenModel
     reference: Reference
 
-    def weighed(
+    def updated(
         self,
         seen: FrozenScores,
         bet_table: BetTable,
         withheld: Array,
         evidence: Evidence,
         probe: Array,
-    ) -> Weighed:
+    ) -> Updated:
         """Bet on samples, add up what the bets gain, and count the samples among the earlier ones.
 
         Arguments:
@@ -77,7 +77,7 @@ class Monitor:
         places, numbers = np.empty((RANKED, len(seen)), np.int64), counts.numbers.copy()
         levels, probe = evidence.levels.copy(), probe.copy()
         sums = np.empty(len(bet_table.signals) + 1)
-        highest, of_probe, read = _weigh(
+        highest, of_probe, read = _update(
             places,
             numbers,
             levels,
@@ -90,9 +90,9 @@ class Monitor:
         reference = known.with_counted(counts.with_numbers(numbers), seen.scores, among)
         reading = Reading.of(sums, read)
         after = Evidence.known(levels, bet_table, dependence.weights, reading)
-        return Weighed(Monitor(frozen_model, reference), after, reading, highest, probe, of_probe)
+        return Updated(Monitor(frozen_model, reference), after, reading, highest, probe, of_probe)
 
-    def weighed_online(
+    def updated_online(
         self,
         seen: FrozenScores,
         bet_table: BetTable,
@@ -100,7 +100,7 @@ class Monitor:
         evidence: Evidence,
         probe: Array,
         frozen_from: float,
-    ) -> Weighed:
+    ) -> Updated:
         """The same where the reference is small: samples are ranked among all before them.
 
         Of what has changed every rank would soon be usual, so that the evidence would be lost
@@ -108,7 +108,7 @@ class Monitor:
         more.
 
         Arguments:
-            withheld: See `weighed`; none after an alarm.
+            withheld: See `updated`; none after an alarm.
             frozen_from: Statistic at which there is an alarm; minus infinity where there is one.
         """
         known = self.reference
@@ -122,7 +122,7 @@ class Monitor:
             places = np.empty((RANKED, len(piece)), np.int64)
             terms = counts.terms(self.frozen_model, piece, ranking, dependence, bet_table, growing)
             weights = dependence.weights
-            high, probed, read = _weigh(places, numbers, levels, probe, sums, terms, weights)
+            high, probed, read = _update(places, numbers, levels, probe, sums, terms, weights)
             highest, of_probe = max(highest, high), max(of_probe, probed)
             growing = growing and highest < frozen_from
             if growing:
@@ -130,13 +130,13 @@ class Monitor:
         reference = known.with_counted(counts.with_numbers(numbers), seen.scores, None)
         reading = Reading.of(sums, read)
         after = Evidence.known(levels, bet_table, dependence.weights, reading)
-        return Weighed(
+        return Updated(
             Monitor(self.frozen_model, reference), after, reading, highest, probe, of_probe
         )
 
 
 @compiled
-def _weigh(
+def _update(
     places: Array,
     numbers: Array,
     levels: Array,

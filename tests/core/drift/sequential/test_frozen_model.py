@@ -37,7 +37,7 @@ from tests.core.signals import Stretch, features
 
 def test_it_gives_back_what_was_scripted_however_many_samples_there_are() -> None:
     x = features([Stretch(2 * blocks.ROWS + 7)])
-    seen = frozen_model(4).sees(x)
+    seen = frozen_model(4).score(x)
     assert len(seen) == 2 * blocks.ROWS + 7
     assert seen.log_likelihoods.tolist() == x[:, 0].tolist()
     assert seen.components.tolist() == x[:, 1].tolist()
@@ -51,7 +51,7 @@ def test_a_density_may_answer_in_double_precision() -> None:
 
     plain, x = frozen_model(4), features([Stretch(50)])
     frozen = replace(plain, model=replace(plain.model, density=Precise(4)))
-    assert np.array_equal(frozen.sees(x).scores, plain.sees(x).scores)
+    assert np.array_equal(frozen.score(x).scores, plain.score(x).scores)
 
 
 @pytest.mark.parametrize(("shift", "shared"), [(0.0, True), (0.5, False)])
@@ -69,8 +69,8 @@ def test_what_other_versions_said_counts_where_samples_were_on_the_same_scale(
     frozen = replace(frozen_model(4), model=replace(frozen_model(4).model, density=Listening(4)))
     frozen, x = replace(frozen, standardiser=own), features([Stretch(5)])
     said: Parts = {"part": torch.zeros(5, 2)}
-    frozen.sees(x, passed=ForwardPass(replace(own, shift=own.shift + shift), said))
-    frozen.sees(x)
+    frozen.score(x, passed=ForwardPass(replace(own, shift=own.shift + shift), said))
+    frozen.score(x)
     assert given == [said if shared else None, None]
 
 
@@ -83,7 +83,7 @@ def test_what_was_said_of_some_of_the_samples_is_cut_out() -> None:
 def test_sightings_are_joined_in_order() -> None:
     x = features([Stretch(30)])
     joined = FrozenScores.joined(
-        FrozenScores.nothing(), *(frozen_model(4).sees(rows) for rows in x.split(7))
+        FrozenScores.nothing(), *(frozen_model(4).score(rows) for rows in x.split(7))
     )
     assert joined.log_likelihoods.tolist() == x[:, 0].tolist()
     assert joined.components.tolist() == x[:, 1].tolist()
@@ -122,7 +122,7 @@ def told(joint: Tensor, classes: Sequence[int], n_features: int = N_FEATURES) ->
 def test_a_margin_is_by_how_much_a_class_stands_above_all_others() -> None:
     joint = torch.tensor([[5.0, 2.0, 2.0], [-2.5, -2.5, -2.0]])
     frozen = told(joint, [0, 0, 1])
-    scores = frozen.sees(torch.zeros(2, 2)).scores
+    scores = frozen.score(torch.zeros(2, 2)).scores
     assert frozen.temperature == 1
     # Bayes' rule. The second sample is of the other class, whose numbers come after the first's.
     expected = [
@@ -145,7 +145,7 @@ def test_where_there_is_one_class_components_are_told_apart(classes: list[int] |
     """Or where components stand for one of several, the others being known by name only."""
     frozen = frozen_model(3, classes=classes, n_features=3)
     x = torch.cat([features([Stretch(5)]), torch.rand(5, 1) * 9], 1)
-    scores = frozen.sees(x).scores
+    scores = frozen.score(x).scores
     joint = frozen.model.density.score(x).joint
     expected = margins(joint, np.arange(3), frozen.temperature)
     sure = [a + b for a, b in zip(x[:, 0].tolist(), expected, strict=True)]
@@ -161,7 +161,7 @@ def test_components_are_compared_at_a_higher_temperature_than_classes() -> None:
 
 
 def test_a_single_component_has_nothing_to_stand_above() -> None:
-    scores = frozen_model(1).sees(torch.tensor([[3.0, 0.0]])).scores
+    scores = frozen_model(1).score(torch.tensor([[3.0, 0.0]])).scores
     assert scores[LIKELIHOOD_MARGIN:].tolist() == [[0.0]] * 4
 
 
@@ -199,7 +199,7 @@ def test_margins_are_what_they_are_by_definition(
     # Of two zeros the positive one is the larger here, and the first of the two elsewhere.
     joint, of = torch.tensor(rows) + 0.0, [0, *classes, 2]
     frozen = told(joint, of, n_features)
-    seen = frozen.sees(torch.zeros(len(rows), 2)).scores[MARGIN_IN_CLASS]
+    seen = frozen.score(torch.zeros(len(rows), 2)).scores[MARGIN_IN_CLASS]
     t = frozen.temperature
     assert t == margin_temperature(n_features)
     exact = margins(joint, np.array(of), t)
@@ -220,7 +220,7 @@ def test_margins_are_exact_between_powers_of_two(halvings: list[int], n_features
     t, classes = margin_temperature(n_features), [0, 1, 1, 0, 1]
     joint = torch.tensor([halvings]) * -t * math.log(2)
     winner = classes[int(joint.argmax())]
-    found = told(joint, classes, n_features).sees(torch.zeros(1, 2)).scores[MARGIN_IN_CLASS, 0]
+    found = told(joint, classes, n_features).score(torch.zeros(1, 2)).scores[MARGIN_IN_CLASS, 0]
     exact = margins(joint, np.array(classes), t)[0]
     assert found - BLOCK * winner == pytest.approx(exact, rel=0, abs=1e-4 * t)
 
@@ -262,13 +262,13 @@ def test_a_read_out_of_other_components_is_refused(n_classified: int) -> None:
     other = PosteriorReadout(torch.eye(n_classified), 1.0)
     damaged = replace(frozen, model=Model(frozen.model.density, other))
     with pytest.raises(ValueError, match=f"{n_classified} components have classes, of 3"):
-        damaged.sees(features([Stretch(5)]))
+        damaged.score(features([Stretch(5)]))
 
 
 @pytest.mark.parametrize("strange", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_none_are_no_trouble(strange: float) -> None:
     joint = torch.tensor([[strange, 1.0, 2.0], [strange] * 3, [0.0, 1.0, 2.0]])
-    scores = told(joint, [0, 0, 1]).sees(torch.zeros(3, 2)).scores
+    scores = told(joint, [0, 0, 1]).score(torch.zeros(3, 2)).scores
     assert not np.isnan(scores[OVERALL:]).any()
     expected = BLOCK + margins(joint[2:], np.array([0, 0, 1]), 1.0)[0]
     assert scores[MARGIN_IN_CLASS, 2] == pytest.approx(expected, rel=0, abs=NEAR)
@@ -284,7 +284,7 @@ def test_scores_are_in_the_senders_units() -> None:
         0,
     )
     x = torch.tensor([[6.0, 8.0], [-4.0, 0.0]])
-    seen = moved.sees(x)
+    seen = moved.score(x)
     volume = math.log(16)
     assert seen.log_likelihoods.tolist() == pytest.approx([3 - volume, -2 - volume])
     assert seen.components.tolist() == [1, 0]
@@ -305,11 +305,11 @@ def test_components_stand_for_classes_where_there_are_labels() -> None:
 def test_labels_are_told_where_the_frozen_model_knows_them_and_components_have_a_class() -> None:
     frozen = frozen_model(4, classes=[0, 1, 1, 2])
     x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [0.0, 3.0], [0.0, 3.0]])
-    seen = frozen.sees(x, torch.tensor([0, 2, 3, -1]))
+    seen = frozen.score(x, torch.tensor([0, 2, 3, -1]))
     assert seen.labels.tolist() == [0, 2, UNTOLD, UNTOLD]
-    assert frozen.sees(x).labels.tolist() == [UNTOLD] * 4
+    assert frozen.score(x).labels.tolist() == [UNTOLD] * 4
     # Without labels at the time when it was taken it knows none.
-    assert frozen_model(4).sees(x, torch.tensor([0, 0, 0, 0])).labels.tolist() == [UNTOLD] * 4
+    assert frozen_model(4).score(x, torch.tensor([0, 0, 0, 0])).labels.tolist() == [UNTOLD] * 4
 
 
 def test_a_component_without_a_class_contradicts_no_label() -> None:
@@ -322,11 +322,11 @@ def test_a_component_without_a_class_contradicts_no_label() -> None:
         frozen, model=replace(frozen.model, readout=replace(readout, component_classes=shares))
     )
     x = torch.tensor([[0.0, 0.0], [0.0, 1.0], [0.0, 2.0]])
-    assert frozen.sees(x, torch.tensor([1, 1, 1])).labels.tolist() == [1, 1, UNTOLD]
+    assert frozen.score(x, torch.tensor([1, 1, 1])).labels.tolist() == [1, 1, UNTOLD]
 
 
 def test_labels_stay_with_their_samples_in_a_large_batch() -> None:
     frozen = frozen_model(4, classes=[0, 1, 2, 3])
     x = features([Stretch(3000)])
     codes = torch.arange(3000) % 4
-    assert frozen.sees(x, codes).labels.tolist() == codes.tolist()
+    assert frozen.score(x, codes).labels.tolist() == codes.tolist()

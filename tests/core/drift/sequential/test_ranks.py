@@ -79,7 +79,7 @@ def test_ranks_are_those_of_numpys_search(known: list[float], new: list[float]) 
 
 def test_ranks_of_samples_that_do_not_differ_from_earlier_ones_are_uniform() -> None:
     earlier, later = (
-        frozen_model(4).sees(features([Stretch(4000)], seed)).scores for seed in (0, 1)
+        frozen_model(4).score(features([Stretch(4000)], seed)).scores for seed in (0, 1)
     )
     low, high = Ranks.of(earlier).ranks(later)
     assert low[2].tolist() == [0] * 4000  # of one class nothing is told within it
