@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import io
-import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
-from matplotlib.transforms import ScaledTranslation
-from numpy.typing import ArrayLike, NDArray
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy.typing import ArrayLike
 
-from clients.evaluation.scores import BoundaryScore, FloatArray, running_prequential_accuracy
-from clients.evaluation.figures.style import BLUE, Classes, FAINT, INK, ORANGE, PAGE_INCHES, PAPER, SKY, SOFT, STYLE, VERMILION, class_names, new_figure, place_legend
+from clients.evaluation.figures.style import (
+    BLUE,
+    FAINT,
+    INK,
+    ORANGE,
+    PAGE_INCHES,
+    PAPER,
+    SKY,
+    SOFT,
+    STYLE,
+    VERMILION,
+    Classes,
+    class_names,
+    new_figure,
+    place_legend,
+)
+from clients.evaluation.scores import BoundaryScore, running_prequential_accuracy
 
 
 @mpl.rc_context(STYLE)

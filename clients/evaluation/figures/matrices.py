@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
-from matplotlib.transforms import ScaledTranslation
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from clients.evaluation.scores import BoundaryScore, FloatArray, running_prequential_accuracy
-from clients.evaluation.figures.style import Classes, FULL, INK, ON_HEAT, PAGE_INCHES, SOFT, STYLE, class_names, heat_map, hide_spines, new_figure
+from clients.evaluation.figures.style import (
+    FULL,
+    INK,
+    ON_HEAT,
+    PAGE_INCHES,
+    SOFT,
+    STYLE,
+    Classes,
+    class_names,
+    heat_map,
+    hide_spines,
+    new_figure,
+)
 
 
 @mpl.rc_context(STYLE)

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import io
-import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
-from matplotlib.transforms import ScaledTranslation
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from clients.evaluation.scores import BoundaryScore, FloatArray, running_prequential_accuracy
-from clients.evaluation.figures.style import Classes, SOFT, STYLE
 from clients.evaluation.figures.accuracies import accuracy_axes
 from clients.evaluation.figures.batches import inlier_rate_axes
 from clients.evaluation.figures.montage import montage_axes
+from clients.evaluation.figures.style import SOFT, STYLE, Classes
+from clients.evaluation.scores import BoundaryScore
 
 
 @mpl.rc_context(STYLE)

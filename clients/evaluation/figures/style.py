@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
 from matplotlib.transforms import ScaledTranslation
-from numpy.typing import ArrayLike, NDArray
 
-from clients.evaluation.scores import BoundaryScore, FloatArray, running_prequential_accuracy
-
+from clients.evaluation.scores import FloatArray
 
 BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE = (
     "#0072B2",

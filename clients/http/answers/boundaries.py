@@ -1,0 +1,122 @@
+"""A boundary, and its explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clients.http import notebook
+from clients.http.answers.building import Label
+
+
+@dataclass(frozen=True)
+class FeatureChange:
+    """A feature that takes part in a change."""
+
+    feature: int  # its place in a sample, 0 for the first
+    share: float  # of what all features together add to the change, 0 to 1
+    mean: float  # of the new samples, in the units that were sent
+    expected: float  # by the components that the samples fell on
+
+
+@dataclass(frozen=True)
+class ComponentChange:
+    """A component that fills or drains."""
+
+    component: int
+    before: float  # share of samples expected of it, 0 to 1
+    now: float  # share of the new samples, 0 to 1
+    change: float  # signed root of its part of a chi-square; above 0: it fills
+
+
+@dataclass(frozen=True)
+class ClassChange:
+    """A class that fills or drains."""
+
+    label: Label
+    before: float | None  # share of the sub-task's labels, 0 to 1; None where it had none
+    now: float  # share that the model of before takes the new samples for
+
+
+@dataclass(frozen=True)
+class LabelChange:
+    """Samples that are called something else now."""
+
+    before: Label  # what the model of before calls them
+    now: Label  # their label
+    samples: int  # of those examined
+
+
+@dataclass(frozen=True)
+class Prototype:
+    """The mean of a group of new samples."""
+
+    samples: int  # of the group, ten at least
+    features: tuple[float, ...]  # in the units that were sent, rounded
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The explanation of a boundary. Fields that could not be told are None, or empty."""
+
+    samples: int = 0  # that were new
+    examined: int = 0  # of these
+    log_likelihood_before: float | None = None  # running mean, nats
+    log_likelihood_deviation: float | None = None  # of single samples
+    log_likelihood_now: float | None = None
+    effect: float | None = None  # the change in deviations; below 0: a drop
+    inliers: float | None = None  # share of the new samples, 0 to 1
+    p_value: float | None = None
+    feature_drop: float | None = None  # nats; that of all features together
+    features: tuple[FeatureChange, ...] = ()  # the strongest, at most ten; likewise:
+    components: tuple[ComponentChange, ...] = ()
+    classes: tuple[ClassChange, ...] = ()
+    labels: tuple[LabelChange, ...] = ()  # where labels are what changed
+    prototypes: tuple[Prototype, ...] = ()  # not in a list of boundaries; likewise:
+    contributions: tuple[float, ...] = ()  # the share of every feature
+
+
+@dataclass(frozen=True)
+class Note:
+    """What somebody says about a boundary."""
+
+    text: str
+    by: str | None  # who says it, as far as that is known
+    time: float  # Unix seconds
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A boundary between two sub-tasks, as it was reported.
+
+    Positions count the stream's batches and samples before the one in question.
+    """
+
+    id: str  # give it as `since` to ask for later ones
+    boundary: int  # 1 for the first; no number is given twice
+    sub_task: int  # the one that begins
+    time: float  # Unix seconds
+    entry_id: str
+    batch_index: int
+    sample_index: int
+    estimated_start_batch: int
+    estimated_start_sample: int
+    detector: str
+    evidence: Mapping[str, float]
+    version_before: int
+    version_after: int
+    signal: str = ""  # of the detector, that contributed most
+    recurrence_of: int | None = None  # the earlier sub-task that has come back
+    mixed_samples: int = 0  # of those set aside, learned as the end of the sub-task before
+    estimated_start_entry_id: str | None = None  # None where it is not known
+    explanation: Explanation = Explanation()
+    dropped: bool = False  # a rollback or an upload has taken it out of the model's past
+    severity: float | None = None  # least share of samples that are others, 0 to 1
+    severity_view: str | None = None  # what shows it
+    notes: tuple[Note, ...] = ()  # oldest first
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows; with a picture where `GMRClient.boundary` gave it."""
+        return notebook.boundary(self)
