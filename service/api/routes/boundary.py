@@ -13,12 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.api import answers, montage
 from service.api.bodies import read_model
+from service.api.boundaries import Boundary, Note
 from service.api.errors import NotAcceptable, UnknownBoundary
 from service.api.negotiation import JSON, PNG, choose
 from service.api.openapi import forms, json_body, problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
-from service.api.routes.drift import Boundary, Note
 from service.api.who import asker
 from service.broker.notes import Notes, told
 from service.broker.records import Record

@@ -18,7 +18,7 @@ from service.api.negotiation import JSON, SAFETENSORS, choose
 from service.api.openapi import forms, problems
 from service.api.parts import parts_of
 from service.api.query import StrictRoute
-from service.api.routes.drift import start_of
+from service.api.since import start_of
 from service.broker.dead_letters import PAGE, DeadLetter, DeadLetters
 from service.broker.stream_errors import LetterConflict, UnknownLetter
 from service.wire import REQUEUED_FROM, Control, RawBatch, RawLabels, RawName, read_entry

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from service.api.routes.drift import Boundaries, Boundary, DriftState, History, Quarantine
+from service.api.boundaries import Boundaries, Boundary
+from service.api.drift_state import DriftState
+from service.api.routes.drift import History, Quarantine
 from service.settings import Settings
 from service.wire import RawBatch
 from tests.service.api.stack import (
