@@ -15,7 +15,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 from clients.data.tasks import SubTask
-from clients.evaluation.report import Report, held_rows, score_rows, unwatched_lines
+from clients.evaluation.report import Report
+from clients.evaluation.report_rows import held_rows, score_rows, unwatched_lines
 from clients.evaluation.results import Evaluation, Milestone
 
 

@@ -16,7 +16,8 @@ from scipy.stats import ttest_ind
 from clients.evaluation import figures
 from clients.evaluation.comparison import Comparison, Difference
 from clients.evaluation.recorded import Recorded, read_all, read_recorded
-from clients.evaluation.report import page, write_report
+from clients.evaluation.report import write_report
+from clients.evaluation.report_page import page
 from clients.evaluation.results import Evaluation
 from clients.http.errors import InputError
 from tests.clients.evaluation.test_report import Page, a_run, an_evaluation, drawn

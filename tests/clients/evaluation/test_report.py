@@ -18,7 +18,9 @@ from PIL import Image
 
 from clients.evaluation import figures
 from clients.evaluation.inline_svg import VARIABLES, inline
-from clients.evaluation.report import Report, markdown, page, score_rows, write_report
+from clients.evaluation.report import Report, write_report
+from clients.evaluation.report_page import markdown, page
+from clients.evaluation.report_rows import score_rows
 from clients.evaluation.results import (
     SCHEMA,
     Certainty,
