@@ -13,15 +13,13 @@ replay, accuracy, drawn samples. Rules:
 
 from __future__ import annotations
 
-import fcntl
 import math
-import shutil
 import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,28 +30,24 @@ from rich.console import Console
 from rich.text import Text
 
 from clients.commands import pixels
-from clients.commands.screen import CHANGE, DIM, GOOD, Found, LiveScreen, PlainScreen, Screen, Story
+from clients.commands.demo_listener import BATCH_SIZE, Heard, Listener
+from clients.commands.own_directory import own_directory
+from clients.commands.screen import DIM, GOOD, LiveScreen, PlainScreen, Screen, Story
 from clients.data.datasets import Dataset, load_dataset
 from clients.data.tasks import SLT, SubTask, stream
 from clients.evaluation import figures
 from clients.evaluation.local import LocalService, free_port
-from clients.evaluation.scores import BoundaryScore, Position, accuracy, match_boundaries
-from clients.http.answers import ServiceEvent
+from clients.evaluation.scores import Position, accuracy
 from clients.http.client import GMRClient
-from clients.http.errors import ClientError, InputError
 
-BATCH_SIZE = 100
 SAMPLES_PER_SUB_TASK = 3000
 """Enough for the detector to know a sub-task before the next one begins."""
 
-TOLERANCE_SAMPLES = 1000
 PAUSE_S = 0.18
 """Between two batches, so that eyes can follow; none in a hurry."""
 
 SAMPLES_PER_CLASS = 4
 CLASSIFY_BATCH = 500
-MARKER = "gmr-demo.lock"
-_EVENTS_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -125,7 +119,7 @@ class _Show:
         self._n_samples = sum(sizes) * self._passes
         self._n_batches = sum(n_batches)
         self._n_train = sum(sizes)
-        self._heard = _Heard()
+        self._heard = Heard()
         self.finished = False
         self._accuracies: list[float] = []
 
@@ -176,7 +170,7 @@ class _Show:
         )
         live = console.is_terminal and not console.is_dumb_terminal
         screen: Screen = (LiveScreen if live else PlainScreen)(console, self._story)
-        listener = _Listener(service.url, self._heard, self._positions, self._story, screen)
+        listener = Listener(service.url, self._heard, self._positions, self._story, screen)
         with screen:
             listener.start()
             pace = _Pace(0.0 if self._plan.hurry else PAUSE_S)
@@ -342,115 +336,6 @@ class _Show:
         )
 
 
-@dataclass
-class _Heard:
-    """What the service said of the stream."""
-
-    rates: dict[int, float] = field(default_factory=dict)  # batch -> inlier rate
-    set_aside: set[int] = field(default_factory=set)
-    found: list[Position] = field(default_factory=list)
-    score: BoundaryScore = field(default_factory=lambda: BoundaryScore((), (), ()))
-    batches: int = 0
-
-
-class _Listener(threading.Thread):
-    """Follows GET /events and turns each event into a part of the story."""
-
-    def __init__(
-        self,
-        url: str,
-        heard: _Heard,
-        changes: list[Position],
-        story: Story,
-        screen: Screen,
-    ) -> None:
-        # A daemon: the feed has no end, and nothing is lost when the process goes.
-        super().__init__(name="events", daemon=True)
-        self._url, self._heard, self._changes = url, heard, changes
-        self._story, self._screen = story, screen
-        self._heard.score = match_boundaries([], changes, TOLERANCE_SAMPLES)
-        self._progress = threading.Condition()
-        self._failure: ClientError | None = None
-
-    def run(self) -> None:
-        """Until the process ends, or the service does."""
-        try:
-            with GMRClient(self._url) as client:
-                for event in client.events("0"):
-                    with self._progress:
-                        self._hear(event)
-                        self._progress.notify_all()
-        except ClientError as error:
-            with self._progress:
-                self._failure = error
-                self._progress.notify_all()
-
-    def wait_for_batches(self, n: int) -> None:
-        """Wait until every one of `n` batches was heard of; raise what broke the feed."""
-        with self._progress:
-            complete = self._progress.wait_for(
-                lambda: self._failure is not None or self._heard.batches >= n, _EVENTS_S
-            )
-            if self._failure is not None:
-                raise self._failure
-            if not complete:
-                raise ClientError(
-                    f"The service reported {self._heard.batches} of {n} batches on GET /events "
-                    f"within {_EVENTS_S:.0f} s of the last one being learned; expected all. "
-                    f"Look at its log."
-                )
-
-    def _hear(self, event: ServiceEvent) -> None:
-        data = event.data
-        match event.kind:
-            case "batch_learned" | "batch_set_aside":
-                self._hear_batch(event.kind, data)
-            case "boundary":
-                self._hear_boundary(data)
-            case "replay" if data["reason"] == "boundary":
-                self._screen.say(
-                    f"replay: {data['components_after']} components stand for "
-                    f"{data['samples']:,.0f} earlier samples"
-                )
-            case "entry_rejected":
-                self._screen.say(f"an entry was rejected: {data['detail']}", "bold red")
-
-    def _hear_batch(self, kind: str, data: Mapping[str, Any]) -> None:
-        heard, batch = self._heard, int(data["batch_index"])
-        heard.batches = max(heard.batches, batch + 1)
-        if data["inlier_rate"] is not None:
-            heard.rates[batch] = self._story.rates[batch] = float(data["inlier_rate"])
-        if kind == "batch_set_aside":
-            heard.set_aside.add(batch)
-
-    def _hear_boundary(self, data: Mapping[str, Any]) -> None:
-        heard = self._heard
-        batch, evidence = int(data["batch_index"]), data["evidence"]
-        position = Position(batch + 1, int(data["sample_index"]) + BATCH_SIZE)
-        heard.found.append(position)
-        heard.score = match_boundaries(heard.found, self._changes, TOLERANCE_SAMPLES)
-        delay = next(
-            (match.delay_batches for match in heard.score.matches if match.found == position), None
-        )
-        found = Found(
-            batch=batch,
-            before=float(evidence.get("inlier_rate_mean", math.nan)),
-            after=float(evidence.get("inlier_rate", math.nan)),
-            delay_batches=delay,
-        )
-        self._story.found.append(found)
-        verdict = (
-            "but nothing had changed: a false alarm"
-            if delay is None
-            else f"found {delay} batch{'es' if delay > 1 else ''} after the change"
-        )
-        self._screen.say(
-            f"boundary {data['boundary']}: sub-task {data['sub_task']} begins (inlier rate "
-            f"{found.before:.2f} -> {found.after:.2f}), {verdict}",
-            CHANGE,
-        )
-
-
 class _Pace:
     """Keeps a steady pace: a late batch does not make the whole stream late."""
 
@@ -464,38 +349,6 @@ class _Pace:
             now = time.monotonic()
             self._next = max(self._next + self._pause_s, now)
             time.sleep(self._next - now)
-
-
-@contextmanager
-def own_directory(path: Path) -> Iterator[Path]:
-    """An empty directory that no other demo uses meanwhile.
-
-    Raises:
-        InputError: it holds what a demo did not put there, or another demo runs in it.
-    """
-    marker = path / MARKER
-    if path.exists() and not marker.exists() and any(path.iterdir()):
-        raise InputError(
-            f"{path} holds {next(path.iterdir()).name} and more that no demo put there; the demo "
-            f"empties its directory. Choose another with --data-dir, or move these files away."
-        )
-    path.mkdir(parents=True, exist_ok=True)
-    with marker.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(
-                f"Another demo is running in {path}; each needs a directory of its own. Stop that "
-                f"one, or choose another directory with --data-dir."
-            ) from None
-        for entry in path.iterdir():
-            if entry == marker:
-                continue
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
-        yield path
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from clients.commands.demo import MARKER, own_directory
+from clients.commands.own_directory import MARKER, own_directory
 from clients.evaluation.local import free_port
 from clients.http.errors import InputError
 
