@@ -7,6 +7,12 @@ neither classes nor p-values. In the first samples of every sub-task the scale m
 every batch; the model follows exactly, because a diagonal Gaussian seen through
 x' = a x + b is a diagonal Gaussian again. After that the scale rests. Log-likelihoods are
 reported in the sender's units, so that they do not depend on the scaling.
+
+Strays must not set a scale: one -999 that stands for "missing" among two hundred samples would
+make a feature look thirty times as wide as it is, and all that matters in it would drown in the
+model's noise. So single values far outside of what a feature has shown count as no farther out,
+unless many of the newest are there; and where strays came so early that nothing had been shown,
+later stretches that are far narrower take their place once they are half of all samples.
 """
 
 from __future__ import annotations
@@ -32,8 +38,61 @@ LEARNED_RANGE_OF_IMAGES = (-1.0, 2.0)
 """Features are clipped to these to be learned, once standardised: one a thousand deviations away
 marks an outlier, but a component that takes it at its word is no use for anything else any more."""
 
+FAR = 10.0
+"""Deviations beyond which a value may be a stray. By Chebyshev at most one in a hundred lies there
+while the running moments are right."""
+
+TRUSTED_SAMPLES = 100
+"""Running moments of fewer samples tell nobody for a stray; as many make a stretch."""
+
+MOST_STRAYS = 0.1
+"""Share of a feature's newest values beyond which far ones are no strays: the feature has moved.
+At such a rate running moments follow, though a value counts for `FAR` deviations only ..."""
+
+FEWEST_NEWEST = 20
+"""... and of at least so many values, so that the first far one is always a stray. A first batch of
+so many tells its own strays."""
+
+WIDTHS = 3.0
+"""Beyond the middle nine tenths of a first batch by so many of their widths lie its strays: of a
+normal feature `FAR` deviations, too."""
+
+TOO_WIDE = 10.0
+"""Running deviations so many times that of a later stretch were those of strays."""
+
 SMALLEST_DEVIATION = 1e-30
 """A feature that varies less does not vary: dividing by it would leave the float32 range."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Plain moments of the newest samples, `TRUSTED_SAMPLES` or the batch that has filled it.
+
+    Arguments:
+        samples: How many.
+        mean: With shape (D,), float64.
+        squares: Sum of squared deviations, with shape (D,), float64.
+        far: Values far outside of what the running moments allow, with shape (D,), float64.
+        narrow: Samples of earlier stretches that were far narrower than the running moments, with
+            shape (D,), float64.
+    """
+
+    samples: int
+    mean: Tensor
+    squares: Tensor
+    far: Tensor
+    narrow: Tensor
+
+    @classmethod
+    def after(cls, narrow: Tensor) -> Stretch:
+        """No samples yet, after narrow ones as told, (D,)."""
+        nothing = torch.zeros_like(narrow)
+        return cls(0, nothing, nothing, nothing, narrow)
+
+    def observed(self, values: Tensor, far: Tensor) -> Stretch:
+        """Add N samples, (N, D), of which `far`, (D,), are far outside."""
+        mean, squares = _joined(self.samples, self.mean, self.squares, values)
+        return Stretch(self.samples + len(values), mean, squares, self.far + far, self.narrow)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +107,7 @@ class Standardiser:
         squares: Running sum of squared deviations, with shape (D,), float64.
         shift: In force, with shape (D,).
         scale: In force, with shape (D,), positive.
+        stretch: The newest samples; None before the first, and of an earlier release.
     """
 
     identity: bool
@@ -57,6 +117,7 @@ class Standardiser:
     squares: Tensor
     shift: Tensor
     scale: Tensor
+    stretch: Stretch | None = None
 
     @classmethod
     def of(cls, x: Tensor, *, images: bool = False) -> Standardiser:
@@ -116,29 +177,60 @@ class Standardiser:
 
     def observed(self, x: Tensor) -> Standardiser:
         """Add N samples to the running moments; the scale in force stays."""
-        n = x.shape[0]
-        total = self.samples + n
         values = x.double()
-        mean = values.mean(0)
-        shift = mean - self.mean
-        squares = (
-            self.squares
-            + (values - mean).square().sum(0)
-            + shift.square() * (self.samples * n / total)
-        )
-        return replace(
+        stretch = self.stretch or Stretch.after(torch.zeros_like(self.mean))
+        low, high = self._range(values)
+        outside = (values < low) | (values > high)
+        stretch = stretch.observed(values, outside.sum(0))
+        strays = stretch.far <= MOST_STRAYS * max(stretch.samples, FEWEST_NEWEST)
+        values = torch.where(strays, values.clamp(low, high), values)
+        mean, squares = _joined(self.samples, self.mean, self.squares, values)
+        new = replace(
             self,
-            samples=total,
-            fresh=self.fresh + n,
-            mean=self.mean + shift * (n / total),
+            samples=self.samples + len(x),
+            fresh=self.fresh + len(x),
+            mean=mean,
             squares=squares,
+            stretch=stretch,
         )
+        return new if stretch.samples < TRUSTED_SAMPLES else new._checked(stretch)
+
+    def _range(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Lowest and highest value of each feature, (D,), that is no stray for certain."""
+        if self.samples < TRUSTED_SAMPLES:
+            return _range_of(values)
+        deviation = (self.squares / self.samples).sqrt()
+        # What a feature that has not varied shows first is news.
+        away = torch.where(self._varies(self.mean, deviation), FAR * deviation, torch.inf)
+        return self.mean - away, self.mean + away
+
+    def _checked(self, stretch: Stretch) -> Standardiser:
+        """The first sub-task's moments without those of strays, by the stretch that is full now."""
+        deviation = (stretch.squares / stretch.samples).sqrt()
+        too_wide = (self.squares / self.samples).sqrt() > TOO_WIDE * deviation
+        is_narrow = self._varies(stretch.mean, deviation) & too_wide
+        narrow = stretch.narrow + stretch.samples * is_narrow
+        new = replace(self, stretch=Stretch.after(narrow))
+        if self.samples != self.fresh or not self.settling:
+            return new
+        strayed = is_narrow & (2 * narrow >= self.samples)
+        squares = stretch.squares * (self.samples / stretch.samples)
+        return replace(
+            new,
+            mean=torch.where(strayed, stretch.mean, self.mean),
+            squares=torch.where(strayed, squares, self.squares),
+        )
+
+    @staticmethod
+    def _varies(mean: Tensor, deviation: Tensor) -> Tensor:
+        """Whether features vary by more than rounding."""
+        return deviation > (1e-12 * mean.abs()).clamp_min(SMALLEST_DEVIATION)
 
     def eased(self) -> Standardiser:
         """At a boundary: what is known counts no more than what is about to come."""
         kept = min(self.samples, SETTLING_SAMPLES)
         squares = self.squares * (kept / max(1, self.samples))
-        return replace(self, samples=kept, fresh=0, squares=squares)
+        return replace(self, samples=kept, fresh=0, squares=squares, stretch=None)
 
     def outgrown(self, x: Tensor) -> Standardiser:
         """Leave the identity behind, if early samples lie outside [0, 1] after all."""
@@ -152,7 +244,7 @@ class Standardiser:
             return self
         deviation = (self.squares / self.samples).sqrt()
         # A feature that has not varied yet is given the scale that is usual among the others.
-        varies = deviation > (1e-12 * self.mean.abs()).clamp_min(SMALLEST_DEVIATION)
+        varies = self._varies(self.mean, deviation)
         usual = deviation[varies].median() if bool(varies.any()) else deviation.new_ones(())
         scale = torch.where(varies, deviation, usual)
         return replace(self, shift=self.mean.to(self.shift), scale=scale.to(self.scale))
@@ -165,6 +257,27 @@ class Standardiser:
         factor, offset = old.scale / self.scale, (old.shift - self.shift) / self.scale
         largest = 1 / SMALLEST_DEVIATION
         return factor.clamp(SMALLEST_DEVIATION, largest), offset.clamp(-largest, largest)
+
+
+def _joined(n: int, mean: Tensor, squares: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and sum of squared deviations of n samples and of N more, (N, D)."""
+    more = len(values)
+    total = n + more
+    middle = values.mean(0)
+    shift = middle - mean
+    squares = squares + (values - middle).square().sum(0) + shift.square() * (n * more / total)
+    return mean + shift * (more / total), squares
+
+
+def _range_of(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The same, told by N samples alone, (N, D)."""
+    n = len(values)
+    if n < FEWEST_NEWEST:
+        return values[0] - torch.inf, values[0] + torch.inf
+    ordered = values.sort(0).values
+    low, high = ordered[n // 20], ordered[n - 1 - n // 20]
+    away = torch.where(high > low, WIDTHS * (high - low), torch.inf)
+    return low - away, high + away
 
 
 def _inside(x: Tensor) -> bool:

@@ -125,6 +125,80 @@ def test_at_a_boundary_the_past_counts_no_more_than_what_settles_a_sub_task() ->
     assert moved.shift.item() == pytest.approx(5, abs=0.2)
 
 
+# Strays -----------------------------------------------------------------------------------
+
+
+def moments_of(*batches: Tensor) -> Standardiser:
+    standardiser = Standardiser.of(batches[0])
+    for batch in batches:
+        standardiser = standardiser.observed(batch).refitted()
+    return standardiser
+
+
+def with_strays(x: Tensor, value: float, every: int) -> Tensor:
+    x = x.clone()
+    x.view(-1)[every // 2 :: every] = value
+    return x
+
+
+@pytest.mark.parametrize("size", [1, 10, 100, 1000])
+@pytest.mark.parametrize("value", [-999.0, 1e6, 3e38])
+def test_a_value_that_stands_for_nothing_sets_no_scale(size: int, value: float) -> None:
+    x = with_strays(normal(2000, 4) * 2 + 5, value, every=1003)
+    standardiser = moments_of(*x.split(size))
+    assert (standardiser.scale < 2 * 2).all()
+    assert (standardiser.scale > 2 * 0.9).all()
+    assert (standardiser.shift - 5).abs().max() < 1
+
+
+@pytest.mark.parametrize("strays", [1, 2, 100])
+@pytest.mark.parametrize("size", [10, 100])
+def test_where_the_first_samples_were_strays_later_ones_take_their_place(
+    strays: int, size: int
+) -> None:
+    first = normal(strays, 3, seed=9) * 1e4 + 7e4
+    standardiser = moments_of(first, *normal(1000, 3).split(size))
+    assert (standardiser.scale < 1.2).all()
+    assert standardiser.samples == 1000 + strays
+
+
+@pytest.mark.parametrize("size", [1, 10, 100])
+def test_a_feature_that_moves_far_at_a_boundary_is_followed(size: int) -> None:
+    known = moments_of(*normal(5000, 2).split(100)).eased()
+    moved = known
+    for batch in (normal(1000, 2, seed=1) + 500).split(size):
+        moved = moved.observed(batch)
+    plain = torch.cat([normal(1000, 2, seed=2), normal(1000, 2, seed=1) + 500]).double()
+    assert (moved.mean - plain.mean(0)).abs().max() < 25
+    assert ((moved.squares / moved.samples).sqrt() / plain.std(0)).log().abs().max() < 0.2
+
+
+@given(rare=st.integers(15, 50))
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_a_rare_kind_far_away_is_no_stray(rare: int) -> None:
+    x = normal(1000, 2)
+    kind = torch.arange(1000) % 100 < rare
+    x[kind] += 300
+    standardiser = moments_of(
+        *x[torch.randperm(1000, generator=torch.Generator().manual_seed(rare))].split(100)
+    )
+    assert (standardiser.scale / x.std(0)).log().abs().max() < 0.1
+
+
+def test_what_was_wide_for_long_stays_wide() -> None:
+    wide = moments_of(*(normal(300, 2) * 1e4).split(100))
+    later = wide.observed(normal(100, 2, seed=1)).refitted()
+    assert (later.scale > 5e3).all()
+
+
+@given(st.sampled_from([1e-6, 0.25, 1024.0]), st.integers(1, 300))
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_strays_are_the_same_in_any_units(unit: float, size: int) -> None:
+    x = with_strays(normal(900, 3), -999.0, every=400)
+    plain, scaled = moments_of(*x.split(size)), moments_of(*(x * unit).split(size))
+    torch.testing.assert_close(scaled.scale, plain.scale * unit, rtol=1e-4, atol=0)
+
+
 # Edges ------------------------------------------------------------------------------------
 
 

@@ -56,3 +56,28 @@ def test_outliers_of_a_table_are_found_and_inliers_left_alone(kind: str) -> None
     for rate in (0.05, 0.2):
         found = float((usual.p_values <= rate).double().mean())
         assert 0.4 * rate < found < 1.6 * rate
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+@pytest.mark.parametrize("strays", ["missing values", "a first batch"])
+def test_strays_do_not_blind_a_model(preset: str, strays: str) -> None:
+    engine = Engine(EngineConfig(preset=preset, detector="none"))
+    state = engine.start()
+    batches = list(rows("plain", 3000, 0, strange=False).split(100))
+    if strays == "missing values":
+        for index, batch in enumerate(batches):
+            batch[index % 100, index % 6] = -999.0
+    else:
+        batches.insert(0, torch.tensor([[3e38] * 6, [-3e38] * 6]))
+    for batch in batches:
+        state, _ = engine.step(state, Batch(batch))
+    snapshot = engine.snapshot(state)
+    usual = snapshot.outliers(rows("plain", 1000, 1, strange=False))
+    strange = snapshot.outliers(rows("plain", 500, 2, strange=True))
+    assert usual.typicality is not None
+    assert strange.typicality is not None
+    for inner, outer in (
+        (usual.typicality, strange.typicality),
+        (usual.log_likelihoods, strange.log_likelihoods),
+    ):
+        assert float((inner[:, None] > outer).double().mean()) > 0.9
