@@ -19,27 +19,27 @@ class Arrival:
 
     Arguments:
         batch: All N samples.
-        begun: Where it begins in the stream.
+        position: Where it begins in the stream.
         rest: What is still to be learned.
         rows: Rows of these in the batch, with shape (M,), int64.
         awaiting: Samples that are held back until their label comes.
         unknown: Which samples the model finds unknown, with shape (N,), bool; None where it
             cannot say.
         gains: What they would gain by a component of their own, nats, with shape (N,); or None.
-        heard: Whether experts have heard a label of it.
+        taught: Whether experts were taught a label of it.
         version: Of the model that judged it.
         outliers: Samples of a burst that were kept apart.
         unknowns: Unlabelled samples that were held back because they are unknown.
     """
 
     batch: Batch
-    begun: Position
+    position: Position
     rest: Batch
     rows: Tensor
     awaiting: int
     unknown: Tensor | None
     gains: Tensor | None
-    heard: bool
+    taught: bool
     version: int
     outliers: int = 0
     unknowns: int = 0
@@ -47,7 +47,7 @@ class Arrival:
     @property
     def places(self) -> Tensor:
         """Samples of the stream before each that is still to be learned, with shape (M,), int64."""
-        return self.begun.sample + self.rows
+        return self.position.sample + self.rows
 
     def only(self, left: Tensor) -> Arrival:
         """Keep some of the samples that are still to be learned, by their places, int64."""

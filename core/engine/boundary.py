@@ -58,14 +58,14 @@ class BoundaryCrossing:
         self,
         state: EngineState,
         batch: Batch | None,
-        begun: Position,
+        position: Position,
         verdict: Verdict | None,
     ) -> tuple[EngineState, list[Event]]:
         """Cross a boundary: what is known becomes the generator, then the new is learned.
 
         Arguments:
             batch: The one that decided it, learned last; None when a person declared it.
-            begun: Where that batch begins in the stream.
+            position: Where that batch begins in the stream.
             verdict: Of the detector; None when a person declared it.
         """
         # 1. Place it: since when the stream has changed.
@@ -78,7 +78,7 @@ class BoundaryCrossing:
         start_sample = max(state.sub_task.first_sample, state.stream.samples - change)
         start_batch = state.stream.batch_at(start_sample)
         since = state.pending.awaiting.suspect_since
-        first = min(start_sample, begun.sample if since is None else since)
+        first = min(start_sample, position.sample if since is None else since)
         # 2. Learn what is still of the old sub-task: what waited for a label, what came mixed.
         state, left, events = self.delayed_labels.leave(state, first)
         beginning = held if batch is None else joined(held, batch)
@@ -132,8 +132,8 @@ class BoundaryCrossing:
         boundary = BoundaryDetected(
             boundary=number,
             sub_task=state.sub_task.number,
-            batch_index=begun.batch,
-            sample_index=begun.sample,
+            batch_index=position.batch,
+            sample_index=position.sample,
             estimated_start_batch=start_batch,
             estimated_start_sample=start_sample,
             detector=self.detector.name if verdict else "declared",

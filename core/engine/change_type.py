@@ -47,7 +47,7 @@ class ChangeType:
     learning: Learning
 
     def burst(
-        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict
+        self, state: EngineState, rest: Batch, position: Position, verdict: Verdict
     ) -> tuple[EngineState, Tensor, list[Event]]:
         """An alarm went away: keep the outliers apart, and learn what was set aside with them.
 
@@ -73,13 +73,13 @@ class ChangeType:
         n_outliers, start_batch = sum(map(len, quarantined)), state.stream.batch_at(start)
         more = state.watch.burst.holds(start_batch, start, state.sub_task.first_sample)
         burst = state.watch.burst if more else state.watch.burst.followed(start)
-        burst = burst.with_outliers(n_outliers, begun.batch, state.stream.samples)
+        burst = burst.with_outliers(n_outliers, position.batch, state.stream.samples)
         state = state.with_watch(burst=burst)
         kind = OutlierBurstContinued if more else OutlierBurst
         told = kind(
             sub_task=state.sub_task.number,
-            batch_index=begun.batch,
-            sample_index=begun.sample,
+            batch_index=position.batch,
+            sample_index=position.sample,
             estimated_start_batch=start_batch,
             estimated_start_sample=start,
             samples=n_outliers,
@@ -111,19 +111,19 @@ class ChangeType:
         return (old, new) if mixed else ((), batches)
 
     def instead(
-        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict | None
+        self, state: EngineState, rest: Batch, position: Position, verdict: Verdict | None
     ) -> PriorShift | ChangeContinued | None:
         """What the detector's boundary is instead of one; None if it is one, or if there is none.
 
         Arguments:
             rest: Of the batch by which it spoke, what is to be learned.
         """
-        shifts = self.prior_shift(state, rest, begun, verdict)
-        found = [*shifts, *(() if shifts else self.continuation(state, rest, begun, verdict))]
+        shifts = self.prior_shift(state, rest, position, verdict)
+        found = [*shifts, *(() if shifts else self.continuation(state, rest, position, verdict))]
         return found[0] if found else None
 
     def prior_shift(
-        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict | None
+        self, state: EngineState, rest: Batch, position: Position, verdict: Verdict | None
     ) -> list[PriorShift]:
         """The event, if what the detector calls a boundary is a matter of shares alone.
 
@@ -153,8 +153,8 @@ class ChangeType:
         return [
             PriorShift(
                 sub_task=state.sub_task.number,
-                batch_index=begun.batch,
-                sample_index=begun.sample,
+                batch_index=position.batch,
+                sample_index=position.sample,
                 estimated_start_batch=state.stream.batch_at(start),
                 estimated_start_sample=start,
                 detector=self.detector.name,
@@ -165,7 +165,7 @@ class ChangeType:
         ]
 
     def continuation(
-        self, state: EngineState, rest: Batch, begun: Position, verdict: Verdict | None
+        self, state: EngineState, rest: Batch, position: Position, verdict: Verdict | None
     ) -> list[ChangeContinued]:
         """The event, if what the detector calls a boundary is more of the change at the last one.
 
@@ -199,8 +199,8 @@ class ChangeType:
         return [
             ChangeContinued(
                 sub_task=state.sub_task.number,
-                batch_index=begun.batch,
-                sample_index=begun.sample,
+                batch_index=position.batch,
+                sample_index=position.sample,
                 boundary_sample=state.sub_task.first_sample,
                 estimated_start_batch=state.stream.batch_at(start),
                 estimated_start_sample=start,

@@ -502,7 +502,7 @@ class ClassDiscovery:
         if len(unknowns):
             batch = Batch.of(unknowns.features, [label] * len(unknowns))
             batch = replace(batch, strange=True)
-            state = self.delayed_labels.heard(state, batch)
+            state = self.delayed_labels.taught(state, batch)
             state, learned, events = self.delayed_labels.learn_late(state, batch, unknowns.arrived)
         if label is None:
             state = self._dismissed(state, proposal)

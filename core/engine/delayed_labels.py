@@ -49,7 +49,7 @@ class DelayedLabels:
         )
         state, report = self._tested(state.with_pending(awaiting=awaiting), match)
         batch = Batch.of(match.rows.features, list(match.labels))
-        state = self.heard(state, batch)
+        state = self.taught(state, batch)
         state, learned, events = self.learn_late(state, batch, match.rows.arrived)
         voted: list[Event] = []
         if len(match.behind):
@@ -218,7 +218,7 @@ class DelayedLabels:
             report["delay_samples_max"] = max(delays)
         return state, report
 
-    def heard(self, state: EngineState, batch: Batch) -> EngineState:
+    def taught(self, state: EngineState, batch: Batch) -> EngineState:
         """Tell the experts beside the model labels that came late."""
         if state.model.panel is None or not len(batch):
             return state
@@ -226,7 +226,7 @@ class DelayedLabels:
         scores = self.learning.learner.score(state.model.learner, state.standardiser.apply(x))
         if scores is not None and self.naming.labels(state):
             _, advice = self.naming.probabilities(state, x, scores)
-        return self.naming.heard(state, batch, advice)
+        return self.naming.taught(state, batch, advice)
 
     def _matched(self, state: EngineState, **report: Any) -> LabelsMatched:
         """The event, as far as `report` does not say otherwise about nothing at all."""

@@ -56,13 +56,13 @@ class Judgement:
         return replace(stream, prequential=prequential, reliability=reliability)
 
     def report(
-        self, state: EngineState, batch: Batch, begun: Position, armed_in: int | None
+        self, state: EngineState, batch: Batch, position: Position, armed_in: int | None
     ) -> dict[str, Any]:
         """The fields of `BatchScored`.
 
         Arguments:
             state: After the batch.
-            begun: Where the batch begins.
+            position: Where the batch begins.
             armed_in: Samples after it until the detector may speak; None where that is not known.
         """
         verdict = self.verdict
@@ -71,8 +71,8 @@ class Judgement:
         prequential = state.stream.prequential
         expected = state.stream.reliability.estimate(state.model.class_counts)
         return {
-            "batch_index": begun.batch,
-            "sample_index": begun.sample,
+            "batch_index": position.batch,
+            "sample_index": position.sample,
             "samples": len(batch),
             "labelled": labelled,
             "sub_task": state.sub_task.number,
@@ -105,10 +105,10 @@ class Judgement:
         burst = self.verdict.burst if self.verdict else False
         return self.level is Level.NORMAL and not burst
 
-    def alarms(self, begun: Position) -> list[Event]:
+    def alarms(self, position: Position) -> list[Event]:
         """The alarms of shadows, as events."""
         return [
-            ShadowAlarm(name, begun.batch, begun.sample, verdict.statistic, verdict.threshold)
+            ShadowAlarm(name, position.batch, position.sample, verdict.statistic, verdict.threshold)
             for name, verdict in self.shadows.alarms.items()
         ]
 

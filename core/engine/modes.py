@@ -123,20 +123,20 @@ class Modes:
             batch: Checked, as the model takes it.
         """
         judgement = self.judge.judge(state.seen, batch)
-        begun = Position(state.stream.all_batches, state.stream.all_samples)
+        position = Position(state.stream.all_batches, state.stream.all_samples)
         stream = judgement.told(state.stream.passed(len(batch)))
         state, events = replace(state, stream=stream), list[Event]()
         state = state.with_pending(quarantined=())  # as with every batch
         if state.rest.outlook is not None:
-            state, events = self._watched(state, batch, begun, judgement)
+            state, events = self._watched(state, batch, position, judgement)
         told = BatchPassed(
-            **judgement.report(state, batch, begun, self.judge.armed_in(state)),
+            **judgement.report(state, batch, position, self.judge.armed_in(state)),
             mode=state.rest.mode.value,
         )
         return state, [*events, told]
 
     def _watched(
-        self, state: EngineState, batch: Batch, begun: Position, judgement: Judgement
+        self, state: EngineState, batch: Batch, position: Position, judgement: Judgement
     ) -> tuple[EngineState, list[Event]]:
         """The detectors' outlook after a batch, and what they found."""
         outlook, verdict = state.rest.outlook, judgement.verdict
@@ -149,10 +149,10 @@ class Modes:
             armed=verdict.armed if verdict else False,
             shadows=judgement.shadows.states,
         )
-        events = judgement.alarms(begun)
+        events = judgement.alarms(position)
         if verdict is not None and judgement.level is Level.BOUNDARY:
             after = replace(before, stream=stream)
-            shifts = self.change_type.prior_shift(after, batch, begun, verdict)
+            shifts = self.change_type.prior_shift(after, batch, position, verdict)
             first = max(state.sub_task.first_sample, stream.samples - verdict.change_samples)
             start = Position(stream.batch_place(stream.batch_at(first)), stream.place(first))
             if shifts:
@@ -164,8 +164,8 @@ class Modes:
                 events.append(
                     ChangeDetected(
                         sub_task=state.sub_task.number,
-                        batch_index=begun.batch,
-                        sample_index=begun.sample,
+                        batch_index=position.batch,
+                        sample_index=position.sample,
                         estimated_start_batch=start.batch,
                         estimated_start_sample=start.sample,
                         detector=self.detector.name,

@@ -106,7 +106,7 @@ class Naming:
         named = (top - even / readout.n_classes) / (1 - even)
         return named.clamp(0, 1), told[0]
 
-    def heard(self, state: EngineState, batch: Batch, advice: Advice | None) -> EngineState:
+    def taught(self, state: EngineState, batch: Batch, advice: Advice | None) -> EngineState:
         """Tell the experts labels that have come.
 
         Arguments:

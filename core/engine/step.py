@@ -88,7 +88,7 @@ class Step:
                 return self._set_aside(state, arrival, judgement, claimed)
             case Decision.BOUNDARY:
                 state, events = self.boundary.cross(
-                    state, arrival.rest, arrival.begun, judgement.verdict
+                    state, arrival.rest, arrival.position, judgement.verdict
                 )
             case Decision.BURST:
                 state, arrival, events = self._parted(state, arrival, judgement)
@@ -118,16 +118,18 @@ class Step:
     ) -> tuple[EngineState, Arrival]:
         """The batch as part of the stream: experts hear its labels, what awaits one waits."""
         experts = state.model.panel
-        state = self.naming.heard(state, batch, judgement.advice)
-        heard = state.model.panel is not experts
-        begun = Position(state.stream.batches, state.stream.samples)
+        state = self.naming.taught(state, batch, judgement.advice)
+        taught = state.model.panel is not experts
+        position = Position(state.stream.batches, state.stream.samples)
         unknown = self.discovery.unknown(state, judgement.scores)
         gains = self.discovery.gains(state, judgement.scores)
         state = self._advance(state, len(batch), judgement)
         state, rest, rows = self.delayed_labels.hold_back(state, batch, judgement.scores)
         awaiting = len(batch) - len(rest)
         version = state.model.version
-        return state, Arrival(batch, begun, rest, rows, awaiting, unknown, gains, heard, version)
+        return state, Arrival(
+            batch, position, rest, rows, awaiting, unknown, gains, taught, version
+        )
 
     def _decided(
         self, state: EngineState, arrival: Arrival, judgement: Judgement
@@ -135,11 +137,11 @@ class Step:
         """What is done, and what a boundary is instead of one, if it is none."""
         full = False
         if judgement.level is Level.WARNING:
-            suspected = state.pending.awaiting.suspecting(arrival.begun.sample)
+            suspected = state.pending.awaiting.suspecting(arrival.position.sample)
             state = state.with_pending(awaiting=suspected)
             suspects = state.pending.set_aside_samples + suspected.suspects + len(arrival.rest)
             full = suspects > self.config.set_aside_limit
-        instead = self.change_type.instead(state, arrival.rest, arrival.begun, judgement.verdict)
+        instead = self.change_type.instead(state, arrival.rest, arrival.position, judgement.verdict)
         burst = judgement.verdict is not None and judgement.verdict.burst
         decision = decide(judgement.level, burst=burst, full=full, instead=instead)
         return state, decision, [] if instead is None else [instead]
@@ -151,15 +153,15 @@ class Step:
         rest = replace(arrival.rest, places=arrival.places)
         state = state.with_pending(set_aside=joined(state.pending.set_aside, rest))
         state, overdue = self.delayed_labels.overdue(state)
-        if arrival.heard:
+        if arrival.taught:
             state = state.changed()
         aside = BatchSetAside(
-            **judgement.report(state, arrival.batch, arrival.begun, self.judge.armed_in(state)),
+            **judgement.report(state, arrival.batch, arrival.position, self.judge.armed_in(state)),
             awaiting=arrival.awaiting,
             set_aside_batches=len(state.pending.set_aside),
             set_aside_samples=state.pending.set_aside_samples,
         )
-        events = [*claimed, *judgement.alarms(arrival.begun), *overdue, aside]
+        events = [*claimed, *judgement.alarms(arrival.position), *overdue, aside]
         return state, placed(state.stream, events)
 
     def _parted(
@@ -169,7 +171,7 @@ class Step:
         assert judgement.verdict is not None
         rest = replace(arrival.rest, places=arrival.places)
         state, typical, events = self.change_type.burst(
-            state, rest, arrival.begun, judgement.verdict
+            state, rest, arrival.position, judgement.verdict
         )
         outliers = len(arrival.rest) - int(typical.sum())
         return state, replace(arrival.only(typical.nonzero()[:, 0]), outliers=outliers), events
@@ -217,7 +219,7 @@ class Step:
         events = [*events, *overdue]
         replays = [event for event in events if isinstance(event, Replayed)]
         learned = BatchLearned(
-            **judgement.report(state, arrival.batch, arrival.begun, self.judge.armed_in(state)),
+            **judgement.report(state, arrival.batch, arrival.position, self.judge.armed_in(state)),
             awaiting=arrival.awaiting,
             unknown=arrival.unknowns,
             replayed=sum(event.samples for event in replays if event.reason == "batch"),
@@ -225,7 +227,7 @@ class Step:
             components=self.learner.n_components(state.model.learner),
             classes=len(state.model.classes),
         )
-        events = [*judgement.alarms(arrival.begun), *events, learned]
+        events = [*judgement.alarms(arrival.position), *events, learned]
         return state, placed(state.stream, events)
 
     def _course(self, state: EngineState, batch: Batch) -> Course:
