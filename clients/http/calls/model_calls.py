@@ -1,0 +1,120 @@
+"""Calls about the model, its versions, and named models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from clients.http import answers, replies
+from clients.http.calls.call import JSON, Call, T, get, put
+from service.wire import MEDIA_TYPE
+
+
+def models() -> Call[tuple[answers.NamedModel, ...]]:
+    """GET /models."""
+    return get("/models", replies.named_models)
+
+
+def named_model(name: str) -> Call[answers.NamedModelSummary]:
+    """GET /models/{name}."""
+    return get(
+        f"/models/{quote(name, safe='')}",
+        lambda document: answers.build(answers.NamedModelSummary, document),
+    )
+
+
+def make_model(name: str, settings: Mapping[str, Any]) -> Call[answers.NamedModel]:
+    """PUT /models/{name}."""
+    return Call(
+        "PUT",
+        f"/models/{quote(name, safe='')}",
+        lambda reply: answers.build(answers.NamedModel, replies.json(reply)),
+        headers={"accept": JSON, "content-type": JSON},
+        body=orjson.dumps({"settings": dict(settings)}),
+    )
+
+
+def take_down_model(name: str) -> Call[None]:
+    """DELETE /models/{name}. Not repeatable: the second time there may be none."""
+    return Call(
+        "DELETE",
+        f"/models/{quote(name, safe='')}",
+        lambda reply: None,
+        headers={"accept": JSON},
+        repeatable=False,
+    )
+
+
+def of_model(name: str | None, call: Call[T]) -> Call[T]:
+    """The same call for a named model; None for the service's own."""
+    if name is None:
+        return call
+    return replace(call, path=f"/models/{quote(name, safe='')}{call.path}")
+
+
+def set_mode(mode: str, reason: str | None, by: str | None) -> Call[answers.Restored]:
+    """PUT /model/mode."""
+    return put("/model/mode", {"mode": mode, "reason": reason, "by": by})
+
+
+def model() -> Call[answers.ModelInfo]:
+    """GET /model."""
+    return get("/model", replies.model_info)
+
+
+def versions() -> Call[tuple[answers.ModelVersion, ...]]:
+    """GET /model/versions."""
+    return get(
+        "/model/versions",
+        lambda document: tuple(
+            answers.build(answers.ModelVersion, row)
+            for row in replies.rows_of(document, "versions")
+        ),
+    )
+
+
+def rollback(version: int) -> Call[answers.Restored]:
+    """POST /model/rollback. Not repeatable: it would undo what was learned in between."""
+    return Call(
+        "POST",
+        "/model/rollback",
+        lambda reply: answers.build(answers.Restored, replies.json(reply)),
+        headers={"content-type": JSON, "accept": JSON},
+        body=orjson.dumps({"version": version}),
+        repeatable=False,
+    )
+
+
+def release(reason: str | None, by: str | None) -> Call[answers.Restored]:
+    """POST /model/release. Not repeatable: the second time nothing may be held back."""
+    return Call(
+        "POST",
+        "/model/release",
+        lambda reply: answers.build(answers.Restored, replies.json(reply)),
+        headers={"content-type": JSON, "accept": JSON},
+        body=orjson.dumps({"reason": reason, "by": by}),
+        repeatable=False,
+    )
+
+
+def checkpoint() -> Call[bytes]:
+    """GET /model/checkpoint."""
+    return Call(
+        "GET", "/model/checkpoint", lambda reply: reply.body, headers={"accept": MEDIA_TYPE}
+    )
+
+
+def restore(data: bytes) -> Call[answers.Restored]:
+    """PUT /model/checkpoint. Not repeatable, as rolling back is not."""
+    return Call(
+        "PUT",
+        "/model/checkpoint",
+        lambda reply: answers.build(answers.Restored, replies.json(reply)),
+        headers={"content-type": MEDIA_TYPE, "accept": JSON},
+        body=data,
+        repeatable=False,
+    )
