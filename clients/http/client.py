@@ -1,6 +1,6 @@
 """The Python client; `async_client.py` has the same methods, awaited.
 
-What is sent stands in `calls.py`, how replies are read in `replies.py`, when something is sent
+What is sent stands in `calls`, how replies are read in `replies.py`, when something is sent
 again in `retry.py`, how it is sent in `blocking.py` and `awaited.py`. Here are only the methods.
 
 Example:
