@@ -8,13 +8,8 @@ alarms. As the model learns, a successor is taken from it, which first watches b
 model until it has a reference of its own, and then takes its place: thresholds are set anew for
 every version, by samples that it has not learned.
 
-Six signals, all of the one forward pass, are told apart and fused into one decision:
-- `inliers`: log-likelihoods fall (the paper's signal),
-- `likelihood`: log-likelihoods rise,
-- `doubt`: samples belong less surely to a class, or component, than usual,
-- `occupancy`: other components, classes or ranks of the likelihood than usual,
-- `labels`: where there are any, they contradict what is known of samples like these,
-- `features`: a single feature lies elsewhere in the components than usual.
+Six signals (`core.drift.sequential.signals`), all of the one forward pass, are fused into one
+decision.
 
 An alarm that lasts is a boundary; one that goes away was a burst of outliers.
 """
@@ -33,77 +28,21 @@ from torch import Tensor
 
 from core.compiled.loops import Array
 from core.density.blocks import ROWS
-from core.drift.detector import Cause, ForwardPass, Level, Observation, Probe, Verdict
-from core.drift.sequential.bets import BetTable, CellBet, FeatureBet, LabelBet, RankBet
-from core.drift.sequential.cells import AT_ONCE, TRICKLING
-from core.drift.sequential.counts import BY_CLASS, BY_COMPONENT, BY_RANK
+from core.drift.detector import ForwardPass, Level, Observation, Probe, Verdict
+from core.drift.sequential.bets import BetTable
 from core.drift.sequential.evidence import Evidence, Reading
 from core.drift.sequential.frozen_model import FrozenModel
 from core.drift.sequential.monitor import Monitor
 from core.drift.sequential.record import record
 from core.drift.sequential.reference import Reference
 from core.drift.sequential.reference_scores import MOST_PARTS
-from core.drift.sequential.scores import LIKELIHOOD as LOG_LIKELIHOOD
 from core.drift.sequential.scores import (
     LIKELIHOOD_IN_CLASS,
-    LIKELIHOOD_MARGIN,
     LIKELIHOOD_MARGIN_IN_CLASS,
-    MARGIN_IN_CLASS,
     OVERALL,
     FrozenScores,
 )
-
-INLIERS = "inliers"
-LIKELIHOOD = "likelihood"
-DOUBT = "doubt"
-OCCUPANCY = "occupancy"
-LABELS = "labels"
-FEATURES = "features"
-FUSED = "fused"
-
-CAUSES = {
-    INLIERS: Cause.NOVELTY,
-    DOUBT: Cause.NOVELTY,
-    LIKELIHOOD: Cause.SHARES,
-    OCCUPANCY: Cause.SHARES,
-    FEATURES: Cause.FEATURES,
-    LABELS: Cause.LABELS,
-}
-"""What a signal says a change is about."""
-
-BET_TABLE = BetTable(
-    ranks=(
-        RankBet(INLIERS, LOG_LIKELIHOOD, high=False, share=0.9, power=0.3, weight=0.2),
-        RankBet(INLIERS, LOG_LIKELIHOOD, high=False, share=0.4, power=0.2, weight=0.2),
-        RankBet(INLIERS, LOG_LIKELIHOOD, high=False, share=0.1, power=0.12, weight=0.2),
-        RankBet(INLIERS, LOG_LIKELIHOOD, high=True, share=0.2, power=8.0, weight=0.1),
-        RankBet(INLIERS, LOG_LIKELIHOOD, high=True, share=0.08, power=16.0, weight=0.1),
-        RankBet(LIKELIHOOD, LOG_LIKELIHOOD, high=True, share=0.9, power=0.3, weight=0.1),
-        RankBet(LIKELIHOOD, LOG_LIKELIHOOD, high=True, share=0.2, power=0.2, weight=0.05),
-        RankBet(DOUBT, LIKELIHOOD_MARGIN, high=True, share=0.4, power=4.0, weight=0.1),
-        RankBet(DOUBT, LIKELIHOOD_MARGIN, high=True, share=0.2, power=8.0, weight=0.1),
-        RankBet(DOUBT, LIKELIHOOD_MARGIN, high=True, share=0.1, power=32.0, weight=0.2),
-        RankBet(DOUBT, LIKELIHOOD_MARGIN, high=True, share=0.05, power=64.0, weight=0.2),
-        RankBet(DOUBT, LIKELIHOOD_MARGIN_IN_CLASS, high=True, share=0.2, power=8.0, weight=0.1),
-        RankBet(DOUBT, LIKELIHOOD_MARGIN_IN_CLASS, high=True, share=0.05, power=64.0, weight=0.2),
-        RankBet(DOUBT, MARGIN_IN_CLASS, high=True, share=0.4, power=4.0, weight=0.1),
-        RankBet(DOUBT, MARGIN_IN_CLASS, high=True, share=0.1, power=16.0, weight=0.1),
-    ),
-    cells=(
-        CellBet(OCCUPANCY, BY_COMPONENT, AT_ONCE, share=0.8, weight=0.1),
-        CellBet(OCCUPANCY, BY_CLASS, AT_ONCE, share=0.8, weight=0.1),
-        CellBet(OCCUPANCY, BY_CLASS, TRICKLING, share=0.8, weight=0.1),
-        CellBet(OCCUPANCY, BY_RANK, TRICKLING, share=0.8, weight=0.1),
-    ),
-    labels=(
-        LabelBet(LABELS, AT_ONCE, share=0.8, weight=0.1),
-        LabelBet(LABELS, TRICKLING, share=0.8, weight=0.1),
-    ),
-    features=(
-        FeatureBet(FEATURES, AT_ONCE, share=0.8, weight=0.1),
-        FeatureBet(FEATURES, TRICKLING, share=0.8, weight=0.1),
-    ),
-)
+from core.drift.sequential.signals import BET_TABLE, CAUSES, FEATURES, FUSED
 
 SUSPICION = 2 / 3
 """Share of the threshold's logarithm from which on a change is suspected."""

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from core.compiled.loops import Array
 from core.drift.sequential.bets import BetTable, RankBet, pay_ranks
-from core.drift.sequential.detector import BET_TABLE
 from core.drift.sequential.scores import RANKED
+from core.drift.sequential.signals import BET_TABLE
 
 rank_bets = st.builds(
     RankBet,

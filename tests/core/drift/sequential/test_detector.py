@@ -16,18 +16,9 @@ from torch import Tensor
 from core.compiled.loops import Array
 from core.drift.detector import Cause, Level, Observation, Verdict
 from core.drift.sequential.detector import (
-    BET_TABLE,
-    CAUSES,
     CONFIRMED_THIN,
-    DOUBT,
-    FEATURES,
-    FUSED,
-    INLIERS,
-    LABELS,
-    LIKELIHOOD,
     LONGEST_LIFETIME,
     LONGEST_WATCH,
-    OCCUPANCY,
     OVERSHOOT,
     Alarm,
     SequentialDetector,
@@ -36,6 +27,17 @@ from core.drift.sequential.detector import (
 from core.drift.sequential.evidence import Reading
 from core.drift.sequential.frozen_model import FrozenModel
 from core.drift.sequential.reference import Reference
+from core.drift.sequential.signals import (
+    BET_TABLE,
+    CAUSES,
+    DOUBT,
+    FEATURES,
+    FUSED,
+    INLIERS,
+    LABELS,
+    LIKELIHOOD,
+    OCCUPANCY,
+)
 from tests.core.scripted_density import frozen_model
 from tests.core.signals import (
     EVEN,

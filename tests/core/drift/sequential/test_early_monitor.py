@@ -11,7 +11,8 @@ import torch
 from core.batch import Batch
 from core.config import EngineConfig
 from core.drift.detector import Level, Observation, Verdict
-from core.drift.sequential.detector import OCCUPANCY, SequentialDetector
+from core.drift.sequential.detector import SequentialDetector
+from core.drift.sequential.signals import OCCUPANCY
 from core.engine.engine import Engine
 from core.events import BatchScored, BoundaryDetected
 from tests.core.signals import Stretch, observations

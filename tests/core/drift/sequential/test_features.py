@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from core.compiled.loops import Array
 from core.drift.sequential.cells import MEMORIES, PRIOR, SMOOTHING
-from core.drift.sequential.detector import BET_TABLE
 from core.drift.sequential.features import (
     BINS,
     EDGES,
@@ -22,6 +21,7 @@ from core.drift.sequential.features import (
     bet_on_features,
     find_bins,
 )
+from core.drift.sequential.signals import BET_TABLE
 from tests.core.evidence_path import path
 
 N_BETS = len(BET_TABLE.features)

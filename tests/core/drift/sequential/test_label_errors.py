@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.compiled.loops import Array
-from core.drift.sequential.detector import BET_TABLE
 from core.drift.sequential.label_errors import FEWEST, UNTOLD, LabelErrors, bet_on_labels
+from core.drift.sequential.signals import BET_TABLE
 from tests.core.evidence_path import path
 
 CLASSES = 3

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.drift.sequential.detector import BET_TABLE
 from core.drift.sequential.evidence import Evidence
 from core.drift.sequential.monitor import Monitor, Updated
 from core.drift.sequential.reference import Reference
 from core.drift.sequential.scores import N_SCORES
+from core.drift.sequential.signals import BET_TABLE
 from tests.core.evidence_path import added
 from tests.core.scripted_density import frozen_model
 from tests.core.signals import Stretch, features

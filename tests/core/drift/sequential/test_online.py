@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.drift.sequential.bets import pay_ranks
-from core.drift.sequential.detector import BET_TABLE
 from core.drift.sequential.online import find_online_ranks, neighbours_depend, pay_rarity
 from core.drift.sequential.ranks import Ranks
 from core.drift.sequential.scores import BLOCK, RANKED
+from core.drift.sequential.signals import BET_TABLE
 
 RANKS = BET_TABLE.table[BET_TABLE.places[0]]
 

@@ -14,7 +14,6 @@ from core.compiled.loops import Array
 from core.drift.sequential.bets import BetTable
 from core.drift.sequential.counts import RANK_BINS
 from core.drift.sequential.dependence import CLOSED, Dependence
-from core.drift.sequential.detector import BET_TABLE
 from core.drift.sequential.evidence import Evidence
 from core.drift.sequential.frozen_model import FrozenModel
 from core.drift.sequential.monitor import Monitor
@@ -28,6 +27,7 @@ from core.drift.sequential.scores import (
     RANKED,
     FrozenScores,
 )
+from core.drift.sequential.signals import BET_TABLE
 from tests.core.evidence_path import added
 from tests.core.scripted_density import frozen_model
 from tests.core.signals import Stretch, features
