@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from core import events
+from core.drift.sequential.signals import BET_TABLE
 from core.engine.decision import PHASE_AFTER
 from service.api.app import create_app
 from service.api.problems import FRAMEWORK, PROBLEMS
@@ -313,6 +315,7 @@ def test_the_numbers_of_the_readme_are_those_of_the_benchmarks() -> None:
     assert re.search(rf"`mfa` [^;]*?, so {slower} % more", measured)
 
 
+BET_KINDS = ("ranks", "cells", "labels", "features")
 PHASES = {
     "learning": "the detector has no reference yet",
     "armed": "the detector may speak",
@@ -338,6 +341,13 @@ def phases() -> str:
 
 def test_the_phases_are_drawn_from_the_table_of_decisions() -> None:
     assert f"```mermaid\n{phases()}\n```" in (ROOT / "docs/concepts.md").read_text("utf-8")
+
+
+def test_the_weights_on_the_detectors_page_are_those_of_its_bets() -> None:
+    page = (ROOT / "docs/detector.md").read_text("utf-8")
+    total = sum(bet.weight for kind in BET_KINDS for bet in getattr(BET_TABLE, kind))
+    assert f"{total:.2f} at most" in page
+    assert f"of 0.1 must gain {math.log(total / 0.1):.2f} nats more" in page
 
 
 def test_words_are_in_order_and_each_is_explained_once() -> None:
