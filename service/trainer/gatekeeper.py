@@ -33,10 +33,10 @@ from service.checkpoints import CheckpointStore
 from service.settings import Settings
 from service.trainer.applier import Restored
 from service.trainer.gate import CHECK_EVERY, Gate, Hold
-from service.trainer.journal import Totals
 from service.trainer.publish_schedule import Instead
 from service.trainer.saver import Progress, Saver
 from service.trainer.standing import Standing
+from service.trainer.totals import Totals
 
 logger = logging.getLogger(__name__)
 

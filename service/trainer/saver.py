@@ -33,8 +33,8 @@ from service.broker.entries import Position, next_id
 from service.checkpoints import BEFORE_BOUNDARY, HELD, CheckpointStore, Kept, StoreUnavailable
 from service.trainer.faults import is_machines
 from service.trainer.gate import Gate
-from service.trainer.journal import Totals
 from service.trainer.ledger import Ledger
+from service.trainer.totals import Totals
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from core.events import EntriesLost
 from service.broker.branch import Branch
 from service.broker.entries import Entry, Position
 from service.trainer.gate import Gate
-from service.trainer.journal import Totals
 from service.trainer.ledger import Ledger
 from service.trainer.releases import Samples
 from service.trainer.saver import Progress
+from service.trainer.totals import Totals
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ from service.trainer.faults import is_machines
 from service.trainer.gap import check_accepted, find_gap
 from service.trainer.gatekeeper import Gatekeeper
 from service.trainer.heartbeat import Heart, Pulse
-from service.trainer.journal import Journal, Totals
+from service.trainer.journal import Journal
 from service.trainer.metrics import TrainerMetrics
 from service.trainer.own_entries import OwnEntries
 from service.trainer.pace import NEVER, Pace
@@ -63,6 +63,7 @@ from service.trainer.saver import Progress, Saver
 from service.trainer.standing import Standing
 from service.trainer.starts import Starts
 from service.trainer.takeover import Takeover, place_of
+from service.trainer.totals import Totals
 from service.webhook.receiver import Receiver
 from service.webhook.sender import WebhookSender
 from service.wire import REQUEUED_FROM

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.events import BoundaryDetected, ModelRestored, ShadowAlarm
 from service.trainer import detector_table
-from service.trainer.journal import Totals
+from service.trainer.totals import Totals
 
 
 def alarm(batch: int, detector: str = "paper") -> ShadowAlarm:

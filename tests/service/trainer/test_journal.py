@@ -25,8 +25,9 @@ from service.broker.entries import Position
 from service.broker.feed import Feed
 from service.broker.keys import QUARANTINE_LENGTH
 from service.trainer.class_accuracies import MOST_CLASSES, told
-from service.trainer.journal import Journal, Totals, encode_status
+from service.trainer.journal import Journal, encode_status
 from service.trainer.metrics import TrainerMetrics
+from service.trainer.totals import Totals
 from tests.service.trainer.test_metrics import BOUNDARY, BURST, LEARNED, SET_ASIDE
 
 

@@ -13,7 +13,6 @@ from core.snapshot import Snapshot
 from service.broker.dead_letters import DeadLetters
 from service.broker.snapshots import SnapshotFiles
 from service.settings import Settings
-from service.trainer.journal import Totals
 from service.trainer.key_shares import (
     BLOCK,
     BLOCKS,
@@ -26,6 +25,7 @@ from service.trainer.key_shares import (
     sums,
     told,
 )
+from service.trainer.totals import Totals
 from tests.service.conftest import MakeSettings
 from tests.service.running import (
     ask,

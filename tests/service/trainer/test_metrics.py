@@ -30,9 +30,9 @@ from core.events import (
 )
 from core.memory.retention import SubTaskRetention, summary
 from service.api.metrics import ApiMetrics
-from service.trainer.journal import Totals
 from service.trainer.metrics import TrainerMetrics
 from service.trainer.run_time import Interval
+from service.trainer.totals import Totals
 from tests.service.metrics_text import read
 
 

@@ -16,8 +16,8 @@ from core.engine.state import EngineState
 from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
 from service.broker.entries import Position
 from service.checkpoints import BEFORE_BOUNDARY, Checkpoints
-from service.trainer.journal import Totals
 from service.trainer.saver import Progress, Saver
+from service.trainer.totals import Totals
 
 CONFIG = EngineConfig(n_components=3, warm_up=10)
 

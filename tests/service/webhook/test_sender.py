@@ -16,8 +16,9 @@ from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.signature import key_of
 from service.supervisor.embedded import EmbeddedRedis
-from service.trainer.journal import Journal, Totals
+from service.trainer.journal import Journal
 from service.trainer.metrics import TrainerMetrics
+from service.trainer.totals import Totals
 from service.webhook.receiver import Receiver
 from service.webhook.sender import MOST_REFUSALS, WebhookSender
 from tests.service.running import wait_until
