@@ -226,13 +226,13 @@ class Standardiser:
         """Whether features vary by more than rounding."""
         return deviation > (1e-12 * mean.abs()).clamp_min(SMALLEST_DEVIATION)
 
-    def eased(self) -> Standardiser:
+    def discounted(self) -> Standardiser:
         """At a boundary: what is known counts no more than what is about to come."""
         kept = min(self.samples, SETTLING_SAMPLES)
         squares = self.squares * (kept / max(1, self.samples))
         return replace(self, samples=kept, fresh=0, squares=squares, stretch=None)
 
-    def outgrown(self, x: Tensor) -> Standardiser:
+    def without_unit_range(self, x: Tensor) -> Standardiser:
         """Leave the identity behind, if early samples lie outside [0, 1] after all."""
         if not self.identity or not self.settling:
             return self

@@ -48,7 +48,7 @@ from core.learners.per_class.windowed import Fit, Parameters, WindowedEM, Window
 from core.standardiser import CLIP
 
 FEATURES_PER_DEGREE = 25
-BELIEF = 5.0
+PRIOR_SAMPLES = 5.0
 """Samples' worth of belief that a component varies as all samples do."""
 
 
@@ -139,7 +139,7 @@ def fit(sums: Moments, prior: Tensor | None = None) -> Parameters:
     means = sums.first / mass[:, None]
     variance = (sums.second / mass[:, None] - means.square()).mean(-1).clamp_min(0)
     if prior is not None:
-        variance = (mass * variance + BELIEF * prior) / (mass + BELIEF)
+        variance = (mass * variance + PRIOR_SAMPLES * prior) / (mass + PRIOR_SAMPLES)
     return means, variance
 
 

@@ -50,7 +50,7 @@ MOST_NAMED = 10
 BY_CHANCE = 0.01
 """How often any feature at all may be named where none has changed."""
 
-EVIDENT_BLAME = 0.1
+EVIDENT_SHARE = 0.1
 """Share of the evidence of a boundary that is enough to say that a feature has changed."""
 
 MOST_GROUPS = 4
@@ -170,7 +170,7 @@ def _features(
     changed, shares = errors > 0, shares.cpu()
     if feature_shares:
         shares = torch.tensor(feature_shares, dtype=torch.float64)
-        changed = changed | (shares >= EVIDENT_BLAME)
+        changed = changed | (shares >= EVIDENT_SHARE)
     parts = torch.where(changed, shares, 0)
     if not bool(parts.any()):
         # What has changed has made samples no less likely, or no likelier.

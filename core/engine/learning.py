@@ -128,7 +128,7 @@ class Learning:
         state = state.changed(
             learner=learner,
             random=generator.get_state(),
-            standardiser=state.standardiser.eased(),
+            standardiser=state.standardiser.discounted(),
             panel=None if state.model.panel is None else state.model.panel.without_raw(),
         )
         told = state.with_sub_task(number=state.sub_task.number + 1)
@@ -162,7 +162,7 @@ class Learning:
         assert old is not None
         if old.identity and not old.settling:
             return state, False
-        new = old.outgrown(x).observed(x)
+        new = old.without_unit_range(x).observed(x)
         if not old.settling or new.identity:
             return state.with_model(standardiser=new), False
         new = new.refitted()

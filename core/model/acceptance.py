@@ -28,7 +28,7 @@ LEAST_SHARE = 0.6
 the wanted one: half as much again as to any other. More costs variety (docs/method.md)."""
 
 
-def vetted(
+def acceptance(
     readout: Readout,
     joint: Tensor,
     components: Tensor,

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED
-from core.model.acceptance import vetted
+from core.model.acceptance import acceptance
 from core.model.model import Model
 from core.model.readout import Readout
 
@@ -115,7 +115,9 @@ def draw(
         sure = served
         if wanted is not None and doubt is not None and readout.n_classes:
             temperature = max(doubt, readout.temperature)
-            sure = vetted(readout, joint, components, wanted, least_probability, temperature).cpu()
+            sure = acceptance(
+                readout, joint, components, wanted, least_probability, temperature
+            ).cpu()
 
         # Merit is compared in two stages: doubt of the class first, as far as it matters.
         first, second = sure.clamp(max=least_probability), tried_scores

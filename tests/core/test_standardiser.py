@@ -74,10 +74,10 @@ def test_after_the_first_batch_its_features_have_mean_zero_and_deviation_one() -
 
 def test_early_samples_outside_the_unit_interval_end_the_identity_and_late_ones_do_not() -> None:
     early = Standardiser.of(uniform(50, 2), images=True)
-    assert not early.outgrown(normal(50, 2)).identity
-    assert early.outgrown(uniform(50, 2, seed=1)).identity
+    assert not early.without_unit_range(normal(50, 2)).identity
+    assert early.without_unit_range(uniform(50, 2, seed=1)).identity
     late = early.observed(uniform(SETTLING_SAMPLES, 2))
-    assert late.outgrown(normal(50, 2)).identity
+    assert late.without_unit_range(normal(50, 2)).identity
 
 
 # Moments ----------------------------------------------------------------------------------
@@ -116,12 +116,12 @@ def test_it_follows_the_data_for_a_while_and_then_rests() -> None:
 
 def test_at_a_boundary_the_past_counts_no_more_than_what_settles_a_sub_task() -> None:
     known = Standardiser.of(normal(10, 1)).observed(normal(50_000, 1)).refitted()
-    eased = known.eased()
-    assert eased.settling
-    assert eased.samples == SETTLING_SAMPLES
+    discounted = known.discounted()
+    assert discounted.settling
+    assert discounted.samples == SETTLING_SAMPLES
     # The variance is the old one, the memory shorter.
-    assert eased.refitted().scale.item() == pytest.approx(known.scale.item(), rel=1e-6)
-    moved = eased.observed(normal(SETTLING_SAMPLES, 1) + 10).refitted()
+    assert discounted.refitted().scale.item() == pytest.approx(known.scale.item(), rel=1e-6)
+    moved = discounted.observed(normal(SETTLING_SAMPLES, 1) + 10).refitted()
     assert moved.shift.item() == pytest.approx(5, abs=0.2)
 
 
@@ -164,7 +164,7 @@ def test_where_the_first_samples_were_strays_later_ones_take_their_place(
 
 @pytest.mark.parametrize("size", [1, 10, 100])
 def test_a_feature_that_moves_far_at_a_boundary_is_followed(size: int) -> None:
-    known = moments_of(*normal(5000, 2).split(100)).eased()
+    known = moments_of(*normal(5000, 2).split(100)).discounted()
     moved = known
     for batch in (normal(1000, 2, seed=1) + 500).split(size):
         moved = moved.observed(batch)

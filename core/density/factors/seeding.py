@@ -21,10 +21,10 @@ FEWEST_COPIES = 40
 """So is one of fewer samples that are all the same: a sample that was sent that often. What more
 samples have in common is a fact about the data."""
 
-BELIEF = 10.0
+PRIOR_SAMPLES = 10.0
 """Samples' worth of belief that noise is half of what varies, and doubt in loadings."""
 
-SPARK = 1e-2
+INITIAL_LOADING = 1e-2
 """Size of factors that the samples are too few to show, in deviations: EM can grow a small
 loading, but not one that is zero."""
 
@@ -115,13 +115,17 @@ def _analysed(
     values, directions = principal(centred, min(n_factors, n - 1))
     left = (centred.square().sum() / n - values.sum()).clamp_min(0) / d
     # The fewer the samples, the more of their directions is chance.
-    sizes = ((values - left).clamp_min(0) * (n / (n + BELIEF / 2))).sqrt()
+    sizes = ((values - left).clamp_min(0) * (n / (n + PRIOR_SAMPLES / 2))).sqrt()
     found = directions * sizes
     missing = n_factors - found.shape[1]
-    sparks = torch.randn(d, missing, generator=generator).to(x) * spread.sqrt()[:, None] * SPARK
+    sparks = (
+        torch.randn(d, missing, generator=generator).to(x)
+        * spread.sqrt()[:, None]
+        * INITIAL_LOADING
+    )
     explained = found.square().sum(-1)
     noise = (centred.square().mean(0) - explained).clamp_min(0)
-    noise = (n * noise + BELIEF * 0.5 * spread) / (n + BELIEF)
+    noise = (n * noise + PRIOR_SAMPLES * 0.5 * spread) / (n + PRIOR_SAMPLES)
     return mean, torch.cat([found, sparks], 1), noise
 
 

@@ -39,7 +39,7 @@ MOST = 1 / (1 - math.exp(-1 / MEMORY))
 RENAMED = 5.0
 """Votes that its new name counts as."""
 
-LOYALTY = 2.0
+PRIOR_SAMPLES = 2.0
 """Samples that the old name of a class counts as."""
 
 LATELY = 400.0
@@ -103,7 +103,7 @@ def renamed(votes: Tensor, shares: Tensor, codes: Tensor, shown: Tensor) -> Tens
     names = class_shares(votes)
     classes = torch.nn.functional.one_hot(codes, votes.shape[1]).to(votes.dtype)
     same = torch.eye(votes.shape[1]).to(votes)
-    meaning = (shares @ names).T @ classes + LOYALTY * same
+    meaning = (shares @ names).T @ classes + PRIOR_SAMPLES * same
     meaning = torch.where(shown[:, None], meaning / meaning.sum(-1, keepdim=True), same)
     total = votes.sum(-1, keepdim=True)
     asked = (names @ shown.to(names))[:, None] > 0.5

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.model.acceptance import LEAST_SHARE, vetted
+from core.model.acceptance import LEAST_SHARE, acceptance
 from core.model.readout import LinearReadout, PosteriorReadout
 
 LEAST = 0.9
@@ -28,7 +28,7 @@ def sure(
     readout = PosteriorReadout(classes, 2.0)
     rows = torch.tensor([joint])
     drawn_by, codes = torch.tensor([component]), torch.tensor([wanted])
-    return vetted(readout, rows, drawn_by, codes, LEAST, temperature).item()
+    return acceptance(readout, rows, drawn_by, codes, LEAST, temperature).item()
 
 
 def test_others_of_its_class_speak_for_a_draw_that_is_in_doubt() -> None:
@@ -65,7 +65,7 @@ def test_plain_bayes_has_to_be_sure_as_well() -> None:
 
 @pytest.mark.parametrize("classes", [1, 2])
 def test_a_lone_component_has_no_others_to_ask(classes: int) -> None:
-    alone = vetted(
+    alone = acceptance(
         PosteriorReadout(torch.eye(classes)[:1], 2.0),
         torch.zeros(3, 1),
         torch.zeros(3, dtype=torch.int64),
@@ -81,7 +81,7 @@ def test_a_linear_readout_is_taken_at_its_word() -> None:
     joint = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     wanted = torch.arange(50) % 2
     served = readout.class_probabilities(joint).gather(1, wanted[:, None])[:, 0]
-    torch.testing.assert_close(vetted(readout, joint, wanted, wanted, LEAST, 9.0), served)
+    torch.testing.assert_close(acceptance(readout, joint, wanted, wanted, LEAST, 9.0), served)
 
 
 @given(

@@ -8,7 +8,7 @@ from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.memory.retention import SubTaskRetention
-from service.trainer import retention_schedule as look_back
+from service.trainer import retention_schedule
 from service.trainer.retention_schedule import RetentionSchedule
 from tests.core.states import play
 from tests.core.streams import batches
@@ -41,7 +41,7 @@ class SlowEngine(Engine):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(look_back, "time", clock)
+    monkeypatch.setattr(retention_schedule, "time", clock)
     return clock
 
 
@@ -81,7 +81,7 @@ def test_a_sub_task_that_has_just_ended_is_held_as_it_was_until_there_is_time(
     assert (new.sub_task, new.model_version) == (1, ended.model.version)
     assert new.accuracy_now == new.accuracy_then
     assert engine.asked == [state.model.version]
-    clock.now += 1 / look_back.SHARE
+    clock.now += 1 / retention_schedule.SHARE
     assert [row.model_version for row in asking.rows(ended, quiet=False)] == [
         ended.model.version
     ] * 2
@@ -97,7 +97,7 @@ def test_while_the_stream_flows_it_takes_its_share_of_the_time_and_no_more(
         state = learned(engine, state)
         asking.rows(state, quiet=False)
         clock.now += 10
-    assert (len(engine.asked) - 1) / 1000 == pytest.approx(look_back.SHARE, rel=0.2)
+    assert (len(engine.asked) - 1) / 1000 == pytest.approx(retention_schedule.SHARE, rel=0.2)
 
 
 def test_in_between_the_answer_before_is_given(engine: SlowEngine, state: EngineState) -> None:

@@ -22,14 +22,14 @@ from core.density.factor_mixture import (
 from core.density.factors.components import Analysers
 from core.density.factors.merging import merged
 from core.density.factors.outline import among_likeliest, keeps_to_candidates
-from core.density.factors.seeding import FEWEST_COPIES, SPARK, seed_analysers
+from core.density.factors.seeding import FEWEST_COPIES, INITIAL_LOADING, seed_analysers
 from core.density.mixture import Moments
 from core.learners.per_class.budget import Budget
 from core.learners.per_class.mfa.state import AnalyserSet, MfaGroup, MfaState
 from core.learners.per_class.windowed import Fit, Parameters, WindowedEM
 
 RIDGE = 1.0
-BELIEF = 10.0
+PRIOR_SAMPLES = 10.0
 """Samples' worth of belief in loadings of zero, and in noise of half of what varies."""
 
 
@@ -91,7 +91,7 @@ class MfaWindows(WindowedEM[MfaState]):
             for part in shifted:
                 new = new + part
             sums = before + new.scaled(1 / (1 + len(self.shifts))) if shifted else versions[0]
-            means, loadings, noise = m_step(sums, 0.5 * sums.spread_of_all, RIDGE, BELIEF)
+            means, loadings, noise = m_step(sums, 0.5 * sums.spread_of_all, RIDGE, PRIOR_SAMPLES)
             mass = sums.mass
         return Fit(sums, shares, (means, loadings, noise), copies(sums.mass, versions))
 
@@ -103,7 +103,7 @@ class MfaWindows(WindowedEM[MfaState]):
     ) -> Parameters:
         shape = (*means.shape, state.n_factors)
         sparks = torch.randn(shape, generator=generator).to(means)
-        return means, sparks * SPARK * variances.sqrt()[..., None], variances
+        return means, sparks * INITIAL_LOADING * variances.sqrt()[..., None], variances
 
     def made(self, mass: Tensor, parameters: Parameters, owner: int, n_classes: int) -> Analysers:
         means, loadings, noise = parameters

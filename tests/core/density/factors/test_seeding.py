@@ -10,10 +10,10 @@ from torch import Tensor
 
 from core.density.factor_mixture import FactorMixture, log_likelihood
 from core.density.factors.seeding import (
-    BELIEF,
     FEWEST_COPIES,
     FEWEST_SAMPLES,
-    SPARK,
+    INITIAL_LOADING,
+    PRIOR_SAMPLES,
     are_copies,
     principal,
     seed_analysers,
@@ -71,8 +71,8 @@ def test_the_directions_of_a_cluster_become_its_factors(n: int, d: int) -> None:
     left = truth - basis @ (basis.T @ truth)
     assert float(left.norm()) < 0.05 * float(truth.norm())
     expected = x.var(0, correction=0)
-    # Half of what varies is believed to be noise, by `BELIEF` samples.
-    believed = (BELIEF / 2) / (n + BELIEF)
+    # Half of what varies is believed to be noise, by `PRIOR_SAMPLES` samples.
+    believed = (PRIOR_SAMPLES / 2) / (n + PRIOR_SAMPLES)
     assert float((variances(loadings, noise)[0] / expected - 1).abs().max()) < 0.01 + 2 * believed
 
 
@@ -83,7 +83,7 @@ def test_more_factors_than_the_samples_show_are_small_but_not_zero() -> None:
     assert bool((lengths > 0).all())
     sparks = lengths[3:]  # four samples span three directions
     usual = float(x.var(0, correction=0).sum().sqrt())
-    assert float(sparks.max()) < 3 * SPARK * usual
+    assert float(sparks.max()) < 3 * INITIAL_LOADING * usual
     assert float(lengths[:3].min()) > float(sparks.max())
 
 
