@@ -180,7 +180,7 @@ def test_what_is_made_ready_works_nothing_out_when_it_is_asked(
     def forgotten(*_: object) -> None:
         raise AssertionError("a request works out what lasts for all of them")
 
-    for where in ("part.whitened_form", "part.factor_log_peaks", "outline.exact"):
+    for where in ("part.whitened_form", "part.factor_log_peaks", "part.exact"):
         monkeypatch.setattr(f"core.density.factors.{where}", forgotten)
     found = ready.outliers(x)
     assert torch.equal(found.log_likelihoods, wanted.log_likelihoods)

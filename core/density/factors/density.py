@@ -15,7 +15,7 @@ from core.compiled.loops import Array
 from core.density.blocks import ROWS
 from core.density.density import Fact, Parts, Scored
 from core.density.factor_mixture import FactorMixture, sample
-from core.density.factors.outline import FEATURES_PER_NAT, Outline
+from core.density.factors.outline import FEATURES_PER_NAT
 from core.density.factors.part import FactorPart
 from core.density.factors.refining import (
     FIRST,
@@ -132,35 +132,34 @@ class FactorDensity:
         order, starts = np.empty(n * MOST, np.int64), np.empty(joint.shape[1] + 1, np.int64)
         places, values = np.empty((n, FIRST), np.int64), np.empty((n, FIRST), np.float32)
         shortlist(order, starts, places, values, table)
-        for first, outline in self._asked(outlines, starts):
-            refine(table, order, starts, first, samples, outline.exact)
+        for first, part in self._asked(starts):
+            refine(table, order, starts, first, samples, part.exact)
         longlist(order, starts, places, values, table, gap)
-        for first, outline in self._asked(outlines, starts):
-            refine(table, order, starts, first, samples, outline.exact)
+        for first, part in self._asked(starts):
+            refine(table, order, starts, first, samples, part.exact)
         return joint.sub_(self._log_total)
 
-    def _asked(self, outlines: list[Outline], starts: Array) -> Iterator[tuple[int, Outline]]:
+    def _asked(self, starts: Array) -> Iterator[tuple[int, FactorPart]]:
         """Parts of which a list asks for any component, each with the place of its first one.
 
         Arguments:
             starts: Of the list: `by_component`.
         """
         first = 0
-        for outline in outlines:
-            last = first + outline.form.n_components
+        for part in self.parts:
+            last = first + len(part)
             if starts[first] < starts[last]:
-                yield first, outline
+                yield first, part
             first = last
 
-    def _fits(self, x: Tensor, winners: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
+    def _fits(self, x: Tensor, winners: Tensor) -> tuple[Tensor, Tensor]:
         """Stretch and squared rest of samples (N, D) by their likeliest components, each (N,)."""
-        outlines = [part.outline(directions) for part in self.parts]
         samples = x.contiguous().numpy()
         order, starts = np.empty(len(x), np.int64), np.empty(self.n_components + 1, np.int64)
         by_component(order, starts, winners[:, None].numpy())
         stretch, rest = np.empty(len(x), np.float32), np.empty(len(x), np.float32)
-        for first, outline in self._asked(outlines, starts):
-            fit(stretch, rest, order, starts, first, samples, outline.exact)
+        for first, part in self._asked(starts):
+            fit(stretch, rest, order, starts, first, samples, part.exact)
         return torch.from_numpy(stretch), torch.from_numpy(rest)
 
     def feature_terms(self, x: Tensor) -> FeatureTerms:
@@ -188,7 +187,7 @@ class FactorDensity:
         parts = [part.analyser for part in self.parts]
         if self.directions is None or not x.is_cpu:
             return factor_traits(parts, x, *scored, closeness=closeness)
-        fits = self._fits(x, scored.joint.argmax(-1), self.directions)
+        fits = self._fits(x, scored.joint.argmax(-1))
         return joined_traits(parts, x, *scored, *fits, closeness=closeness)
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:

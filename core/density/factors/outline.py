@@ -48,6 +48,10 @@ CANDIDATES = 6
 FEWEST_TO_CHOOSE = 16
 """Components of an owner from which on it pays to keep to these."""
 
+VERSIONS = 3
+"""Of a model, that score the same samples in turns: the one that learns, the frozen one and its
+successor."""
+
 GROWTH = 1.25
 """So many times as many components as when directions were chosen ask for new ones."""
 
@@ -148,22 +152,19 @@ class Outline:
         offset = (whitener @ (self.mixture.means @ self.directions)[..., None])[..., 0]
         return Seen(form.constant, form.linear, form.quadratic, whitener.transpose(0, 1), offset.T)
 
-    @cached_property
-    def exact(self) -> Exact:
-        """What it takes to score components one by one."""
-        return exact(self.mixture, self.form)
-
     def beside(self, others: Sequence[Outline]) -> Seen:
-        """What estimates take of this part and of others, in order; that of the last ones is kept.
+        """What estimates take of this part and of others, in order; that of the last few is kept.
 
         Arguments:
             others: Parts after this one, in the same directions.
         """
-        known: tuple[Sequence[Outline], Seen] | None = self.__dict__.get("_beside")
-        if known is None or not _same(known[0], others):
-            known = others, Seen.joined([one.seen for one in (self, *others)])
-            self.__dict__["_beside"] = known
-        return known[1]
+        known: tuple[tuple[Sequence[Outline], Seen], ...] = self.__dict__.get("_beside", ())
+        for before, seen in known:
+            if _same(before, others):
+                return seen
+        seen = Seen.joined([one.seen for one in (self, *others)])
+        self.__dict__["_beside"] = ((others, seen), *known[: VERSIONS - 1])
+        return seen
 
 
 def _same(some: Sequence[object], others: Sequence[object]) -> bool:

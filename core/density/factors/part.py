@@ -8,7 +8,8 @@ from functools import cached_property
 from torch import Tensor
 
 from core.density.factor_mixture import FactorMixture, WhitenedForm, log_joint, whitened_form
-from core.density.factors.outline import Outline
+from core.density.factors.outline import VERSIONS, Outline, exact
+from core.density.factors.refining import Exact
 from core.density.traits import Analyser, factor_log_peaks
 
 
@@ -38,13 +39,24 @@ class FactorPart:
         log_weights, means, loadings, _ = self.mixture
         return Analyser(self.form, log_weights, means, loadings, factor_log_peaks(self.form))
 
+    @cached_property
+    def exact(self) -> Exact:
+        """What it takes to score components one by one, where they are on the CPU."""
+        return exact(self.mixture, self.form)
+
     def outline(self, directions: Tensor) -> Outline:
-        """The components as they are seen in directions (D, P); that of the last ones is kept."""
-        known: Outline | None = self.__dict__.get("_outline")
-        if known is None or known.directions is not directions:
-            known = Outline(self.mixture, self.form, directions)
-            self.__dict__["_outline"] = known
-        return known
+        """The components as they are seen in directions (D, P).
+
+        Those of the last few directions are kept: versions of a model of before and after a choice
+        of directions score the same samples in turns.
+        """
+        known: tuple[Outline, ...] = self.__dict__.get("_outlines", ())
+        for one in known:
+            if one.directions is directions:
+                return one
+        made = Outline(self.mixture, self.form, directions)
+        self.__dict__["_outlines"] = (made, *known[: VERSIONS - 1])
+        return made
 
     def log_joint(self, x: Tensor, x_squared: Tensor) -> Tensor:
         """Log of weight times density, up to the constant of the weights, with shape (N, K).

@@ -127,6 +127,31 @@ def test_samples_are_projected_once_and_parts_joined_once(
     assert torch.equal(other.score(x, known).joint, other.score(x).joint)
 
 
+def test_versions_that_take_turns_work_nothing_out_twice(
+    both: tuple[FactorDensity, FactorDensity],
+    samples: Tensor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The frozen model has directions of its own, its successor other parts beside the same."""
+    learning = both[0]
+    turned = torch.linalg.qr(
+        torch.randn(D, DIRECTIONS, generator=torch.Generator().manual_seed(3))
+    ).Q
+    frozen = FactorDensity(learning.parts, turned)
+    successor = FactorDensity((learning.parts[0], wide(seed=5)[0].parts[1]), turned)
+    versions = (learning, frozen, successor)
+    expected = [version.score(samples[:50]).joint for version in versions]
+
+    def again(*_: object) -> None:
+        raise AssertionError("what lasts is worked out once more")
+
+    monkeypatch.setattr("core.density.factors.outline.Seen", again)
+    monkeypatch.setattr("core.density.factors.part.exact", again)
+    for _ in range(2):
+        for version, joint in zip(versions, expected, strict=True):
+            assert torch.equal(version.score(samples[:50]).joint, joint)
+
+
 def test_traits_are_those_of_the_exact_way(
     both: tuple[FactorDensity, FactorDensity], samples: Tensor
 ) -> None:
