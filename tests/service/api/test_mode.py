@@ -178,7 +178,7 @@ def test_an_entry_says_who_asked_and_why() -> None:
 def test_what_was_set_aside_before_a_long_freeze_can_be_sent_again_after_a_rollback(
     own: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.trainer.journal.REMEMBERED_STARTS", 3)
+    monkeypatch.setattr("service.trainer.totals.REMEMBERED_STARTS", 3)
     strange = RawBatch.of(samples(12, seed=7, level=0.2), labels(12), "strange")
     with training(own), serving(own) as client:
         teach(client, batches=8)
