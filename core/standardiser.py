@@ -66,33 +66,27 @@ SMALLEST_DEVIATION = 1e-30
 
 @dataclass(frozen=True, eq=False)
 class Stretch:
-    """Plain moments of the newest samples, `TRUSTED_SAMPLES` or the batch that has filled it.
+    """The newest samples: `TRUSTED_SAMPLES`, or the batch that makes them as many.
 
     Arguments:
-        samples: How many.
-        mean: With shape (D,), float64.
-        squares: Sum of squared deviations, with shape (D,), float64.
-        far: Values far outside of what the running moments allow, with shape (D,), float64.
+        low: Lowest value of each feature, (D,), that is no stray for certain, by the running
+            moments at its beginning; None where these told nothing. Likewise:
+        high: The highest.
         narrow: Samples of earlier stretches that were far narrower than the running moments, with
             shape (D,), float64.
+        samples: How many.
+        far: Values below `low` or above `high`, with shape (D,), int64.
+        mean: Plain mean of the samples, with shape (D,), float64.
+        squares: Sum of squared deviations, with shape (D,), float64.
     """
 
+    low: Tensor | None
+    high: Tensor | None
+    narrow: Tensor
     samples: int
+    far: Tensor
     mean: Tensor
     squares: Tensor
-    far: Tensor
-    narrow: Tensor
-
-    @classmethod
-    def after(cls, narrow: Tensor) -> Stretch:
-        """No samples yet, after narrow ones as told, (D,)."""
-        nothing = torch.zeros_like(narrow)
-        return cls(0, nothing, nothing, nothing, narrow)
-
-    def observed(self, values: Tensor, far: Tensor) -> Stretch:
-        """Add N samples, (N, D), of which `far`, (D,), are far outside."""
-        mean, squares = _joined(self.samples, self.mean, self.squares, values)
-        return Stretch(self.samples + len(values), mean, squares, self.far + far, self.narrow)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,11 +172,18 @@ class Standardiser:
     def observed(self, x: Tensor) -> Standardiser:
         """Add N samples to the running moments; the scale in force stays."""
         values = x.double()
-        stretch = self.stretch or Stretch.after(torch.zeros_like(self.mean))
-        low, high = self._range(values)
-        outside = (values < low) | (values > high)
-        stretch = stretch.observed(values, outside.sum(0))
-        strays = stretch.far <= MOST_STRAYS * max(stretch.samples, FEWEST_NEWEST)
+        stretch = self.stretch or self._begun(torch.zeros_like(self.mean))
+        if stretch.low is None or stretch.high is None:
+            low, high = _range_of(values)
+        else:
+            low, high = stretch.low, stretch.high
+        far = stretch.far + ((values < low) | (values > high)).sum(0)
+        samples = stretch.samples + len(x)
+        moments = stretch.mean, stretch.squares
+        if self._may_have_strayed:
+            moments = _joined(stretch.samples, *moments, values)
+        stretch = Stretch(stretch.low, stretch.high, stretch.narrow, samples, far, *moments)
+        strays = far <= MOST_STRAYS * max(samples, FEWEST_NEWEST)
         values = torch.where(strays, values.clamp(low, high), values)
         mean, squares = _joined(self.samples, self.mean, self.squares, values)
         new = replace(
@@ -193,33 +194,40 @@ class Standardiser:
             squares=squares,
             stretch=stretch,
         )
-        return new if stretch.samples < TRUSTED_SAMPLES else new._checked(stretch)
+        return new if samples < TRUSTED_SAMPLES else new._checked(stretch)
 
-    def _range(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Lowest and highest value of each feature, (D,), that is no stray for certain."""
+    @property
+    def _may_have_strayed(self) -> bool:
+        """Whether the running moments may still be those of strays: in the first sub-task."""
+        return self.samples == self.fresh and self.settling
+
+    def _begun(self, narrow: Tensor) -> Stretch:
+        """A stretch of no samples, after narrow ones as told, (D,)."""
+        nothing = torch.zeros_like(self.mean)
+        none = 0, nothing.long(), nothing, nothing
         if self.samples < TRUSTED_SAMPLES:
-            return _range_of(values)
+            return Stretch(None, None, narrow, *none)
         deviation = (self.squares / self.samples).sqrt()
         # What a feature that has not varied shows first is news.
         away = torch.where(self._varies(self.mean, deviation), FAR * deviation, torch.inf)
-        return self.mean - away, self.mean + away
+        return Stretch(self.mean - away, self.mean + away, narrow, *none)
 
     def _checked(self, stretch: Stretch) -> Standardiser:
         """The first sub-task's moments without those of strays, by the stretch that is full now."""
+        if not self._may_have_strayed:
+            return replace(self, stretch=self._begun(stretch.narrow))
         deviation = (stretch.squares / stretch.samples).sqrt()
         too_wide = (self.squares / self.samples).sqrt() > TOO_WIDE * deviation
         is_narrow = self._varies(stretch.mean, deviation) & too_wide
         narrow = stretch.narrow + stretch.samples * is_narrow
-        new = replace(self, stretch=Stretch.after(narrow))
-        if self.samples != self.fresh or not self.settling:
-            return new
         strayed = is_narrow & (2 * narrow >= self.samples)
         squares = stretch.squares * (self.samples / stretch.samples)
-        return replace(
-            new,
+        new = replace(
+            self,
             mean=torch.where(strayed, stretch.mean, self.mean),
             squares=torch.where(strayed, squares, self.squares),
         )
+        return replace(new, stretch=new._begun(narrow))
 
     @staticmethod
     def _varies(mean: Tensor, deviation: Tensor) -> Tensor:
