@@ -173,18 +173,10 @@ class Standardiser:
         """Add N samples to the running moments; the scale in force stays."""
         values = x.double()
         stretch = self.stretch or self._begun(torch.zeros_like(self.mean))
-        if stretch.low is None or stretch.high is None:
-            low, high = _range_of(values)
-        else:
-            low, high = stretch.low, stretch.high
-        far = stretch.far + ((values < low) | (values > high)).sum(0)
-        samples = stretch.samples + len(x)
-        moments = stretch.mean, stretch.squares
-        if self._may_have_strayed:
-            moments = _joined(stretch.samples, *moments, values)
-        stretch = Stretch(stretch.low, stretch.high, stretch.narrow, samples, far, *moments)
-        strays = far <= MOST_STRAYS * max(samples, FEWEST_NEWEST)
-        values = torch.where(strays, values.clamp(low, high), values)
+        if self.settling or stretch.low is None or stretch.high is None:
+            stretch, values = self._without_strays(stretch, values)
+        else:  # what stays far away now is for the detector to find
+            values = values.clamp(stretch.low, stretch.high)
         mean, squares = _joined(self.samples, self.mean, self.squares, values)
         new = replace(
             self,
@@ -194,7 +186,22 @@ class Standardiser:
             squares=squares,
             stretch=stretch,
         )
-        return new if samples < TRUSTED_SAMPLES else new._checked(stretch)
+        return new if stretch.samples < TRUSTED_SAMPLES else new._checked(stretch)
+
+    def _without_strays(self, stretch: Stretch, values: Tensor) -> tuple[Stretch, Tensor]:
+        """The stretch with N values more, and these with strays cut off, (N, D)."""
+        if stretch.low is None or stretch.high is None:
+            low, high = _range_of(values)
+        else:
+            low, high = stretch.low, stretch.high
+        far = stretch.far + ((values < low) | (values > high)).sum(0)
+        samples = stretch.samples + len(values)
+        moments = stretch.mean, stretch.squares
+        if self._may_have_strayed:
+            moments = _joined(stretch.samples, *moments, values)
+        strays = far <= MOST_STRAYS * max(samples, FEWEST_NEWEST)
+        kept = torch.where(strays, values.clamp(low, high), values)
+        return Stretch(stretch.low, stretch.high, stretch.narrow, samples, far, *moments), kept
 
     @property
     def _may_have_strayed(self) -> bool:
@@ -274,7 +281,7 @@ def _joined(n: int, mean: Tensor, squares: Tensor, values: Tensor) -> tuple[Tens
     middle = values.mean(0)
     shift = middle - mean
     squares = squares + (values - middle).square().sum(0) + shift.square() * (n * more / total)
-    return mean + shift * (more / total), squares
+    return torch.add(mean, shift, alpha=more / total), squares
 
 
 def _range_of(values: Tensor) -> tuple[Tensor, Tensor]:
