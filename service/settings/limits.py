@@ -75,6 +75,13 @@ class LimitSettings(BaseSettings):
         description="Share of the newest samples learned that one key may have sent; the trainer "
         "makes dead letters of batches beyond it.",
     )
+    max_key_outliers: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Share of a key's own newest samples that may be outliers while others send "
+        "few; beyond it the trainer makes dead letters of its batches.",
+    )
 
     @property
     def bodies_bytes(self) -> int:

@@ -91,6 +91,7 @@ class Applier:
     ) -> None:
         self._limits = Limits(settings.max_samples, settings.max_features)
         self._max_key_share = settings.max_key_share
+        self._max_key_outliers = settings.max_key_outliers
         self._engine = engine
         self._feed = feed
         self._saver = saver
@@ -117,7 +118,7 @@ class Applier:
     def _apply(self, before: Standing, entry: Entry) -> Applied:
         asked, engine, state = read_entry(entry.fields, self._limits), self._engine, before.state
         if isinstance(asked, RawBatch):
-            self._check_share(state, asked, entry)
+            self._check_key(state, asked, entry)
             state, events = engine.step(state, _batch(asked))
         elif isinstance(asked, RawLabels):
             state, events = engine.label(state, asked.sample_ids, asked.labels)
@@ -178,13 +179,21 @@ class Applier:
             Standing(state, before.position, branch, ledger), events, Restored("checkpoint")
         )
 
-    def _check_share(self, state: EngineState, batch: RawBatch, entry: Entry) -> None:
-        """Raise `KeyShare` where a key would have more of what is learned than it may have."""
-        cap = self._max_key_share
+    def _check_key(self, state: EngineState, batch: RawBatch, entry: Entry) -> None:
+        """Raise where the key of a batch may not send more for now.
+
+        Raises:
+            KeyShare: It would have more of what is learned than it may have.
+            KeyOutliers: Too much of what it has sent were outliers.
+        """
         # A dead letter that was sent again has been looked at, and at rest nothing is learned.
-        if cap is None or not state.learns or entry.text(REQUEUED_FROM) is not None:
+        if not state.learns or entry.text(REQUEUED_FROM) is not None:
             return
-        key_shares.check(self._journal.totals.key_shares, batch.by, len(batch), cap)
+        window = self._journal.totals.key_shares
+        if self._max_key_share is not None:
+            key_shares.check(window, batch.by, len(batch), self._max_key_share)
+        if self._max_key_outliers is not None:
+            key_shares.check_outliers(window, batch.by, self._max_key_outliers)
 
 
 def _is_held(now: Standing, version: int | None = None) -> bool:

@@ -14,6 +14,8 @@ Rules of this module:
 5. Each may have `SLACK` samples more than its share. So the cap does not act on a few samples, and
    of several keys that keep to batches of at most that many, the one with the least is never
    refused.
+6. A key is held back for its outliers only while others send few: where the world changes, it does
+   so for all.
 """
 
 from __future__ import annotations
@@ -32,6 +34,12 @@ BLOCKS: Final = 10
 
 SLACK: Final = 1_000
 
+FEWEST_JUDGED: Final = 300
+"""Samples of a key, and as many of the others together, before its outliers are judged."""
+
+TIMES_OTHERS: Final = 3
+"""How many times the others' share of outliers a key must have to be held back for its own."""
+
 NAMELESS: Final = ""
 """Who sends without a key."""
 
@@ -44,6 +52,10 @@ Window = list[dict[str, list[int]]]
 
 class KeyShare(InvalidRequest):
     """A batch would give its key a larger share of what is learned than it may have."""
+
+
+class KeyOutliers(InvalidRequest):
+    """Most of what the key of a batch has sent were outliers, and the others' were not."""
 
 
 def add(window: Window, by: str | None, samples: int, outliers: int) -> None:
@@ -118,6 +130,39 @@ def check(window: Window, by: str | None, samples: int, cap: float) -> None:
         f"{total} that were learned. Expected at most {share:.3g} of them, and {SLACK} more "
         f"(GMR_MAX_KEY_SHARE is {cap:g}, of {len(known | {name})} senders). Look at what it sends; "
         f"then send this dead letter again, which is learned in any case, or raise the setting."
+    )
+
+
+def check_outliers(window: Window, by: str | None, cap: float) -> None:
+    """Return where a key's batches may be learned in spite of the outliers that it has sent.
+
+    Arguments:
+        window: Of what was learned before.
+        by: Name of the key; None without one.
+        cap: Share of its own samples that may be outliers, between 0 and 1.
+
+    Raises:
+        KeyOutliers: More were, and `TIMES_OTHERS` the share of the others'.
+
+    Example:
+        >>> check_outliers([{"a": [900, 20], "b": [400, 60]}], "b", cap=0.2)
+        >>> check_outliers([{"a": [900, 90], "b": [400, 100]}], "b", cap=0.2)
+    """
+    name, _ = _place(window, by)
+    counted = sums(window)
+    samples, outliers = counted.pop(name, [0, 0])
+    others = sum(n for n, _ in counted.values())
+    if min(samples, others) < FEWEST_JUDGED:
+        return
+    usual = sum(n for _, n in counted.values()) / others
+    share = outliers / samples
+    if share <= max(cap, TIMES_OTHERS * usual):
+        return
+    raise KeyOutliers(
+        f"Of the last {samples} samples that {_named(name)} sent {share:.0%} were outliers, of the "
+        f"others' {usual:.1%}. Expected at most {cap:.3g} (GMR_MAX_KEY_OUTLIERS), or "
+        f"{TIMES_OTHERS} times the others' share. Look at what it sends; then send this dead "
+        f"letter again, which is learned in any case, or raise the setting."
     )
 
 

@@ -44,6 +44,7 @@ class KeyShares:
     cap: float | None  # share that one key may have; None without
     keys: tuple[KeyShare, ...]  # largest first; at most 64
     other: KeyShare | None  # the rest together
+    outlier_cap: float | None = None  # share of a key's samples that may be outliers
 
 
 @dataclass(frozen=True)

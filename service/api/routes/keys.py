@@ -87,6 +87,7 @@ class KeyShares(BaseModel):
     samples: int = Field(description="Of the window.")
     outliers: int
     cap: float | None = Field(description="`GMR_MAX_KEY_SHARE`; null where it is unset.")
+    outlier_cap: float | None = Field(description="`GMR_MAX_KEY_OUTLIERS`; null where it is unset.")
     keys: list[NamedShare] = Field(description="Largest first; at most 64.")
     other: KeyShareRow | None = Field(description="The rest together; null where there is none.")
 
@@ -107,7 +108,8 @@ async def key_shares(request: Request) -> KeyShares:
     status = await parts.stream.reports.status() or {}
     empty = {"samples": 0, "outliers": 0, "keys": [], "other": None}
     told = status.get("key_shares") or empty
-    return KeyShares(cap=parts.settings.max_key_share, **told)
+    settings = parts.settings
+    return KeyShares(cap=settings.max_key_share, outlier_cap=settings.max_key_outliers, **told)
 
 
 @router.post(

@@ -91,6 +91,49 @@ def test_a_key_beyond_its_share_gets_dead_letters_and_the_ledger_adds_up(
         assert {str(row.name): row.samples for row in admin.key_shares().keys} == after
 
 
+def test_a_key_whose_samples_are_mostly_outliers_is_held_back_by_itself(
+    settings: Callable[..., Settings],
+) -> None:
+    made = settings(admin_key=SecretStr(OPERATOR), max_key_outliers=0.3)
+    rng = np.random.default_rng(5)
+    with training(made), serving(made) as served, contextlib.ExitStack() as open_clients:
+        url = str(served.base_url)
+
+        def client_of(key: str) -> GMRClient:
+            return open_clients.enter_context(GMRClient(url, api_key=key))
+
+        admin = client_of(OPERATOR)
+        keys = {name: admin.make_api_key(name, ["ingest"]).key for name in ("pump", "broken")}
+        pump, broken = (client_of(key) for key in keys.values())
+        sent = 0
+
+        def send_some(client: GMRClient, n: int, spread: float) -> None:
+            nonlocal sent
+            client.ingest((spread * rng.normal(size=(n, 3))).astype("f4"), batch_id=f"s-{sent}")
+            sent += 1
+
+        for _ in range(20):
+            send_some(pump, 100, 1.0)
+        for _ in range(12):
+            send_some(pump, 90, 1.0)
+            send_some(broken, 40, 30.0)
+        wait_until(lambda: admin.ledger().entries_applied >= sent)
+        letters = admin.dead_letters().letters
+        assert {letter.reason for letter in letters} == {"key_outliers"}
+        # 300 samples are judged by nobody; of all that comes then nothing is learned.
+        assert len(letters) == 12 - 8
+        rows = {row.name: row for row in admin.key_shares().keys}
+        assert rows["broken"].samples == 8 * 40
+        assert rows["broken"].outliers > 0.3 * rows["broken"].samples
+        assert rows["pump"].samples == 11 * 90  # with "broken" the window began anew
+        assert admin.key_shares().outlier_cap == 0.3
+        # Whoever has looked at it may have it learned.
+        admin.requeue_dead_letter(letters[0].id)
+        wait_until(lambda: admin.ledger().entries_applied > sent)
+        rows = {row.name: row for row in admin.key_shares().keys}
+        assert rows["broken"].samples == 9 * 40
+
+
 def test_without_keys_nobody_is_named_and_nothing_is_refused(
     settings: Callable[..., Settings],
 ) -> None:

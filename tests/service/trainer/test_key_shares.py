@@ -16,12 +16,15 @@ from service.settings import Settings
 from service.trainer.key_shares import (
     BLOCK,
     BLOCKS,
+    FEWEST_JUDGED,
     MOST_KEYS,
     SLACK,
+    KeyOutliers,
     KeyShare,
     Window,
     add,
     check,
+    check_outliers,
     sums,
     told,
 )
@@ -128,6 +131,37 @@ def test_of_several_keys_one_may_always_go_on(stream: Stream, cap: float) -> Non
             check(window, least, SLACK, cap)
         else:
             add(window, by, samples, outliers)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3000), st.floats(0, 1)), max_size=30), st.floats(0.01, 0.99)
+)
+def test_a_key_alone_is_never_held_back_for_outliers(
+    sent: list[tuple[int, float]], cap: float
+) -> None:
+    window: Window = []
+    for samples, strange in sent:
+        check_outliers(window, "a", cap)
+        add(window, "a", samples, int(samples * strange))
+
+
+@given(st.floats(0.01, 0.9), st.floats(0, 1), st.floats(0, 1))
+def test_outliers_are_judged_by_what_others_send(cap: float, own: float, others: float) -> None:
+    window: Window = [{"bad": [1000, int(1000 * own)], "good": [1000, int(1000 * others)]}]
+    share, usual = int(1000 * own) / 1000, int(1000 * others) / 1000
+    if share > cap and share > 3 * usual:
+        with pytest.raises(KeyOutliers, match="GMR_MAX_KEY_OUTLIERS"):
+            check_outliers(window, "bad", cap)
+    else:
+        check_outliers(window, "bad", cap)
+
+
+def test_few_samples_are_not_judged() -> None:
+    few = FEWEST_JUDGED - 1
+    check_outliers([{"bad": [few, few], "good": [9000, 0]}], "bad", 0.1)
+    check_outliers([{"bad": [9000, 9000], "good": [few, 0]}], "bad", 0.1)
+    with pytest.raises(KeyOutliers):
+        check_outliers([{"bad": [few + 1, few], "good": [few + 1, 0]}], "bad", 0.1)
 
 
 def test_keys_beyond_the_most_count_together() -> None:
