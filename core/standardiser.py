@@ -60,6 +60,9 @@ normal feature `FAR` deviations, too."""
 TOO_WIDE = 10.0
 """Running deviations so many times that of a later stretch were those of strays."""
 
+ANYWHERE = 1e300
+"""Beyond every float32, and a number all the same."""
+
 SMALLEST_DEVIATION = 1e-30
 """A feature that varies less does not vary: dividing by it would leave the float32 range."""
 
@@ -216,7 +219,7 @@ class Standardiser:
             return Stretch(None, None, narrow, *none)
         deviation = (self.squares / self.samples).sqrt()
         # What a feature that has not varied shows first is news.
-        away = torch.where(self._varies(self.mean, deviation), FAR * deviation, torch.inf)
+        away = torch.where(self._varies(self.mean, deviation), FAR * deviation, ANYWHERE)
         return Stretch(self.mean - away, self.mean + away, narrow, *none)
 
     def _checked(self, stretch: Stretch) -> Standardiser:
