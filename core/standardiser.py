@@ -172,14 +172,20 @@ class Standardiser:
         """Whether the scale should still follow every batch."""
         return self.fresh < SETTLING_SAMPLES
 
-    def observed(self, x: Tensor) -> Standardiser:
-        """Add N samples to the running moments; the scale in force stays."""
+    def observed(self, x: Tensor, *, rests: bool = False) -> Standardiser:
+        """Add N samples to the running moments; the scale in force stays.
+
+        Arguments:
+            x: With shape (N, D).
+            rests: Whether a feature that moves for good is followed after a boundary only. Then far
+                values are cut off, however many they are, once the scale has settled.
+        """
         values = x.double()
         stretch = self.stretch or self._begun(torch.zeros_like(self.mean))
-        if self.settling or stretch.low is None or stretch.high is None:
-            stretch, values = self._without_strays(stretch, values)
-        else:  # what stays far away now is for the detector to find
+        if rests and not self.settling and stretch.low is not None and stretch.high is not None:
             values = values.clamp(stretch.low, stretch.high)
+        else:
+            stretch, values = self._without_strays(stretch, values)
         mean, squares = _joined(self.samples, self.mean, self.squares, values)
         new = replace(
             self,

@@ -162,7 +162,7 @@ class Learning:
         assert old is not None
         if old.identity and not old.settling:
             return state, False
-        new = old.without_unit_range(x).observed(x)
+        new = old.without_unit_range(x).observed(x, rests=True)
         if not old.settling or new.identity:
             return state.with_model(standardiser=new), False
         new = new.refitted()
