@@ -7,6 +7,7 @@ service that lets its parts die more often than eight times a minute (`GMR_DEATH
 
 from __future__ import annotations
 
+import http.client
 import random
 import signal
 import threading
@@ -140,7 +141,7 @@ class Storm:
                     self.repeats += 1
                 return None
             raise AssertionError(error.read().decode()) from error
-        except OSError:
+        except (OSError, http.client.HTTPException):  # it died, or in the middle of its answer
             with self._lock:
                 self.repeats += 1
             return None
