@@ -24,9 +24,10 @@ serve: $(VENV)/installed  ## Install, then run the service
 	$(BIN)/gmr serve $(ARGS)
 
 # Tests start a hundred processes, each of which would compile every module that it imports where
-# nothing compiled may be written.
+# nothing compiled may be written. One worker more than there are cores: many tests wait for these.
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 test: $(VENV)/installed-dev browser  ## Install, then run every test, doctests included
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
 
 check: $(VENV)/installed-dev  ## Format, lint and types, in seconds
 	$(BIN)/ruff format --check .

@@ -13,7 +13,7 @@ from typing import Any
 
 # One thread per process: two OpenMP threads on contended cores are slower than one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Tests run a process per core, beside which a trainer that steps back would hardly get on.
+# Tests run on all cores, beside which a trainer that steps back would hardly get on.
 os.environ.setdefault("GMR_TRAINER_NICENESS", "0")
 
 import pytest
