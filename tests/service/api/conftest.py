@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from service.settings import Settings
-from tests.service.api.stack import make_settings, redis_server, serving, teach, training
+from tests.service.api.stack import at_rest, make_settings, redis_server, serving, teach, training
 
 
 @pytest.fixture(scope="session")
@@ -50,4 +50,5 @@ def taught(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     settings = make_settings(redis_url, directory, checkpoint_interval_s=0.1)
     with training(settings), serving(settings) as client:
         teach(client)
+        at_rest(client)
         yield client

@@ -126,6 +126,11 @@ def learned(client: httpx2.Client) -> dict[str, Any]:
     return wait_until(done)
 
 
+def at_rest(client: httpx2.Client) -> dict[str, Any]:
+    """GET /model once the windows of a quiet stream are learned: no version comes by itself."""
+    return wait_until(lambda: (model := learned(client))["waiting"] == 0 and model)
+
+
 def samples(n: int, *, seed: int = 0, level: float = 0.0) -> np.ndarray:
     """Two blobs in the unit cube, with shape (n, 16); odd rows are the second blob."""
     noise = np.random.default_rng(seed).normal(0, 0.05, (n, N_FEATURES))

@@ -14,6 +14,7 @@ from core.events import BatchPassed, ModeChanged
 from service.settings import Settings
 from service.wire import Control, RawBatch, read_entry
 from tests.service.api.stack import (
+    at_rest,
     labels,
     learned,
     problem,
@@ -73,7 +74,7 @@ def metric(client: httpx2.Client, name: str, **labels: str) -> float:
 
 
 def test_a_frozen_model_scores_counts_and_tells_and_learns_nothing(live: httpx2.Client) -> None:
-    before = learned(live)
+    before = at_rest(live)
     done = put(live, "/model/mode", mode="frozen", reason="maintenance", by="ada")
     assert done["model_version"] == before["model_version"]
     assert drift(live)["mode"] == live.get("/model").json()["mode"] == "frozen"
