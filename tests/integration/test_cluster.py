@@ -94,6 +94,7 @@ def test_models_on_several_nodes_learn_and_answer(cluster: str, tmp_path: Path) 
         data_dir=tmp_path / "data",
         model=f"on-cluster-{uuid.uuid4().hex[:8]}",
         device="cpu",
+        port=0,
         n_components=4,
         warm_up=100,
         publish_interval_s=0.05,
