@@ -139,6 +139,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.upkeep:restore_command",
         "Bring a service back from a backup, into an empty data dir.",
     ),
+    "rebuild": (
+        "clients.commands.upkeep:rebuild_command",
+        "Make a model again from its archive; say whether it is the same, bit for bit.",
+    ),
     "reset": (
         "clients.commands.upkeep:reset_command",
         "Let a model begin anew, as if it had learned nothing.",
@@ -174,6 +178,7 @@ NEEDS_SERVE = (
     "doctor",
     "backup",
     "restore",
+    "rebuild",
     "reset",
     "cluster",
     "evaluate",

@@ -1,4 +1,4 @@
-"""`gmr doctor`, `gmr backup`, `gmr restore`, `gmr reset`: what an operator does from outside."""
+"""What an operator does from outside: `gmr doctor`, `backup`, `restore`, `rebuild`, `reset`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def backup_command(
     run; what it accepts meanwhile may or may not be in the file. One whose stream is in a Redis of
     your own is refused.
     """
-    from service.upkeep.archive import back_up
+    from service.upkeep.backup import back_up
 
     backup = back_up(Settings.load({"data_dir": data_dir}), target)
     typer.echo(f"{backup.path}: {_described(backup.models)}, {counted(backup.nbytes, 'byte')}")
@@ -81,7 +81,7 @@ def restore_command(
     Then start it with the settings that it had. Start the original no more: the two would learn
     different things under one name.
     """
-    from service.upkeep.archive import bring_back
+    from service.upkeep.backup import bring_back
 
     settings = Settings.load({"data_dir": data_dir})
     if settings.checkpoints_in_store:
@@ -96,6 +96,48 @@ def restore_command(
     )
     if backup.model != settings.model:
         typer.echo(f"Its own model is named {backup.model}: start it with --model {backup.model}.")
+
+
+def rebuild_command(
+    model: Annotated[
+        str | None,
+        typer.Option(help="Name of a named model; without it the service's own."),
+    ] = None,
+    data_dir: DataDir = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A new file for the checkpoint of what was made.", show_default=False),
+    ] = None,
+    as_json: AsDocument = False,
+) -> None:
+    """Make a model again from its archive; say whether it is the same, bit for bit.
+
+    Example: gmr rebuild --data-dir /srv/gmr --out again.safetensors
+
+    A trainer keeps an archive while GMR_ARCHIVE_MIB is set. Every entry in it is learned once more,
+    and the state is compared with all checkpoints that are kept. Nothing of the service is changed;
+    it may run. Exit status 0: all that could be compared is the same; 1: something is not.
+    """
+    from service.upkeep.rebuild import rebuild, set_up
+
+    if out is not None and out.exists():
+        raise InputError(f"{out} is there already. Name a new file.")
+    settings = Settings.load({"data_dir": data_dir})
+    if model is not None:
+        settings = settings.for_model(model, {})
+    set_up(settings)
+    done = rebuild(settings)
+    if out is not None:
+        done.write(out)
+    facts = done.to_json()
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        for line in done.described():
+            typer.echo(line)
+        if out is not None:
+            typer.echo(f"{out}: the checkpoint; `PUT /model/checkpoint` takes it.")
+    raise typer.Exit(1 if done.equal is False else 0)
 
 
 def reset_command(

@@ -47,6 +47,14 @@ class KeepingSettings(BaseSettings):
         le=1_048_576,
         description="Learned entries held in the stream, in MiB, that bring a checkpoint forward.",
     )
+    archive_mib: int | None = Field(
+        None,
+        ge=1,
+        le=16_777_216,
+        description="What a model's archive may take, in MiB: every entry that it reads, raw "
+        "samples included, from which `gmr rebuild` makes it again. The oldest entries go first. "
+        "Unset: none is kept.",
+    )
     gate_max_forgetting: float | None = Field(
         None,
         ge=0,

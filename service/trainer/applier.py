@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-import torch
-
-from core.batch import Batch
 from core.engine.engine import Engine
-from core.engine.state import EngineState, Mode
-from core.errors import EmptySubTask, InvalidRequest
+from core.engine.state import EngineState
+from core.errors import InvalidRequest
 from core.events import Event
 from service.broker.entries import Entry
 from service.broker.feed import Feed
 from service.settings import Settings
 from service.trainer import key_shares
+from service.trainer.effects import effect
 from service.trainer.faults import is_out_of_memory, make_room
 from service.trainer.gate import GATE, Gate
 from service.trainer.journal import Journal
@@ -32,8 +30,6 @@ from service.wire import (
     Control,
     Limits,
     RawBatch,
-    RawLabels,
-    RawName,
     read_entry,
 )
 
@@ -52,12 +48,18 @@ class Restored:
         version: The kept version that it grows from; None for one from elsewhere.
         gate: Of that version.
         by: Who asked.
+        entries_applied: Entries that the kept version contains.
+        without_raw: Whether it was kept without raw samples.
+        checkpoint: What was uploaded.
     """
 
     origin: str
     version: int | None = None
     gate: Gate | None = None
     by: str | None = None
+    entries_applied: int | None = None
+    without_raw: bool = False
+    checkpoint: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -119,44 +121,20 @@ class Applier:
         asked, engine, state = read_entry(entry.fields, self._limits), self._engine, before.state
         if isinstance(asked, RawBatch):
             self._check_key(state, asked, entry)
-            state, events = engine.step(state, _batch(asked))
-        elif isinstance(asked, RawLabels):
-            state, events = engine.label(state, asked.sample_ids, asked.labels)
-        elif isinstance(asked, RawName):
-            state, events = engine.name(state, asked.proposal, asked.label)
-        elif asked.kind == "rollback":
-            if asked.by == GATE and not _is_held(before, asked.version):
-                return Applied(before, [])  # it was asked for during a hold that is over
-            return self._roll_back(before, entry, asked)
-        elif asked.kind == "release" and not _is_held(before):
-            raise InvalidRequest(
-                "No version is held back at the moment. Expected a hold (gate.held of GET /drift). "
-                "Nothing needs to be released."
-            )
-        elif asked.kind == "restore":
-            return self._take_over(before, entry, asked)
-        else:
-            state, events = self._control(state, asked)
+        elif isinstance(asked, Control):
+            if asked.kind == "rollback":
+                if asked.by == GATE and not _is_held(before, asked.version):
+                    return Applied(before, [])  # it was asked for during a hold that is over
+                return self._roll_back(before, entry, asked)
+            if asked.kind == "restore":
+                return self._take_over(before, entry, asked)
+            if asked.kind == "release" and not _is_held(before):
+                raise InvalidRequest(
+                    "No version is held back at the moment. Expected a hold (gate.held of GET "
+                    "/drift). Nothing needs to be released."
+                )
+        state, events = effect(engine, state, asked)
         return Applied(replace(before, state=state), events)
-
-    def _control(self, state: EngineState, asked: Control) -> tuple[EngineState, list[Event]]:
-        """Do what leaves the model on its way."""
-        engine, by = self._engine, asked.by
-        match asked.kind:
-            case "boundary":
-                state, events = engine.declare_boundary(state, by, asked.note)
-                if not events:
-                    raise EmptySubTask.of(state.sub_task.number)
-                return state, events
-            case "settle":
-                return engine.settle(state)
-            case "aim":
-                return engine.aim(state, asked.samples or None, asked=by is not None, by=by)
-            case "mode":
-                return engine.change_mode(state, Mode(asked.mode or ""), by, asked.note)
-            case "expire":
-                return engine.expire(state, asked.samples or 0)
-        return state, []
 
     def _roll_back(self, before: Standing, entry: Entry, asked: Control) -> Applied:
         """Go back to a kept version."""
@@ -166,7 +144,8 @@ class Applier:
         branch = before.branch.rolled_back(kept.branch, kept.first_not_held, entry.id)
         ledger = before.ledger.rolled_back(kept.ledger, kept.state)
         now = Standing(state, before.position, branch, ledger)
-        return Applied(now, events, Restored("rollback", asked.version, kept.gate, asked.by))
+        went = kept.position.entries_applied, kept.without_raw
+        return Applied(now, events, Restored("rollback", asked.version, kept.gate, asked.by, *went))
 
     def _take_over(self, before: Standing, entry: Entry, asked: Control) -> Applied:
         """Go on from a checkpoint that was uploaded."""
@@ -176,7 +155,9 @@ class Applier:
         self._saver.try_out(state)
         branch, ledger = before.branch.uploaded(entry.id), before.ledger.uploaded(state)
         return Applied(
-            Standing(state, before.position, branch, ledger), events, Restored("checkpoint")
+            Standing(state, before.position, branch, ledger),
+            events,
+            Restored("checkpoint", checkpoint=data),
         )
 
     def _check_key(self, state: EngineState, batch: RawBatch, entry: Entry) -> None:
@@ -200,13 +181,3 @@ def _is_held(now: Standing, version: int | None = None) -> bool:
     """Whether what is learned is held back; and a version answers, where one is given."""
     hold = None if now.gate is None else now.gate.hold
     return hold is not None and version in (None, hold.version)
-
-
-def _batch(raw: RawBatch) -> Batch:
-    """A batch as core takes it."""
-    # uint8 and the shape of images go on as they are: they tell images from tables.
-    features = raw.features
-    if not features.flags.writeable:  # a view of what Redis sent, which torch cannot share
-        features = features.copy()
-    codes = None if raw.codes is None else torch.from_numpy(raw.codes.copy())
-    return Batch(torch.from_numpy(features), codes, raw.vocabulary, raw.sample_ids)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 
+from service.archive.writer import Archive
 from service.broker.entries import Entry, Position
 from service.broker.feed import Feed
 from service.settings import MIB, Settings
@@ -31,6 +32,7 @@ class CheckpointSchedule:
         journal: Which has counted.
         metrics: Takes how long a checkpoint took.
         held: What the newest checkpoint on disk holds.
+        archive: Which must have entries before they are let go; None without one.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class CheckpointSchedule:
         journal: Journal,
         metrics: TrainerMetrics,
         held: Position,
+        archive: Archive | None = None,
     ) -> None:
         self._interval_s = settings.checkpoint_interval_s
         self._most_bytes = settings.checkpoint_mib * MIB
@@ -51,6 +54,7 @@ class CheckpointSchedule:
         self._metrics = metrics
         self._releases = Releases(feed)
         self._held = held
+        self._archive = archive
         self._saved_at = time.monotonic()
         self._soon = False
         self._unsaved_bytes = 0
@@ -85,6 +89,8 @@ class CheckpointSchedule:
             Whether there are new ones.
         """
         finished = self._saver.finished()
+        if finished and self._archive is not None:
+            self._archive.sync()
         for saved in finished:
             self._metrics.checkpoint_duration.observe(saved.seconds)
             self._metrics.checkpoint_timestamp.set(saved.time)

@@ -60,6 +60,7 @@ class Progress:
             batch set aside, which a rollback forgets. None where there is none.
         ledger: What became of its samples; None where an earlier release did not count.
         gate: Whether what it has learned is served; None without a gate.
+        without_raw: Whether the raw samples of the state were let go since.
     """
 
     state: EngineState
@@ -69,6 +70,7 @@ class Progress:
     open_from: str | None = None
     ledger: Ledger | None = None
     gate: Gate | None = None
+    without_raw: bool = False
 
     @property
     def first_not_held(self) -> str:
@@ -374,7 +376,8 @@ class Saver:
                 f"Use one that a trainer of this release wrote."
             ) from error
         open_from = metadata.get("open_from")
-        return Progress(state, position, totals, branch, open_from, ledger, gate), config
+        bare = bool(kept.note.get(WITHOUT_RAW))
+        return Progress(state, position, totals, branch, open_from, ledger, gate, bare), config
 
     def _check_kind(self, config: EngineConfig) -> None:
         if difference := _difference(self._engine.config, config):

@@ -33,6 +33,8 @@ from core.config import too_short
 from core.engine.engine import Engine
 from core.errors import GMRError, InvalidSettings
 from core.events import BoundaryDetected, EntriesLost, Event, OutlierBurst
+from service.archive.parts import ARCHIVE
+from service.archive.writer import Archive
 from service.broker.connection import StreamUnavailable, SyncClient, patiently, unavailable
 from service.broker.entries import LAST_REPORT, Entry, Position, next_id
 from service.broker.feed import Feed
@@ -42,10 +44,11 @@ from service.broker.lease import DirectoryLock, Lease
 from service.broker.pointer import Pointer
 from service.broker.snapshots import SnapshotFiles
 from service.checkpoints import StoreUnavailable
-from service.settings import Settings
+from service.settings import MIB, Settings
 from service.signature import key_of
 from service.trainer import detector_table
 from service.trainer.applier import Applied, Applier
+from service.trainer.archived import record_of
 from service.trainer.attempts import Attempts
 from service.trainer.checkpoint_schedule import CheckpointSchedule
 from service.trainer.device import choose_device
@@ -123,6 +126,9 @@ class ModelWriter:
         if not settings.snapshots_in_redis:
             self._files = SnapshotFiles(settings.data_dir / "snapshots")
             self._files.sweep()  # the lock above is held
+        self._archive = None
+        if settings.archive_mib is not None:
+            self._archive = Archive(settings.data_dir / ARCHIVE, settings.archive_mib * MIB)
         self._pulse = Pulse(self._lease, feed.keys.status, pace.status_s)
         self._stop_asked_at: float | None = None
         try:
@@ -155,12 +161,13 @@ class ModelWriter:
         self._own_entries = OwnEntries(settings, engine, feed, samples)
         interval_s = settings.publish_interval_s
         self._publishing = PublishSchedule(engine, feed, self._files, journal, metrics, interval_s)
-        self._checkpoints = CheckpointSchedule(settings, saver, feed, journal, metrics, held)
+        parts = settings, saver, feed, journal, metrics
+        self._checkpoints = CheckpointSchedule(*parts, held, self._archive)
         progress = self._checkpoints.progress
         self._gatekeeper = Gatekeeper(settings, engine, saver, self._place, progress)
         shown = self._heart, self._pulse, self._starts
-        parts = settings, engine, feed, saver, journal, metrics
-        self._reporter = Reporter(*parts, *shown, self._pace)
+        told = settings, engine, feed, saver, journal, metrics
+        self._reporter = Reporter(*told, *shown, self._pace)
         self._webhook = self._sender()
 
     @property
@@ -299,6 +306,8 @@ class ModelWriter:
             self._webhook.__exit__(None, None, None)
         self._heart.remove(self._pulse)
         self._saver.close()
+        if self._archive is not None:
+            self._archive.close()
         self._unlock()
 
     def give_up_lease(self) -> None:
@@ -448,6 +457,11 @@ class ModelWriter:
             self._checkpoints.soon()
         elif applied is not None:
             told += self._take_over(entry, before, applied)
+        if self._archive is not None:
+            record = record_of(entry, before.position, applied)
+            self._archive.append(
+                record, lambda: self._saver.dump(self._checkpoints.progress(before))
+            )
         self._own_entries.read(entry, applied=applied is not None)
         self._tell_readers(entry, before)
         self._now = self._now.after(entry)
@@ -567,7 +581,10 @@ class ModelWriter:
     def _report_if_due(self, *, at_once: bool) -> None:
         if at_once or self._reporter.is_due(self._now.position):
             self._now = self._now.pruned(self._settings.ledger_length)
-            self._reporter.report(self._now, self._publishing.error, at_once=at_once)
+            error = self._publishing.error
+            if error is None and self._archive is not None:
+                error = self._archive.error
+            self._reporter.report(self._now, error, at_once=at_once)
 
     def _answer_requests(self) -> None:
         if not (self._pace.asks or self._rung):

@@ -22,6 +22,7 @@ from redis.exceptions import RedisClusterException
 from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
 from core.errors import InvalidSettings
+from service.archive.parts import ARCHIVE
 from service.broker.connection import SyncClient, connect, identity_of, unavailable
 from service.broker.keys import Keys
 from service.broker.lease import DirectoryLock, Lease
@@ -91,7 +92,7 @@ def _forget(settings: Settings, client: SyncClient | None, own: Keys, keys: Keys
     folder = settings.data_dir
     if keys != own:
         folder = folder / "models" / keys.model.removeprefix(f"{own.model}/")
-    for kept in ("checkpoints", "snapshots"):
+    for kept in ("checkpoints", "snapshots", ARCHIVE):
         if (folder / kept).is_dir():
             shutil.rmtree(folder / kept)
     if settings.checkpoints_in_store:

@@ -9,6 +9,7 @@ import shutil
 import tarfile
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from typer.testing import CliRunner
 
 from clients.commands.cli import app
 from clients.http.client import GMRClient
+from core.engine.checkpoint import load
+from service.archive.parts import parts_in
 from service.broker.connection import connect
 from service.broker.keys import Keys
 from service.broker.lease import DirectoryLock
@@ -25,7 +28,7 @@ from service.broker.registry import NamedModel
 from service.checkpoints import kept_in
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis
-from service.upkeep import archive as archives
+from service.upkeep import backup as backups
 from service.upkeep import doctor
 from service.upkeep.report import ModelFacts
 from service.wire import RawBatch
@@ -41,6 +44,7 @@ from tests.service.running import (
     wait_until,
 )
 from tests.service.supervisor.test_run import published, service
+from tests.service.trainer.test_named_models import register
 
 BATCHES = sub_tasks(0, 1, batches=6)
 
@@ -400,7 +404,7 @@ def test_of_a_service_that_learns_a_backup_holds_all_that_was_accepted_before(
         assert running.stop() == 0
 
 
-@pytest.mark.parametrize("lacking", [archives.TRIES - 1, archives.TRIES])
+@pytest.mark.parametrize("lacking", [backups.TRIES - 1, backups.TRIES])
 def test_a_copy_that_lacks_what_has_been_let_go_is_made_again(
     lacking: int,
     gmr: Callable[..., Any],
@@ -408,7 +412,7 @@ def test_a_copy_that_lacks_what_has_been_let_go_is_made_again(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    copy, copies = archives._copy_running, list[Path]()
+    copy, copies = backups._copy_running, list[Path]()
 
     def late(source: Path, to: Path) -> None:
         copy(source, to)
@@ -416,12 +420,12 @@ def test_a_copy_that_lacks_what_has_been_let_go_is_made_again(
             shutil.rmtree(to / "checkpoints")  # as if all had been replaced meanwhile
         copies.append(to)
 
-    monkeypatch.setattr(archives, "_copy_running", late)
+    monkeypatch.setattr(backups, "_copy_running", late)
     with DirectoryLock(data_dir, "service"):
         result = gmr("backup", tmp_path / "b.tar", "--data-dir", data_dir)
-    assert len(copies) == archives.TRIES
+    assert len(copies) == backups.TRIES
     assert not list(tmp_path.glob(".gmr-backup-*"))
-    if lacking < archives.TRIES:
+    if lacking < backups.TRIES:
         assert result.exit_code == 0, result.output
     else:
         assert result.exit_code == 2
@@ -535,3 +539,75 @@ def test_of_a_stopped_service_one_model_is_forgotten_and_all_else_stays(
     )
     report = json.loads(gmr("doctor", "--data-dir", data_dir, "--json").output)
     assert [(one["name"], one["accepted"]) for one in report["models"]] == [("", 0), ("pump-7", 0)]
+
+
+# gmr rebuild --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def archived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The data dir of a service that kept an archive, and so did its model `pump`."""
+    for switch in ("torch.set_num_threads", "torch.set_flush_denormal"):
+        monkeypatch.setattr(switch, lambda _: None)  # they belong to the whole process
+    data_dir = tmp_path / "archived"
+    with DirectoryLock(data_dir, "test") as lock:
+        server = EmbeddedRedis(data_dir, BINARY, 64, lock)
+        server.start()
+        settings = Settings(
+            redis_url=SecretStr(server.url),
+            data_dir=data_dir,
+            device="cpu",
+            n_components=4,
+            warm_up=100,
+            settle_after_s=3600,
+            publish_interval_s=0.02,
+            checkpoint_interval_s=0.05,
+            archive_mib=64,
+        )
+        pump = register(settings, "pump")
+        with training(settings):
+            send(settings, *BATCHES)
+            send(pump, *BATCHES[:4])
+            wait_for_backlog(settings)
+            wait_for_backlog(pump)
+        server.stop()
+    return data_dir
+
+
+def test_a_model_is_made_again_and_compared(
+    gmr: Callable[..., Any], archived: Path, tmp_path: Path
+) -> None:
+    before = contents(archived)
+    out = tmp_path / "again.safetensors"
+    result = gmr("rebuild", "--data-dir", archived, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "240 samples, from 12 entries" in result.output
+    assert "the same, bit for bit" in result.output
+    assert load(out.read_bytes())[0].model.samples_seen == 240
+    assert "is there already" in gmr("rebuild", "--data-dir", archived, "--out", out).output
+
+    named = json.loads(gmr("rebuild", "--data-dir", archived, "--model", "pump", "--json").output)
+    assert (named["samples_seen"], named["entries_applied"], named["equal"]) == (80, 4, True)
+    assert contents(archived) == before
+
+    # An archive is none of a backup's business.
+    assert gmr("backup", tmp_path / "b.tar", "--data-dir", archived).exit_code == 0
+    assert gmr("restore", tmp_path / "b.tar", "--data-dir", tmp_path / "c").exit_code == 0
+    assert not list((tmp_path / "c").rglob("*.entries"))
+    assert kept_in(tmp_path / "c" / "models" / "pump" / "checkpoints")
+
+    assert gmr("reset", "--data-dir", archived, "--yes").exit_code == 0
+    nothing = gmr("rebuild", "--data-dir", archived)
+    assert nothing.exit_code == 2
+    assert "GMR_ARCHIVE_MIB" in nothing.output
+
+
+def test_another_model_than_was_kept_is_told(gmr: Callable[..., Any], archived: Path) -> None:
+    [part] = parts_in(archived / "archive")
+    records = list(part.records())
+    batches = [*records[0].fields.items()], [*records[1].fields.items()]
+    records[0] = replace(records[0], fields=dict(batches[1]))
+    part.path.write_bytes(b"".join(one.to_bytes() for one in records))
+    result = gmr("rebuild", "--data-dir", archived)
+    assert result.exit_code == 1, result.output
+    assert "ANOTHER ONE" in result.output

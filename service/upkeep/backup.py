@@ -11,7 +11,9 @@ Rules of this module:
 3. The file is whole or not there, and was read back. A data dir comes back whole or is refused:
    the stream goes to its place before the checkpoints, since checkpoints without their stream would
    start, and lack what only the stream held.
-4. Names in an archive are of no authority: what does not lie within the data dir is refused.
+4. What is kept to make models again (GMR_ARCHIVE_MIB) is left out: it may be many times as large as
+   all else, and nothing starts from it.
+5. Names in the file are of no authority: what does not lie within the data dir is refused.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from typing import IO, Any, Final
 
 from core.counted import counted
 from core.errors import InvalidSettings
+from service.archive.parts import ARCHIVE
 from service.broker.lease import DirectoryLock
 from service.settings import MIB, Settings
 from service.upkeep.doctor import examine
@@ -225,8 +228,15 @@ def _files(data_dir: Path) -> Iterator[Path]:
                 f"place, or copy the data dir by other means."
             )
         passing = path.name == "lock" or path.name.startswith(("temp-", "redis.log"))
-        if stat.S_ISREG(mode) and not passing and path.suffix != ".tmp":
+        passing |= path.suffix == ".tmp" or _is_archived(path.parent, data_dir)
+        if stat.S_ISREG(mode) and not passing:
             yield path
+
+
+def _is_archived(folder: Path, data_dir: Path) -> bool:
+    """Whether a folder is the archive of the service's own model, or of a named one."""
+    of_model = folder.parent == data_dir or folder.parent.parent == data_dir / "models"
+    return folder.name == ARCHIVE and of_model
 
 
 def _write(settings: Settings, data_dir: Path, models: list[ModelFacts], target: Path) -> Backup:

@@ -1,0 +1,310 @@
+"""Makes a model again from its archive, and says whether it is the same, bit for bit.
+
+Rules of this module:
+
+1. Nothing is changed: the service may run meanwhile.
+2. Each entry is applied as the trainer applied it, and to nothing but the state. What the trainer
+   decided by the clock or by what had died is told by the records: which entries were rejected, and
+   to which state a rollback went back.
+3. The state is compared with the checkpoint in which each later part begins, and with all that the
+   data dir keeps. Where the two differ, the rest rests on what was made again.
+4. Where entries are missing, nothing can be made across them: it begins anew behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from core.config import EngineConfig
+from core.counted import counted
+from core.engine.checkpoint import dump, load
+from core.engine.engine import Engine
+from core.engine.state import EngineState
+from core.errors import GMRError, InvalidCheckpoint, InvalidSettings
+from service.archive.parts import ARCHIVE, Stretch, parts_in, timeline
+from service.archive.record import Record
+from service.checkpoints import KeptFile, kept_in, write_atomically
+from service.settings import Settings
+from service.trainer.device import choose_device
+from service.trainer.effects import effect
+from service.trainer.saver import WITHOUT_RAW
+from service.wire import Control, Limits, read_entry
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A state that was kept, beside the one that was made again.
+
+    Arguments:
+        place: Where it is kept.
+        entries_applied: Entries that it contains.
+        version: Of the model in it.
+        equal: Whether the two are the same, bit for bit.
+    """
+
+    place: str
+    entries_applied: int
+    version: int
+    equal: bool
+
+
+@dataclass
+class Rebuilt:
+    """What was made again.
+
+    Arguments:
+        begins: Entries that the state contains from which it was made; 0 for nothing.
+        entries_applied: Entries that the newest state contains.
+        rejected: Those that were dead letters.
+        missing: Entries that an archive does not have, between its parts.
+        comparisons: With what was kept, in the order of entries.
+        notes: What did not go as the records say.
+        state: The newest.
+        config: Of the model.
+    """
+
+    begins: int = 0
+    entries_applied: int = 0
+    rejected: int = 0
+    missing: int = 0
+    comparisons: list[Comparison] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    state: EngineState | None = None
+    config: EngineConfig | None = None
+
+    @property
+    def equal(self) -> bool | None:
+        """Whether it is the same as all that was kept; None where there was nothing to compare."""
+        if self.notes or not all(one.equal for one in self.comparisons):
+            return False
+        return True if self.comparisons else None
+
+    def described(self) -> list[str]:
+        """Its facts in words, a line each."""
+        model = None if self.state is None else self.state.model
+        entries = counted(self.entries_applied - self.begins, "entry", "entries")
+        lines = []
+        if model is not None:
+            lines.append(
+                f"made again: version {model.version}, {counted(model.samples_seen, 'sample')}, "
+                f"from {entries}, of which {self.rejected} became dead letters"
+            )
+        if self.begins:
+            lines.append(
+                f"begun with the checkpoint of entry {self.begins}, the first in the archive"
+                + (f"; {self.missing} are missing before it" if self.missing else "")
+            )
+        for one in self.comparisons:
+            said = "the same, bit for bit" if one.equal else "ANOTHER ONE"
+            at = f"entry {one.entries_applied}, version {one.version}"
+            lines.append(f"{at}: {said} ({one.place})")
+        if not self.comparisons:
+            lines.append("compared with nothing: no checkpoint is kept of what the archive reaches")
+        return lines + [f"LOOK  {note}" for note in self.notes]
+
+    def write(self, path: Path) -> None:
+        """Put the newest state into a file, as a checkpoint.
+
+        Raises:
+            InvalidSettings: It cannot be written.
+        """
+        try:
+            write_atomically(path, self.to_bytes(), durable=True)
+        except OSError as error:
+            raise InvalidSettings(
+                f"{path} cannot be written ({error.strerror or error}). Make room, or name another "
+                f"place."
+            ) from error
+
+    def to_bytes(self) -> bytes:
+        """The newest state as a checkpoint, as `PUT /model/checkpoint` takes it."""
+        assert self.state is not None
+        assert self.config is not None
+        return dump(self.state, self.config, {})
+
+    def to_json(self) -> dict[str, Any]:
+        """Its facts."""
+        model = None if self.state is None else self.state.model
+        return {
+            "begins": self.begins,
+            "entries_applied": self.entries_applied,
+            "entries_rejected": self.rejected,
+            "entries_missing": self.missing,
+            "version": None if model is None else model.version,
+            "samples_seen": None if model is None else model.samples_seen,
+            "equal": self.equal,
+            "compared": [vars(one) for one in self.comparisons],
+            "notes": self.notes,
+        }
+
+
+def set_up(settings: Settings) -> None:
+    """Let this process compute as a trainer does, on which the last bits depend."""
+    torch.set_num_threads(settings.trainer_threads)
+    torch.set_flush_denormal(True)
+
+
+def rebuild(settings: Settings) -> Rebuilt:
+    """Make the model of the settings again from the archive in its data dir.
+
+    Raises:
+        InvalidSettings: There is no archive, or nothing of it can be read.
+    """
+    folder = settings.data_dir / ARCHIVE
+    stretches = timeline(parts_in(folder))
+    if not stretches:
+        raise InvalidSettings(
+            f"{folder} holds no archive. A trainer keeps one while GMR_ARCHIVE_MIB is set; what it "
+            f"read before cannot be had any more."
+        )
+    checkpoints = settings.data_dir / "checkpoints"
+    kept = kept_in(checkpoints) if checkpoints.is_dir() else []
+    again = _Rebuilding(settings, {one.entries_applied for one in kept} | _wanted(stretches))
+    for stretch in stretches:
+        again.add(stretch)
+    again.compare(kept)
+    if again.done.state is None:
+        raise InvalidSettings(
+            f"Nothing of the archive in {folder} can be read: {'; '.join(again.done.notes)}."
+        )
+    return again.done
+
+
+def _wanted(stretches: list[Stretch]) -> set[int]:
+    """How far the states reach to which rollbacks go back."""
+    records = (record for stretch in stretches for record in stretch.records())
+    return {record.back_to for record in records if record.back_to is not None}
+
+
+class _Rebuilding:
+    """A model on its way.
+
+    Arguments:
+        settings: Of the model.
+        wanted: Entries applied of the states that are asked for later.
+    """
+
+    def __init__(self, settings: Settings, wanted: set[int]) -> None:
+        self.done = Rebuilt()
+        self._limits = Limits(settings.max_samples, settings.max_features)
+        self._device = choose_device(settings.device)
+        self._wanted = wanted
+        self._states: dict[int, EngineState] = {}
+        self._engine: Engine | None = None
+        self._n = 0
+
+    def add(self, stretch: Stretch) -> None:
+        """Go on by one stretch of the archive."""
+        done, part = self.done, stretch.part
+        try:
+            base, config, _ = load(part.base.read_bytes(), self._device)
+        except (OSError, InvalidCheckpoint) as error:
+            if done.state is None or self._n != part.begins:
+                done.notes.append(f"{part.base} cannot be read: {error}")
+                return
+            # What was made again stands in for it.
+            assert done.config is not None
+            base, config = done.state, done.config
+        if done.state is not None and self._n == part.begins:
+            self._meet(base, config, part.base)
+        else:
+            if done.state is not None:
+                done.missing += part.begins - self._n
+            self._begin(base, config, part.begins)
+        for record in stretch.records():
+            if not self._apply(record):
+                done.state = None
+                return
+
+    def compare(self, kept: list[KeptFile]) -> None:
+        """Compare what was made again with what is kept."""
+        assert self._engine is not None or self.done.state is None
+        found = []
+        for one, state in self._met(kept):
+            try:
+                there, config, _ = load(one.read(), self._device)
+            except (OSError, InvalidCheckpoint):  # pruned since, or for `gmr doctor` to tell
+                continue
+            if one.note.get(WITHOUT_RAW):
+                assert self._engine is not None
+                state, there = self._engine.without_raw(state), self._engine.without_raw(there)
+            facts = one.place, one.entries_applied, one.version
+            found.append(Comparison(*facts, equal=_same(state, there, config)))
+        self.done.comparisons += sorted(found, key=lambda one: one.entries_applied)
+
+    def _met(self, kept: list[KeptFile]) -> Iterator[tuple[KeptFile, EngineState]]:
+        for one in kept:
+            if (state := self._states.get(one.entries_applied)) is not None:
+                yield one, state
+
+    def _begin(self, base: EngineState, config: EngineConfig, begins: int) -> None:
+        self._engine = Engine(config, self._device)
+        self._states.clear()
+        self.done.begins, self.done.rejected, self.done.config = begins, 0, config
+        self._reach(base, begins)
+
+    def _meet(self, base: EngineState, config: EngineConfig, place: Path) -> None:
+        """Compare with the state in which a part begins, and go on with its settings."""
+        done = self.done
+        assert done.state is not None
+        assert done.config is not None
+        state = done.state
+        self._engine = Engine(config, self._device)
+        if config.detector != done.config.detector:
+            state = self._engine.watched_anew(state)
+        done.config = config
+        equal = _same(state, base, config)
+        done.comparisons.append(Comparison(str(place), self._n, base.model.version, equal=equal))
+        self._reach(state, self._n)
+
+    def _reach(self, state: EngineState, n: int) -> None:
+        self.done.state, self._n, self.done.entries_applied = state, n, n
+        if n in self._wanted:
+            self._states[n] = state
+
+    def _apply(self, record: Record) -> bool:
+        """Apply one entry; whether one can go on."""
+        state, engine = self.done.state, self._engine
+        assert state is not None
+        assert engine is not None
+        if record.rejected:
+            self.done.rejected += 1
+        else:
+            try:
+                state = self._after(engine, state, record)
+            except GMRError as error:
+                self.done.notes.append(
+                    f"entry {record.entry_id} was applied and cannot be now: {error}"
+                )
+                return False
+        self._reach(state, record.n)
+        return True
+
+    def _after(self, engine: Engine, state: EngineState, record: Record) -> EngineState:
+        asked = read_entry(dict(record.fields), self._limits)
+        kind = asked.kind if isinstance(asked, Control) else None
+        if kind == "rollback":
+            if record.back_to is None:
+                return state
+            kept = self._states.get(record.back_to)
+            if kept is None:
+                raise InvalidCheckpoint(
+                    f"it went back to the state after {counted(record.back_to, 'entry', 'entries')}"
+                    f", which the archive does not reach"
+                )
+            kept = engine.without_raw(kept) if record.without_raw else kept
+            return engine.restore(state, kept, "rollback")[0]
+        if isinstance(asked, Control) and kind == "restore":
+            uploaded, _, _ = load(asked.checkpoint or b"", self._device)
+            return engine.restore(state, uploaded, "checkpoint")[0]
+        return effect(engine, state, asked)[0]
+
+
+def _same(some: EngineState, other: EngineState, config: EngineConfig) -> bool:
+    """Whether two states are the same, bit for bit."""
+    return dump(some, config, {}) == dump(other, config, {})

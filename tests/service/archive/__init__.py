@@ -1,0 +1,1 @@
+"""Tests for service.archive and for what is made again from it."""

@@ -1,0 +1,210 @@
+"""Tests for the service.upkeep.rebuild module: an archive makes the model again, bit for bit."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.batch import Batch
+from core.engine.checkpoint import dump, load
+from core.engine.engine import Engine
+from core.engine.state import EngineState
+from core.errors import InvalidSettings
+from service.archive.parts import parts_in
+from service.checkpoints import kept_in
+from service.settings import Settings
+from service.trainer.applier import Applier
+from service.upkeep.rebuild import Rebuilt, rebuild
+from service.wire import Control, RawBatch, RawLabels
+from tests.service.conftest import MakeSettings
+from tests.service.running import (
+    ask,
+    batch,
+    downloaded,
+    send,
+    sub_tasks,
+    training,
+    upload,
+    wait_for_backlog,
+    wait_until,
+)
+from tests.service.trainer.test_writer import published
+
+STREAM = sub_tasks(0, 1, batches=10)
+
+
+@pytest.fixture
+def kept(settings: MakeSettings) -> Settings:
+    return settings(archive_mib=64)
+
+
+def learn(settings: Settings, *requests: RawBatch | RawLabels | Control) -> None:
+    """One life of a trainer."""
+    with training(settings):
+        send(settings, *requests)
+        wait_for_backlog(settings)
+
+
+def assert_same(done: Rebuilt, entries: int) -> None:
+    assert done.notes == []
+    assert [one for one in done.comparisons if not one.equal] == []
+    assert done.equal is True
+    assert (done.begins, done.entries_applied, done.missing) == (0, entries, 0)
+
+
+def test_a_model_is_made_again_over_boundaries_and_restarts(kept: Settings) -> None:
+    for part in (STREAM[:7], STREAM[7:14], STREAM[14:]):
+        learn(kept, *part)
+    done = rebuild(kept)
+    assert_same(done, 20)
+    assert done.state is not None
+    assert done.state.sub_task.number == 1
+    # Two later starts, and the newest checkpoints, one before the boundary among them.
+    assert len(done.comparisons) >= 5
+    assert {one.entries_applied for one in done.comparisons} >= {7, 14, 20}
+
+
+def test_all_that_a_stream_may_hold_is_done_again(kept: Settings) -> None:
+    names = [f"s{i}" for i in range(20)]
+    with training(kept):
+        send(kept, *STREAM[:6], Control("release"))  # of nothing
+        send(kept, RawBatch.of(batch(0, 50).features, sample_ids=names))
+        send(kept, RawLabels.of(names[:15], [0] * 15))
+        send(kept, Control("mode", mode="frozen"), batch(0, 70), Control("mode", mode="learn"))
+        send(kept, Control("boundary", by="ada"), *STREAM[10:16], Control("settle"))
+        send(kept, Control("aim", samples=5000, by="ada"), Control("boundary"), Control("boundary"))
+        wait_for_backlog(kept)
+    done = rebuild(kept)
+    assert_same(done, 23)
+    assert done.rejected == 2  # nothing to release, and a boundary right after another
+
+
+def test_rollbacks_and_uploads_are_done_again(kept: Settings) -> None:
+    learn(kept, *STREAM[:10])
+    earlier = ask_for_checkpoint(kept)
+    learn(kept, *STREAM[10:])
+    [before] = [
+        one for one in kept_in(kept.data_dir / "checkpoints") if "before_boundary" in one.note
+    ]
+    assert before.note["without_raw"]
+    learn(kept, Control("rollback", version=before.version))
+    learn(kept, *(batch(2, seed) for seed in range(8)))
+    with training(kept):
+        upload(kept, earlier)
+        send(kept, *(batch(3, seed) for seed in range(5)))
+        wait_for_backlog(kept)
+    done = rebuild(kept)
+    assert_same(done, 35)
+    records = [record for part in parts_in(archive_of(kept)) for record in part.records()]
+    assert [(one.n, one.back_to) for one in records if one.back_to] == [
+        (21, before.entries_applied)
+    ]
+
+
+def test_what_a_killed_trainer_had_read_is_read_once_more(
+    kept: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn(kept, *STREAM[:5])
+    with monkeypatch.context() as patched:
+        apply = Applier.apply
+
+        def dying(self: Applier, before: object, entry: object) -> object:
+            if getattr(before, "position").entries_applied == 9:  # noqa: B009
+                raise MemoryError
+            return apply(self, before, entry)  # type: ignore[arg-type]
+
+        patched.setattr(Applier, "apply", dying)
+        with pytest.raises(MemoryError), training(kept):  # noqa: PT012
+            send(kept, *STREAM[5:12])
+            wait_until(lambda: len(parts_in(archive_of(kept))) == 2)
+    learn(kept, *STREAM[12:])
+    assert_same(rebuild(kept), 20)
+
+
+def test_a_model_is_made_again_where_all_checkpoints_are_lost(
+    kept: Settings, settings: MakeSettings
+) -> None:
+    learn(kept, *STREAM)
+    wanted = ask_for_checkpoint(kept)
+    shutil.rmtree(kept.data_dir / "checkpoints")
+    done = rebuild(kept)
+    assert done.equal is None  # there is nothing to compare with
+    state, config, _ = load(wanted)
+    assert done.to_bytes() == dump(state, config, {})
+    other = settings(model=kept.model + "-again", data_dir=kept.data_dir / "again")
+    with training(other):
+        upload(other, done.to_bytes())
+        wait_for_backlog(other)
+        assert published_samples(other) == 400
+
+
+def test_an_archive_that_began_late_begins_with_a_checkpoint(
+    kept: Settings, settings: MakeSettings
+) -> None:
+    learn(settings(), *STREAM[:8])
+    learn(kept, *STREAM[8:])
+    done = rebuild(kept)
+    assert (done.begins, done.entries_applied, done.equal) == (8, 20, True)
+
+
+def test_a_gap_is_told_and_what_follows_is_made_again(
+    kept: Settings, settings: MakeSettings
+) -> None:
+    learn(kept, *STREAM[:8])
+    learn(settings(), *STREAM[8:12])  # without
+    learn(kept, *STREAM[12:])
+    done = rebuild(kept)
+    assert (done.begins, done.entries_applied, done.missing) == (12, 20, 4)
+    assert done.equal is True
+
+
+def test_a_model_that_is_another_one_is_told(
+    kept: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn(kept, *STREAM)
+    step = Engine.step
+
+    def other(self: Engine, state: EngineState, one: Batch) -> object:
+        return step(self, state, replace(one, features=one.features * 0.999))
+
+    monkeypatch.setattr(Engine, "step", other)
+    done = rebuild(kept)
+    assert done.equal is False
+    assert not all(one.equal for one in done.comparisons)
+
+
+def test_a_damaged_entry_ends_what_can_be_made(kept: Settings) -> None:
+    learn(kept, *STREAM)
+    [part] = parts_in(archive_of(kept))
+    data = bytearray(part.path.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.path.write_bytes(bytes(data))
+    done = rebuild(kept)
+    assert 5 < done.entries_applied < 15
+    assert (done.equal, done.comparisons) in ((None, []), (True, done.comparisons))
+
+
+def test_without_an_archive_one_is_told_how_to_have_one(settings: MakeSettings) -> None:
+    made = settings()
+    learn(made, *STREAM[:2])
+    assert not archive_of(made).exists()
+    with pytest.raises(InvalidSettings, match="GMR_ARCHIVE_MIB"):
+        rebuild(made)
+
+
+def archive_of(settings: Settings) -> Path:
+    return settings.data_dir / "archive"
+
+
+def published_samples(settings: Settings) -> int:
+    seen: int = published(settings).info.samples_seen
+    return seen
+
+
+def ask_for_checkpoint(settings: Settings) -> bytes:
+    with training(settings):
+        data: bytes = ask(settings, downloaded)
+        return data
