@@ -23,6 +23,7 @@ from redis.exceptions import RedisClusterException
 from core.counted import counted
 from core.engine.checkpoint import load
 from core.errors import InvalidCheckpoint, InvalidSettings
+from service.archive.parts import ARCHIVE, parts_in
 from service.broker.connection import SyncClient, unavailable
 from service.broker.durability import shortfalls
 from service.broker.keys import Keys
@@ -57,6 +58,8 @@ def examine(settings: Settings, *, held: bool = False) -> Report:
     else:
         for name in ("", *_folders(settings.data_dir)):
             report.models.append(_look_at_checkpoints(settings.data_dir, name, report))
+    for name in ("", *_folders(settings.data_dir)):
+        _look_at_archive(settings.data_dir, name, report)
     try:
         with reach(settings, held=held) as found:
             if found is None:
@@ -149,6 +152,17 @@ def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFact
         subject_of(name, "checkpoints"), f"{facts.checkpoints} of {len(kept)} can be read; {newest}"
     )
     return facts
+
+
+def _look_at_archive(data_dir: Path, name: str, report: Report) -> None:
+    parts = parts_in((data_dir / "models" / name if name else data_dir) / ARCHIVE)
+    if parts:
+        report.add(
+            subject_of(name, "archive"),
+            f"{sum(part.nbytes for part in parts) / MIB:.1f} MiB in {counted(len(parts), 'part')}, "
+            f"with raw samples; the first begins after "
+            f"{counted(parts[0].begins, 'entry', 'entries')}. `gmr rebuild` reads it",
+        )
 
 
 # Redis ----------------------------------------------------------------------------------------

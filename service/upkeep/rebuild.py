@@ -115,6 +115,7 @@ class Rebuilt:
         """
         try:
             write_atomically(path, self.to_bytes(), durable=True)
+            path.chmod(0o600)  # it may hold raw samples
         except OSError as error:
             raise InvalidSettings(
                 f"{path} cannot be written ({error.strerror or error}). Make room, or name another "

@@ -590,6 +590,11 @@ def test_a_model_is_made_again_and_compared(
     assert (named["samples_seen"], named["entries_applied"], named["equal"]) == (80, 4, True)
     assert contents(archived) == before
 
+    assert oct(out.stat().st_mode & 0o777) == "0o600"
+    findings = json.loads(gmr("doctor", "--data-dir", archived, "--json").output)["findings"]
+    looked = [one["found"] for one in findings if "archive" in one["subject"]]
+    assert ["begins after 0 entries" in one for one in looked] == [True, True]
+
     # An archive is none of a backup's business.
     assert gmr("backup", tmp_path / "b.tar", "--data-dir", archived).exit_code == 0
     assert gmr("restore", tmp_path / "b.tar", "--data-dir", tmp_path / "c").exit_code == 0
