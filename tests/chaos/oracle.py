@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 import torch
 
 from core.batch import Batch
@@ -17,6 +18,7 @@ from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
 from service.broker.branch import position
 from service.settings import Settings
+from service.upkeep.rebuild import rebuild
 from service.wire import RawBatch, RawLabels
 
 Request = RawBatch | RawLabels
@@ -30,7 +32,9 @@ class Outcome:
         acknowledged: Entry ids that were answered, by the batch id of the request.
         checkpoint: The trainer's whole state, as downloaded.
         events: Entry id and kind of every event, in order.
+        contents: All that each of these events says.
         history: Entry ids of GET /drift/history, in order.
+        rows: All that each of these rows says.
         ledger: GET /ledger.
         fates: State, and times accepted, of every batch by GET /batches.
     """
@@ -38,7 +42,9 @@ class Outcome:
     acknowledged: Mapping[str, Sequence[str]]
     checkpoint: bytes
     events: Sequence[tuple[str, str]]
+    contents: Sequence[Mapping[str, Any]]
     history: Sequence[str]
+    rows: Sequence[Mapping[str, Any]]
     ledger: Mapping[str, Any]
     fates: Mapping[str, tuple[str, int]]
 
@@ -51,12 +57,14 @@ class Plain:
         state: As bytes, without what a service adds.
         samples_seen: By the model.
         events: Entry id and kind of every event, in order.
+        contents: What the engine says in each of these events.
         history: Entry ids of batches, in order.
     """
 
     state: bytes
     samples_seen: int
     events: Sequence[tuple[str, str]]
+    contents: Sequence[Mapping[str, Any]]
     history: Sequence[str]
 
     @classmethod
@@ -75,6 +83,7 @@ class Plain:
         """
         engine = Engine(settings.engine_config())
         state, events, history = engine.start(), list[tuple[str, str]](), list[str]()
+        contents = list[Mapping[str, Any]]()
         for _, entry, id in sorted(
             (position(ids[0]), ids[0], id) for id, ids in acknowledged.items()
         ):
@@ -85,8 +94,9 @@ class Plain:
             else:
                 state, told = engine.label(state, request.sample_ids, request.labels)
             events += [(entry, event.kind) for event in told]
+            contents += [orjson.loads(orjson.dumps(event.to_dict())) for event in told]
         bare = dump(state, settings.engine_config(), {})
-        return cls(bare, state.model.samples_seen, events, history)
+        return cls(bare, state.model.samples_seen, events, contents, history)
 
 
 def faults(plain: Plain, sent: Mapping[str, Request], outcome: Outcome) -> list[str]:
@@ -112,8 +122,13 @@ def faults(plain: Plain, sent: Mapping[str, Request], outcome: Outcome) -> list[
         )
     if list(outcome.events) != plain.events:
         found.append(_difference("events", outcome.events, plain.events))
+    else:
+        found += _other_contents("event", outcome.contents, plain.contents)
     if list(outcome.history) != plain.history:
         found.append(_difference("rows of the history", outcome.history, plain.history))
+    else:
+        batches = [one for one in plain.contents if one["kind"] in OF_A_BATCH]
+        found += _other_contents("row of the history", outcome.rows, batches)
     n = sum(len(one) for one in sent.values() if isinstance(one, RawBatch))
     if outcome.ledger["accepted"] != n or outcome.ledger["unaccounted"] != 0:
         found.append(f"the ledger has not {n} samples, or does not add up: {outcome.ledger}")
@@ -123,12 +138,39 @@ def faults(plain: Plain, sent: Mapping[str, Request], outcome: Outcome) -> list[
     return found
 
 
+def faults_of_archive(settings: Settings, outcome: Outcome) -> list[str]:
+    """What is wrong with the model that the archive of a service makes again."""
+    again = rebuild(settings)
+    found = [f"the archive: {note}" for note in again.notes]
+    if again.missing or again.begins:
+        found.append(f"the archive lacks entries: {again.to_json()}")
+    found += [
+        f"made again it is another model than {one}" for one in again.comparisons if not one.equal
+    ]
+    theirs, config, _ = load(outcome.checkpoint)
+    if dump(theirs, config, {}) != again.to_bytes():
+        found.append("the archive does not make the model again")
+    return found
+
+
+OF_A_BATCH = ("batch_learned", "batch_set_aside", "batch_passed")
 BAD = ("waiting", "rejected", "dropped", "lost")
 
 
 def _batch(raw: RawBatch) -> Batch:
     codes = None if raw.codes is None else torch.from_numpy(raw.codes.copy())
     return Batch(torch.from_numpy(raw.features.copy()), codes, raw.vocabulary, raw.sample_ids)
+
+
+def _other_contents(
+    what: str, theirs: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """The first of them that does not say what a plain run says; a service may say more."""
+    for i, (there, expected) in enumerate(zip(theirs, ours, strict=False)):
+        for name, value in expected.items():
+            if there.get(name) != value:
+                return [f"{what} {i} says {name} {there.get(name)!r} instead of {value!r}"]
+    return []
 
 
 def _difference(what: str, theirs: Sequence[Any], ours: Sequence[Any]) -> str:

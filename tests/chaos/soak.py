@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.chaos.attacked import attacked
-from tests.chaos.oracle import Plain, faults
+from tests.chaos.oracle import Plain, faults, faults_of_archive
 from tests.chaos.sabotage import EXPOSED_BY, SABOTAGES
 from tests.chaos.storm import ServiceGone, Storm
 
@@ -21,6 +21,7 @@ LONG = {
     "trainer_niceness": 0,
     "checkpoint_interval_s": 0.5,
     "publish_interval_s": 0.3,
+    "archive_mib": 1024,
 }
 
 
@@ -58,6 +59,7 @@ def _soak(asked: argparse.Namespace, folder: Path) -> int:
             wrong = faults(plain, storm.sent, outcome)
             if status := running.stop():
                 wrong.append(f"the service ended with status {status}")
+            wrong += faults_of_archive(running.settings, outcome)
         except ServiceGone as error:
             print(f"THE SERVICE ENDED BY ITSELF: {error}")
             return 1

@@ -264,16 +264,16 @@ class Storm:
             after = records[-1].id
         with urllib.request.urlopen(running.url + "/model/checkpoint", timeout=60) as answer:
             checkpoint = answer.read()
+        told = (record.data for record in events)
+        contents = [one for one in told if one["kind"] != "model_published"]
         rows = ask(model, lambda stream: stream.reports.history(10_000_000))
         return Outcome(
             self.acknowledged,
             checkpoint,
-            [
-                (record.data["entry_id"], record.data["kind"])
-                for record in events
-                if record.data["kind"] != "model_published"
-            ],
+            [(told["entry_id"], told["kind"]) for told in contents],
+            contents,
             [row.data["entry_id"] for row in rows],
+            [row.data for row in rows],
             self._get("/ledger"),
             {id: self._fate(id) for id in self.sent},
         )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.engine.checkpoint import dump, load
 from tests.chaos.attacked import attacked
-from tests.chaos.oracle import Outcome, Plain, faults
+from tests.chaos.oracle import Outcome, Plain, faults, faults_of_archive
 from tests.chaos.storm import DAMAGED, KILLED, Storm
 
 PLAN = [
@@ -25,7 +27,7 @@ PLAN = [
 def test_a_storm_loses_nothing_learns_nothing_twice_and_its_oracle_sees_what_would(
     tmp_path: Path,
 ) -> None:
-    with attacked(tmp_path / "data", events_length=1_000_000) as running:
+    with attacked(tmp_path / "data", events_length=1_000_000, archive_mib=64) as running:
         storm = Storm(running, seed=1, pause_s=0.3, rest_s=(0.1, 0.3))
         storm.run(PLAN, producers=1)
         outcome = storm.outcome()
@@ -34,6 +36,7 @@ def test_a_storm_loses_nothing_learns_nothing_twice_and_its_oracle_sees_what_wou
     plain = Plain.of(settings, storm.sent, storm.acknowledged)
     assert sum(storm.hits.values()) == len(PLAN)
     assert faults(plain, storm.sent, outcome) == []
+    assert faults_of_archive(settings, outcome) == []
 
     # Each of these is one broken promise, and must be noticed.
     lost = dict(list(storm.acknowledged.items())[:-1])
@@ -45,6 +48,8 @@ def test_a_storm_loses_nothing_learns_nothing_twice_and_its_oracle_sees_what_wou
         "1 missing": replace(outcome, events=[*outcome.events[:5], *outcome.events[6:]]),
         "1 rows of the history instead": replace(outcome, history=outcome.history[:1]),
         "others in order": replace(outcome, events=[*outcome.events, outcome.events[0]]),
+        "event 3 says": replace(outcome, contents=_told_otherwise(outcome.contents)),
+        "row of the history 3 says": replace(outcome, rows=_told_otherwise(outcome.rows)),
         "does not add up": replace(outcome, ledger={**outcome.ledger, "unaccounted": 1}),
         "fate is wrong": replace(outcome, fates={**outcome.fates, "batch-1": ("lost", 1)}),
         "several entries": replace(
@@ -59,6 +64,11 @@ def test_a_storm_loses_nothing_learns_nothing_twice_and_its_oracle_sees_what_wou
 def _only(found: list[str]) -> str:
     [one] = found
     return one
+
+
+def _told_otherwise(told: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The same, but that the fourth speaks of another version."""
+    return [*told[:3], {**told[3], "model_version": -1}, *told[4:]]
 
 
 def _learned_less(outcome: Outcome) -> bytes:
