@@ -116,7 +116,8 @@ def rebuild_command(
 
     A trainer keeps an archive while GMR_ARCHIVE_MIB is set. Every entry in it is learned once more,
     and the state is compared with all checkpoints that are kept. Nothing of the service is changed;
-    it may run. Exit status 0: all that could be compared is the same; 1: something is not.
+    it may run. Exit status 0: all that could be compared is the same; 1: something is
+    not, or cannot be read.
     """
     from service.upkeep.rebuild import rebuild, set_up
 
@@ -137,7 +138,7 @@ def rebuild_command(
             typer.echo(line)
         if out is not None:
             typer.echo(f"{out}: the checkpoint; `PUT /model/checkpoint` takes it.")
-    raise typer.Exit(1 if done.equal is False else 0)
+    raise typer.Exit(0 if done.well else 1)
 
 
 def reset_command(

@@ -80,9 +80,12 @@ class Rebuilt:
     @property
     def equal(self) -> bool | None:
         """Whether it is the same as all that was kept; None where there was nothing to compare."""
-        if self.notes or not all(one.equal for one in self.comparisons):
-            return False
-        return True if self.comparisons else None
+        return all(one.equal for one in self.comparisons) if self.comparisons else None
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing wants attention."""
+        return self.equal is not False and not self.notes
 
     def described(self) -> list[str]:
         """Its facts in words, a line each."""
@@ -205,18 +208,17 @@ class _Rebuilding:
         try:
             base, config, _ = load(part.base.read_bytes(), self._device)
         except (OSError, InvalidCheckpoint) as error:
+            done.notes.append(f"{part.base} cannot be read: {error}")
             if done.state is None or self._n != part.begins:
-                done.notes.append(f"{part.base} cannot be read: {error}")
                 return
             # What was made again stands in for it.
-            assert done.config is not None
-            base, config = done.state, done.config
-        if done.state is not None and self._n == part.begins:
-            self._meet(base, config, part.base)
         else:
-            if done.state is not None:
-                done.missing += part.begins - self._n
-            self._begin(base, config, part.begins)
+            if done.state is not None and self._n == part.begins:
+                self._meet(base, config, part.base)
+            else:
+                if done.state is not None:
+                    done.missing += part.begins - self._n
+                self._begin(base, config, part.begins)
         for record in stretch.records():
             if not self._apply(record):
                 done.state = None

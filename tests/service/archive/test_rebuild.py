@@ -187,6 +187,19 @@ def test_a_damaged_entry_ends_what_can_be_made(kept: Settings) -> None:
     assert (done.equal, done.comparisons) in ((None, []), (True, done.comparisons))
 
 
+def test_a_damaged_base_is_told_and_what_was_made_again_stands_in_for_it(kept: Settings) -> None:
+    learn(kept, *STREAM[:8])
+    learn(kept, *STREAM[8:])
+    _, second = parts_in(archive_of(kept))
+    whole = rebuild(kept)
+    second.base.write_bytes(second.base.read_bytes()[:-1])
+    done = rebuild(kept)
+    assert (done.begins, done.entries_applied, done.equal, done.well) == (0, 20, True, False)
+    assert str(second.base) in done.notes[0]
+    assert done.to_bytes() == whole.to_bytes()
+    assert len(done.comparisons) == len(whole.comparisons) - 1
+
+
 def test_without_an_archive_one_is_told_how_to_have_one(settings: MakeSettings) -> None:
     made = settings()
     learn(made, *STREAM[:2])
