@@ -31,7 +31,7 @@ export function showMode(drift, changed) {
   say(byId("ert-says"), isKnown(drift.ert)
     ? `One false alarm in ${count(drift.ert)} samples is asked for, by ${drift.ert_asked ? "a person" : "the settings"}.` : "");
   show(byId("mode-buttons"), mode, () => BUTTONS.filter(([other]) => other !== mode).map(([other, label]) =>
-    make("button", { type: "button", "data-mode": other, onclick: () => ask("model/mode", { mode: other, reason: reason() }, `The mode is ${other === "learn" ? "learn" : other.replace("_", " ")}.`, changed) }, label)));
+    make("button", { type: "button", "data-mode": other, onclick: () => ask("model/mode", { mode: other, reason: reason() }, `The mode is ${other === "learn" ? "learn" : other.replace("_", " ")}.`, "mode-reason", changed) }, label)));
 }
 
 /** @param {() => void} changed */
@@ -40,7 +40,7 @@ export function listen(changed) {
     event.preventDefault();
     const text = byId("ert").value.trim();
     const ert = text === "" ? null : Number(text);
-    void ask("drift/ert", { ert }, ert === null ? "The settings say again how often an alarm may be false." : `One false alarm in ${count(ert)} samples is asked for.`, changed);
+    void ask("drift/ert", { ert }, ert === null ? "The settings say again how often an alarm may be false." : `One false alarm in ${count(ert)} samples is asked for.`, "ert", changed);
   });
 }
 
@@ -53,13 +53,15 @@ function reason() {
  * @param {string} path
  * @param {object} body
  * @param {string} done what to say of it
+ * @param {string} field the box that it came from: emptied, unless somebody wrote in it meanwhile
  * @param {() => void} changed
  */
-async function ask(path, body, done, changed) {
+async function ask(path, body, done, field, changed) {
+  const sent = byId(field).value;
   try {
     const answer = await put(path, body);
     say(byId("said"), [answer.applied ? done : "The request is in the stream; the trainer has yet to read it.", answer.warning].filter(Boolean).join(" "));
-    byId("mode-reason").value = byId("ert").value = "";
+    if (byId(field).value === sent) byId(field).value = "";
   } catch (problem) {
     say(byId("said"), /** @type {Error} */ (problem).message);
   }

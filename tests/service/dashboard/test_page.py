@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 import numpy as np
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from benchmarks import _history as history
 from clients.http.client import GMRClient
@@ -212,3 +212,32 @@ def test_a_model_is_frozen_thawed_and_aimed_from_the_page(
             changes = list(other.kept_events(kinds=["mode_changed"]))
         assert [one.data["mode"] for one in changes] == ["frozen", "detect_only", "learn"]
         assert changes[0].data["reason"] == "a new lens"
+
+
+def test_what_is_written_while_an_answer_is_under_way_stays(
+    browser: Browser, settings: MakeSettings
+) -> None:
+    made = settings(warm_up=300)
+    digits = Digits()
+    with training(made), serving(made) as client, visiting(browser, url_of(client)) as visit:
+        page = visit.page
+        digits.send(client, (0, 1), 200)
+        expect(page.locator("#mode-name")).to_have_text("Learning")
+        held: list[Route] = []
+        page.route("**/drift/ert", lambda route: held.append(route))
+        ert = page.get_by_label("Samples between two false alarms")
+        ert.fill("7000")
+        page.get_by_role("button", name="Ask for it").click()
+        ert.fill("8000")
+        page.locator("#mode").get_by_label("Why").fill("a new lens")
+        while not held:
+            page.wait_for_timeout(10)
+        held[0].continue_()
+        expect(page.locator("#said")).to_contain_text("7,000")
+        expect(ert).to_have_value("8000")
+        expect(page.locator("#mode").get_by_label("Why")).to_have_value("a new lens")
+        page.get_by_role("button", name="Ask for it").click()
+        while len(held) < 2:
+            page.wait_for_timeout(10)
+        held[1].continue_()
+        expect(ert).to_have_value("")
