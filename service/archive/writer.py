@@ -2,7 +2,8 @@
 
 Rules of this module:
 
-1. A record is written when its entry is dealt with, and is on disk before Redis drops the entry.
+1. A record is written when its entry is dealt with, and is on disk before a checkpoint holds what
+   came of it: a start from that one reads the entry no more.
 2. A disk that is full or fails stops no stream. The archive has a gap then, says so, and goes on
    with a new part as soon as it can.
 3. Where all parts are larger than the limit, the oldest go.

@@ -2,7 +2,8 @@
 
 Rules of this module:
 
-1. What a checkpoint holds is not read again. So its events are told before it is written.
+1. What a checkpoint holds is not read again. So its events are told, and its entries archived,
+   before it is written.
 2. Where nothing new comes, the newest checkpoint is written once more, as its own twin;
    `service.trainer.releases` says why.
 """
@@ -32,7 +33,7 @@ class CheckpointSchedule:
         journal: Which has counted.
         metrics: Takes how long a checkpoint took.
         held: What the newest checkpoint on disk holds.
-        archive: Which must have entries before they are let go; None without one.
+        archive: Which must have what a checkpoint holds; None without one.
     """
 
     def __init__(
@@ -89,8 +90,6 @@ class CheckpointSchedule:
             Whether there are new ones.
         """
         finished = self._saver.finished()
-        if finished and self._archive is not None:
-            self._archive.sync()
         for saved in finished:
             self._metrics.checkpoint_duration.observe(saved.seconds)
             self._metrics.checkpoint_timestamp.set(saved.time)
@@ -117,14 +116,26 @@ class CheckpointSchedule:
             twin: Whether it was written down before, and this is the second file of it.
         """
         self._feed.reports.flush()
+        self._sync()
         self._saver.save(self.progress(now), twin=twin)
         self._saved_at, self._soon, self._unsaved_bytes = time.monotonic(), False, 0
 
     def save_before(self, before: Standing, boundary: int) -> None:
         """Write down the state that a boundary comes right after."""
         self._feed.reports.flush()
+        self._sync()
         self._saver.save(self.progress(before), before_boundary=boundary)
         self._soon = True
+
+    def save_without_redis(self, now: Standing) -> None:
+        """Write the state down at an end by an error; return when it is on disk."""
+        self._sync()
+        self._saver.save(self.progress(now))
+        self._saver.wait()
+
+    def _sync(self) -> None:
+        if self._archive is not None:
+            self._archive.sync()
 
     def finish(self, now: Standing) -> None:
         """Write the state down twice, unless that is done; return when it is on disk."""

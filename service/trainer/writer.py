@@ -293,7 +293,7 @@ class ModelWriter:
             logger.warning("stopping without Redis: %s", error)
             good = self._gatekeeper.good(self._now)
             if self._checkpoints.is_behind(good) and not self._feed.reports.waiting:
-                self._saver.save(self._checkpoints.progress(good))
+                self._checkpoints.save_without_redis(good)
             self._saver.wait()
         elif self._begun and not isinstance(error, LeaseLost):
             self._dying = True  # so that nothing waits for Redis any more

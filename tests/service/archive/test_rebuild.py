@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,12 @@ from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.errors import InvalidSettings
 from service.archive.parts import parts_in
+from service.archive.record import Record
+from service.archive.writer import Archive
 from service.checkpoints import kept_in
 from service.settings import Settings
 from service.trainer.applier import Applier
+from service.trainer.saver import Progress, Saver
 from service.upkeep.rebuild import Rebuilt, rebuild
 from service.wire import Control, RawBatch, RawLabels
 from tests.service.conftest import MakeSettings
@@ -122,6 +126,33 @@ def test_what_a_killed_trainer_had_read_is_read_once_more(
             wait_until(lambda: len(parts_in(archive_of(kept))) == 2)
     learn(kept, *STREAM[12:])
     assert_same(rebuild(kept), 20)
+
+
+def test_what_a_checkpoint_holds_is_in_the_archive_before(
+    kept: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, synced, saved = [0], [0], list[int]()
+    append, sync, save = Archive.append, Archive.sync, Saver.save
+
+    def appending(self: Archive, record: Record, base: Any) -> None:
+        append(self, record, base)
+        written.append(record.n)
+
+    def syncing(self: Archive) -> None:
+        sync(self)
+        synced.append(written[-1])
+
+    def saving(self: Saver, progress: Progress, **how: Any) -> None:
+        saved.append(progress.position.entries_applied)
+        assert synced[-1] >= saved[-1]
+        save(self, progress, **how)
+
+    monkeypatch.setattr(Archive, "append", appending)
+    monkeypatch.setattr(Archive, "sync", syncing)
+    monkeypatch.setattr(Saver, "save", saving)
+    for part in (STREAM[:7], STREAM[7:]):
+        learn(kept, *part)
+    assert saved[-1] == 20
 
 
 def test_a_model_is_made_again_where_all_checkpoints_are_lost(
