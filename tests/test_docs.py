@@ -311,6 +311,10 @@ def test_the_numbers_of_the_readme_are_those_of_the_benchmarks() -> None:
     assert told.keys() == runs.keys()
     for size, run in runs.items():
         assert round(int(run.replace(",", "")), -2) == int(told[size].replace(",", "")), size
+    us = re.findall(r"(?m)^\| `(mfa|flat)` \| ([\d.]+) \([^|]*\| [\d.]+ \(", measured)
+    times = float(dict(us)["mfa"]) / float(dict(us)["flat"])
+    assert 4 <= times <= 5
+    assert "four to five times as fast" in readme
     (slower,) = re.findall(r"makes the default model (\d+) % slower", readme)
     assert re.search(rf"`mfa` [^;]*?, so {slower} % more", measured)
 
