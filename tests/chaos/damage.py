@@ -12,7 +12,6 @@ import argparse
 import logging
 import random
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,9 @@ from unittest import mock
 
 from pydantic import SecretStr
 
-from service.broker.lease import DirectoryLock
 from service.settings import Settings
-from service.supervisor.embedded import EmbeddedRedis
 from service.trainer.releases import Releases
-from tests.service.conftest import BINARY
+from tests.chaos.own_redis import own_redis
 from tests.service.running import (
     learned_directly,
     send,
@@ -46,15 +43,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    with tempfile.TemporaryDirectory(prefix="damage-") as name:
-        folder = Path(name)
-        with DirectoryLock(folder / "redis", "test") as lock:
-            server = EmbeddedRedis(folder / "redis", BINARY, 256, lock)
-            server.start()
-            try:
-                return _damage(server.url, folder, asked.tries, random.Random(asked.seed))
-            finally:
-                server.stop()
+    with own_redis() as (url, folder):
+        return _damage(url, folder, asked.tries, random.Random(asked.seed))
 
 
 def _damage(url: str, folder: Path, tries: int, generator: random.Random) -> int:

@@ -12,16 +12,13 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from pydantic import SecretStr
 
-from service.broker.lease import DirectoryLock
 from service.settings import Settings
-from service.supervisor.embedded import EmbeddedRedis
-from tests.service.conftest import BINARY
+from tests.chaos.own_redis import own_redis
 from tests.service.running import (
     batch,
     learned_directly,
@@ -40,15 +37,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--lease", type=float, default=15.0)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="frozen-") as name:
-        folder = Path(name)
-        with DirectoryLock(folder / "redis", "test") as lock:
-            server = EmbeddedRedis(folder / "redis", BINARY, 256, lock)
-            server.start()
-            try:
-                return _freeze(server.url, folder, asked.seconds, asked.lease)
-            finally:
-                server.stop()
+    with own_redis() as (url, folder):
+        return _freeze(url, folder, asked.seconds, asked.lease)
 
 
 def _freeze(url: str, folder: Path, seconds: float, lease_s: float) -> int:

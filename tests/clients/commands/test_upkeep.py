@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import shutil
 import tarfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,21 @@ BATCHES = sub_tasks(0, 1, batches=6)
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data dir of a service that was stopped; one batch is in its stream alone."""
     data_dir = tmp_path_factory.mktemp("upkeep") / "data"
+    with on_redis(data_dir) as settings:
+        with training(settings):
+            send(settings, *BATCHES)
+            wait_for_backlog(settings)
+        send(settings, batch(1, 100))
+    return data_dir
+
+
+@contextlib.contextmanager
+def on_redis(data_dir: Path, **given: Any) -> Iterator[Settings]:
+    """Settings of a small, quick model in a data dir whose Redis runs for as long as a block."""
     with DirectoryLock(data_dir, "test") as lock:
         server = EmbeddedRedis(data_dir, BINARY, 64, lock)
         server.start()
-        settings = Settings(
+        yield Settings(
             redis_url=SecretStr(server.url),
             data_dir=data_dir,
             device="cpu",
@@ -65,13 +77,9 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
             settle_after_s=3600,
             publish_interval_s=0.02,
             checkpoint_interval_s=0.05,
+            **given,
         )
-        with training(settings):
-            send(settings, *BATCHES)
-            wait_for_backlog(settings)
-        send(settings, batch(1, 100))
         server.stop()
-    return data_dir
 
 
 @pytest.fixture
@@ -550,27 +558,13 @@ def archived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for switch in ("torch.set_num_threads", "torch.set_flush_denormal"):
         monkeypatch.setattr(switch, lambda _: None)  # they belong to the whole process
     data_dir = tmp_path / "archived"
-    with DirectoryLock(data_dir, "test") as lock:
-        server = EmbeddedRedis(data_dir, BINARY, 64, lock)
-        server.start()
-        settings = Settings(
-            redis_url=SecretStr(server.url),
-            data_dir=data_dir,
-            device="cpu",
-            n_components=4,
-            warm_up=100,
-            settle_after_s=3600,
-            publish_interval_s=0.02,
-            checkpoint_interval_s=0.05,
-            archive_mib=64,
-        )
+    with on_redis(data_dir, archive_mib=64) as settings:
         pump = register(settings, "pump")
         with training(settings):
             send(settings, *BATCHES)
             send(pump, *BATCHES[:4])
             wait_for_backlog(settings)
             wait_for_backlog(pump)
-        server.stop()
     return data_dir
 
 
