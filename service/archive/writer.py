@@ -6,7 +6,7 @@ Rules of this module:
    came of it: a start from that one reads the entry no more.
 2. A disk that is full or fails stops no stream. The archive has a gap then, says so, and goes on
    with a new part as soon as it can.
-3. Where all parts are larger than the limit, the oldest go.
+3. Where all parts are larger than the limit, the oldest go; the newest stays, whatever it takes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Archive:
         self._directory = directory
         self._most_bytes = most_bytes
         self._file: IO[bytes] | None = None
-        self._nbytes = 0
+        self._nbytes = self._base_nbytes = 0
         self._failed_at = float("-inf")
         self.error: str | None = None
 
@@ -64,7 +64,8 @@ class Archive:
             data = record.to_bytes()
             self._file.write(data)
             self._nbytes += len(data)
-            if self._nbytes * PARTS > self._most_bytes:
+            # Never for less than another checkpoint takes, or these would be most of it.
+            if self._nbytes > max(self._most_bytes / PARTS, self._base_nbytes):
                 self._end()
             self.error = None
         except OSError as error:
@@ -97,7 +98,7 @@ class Archive:
             write_atomically(part.base, base, durable=True)
             with contextlib.suppress(FileExistsError):  # of a trainer that was replaced just now
                 file = part.path.open("xb")
-                self._nbytes = len(base)
+                self._nbytes, self._base_nbytes = 0, len(base)
                 return file
 
     def _end(self) -> None:
@@ -109,6 +110,10 @@ class Archive:
 
     def _prune(self) -> None:
         parts = parts_in(self._directory)
+        begun = {part.base for part in parts}
+        for base in self._directory.glob("*.safetensors"):
+            if base not in begun:  # a kill came before its entries
+                base.unlink(missing_ok=True)
         sizes = [part.nbytes for part in parts]
         total = sum(sizes)
         for part, nbytes in zip(parts[:-1], sizes, strict=False):

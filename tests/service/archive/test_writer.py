@@ -64,6 +64,27 @@ def test_the_oldest_parts_go_where_all_are_too_large(tmp_path: Path) -> None:
     assert len(parts_in(tmp_path)) * 2 == len(list(tmp_path.iterdir()))
 
 
+def test_checkpoints_are_not_most_of_an_archive_however_small_its_limit(tmp_path: Path) -> None:
+    archive = Archive(tmp_path, 1000)
+    begun = []
+    for n in range(1, 101):
+        archive.append(record(n, 1000), lambda: begun.append(1) or bytes(20_000))  # type: ignore[func-returns-value]
+    archive.close()
+    assert len(begun) <= 6
+    assert numbers(tmp_path)[-1] == 100
+
+
+def test_a_checkpoint_without_entries_is_deleted(tmp_path: Path) -> None:
+    orphan = tmp_path / "000001-0.safetensors"
+    orphan.write_bytes(b"of a trainer that was killed just then")
+    archive = Archive(tmp_path, 1000)
+    archive.append(record(6), lambda: b"")
+    archive.close()
+    assert not orphan.exists()
+    assert [part.begins for part in parts_in(tmp_path)] == [5]
+    assert numbers(tmp_path) == [6]
+
+
 def test_a_full_disk_leaves_a_gap_and_stops_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
