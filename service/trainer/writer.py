@@ -166,8 +166,8 @@ class ModelWriter:
         progress = self._checkpoints.progress
         self._gatekeeper = Gatekeeper(settings, engine, saver, self._place, progress)
         shown = self._heart, self._pulse, self._starts
-        told = settings, engine, feed, saver, journal, metrics
-        self._reporter = Reporter(*told, *shown, self._pace)
+        sources = settings, engine, feed, saver, journal, metrics
+        self._reporter = Reporter(*sources, *shown, self._pace)
         self._webhook = self._sender()
 
     @property

@@ -8,7 +8,8 @@ Rules of this module:
    to which state a rollback went back.
 3. The state is compared with the checkpoint in which each later part begins, and with all that the
    data dir keeps. Where the two differ, the rest rests on what was made again.
-4. Where entries are missing, nothing can be made across them: it begins anew behind them.
+4. Where entries are missing, or one cannot be applied, nothing can be made across them: it begins
+   anew with the next part. What was made last counts.
 """
 
 from __future__ import annotations
@@ -201,27 +202,29 @@ class _Rebuilding:
         self._states: dict[int, EngineState] = {}
         self._engine: Engine | None = None
         self._n = 0
+        self._stuck = False  # at an entry that cannot be applied
 
     def add(self, stretch: Stretch) -> None:
         """Go on by one stretch of the archive."""
         done, part = self.done, stretch.part
+        goes_on = done.state is not None and not self._stuck and self._n == part.begins
         try:
             base, config, _ = load(part.base.read_bytes(), self._device)
         except (OSError, InvalidCheckpoint) as error:
             done.notes.append(f"{part.base} cannot be read: {error}")
-            if done.state is None or self._n != part.begins:
+            if not goes_on:
                 return
             # What was made again stands in for it.
         else:
-            if done.state is not None and self._n == part.begins:
+            if goes_on:
                 self._meet(base, config, part.base)
             else:
-                if done.state is not None:
+                if done.state is not None and not self._stuck:
                     done.missing += part.begins - self._n
                 self._begin(base, config, part.begins)
         for record in stretch.records():
             if not self._apply(record):
-                done.state = None
+                self._stuck = True
                 return
 
     def compare(self, kept: list[KeptFile]) -> None:
@@ -248,6 +251,7 @@ class _Rebuilding:
     def _begin(self, base: EngineState, config: EngineConfig, begins: int) -> None:
         self._engine = Engine(config, self._device)
         self._states.clear()
+        self._stuck = False
         self.done.begins, self.done.rejected, self.done.config = begins, 0, config
         self._reach(base, begins)
 
