@@ -6,8 +6,8 @@ What a saver needs of a place for checkpoints is `CheckpointStore`; `Checkpoints
 In a folder, a checkpoint is a file `<version>-<entries applied>.safetensors`, and one trainer has
 the folder to itself. The file is written beside its final name, forced to disk, and renamed: a kill
 or a power failure leaves the old files, or the old files and the new one. A note of the same name,
-in JSON, says where it came from; it is for people and for choosing what to delete, and nothing
-breaks without it. What the bytes mean is core's business.
+in JSON, written in the same way and before, says where it came from; it is for people and for
+choosing what to delete. What the bytes mean is core's business.
 
 Rules of this module:
 
@@ -219,7 +219,7 @@ class Checkpoints:
                 before are whole.
         """
         path = self.directory / f"{version}-{entries_applied}{TWIN * twin}.safetensors"
-        write_atomically(_note_of(path), json.dumps(note).encode(), durable=False)
+        write_atomically(_note_of(path), json.dumps(note).encode(), durable=True)
         write_atomically(path, data, durable=True)
         if _read_from_disk(path) != data:
             self._set_apart(path)
@@ -311,12 +311,16 @@ def write_atomically(path: Path, data: bytes, *, durable: bool) -> None:
             beside.unlink()
         raise
     if durable:
-        # The name is data of the folder.
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        force_names(path.parent)
+
+
+def force_names(directory: Path) -> None:
+    """Return when the names in a folder would survive a power failure: they are data of it."""
+    folder = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _find(directory: Path) -> Iterator[KeptFile]:

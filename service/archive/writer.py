@@ -21,7 +21,7 @@ from typing import IO, Final
 
 from service.archive.parts import Part, parts_in
 from service.archive.record import Record
-from service.checkpoints import write_atomically
+from service.checkpoints import force_names, write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +98,7 @@ class Archive:
             write_atomically(part.base, base, durable=True)
             with contextlib.suppress(FileExistsError):  # of a trainer that was replaced just now
                 file = part.path.open("xb")
+                force_names(self._directory)
                 self._nbytes, self._base_nbytes = 0, len(base)
                 return file
 

@@ -5,19 +5,23 @@ that learns hangs at a disk. So what counts is what was done: an entry applied, 
 stream that found nothing more. A single step may take long (loops that are compiled, a boundary of
 a large model), so time in which the process computes does not count as stalled, up to a limit for
 one that computes for ever. Neither does time in which Redis is away: all wait for it then.
+
+Checkpoints are written on a thread beside that one, which learns on while a disk hangs. So how long
+a write has taken is told as well.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 COMPUTES: Final = 0.1
 """Share of a processor from which on the process computes. One that waits takes a hundredth."""
 
 FOREVER: Final = 10
-"""Times the limit after which a step that computes without end is stalled as well."""
+"""Times the limit after which a step that computes, or a write, has no end."""
 
 
 class Progress:
@@ -37,8 +41,11 @@ class Progress:
         >>> progress.measure()["stalled_s"], progress.measure()["step_s"]
         (30.0, 50.0)
         >>> progress.went_on()
-        >>> progress.measure()
-        {'stalled_s': 0.0, 'step_s': 0.0}
+        >>> with progress.saving():
+        ...     now[0] = 60.0
+        ...     progress.went_on()
+        ...     progress.measure()
+        {'stalled_s': 0.0, 'step_s': 0.0, 'saving_s': 10.0}
     """
 
     def __init__(
@@ -50,19 +57,34 @@ class Progress:
         self._went_on_at = self._measured_at = clock()
         self._computed_then = computed()
         self._stalled_s = 0.0
+        self._saving_since: float | None = None
+
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """While a checkpoint is written, one at a time."""
+        self._saving_since = self._clock()
+        try:
+            yield
+        finally:
+            self._saving_since = None
 
     def went_on(self) -> None:
         """Something was done, or there is nothing to do."""
         self._went_on_at, self._stalled_s = self._clock(), 0.0
 
     def measure(self) -> dict[str, float]:
-        """Seconds since it went on: those without computing, and all."""
+        """Seconds since it went on, those without computing and all; and since a write began."""
         now, computed = self._clock(), self._computed()
         since = max(self._measured_at, self._went_on_at)
         if computed - self._computed_then < COMPUTES * (now - self._measured_at):
             self._stalled_s += max(0.0, now - since)
         self._measured_at, self._computed_then = now, computed
-        return {"stalled_s": self._stalled_s, "step_s": now - self._went_on_at}
+        saving_since = self._saving_since  # of another thread
+        return {
+            "stalled_s": self._stalled_s,
+            "step_s": now - self._went_on_at,
+            "saving_s": 0.0 if saving_since is None else now - saving_since,
+        }
 
 
 def stall_of(status: dict[str, object], limit_s: float) -> str | None:
@@ -77,7 +99,7 @@ def stall_of(status: dict[str, object], limit_s: float) -> str | None:
         >>> stall_of({"stalled_s": 61.0, "step_s": 90.0, "last_entry_id": "1-0"}, 60.0)
         'The trainer has hung for 61 seconds after entry 1-0.'
     """
-    stalled, step = status.get("stalled_s"), status.get("step_s")
+    stalled, step, saving = (status.get(name) for name in ("stalled_s", "step_s", "saving_s"))
     if status.get("state") == "stopped":
         return None
     if isinstance(stalled, float) and stalled > limit_s:
@@ -89,4 +111,6 @@ def stall_of(status: dict[str, object], limit_s: float) -> str | None:
             f"The trainer has computed for {step:.0f} seconds after entry "
             f"{status['last_entry_id']} without an end."
         )
+    if isinstance(saving, float) and saving > FOREVER * limit_s:
+        return f"The trainer has been writing a checkpoint for {saving:.0f} seconds."
     return None

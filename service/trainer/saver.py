@@ -16,7 +16,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -97,12 +99,18 @@ class Saver:
         checkpoints: Where they are.
         engine: Whose states they are.
         thread: Of one worker, on which bytes are made; shared by several, or one's own.
+        saving: Is entered for as long as a write takes.
     """
 
     def __init__(
-        self, checkpoints: CheckpointStore, engine: Engine, thread: ThreadPoolExecutor | None = None
+        self,
+        checkpoints: CheckpointStore,
+        engine: Engine,
+        thread: ThreadPoolExecutor | None = None,
+        saving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._checkpoints = checkpoints
+        self._saving = saving
         self._engine = engine
         self._shared = thread is not None
         self._thread = thread or ThreadPoolExecutor(1, "gmr-checkpoints")
@@ -219,16 +227,17 @@ class Saver:
         started = time.perf_counter()
         position = progress.position
         try:
-            data = self.dump(progress)
-            self._checkpoints.write(
-                data,
-                version=progress.state.model.version,
-                entries_applied=position.entries_applied,
-                note={**note, "bytes": len(data)},
-                twin=twin,
-            )
-            self._checkpoints.prune(self._gone_back_to)
-            self._let_raw_samples_go(progress.state.sub_task.number)
+            with self._saving():
+                data = self.dump(progress)
+                self._checkpoints.write(
+                    data,
+                    version=progress.state.model.version,
+                    entries_applied=position.entries_applied,
+                    note={**note, "bytes": len(data)},
+                    twin=twin,
+                )
+                self._checkpoints.prune(self._gone_back_to)
+                self._let_raw_samples_go(progress.state.sub_task.number)
         except Exception as error:
             # Whatever it is: learning goes on, and the next write may succeed.
             logger.exception("the checkpoint of entry %s was not written", position.last_entry_id)

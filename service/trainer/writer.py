@@ -120,7 +120,7 @@ class ModelWriter:
         self._feed = feed = Feed.of(settings, client, self._lease, self._gives_up)
         pointer = Pointer(client, feed.keys, self._lease)
         self._place = place = place_of(settings, pointer)
-        self._saver = saver = Saver(place, engine, saving)
+        self._saver = saver = Saver(place, engine, saving, heart.progress.saving)
         self._takeover = Takeover(feed, pointer, place, saver, heart.progress, self._is_stopping)
         self._files = None
         if not settings.snapshots_in_redis:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.chaos.inside import AIM, AT_START, HERE, INSTANTS, SABOTAGE
+from tests.chaos.inside import AIM, AT_START, HANGS, HERE, INSTANTS, SABOTAGE
+from tests.chaos.power import COMPILER, Medium
 from tests.service.broker.servers import free_port
 from tests.service.running import wait_until
 from tests.service.supervisor.test_run import Service
+from tests.service.webhook.listening import SECRET, Listening, listening
 
 SUPERVISOR = "service.supervisor"
 NEVER_CAME_S = 10.0
@@ -24,6 +27,7 @@ class Attacked:
 
     Arguments:
         data_dir: Of the service.
+        webhook: Is told of events.
         sabotage: A promise that it breaks, of `tests.chaos.sabotage`; None for none.
         settings: Of the service.
     """
@@ -31,13 +35,19 @@ class Attacked:
     def __init__(
         self,
         data_dir: Path,
+        webhook: Listening,
         sabotage: str | None = None,
         **settings: object,
     ) -> None:
-        self._data_dir, self._given = data_dir, {"port": free_port(), **settings}
+        told = {"webhook_url": webhook.url, "webhook_secret": SECRET}
+        self.webhook = webhook
+        self._data_dir, self._given = data_dir, {"port": free_port(), **told, **settings}
         self._aims = data_dir.with_name(data_dir.name + "-aims")
         self._aims.mkdir(exist_ok=True)
         self._environment = {AIM: str(self._aims)}
+        self._medium = None if COMPILER is None else Medium(self._aims)
+        if self._medium is not None:
+            self._environment |= self._medium.environment
         if sabotage is not None:
             self._environment[SABOTAGE] = sabotage
         self.lines: list[str] = []
@@ -48,6 +58,7 @@ class Attacked:
 
     def _begin(self) -> None:
         command = ("-m", HERE, SUPERVISOR)
+        self._began = len(self.lines)
         self.service = Service(self._data_dir, command, self._environment, **self._given)
         self.service.lines = self.lines  # of all that were begun
 
@@ -67,12 +78,40 @@ class Attacked:
     def kill(self) -> None:
         """Kill the supervisor, see its parts go, and start another."""
         there, self._killing = self.children(), True
-        self.service.process.send_signal(signal.SIGKILL)
-        self.service.process.wait()
-        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in there.values()), 60)
-        self.service.close()
+        self._end(there)
         self._begin()
         self._killing = False
+
+    def _end(self, parts: dict[str, int]) -> None:
+        self.service.process.send_signal(signal.SIGKILL)
+        self.service.process.wait()
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in parts.values()), 60)
+        self.service.close()
+
+    def fail_power(self, chance: random.Random, *, torn: bool) -> bool:
+        """End all at once, lose what the medium need not hold, and start again.
+
+        Arguments:
+            chance: Decides how much is lost.
+            torn: Whether Redis was in the middle of a command.
+
+        Returns:
+            False where there is no compiler, and so no record of what is safe; or where the service
+            still starts.
+        """
+        parts = self.children()
+        answers = any(line.startswith("API:") for line in self.lines[self._began :])
+        if self._medium is None or not answers:
+            return False
+        self._killing = True
+        for pid in parts.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._end(parts)
+        self._medium.fail(self._data_dir, chance, torn=torn)
+        self._begin()
+        self._killing = False
+        return True
 
     def strike(self, instant: str, victim: str) -> bool:
         """Kill a part when another, or itself, gets to an instant; False where that did not come.
@@ -87,9 +126,12 @@ class Attacked:
             if found is None:
                 return False
             pid = found
+        return self._aim(instant, str(pid))
+
+    def _aim(self, instant: str, what: str) -> bool:
         aim = self._aims / "aim"
         beside = aim.with_suffix(".tmp")
-        beside.write_text(f"{instant}\n{pid}", "utf-8")
+        beside.write_text(f"{instant}\n{what}", "utf-8")
         beside.rename(aim)
         if instant == AT_START:
             self.send("service.trainer", signal.SIGKILL)
@@ -102,6 +144,18 @@ class Attacked:
                     return True
                 return False
             time.sleep(0.01)
+        return True
+
+    def hang(self, instant: str) -> bool:
+        """Let a part hang when it gets to an instant, until it is killed for that.
+
+        Arguments:
+            instant: One of `INSTANTS`.
+        """
+        victim = self.children().get(INSTANTS[instant].part)
+        if victim is None or not self._aim(instant, HANGS):
+            return False
+        wait_until(lambda: self.is_gone or victim not in self.children().values(), 60)
         return True
 
     def send(self, part: str, number: int) -> int | None:
@@ -127,9 +181,10 @@ class Attacked:
 @contextlib.contextmanager
 def attacked(data_dir: Path, sabotage: str | None = None, **settings: object) -> Iterator[Attacked]:
     """A service under attack, for as long as a block."""
-    one = Attacked(data_dir, sabotage, **settings)
-    try:
-        one.wait_until_it_answers()
-        yield one
-    finally:
-        one.close()
+    with listening() as webhook:
+        one = Attacked(data_dir, webhook, sabotage, **settings)
+        try:
+            one.wait_until_it_answers()
+            yield one
+        finally:
+            one.close()

@@ -3,7 +3,8 @@
 Variables say what:
 
 - `CHAOS_AIM`: a folder. A file `aim` in it names an instant and a process. Whoever gets to that
-  instant takes the file away and kills the process, which may be itself.
+  instant takes the file away and kills the process, which may be itself; or it hangs there, as at a
+  disk that does not answer.
 - `CHAOS_SABOTAGE`: a promise that this service breaks, by name (`tests.chaos.sabotage`). The
   oracle must notice.
 
@@ -18,6 +19,7 @@ import os
 import runpy
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -25,6 +27,8 @@ from typing import Any, Final, Literal, NamedTuple
 AIM: Final = "CHAOS_AIM"
 SABOTAGE: Final = "CHAOS_SABOTAGE"
 HERE: Final = "tests.chaos.inside"
+HANGS: Final = "hangs"
+LONG_S: Final = 1e6
 
 
 class Instant(NamedTuple):
@@ -98,8 +102,9 @@ def main() -> None:
 def _be(module: str) -> None:
     sys.argv = [module]
     if (folder := os.environ.get(AIM)) is not None:
-        from service.trainer import attempts
+        from service.trainer import attempts, progress
 
+        progress.FOREVER = 2  # type: ignore[misc]
         # Three kills at one entry look like an entry that kills, and here are no fault of its own.
         attempts.MOST_DEATHS = 1_000_000  # type: ignore[misc]
         for name, instant in INSTANTS.items():
@@ -142,7 +147,10 @@ def _wrap(name: str, instant: Instant, aim: Path) -> None:
             aim.unlink()
         except (OSError, ValueError):
             return
-        os.kill(int(pid) or os.getpid(), signal.SIGKILL)
+        if pid == HANGS:
+            time.sleep(LONG_S)
+        else:
+            os.kill(int(pid) or os.getpid(), signal.SIGKILL)
 
     if inspect.iscoroutinefunction(whole):
 

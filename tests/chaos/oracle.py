@@ -17,8 +17,11 @@ import torch
 from core.batch import Batch
 from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
+from core.events import BatchScored, BoundaryDetected
 from service.broker.branch import position
 from service.settings import Settings
+from service.trainer.detector_table import begun
+from service.trainer.totals import Totals
 from service.upkeep.rebuild import rebuild
 from service.wire import RawBatch, RawLabels
 
@@ -53,6 +56,8 @@ class Outcome:
         contents: All that each of these events says.
         history: Entry ids of GET /drift/history, in order.
         rows: All that each of these rows says.
+        boundaries: All that GET /drift/boundaries says of each, in order.
+        delivered: What the webhook was told, in the order in which each came first.
         ledger: GET /ledger.
         fates: State, and times accepted, of every batch by GET /batches.
     """
@@ -63,6 +68,8 @@ class Outcome:
     contents: Sequence[Mapping[str, Any]]
     history: Sequence[str]
     rows: Sequence[Mapping[str, Any]]
+    boundaries: Sequence[Mapping[str, Any]]
+    delivered: Sequence[Mapping[str, Any]]
     ledger: Mapping[str, Any]
     fates: Mapping[str, tuple[str, int]]
 
@@ -77,6 +84,8 @@ class Plain:
         events: Entry id and kind of every event, in order.
         contents: What the engine says in each of these events.
         history: Entry ids of batches, in order.
+        totals: What a trainer counts on the way, as in its checkpoints.
+        messages: What the webhook is told, in order.
     """
 
     state: bytes
@@ -84,6 +93,8 @@ class Plain:
     events: Sequence[tuple[str, str]]
     contents: Sequence[Mapping[str, Any]]
     history: Sequence[str]
+    totals: Mapping[str, Any]
+    messages: Sequence[Mapping[str, Any]]
 
     @classmethod
     @as_a_trainer
@@ -103,6 +114,7 @@ class Plain:
         engine = Engine(settings.engine_config())
         state, events, history = engine.start(), list[tuple[str, str]](), list[str]()
         contents = list[Mapping[str, Any]]()
+        totals = Totals(detectors=begun({}, settings.detector, engine.config.shadows))
         for _, entry, id in sorted(
             (position(ids[0]), ids[0], id) for id, ids in acknowledged.items()
         ):
@@ -113,9 +125,16 @@ class Plain:
             else:
                 state, told = engine.label(state, request.sample_ids, request.labels)
             events += [(entry, event.kind) for event in told]
+            for event in told:
+                totals.count(event)
+                if isinstance(event, BatchScored):
+                    totals.remember(event.batch_index, entry)
             contents += [orjson.loads(orjson.dumps(event.to_dict())) for event in told]
         bare = dump(state, settings.engine_config(), {})
-        return cls(bare, state.model.samples_seen, events, contents, history)
+        counted = orjson.loads(totals.to_json())
+        messages = [one for one in contents if one["kind"] in settings.webhook_kinds]
+        seen = state.model.samples_seen
+        return cls(bare, seen, events, contents, history, counted, messages)
 
 
 def faults(plain: Plain, sent: Mapping[str, Request], outcome: Outcome) -> list[str]:
@@ -133,7 +152,11 @@ def faults(plain: Plain, sent: Mapping[str, Request], outcome: Outcome) -> list[
     twice = {id for id, entries in outcome.acknowledged.items() if len(set(entries)) > 1}
     if twice:
         found.append(f"{len(twice)} requests were accepted as several entries: {sorted(twice)[:3]}")
-    theirs, config, _ = load(outcome.checkpoint)
+    theirs, config, beside = load(outcome.checkpoint)
+    counted = orjson.loads(beside["totals"])
+    for name, value in plain.totals.items():
+        if counted[name] != value:
+            found.append(f"the trainer has counted {name} {counted[name]!r} instead of {value!r}")
     if dump(theirs, config, {}) != plain.state:
         found.append(
             f"the state is not that of a plain run: {theirs.model.samples_seen} samples learned "
@@ -148,6 +171,12 @@ def faults(plain: Plain, sent: Mapping[str, Request], outcome: Outcome) -> list[
     else:
         batches = [one for one in plain.contents if one["kind"] in OF_A_BATCH]
         found += _other_contents("row of the history", outcome.rows, batches)
+    found += _other(
+        "boundary",
+        outcome.boundaries,
+        [one for one in plain.contents if one["kind"] == BoundaryDetected.kind],
+    )
+    found += _other("message to the webhook", outcome.delivered, plain.messages)
     n = sum(len(one) for one in sent.values() if isinstance(one, RawBatch))
     if outcome.ledger["accepted"] != n or outcome.ledger["unaccounted"] != 0:
         found.append(f"the ledger has not {n} samples, or does not add up: {outcome.ledger}")
@@ -180,6 +209,15 @@ BAD = ("waiting", "rejected", "dropped", "lost")
 def _batch(raw: RawBatch) -> Batch:
     codes = None if raw.codes is None else torch.from_numpy(raw.codes.copy())
     return Batch(torch.from_numpy(raw.features.copy()), codes, raw.vocabulary, raw.sample_ids)
+
+
+def _other(
+    what: str, theirs: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """What is wrong with one list of them, of which a plain run makes another."""
+    if len(theirs) != len(ours):
+        return [f"{len(theirs)} of kind {what} instead of {len(ours)}"]
+    return _other_contents(what, theirs, ours)
 
 
 def _other_contents(

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tests.chaos.storm import DAMAGED, Hit
+from tests.chaos.attacked import SUPERVISOR
+from tests.chaos.storm import DAMAGED, POWER, Hit
 
 
 def acknowledge_first(part: str) -> None:
@@ -35,6 +36,23 @@ def acknowledge_first(part: str) -> None:
         return Appended(f"{time.time_ns() // 1_000_000}-0", batch_id, False, 0)
 
     Appender._send = sent  # type: ignore[method-assign]
+
+
+def sync_every_second(part: str) -> None:
+    """Redis forces its file to the medium once a second, and nobody minds."""
+    if part == "service.supervisor":
+        from service.supervisor.embedded import EmbeddedRedis
+
+        whole = EmbeddedRedis._arguments
+
+        def arguments(self: EmbeddedRedis) -> list[str]:
+            return ["everysec" if one == "always" else one for one in whole(self)]
+
+        EmbeddedRedis._arguments = arguments  # type: ignore[method-assign]
+    else:
+        from service.broker import durability
+
+        durability.shortfalls = lambda *_: iter(())
 
 
 def save_before_flush(part: str) -> None:
@@ -71,6 +89,7 @@ def trim_at_newest(part: str) -> None:
 SABOTAGES: Mapping[str, Callable[[str], None]] = MappingProxyType(
     {
         "acknowledge first": acknowledge_first,
+        "sync every second": sync_every_second,
         "save before flush": save_before_flush,
         "trim at newest": trim_at_newest,
     }
@@ -79,6 +98,7 @@ SABOTAGES: Mapping[str, Callable[[str], None]] = MappingProxyType(
 EXPOSED_BY: Mapping[str, list[Hit]] = MappingProxyType(
     {
         "acknowledge first": [("service.api", "killed")],
+        "sync every second": [(SUPERVISOR, POWER)] * 3,
         "save before flush": [("service.trainer", "a checkpoint was read back")] * 3,
         "trim at newest": [("service.trainer", DAMAGED)],
     }

@@ -22,6 +22,7 @@ LONG = {
     "checkpoint_interval_s": 0.5,
     "publish_interval_s": 0.3,
     "archive_mib": 1024,
+    "stall_s": 4.0,
 }
 
 
@@ -34,13 +35,20 @@ def main() -> int:
     parser.add_argument("--pause", type=float, default=0.4, help="seconds, of a producer")
     parser.add_argument("--rest", type=float, default=1.0, help="seconds between hits, at most")
     parser.add_argument(
-        "--controls", action="store_true", help="services that break a promise, to be caught"
+        "--controls",
+        nargs="*",
+        choices=SABOTAGES,
+        help="services that break a promise, each to be caught; all of them where none is named",
     )
+    parser.add_argument("--only", help="hits whose name has this in it")
     parser.add_argument("--folder", type=Path, help="where to keep the data dir and the log")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
-        if asked.controls:
-            missed = [one for one in SABOTAGES if not _is_caught(one, Path(name) / one)]
+        if asked.controls is not None:
+            chosen = asked.controls or SABOTAGES
+            missed = [
+                one for one in chosen if not _is_caught(one, Path(name) / one.replace(" ", "-"))
+            ]
             print(f"not caught: {', '.join(missed)}" if missed else "every control was caught")
             return bool(missed)
         return _soak(asked, asked.folder or Path(name))
@@ -53,10 +61,12 @@ def _soak(asked: argparse.Namespace, folder: Path) -> int:
         rest_s = (min(0.2, asked.rest), asked.rest)
         storm = Storm(running, asked.seed, asked.pause, rest_s, _teller(began))
         try:
-            storm.run(storm.plan(asked.hits), asked.producers)
+            storm.run(storm.plan(asked.hits, asked.only), asked.producers)
             outcome = storm.outcome()
             plain = Plain.of(running.settings, storm.sent, storm.acknowledged)
             wrong = faults(plain, storm.sent, outcome)
+            if not storm.is_all_acknowledged:
+                wrong.append(f"the latest refusal: {storm.refusal}")
             if status := running.stop():
                 wrong.append(f"the service ended with status {status}")
             wrong += faults_of_archive(running.settings, outcome)
@@ -79,7 +89,7 @@ def _soak(asked: argparse.Namespace, folder: Path) -> int:
 def _is_caught(sabotage: str, folder: Path) -> bool:
     folder.mkdir()
     with attacked(folder / "data", sabotage, **LONG) as running:
-        storm = Storm(running, 0, 0.1, (2.0, 2.5))
+        storm = Storm(running, 0, 0.1, (2.0, 2.5), patience_s=40.0)
         try:
             storm.run(EXPOSED_BY[sabotage], 2)
             outcome = storm.outcome()
@@ -88,6 +98,8 @@ def _is_caught(sabotage: str, folder: Path) -> bool:
         else:
             plain = Plain.of(running.settings, storm.sent, storm.acknowledged)
             wrong = faults(plain, storm.sent, outcome)
+            if not storm.is_all_acknowledged:
+                wrong.append(f"the latest refusal: {storm.refusal}")
     print(f"{sabotage}: {'; '.join(wrong)[-500:] or 'NOT CAUGHT'}", flush=True)
     return bool(wrong)
 

@@ -8,6 +8,7 @@ service that lets its parts die more often than eight times a minute (`GMR_DEATH
 from __future__ import annotations
 
 import http.client
+import math
 import random
 import signal
 import threading
@@ -23,6 +24,7 @@ import numpy as np
 import orjson
 from pydantic import SecretStr
 
+from service.broker.stream import Stream
 from service.wire import MEDIA_TYPE, RawBatch, RawLabels
 from tests.chaos.attacked import SUPERVISOR, Attacked
 from tests.chaos.inside import INSTANTS
@@ -31,18 +33,29 @@ from tests.service.running import D, ask, wait_until
 
 PARTS: Final = ("service.trainer", "service.api", "redis-server")
 
+HUNG: Final = "the disk hangs as "
+"""Before an instant."""
+
 DAMAGED: Final = "the newest checkpoint is damaged"
 STOPPED: Final = "stopped for a while"
 KILLED: Final = "killed"
+POWER: Final = "the power fails"
+TORN: Final = "the power fails in the middle of a command of Redis"
+
+AT_A_DISK: Final = ("a checkpoint is to be written", "a model is to be published")
 
 TRIES_S: Final = 60.0
 """Seconds for which a hit that finds nothing to hit is tried again."""
 
-MOST_SETTLING_S: Final = 300.0
 EVENTS_AT_A_TIME: Final = 5_000
 
 Hit = tuple[str, str]
 """A part, and what happens to it, or at which instant it is killed."""
+
+
+async def _waiting_messages(stream: Stream) -> int:
+    """Messages for the webhook that it has not got yet."""
+    return int(await stream.client.xlen(stream.keys.outbox))
 
 
 class ServiceGone(Exception):
@@ -58,6 +71,8 @@ class Storm:
         pause_s: Between two batches of a producer, seconds.
         rest_s: Between two hits, seconds, at least and at most.
         told: Of each hit, as it is survived.
+        patience_s: For the service to have learned everything in the end, seconds.
+        batches_of_a_class: That come before those of the next.
     """
 
     def __init__(
@@ -67,8 +82,11 @@ class Storm:
         pause_s: float = 0.05,
         rest_s: tuple[float, float] = (1.0, 3.0),
         told: Callable[[str], None] = lambda _: None,
+        patience_s: float = 300.0,
+        batches_of_a_class: int = 40,
     ) -> None:
         self.running = running
+        self._patience_s, self._batches_of_a_class = patience_s, batches_of_a_class
         self._pause_s, self._rest_s, self._told = pause_s, rest_s, told
         self.hits: Counter[str] = Counter()
         self.missed = 0
@@ -78,7 +96,9 @@ class Storm:
         self.acknowledged: dict[str, list[str]] = {}
         self._random = random.Random(seed)
         self._lock = threading.Lock()
+        self.refusal = ""  # the latest
         self._ended = threading.Event()
+        self._until = math.inf  # when producers no longer wait for an answer
         self._made = 0
 
     # Producers ------------------------------------------------------------------
@@ -97,7 +117,7 @@ class Storm:
             self._made += 1
             number = self._made
         rng = np.random.default_rng(number)
-        label = number // 40  # a class for a while: boundaries come by themselves
+        label = number // self._batches_of_a_class  # so that boundaries come by themselves
         centre = np.random.default_rng(label).random(D)
         x = (centre + rng.normal(size=(20, D)) * 0.02).astype("f4")
         if number % 7:
@@ -115,7 +135,7 @@ class Storm:
             times = 2 if self._random.random() < 0.2 else 1
         for _ in range(times):
             while (entry := self._post(request)) is None:
-                if self.running.is_gone:
+                if self.running.is_gone or time.monotonic() > self._until:
                     return
                 time.sleep(0.1)
             with self._lock:
@@ -139,6 +159,7 @@ class Storm:
             if error.code in (429, 503):
                 with self._lock:
                     self.repeats += 1
+                    self.refusal = error.read().decode()
                 return None
             raise AssertionError(error.read().decode()) from error
         except (OSError, http.client.HTTPException):  # it died, or in the middle of its answer
@@ -146,6 +167,11 @@ class Storm:
                 self.repeats += 1
             return None
         return str(document["entry_id"])
+
+    @property
+    def is_all_acknowledged(self) -> bool:
+        """Whether every request was, in the end."""
+        return set(self.sent) == set(self.acknowledged)
 
     # The killer -----------------------------------------------------------------
 
@@ -155,10 +181,14 @@ class Storm:
             return False
         if what in INSTANTS:
             done = self.running.strike(what, part)
+        elif what.startswith(HUNG):
+            done = self.running.hang(what.removeprefix(HUNG))
         elif what == STOPPED:
             done = self.running.send(part, signal.SIGSTOP) is not None
             time.sleep(self._random.uniform(0.2, 2.0))
             self.running.send(part, signal.SIGCONT)
+        elif what in (POWER, TORN):
+            done = self.running.fail_power(self._random, torn=what == TORN)
         elif part == SUPERVISOR:
             self.running.kill()
             done = True
@@ -168,6 +198,8 @@ class Storm:
             self._damage()
         if done:
             self.hits[f"{part}: {what}"] += 1
+            if not self.running.webhook.script:  # once: it is tried again ever more rarely
+                self.running.webhook.answering(503)
         return done
 
     def _checkpoints(self) -> list[Path]:
@@ -222,18 +254,29 @@ class Storm:
         finally:
             time.sleep(1.0)
             self._ended.set()
+            self._until = time.monotonic() + self._patience_s
             for thread in threads:
                 thread.join()
         if failures:
             raise failures[0]
 
-    def plan(self, hits: int) -> list[Hit]:
-        """Hits in random order: a third at random, the others aimed."""
+    def plan(self, hits: int, only: str | None = None) -> list[Hit]:
+        """Hits in random order: a third at random, the others aimed.
+
+        Arguments:
+            hits: How many.
+            only: What the names of all hits have in them; None for all kinds.
+        """
         aimed: list[Hit] = [(instant.part, name) for name, instant in INSTANTS.items()]
         aimed += [("redis-server", name) for name in INSTANTS]
         aimed += [("service.trainer", DAMAGED)] * 4
         at_random: list[Hit] = [(part, what) for part in PARTS for what in (KILLED, STOPPED)]
         at_random += [("service.trainer", KILLED), (SUPERVISOR, KILLED)]
+        at_random += [(SUPERVISOR, POWER), (SUPERVISOR, TORN)]
+        at_random += [("service.trainer", HUNG + instant) for instant in AT_A_DISK]
+        if only is not None:
+            some = [hit for hit in at_random + aimed if only in hit[1]]
+            return [self._pick(some) for _ in range(hits)]
         plan = []
         for number in range(hits):
             some = at_random if number % 3 == 0 else aimed
@@ -247,12 +290,17 @@ class Storm:
     def outcome(self) -> Outcome:
         """What is left, once everything is learned."""
         running, settings = self.running, self.running.settings
-        wait_until(lambda: self.running.is_gone or self._settled(), MOST_SETTLING_S)
+        try:
+            wait_until(lambda: running.is_gone or self._settled(), self._patience_s)
+        except AssertionError as error:
+            last = "".join(running.lines[-20:])
+            raise AssertionError(f"not everything was learned; it says: {last}") from error
         if self.running.is_gone:
             raise ServiceGone("".join(self.running.lines[-20:]))
         socket = settings.data_dir / "redis" / "redis.sock"
         address = settings.redis_address() or f"unix://{socket}"
-        model = settings.model_copy(update={"redis_url": SecretStr(address)})
+        told = {"redis_url": SecretStr(address), "accept_weak_durability": True}
+        model = settings.model_copy(update=told)
         events, after = [], "0"
         while records := ask(
             model,
@@ -264,9 +312,13 @@ class Storm:
             after = records[-1].id
         with urllib.request.urlopen(running.url + "/model/checkpoint", timeout=60) as answer:
             checkpoint = answer.read()
-        told = (record.data for record in events)
-        contents = [one for one in told if one["kind"] != "model_published"]
+        contents = [
+            one for one in (record.data for record in events) if one["kind"] != "model_published"
+        ]
         rows = ask(model, lambda stream: stream.reports.history(10_000_000))
+        boundaries = ask(model, lambda stream: stream.reports.boundaries())
+        wait_until(lambda: not ask(model, _waiting_messages), self._patience_s)
+        delivered = {one["id"]: one["data"] for one in running.webhook.events}
         return Outcome(
             self.acknowledged,
             checkpoint,
@@ -274,6 +326,8 @@ class Storm:
             contents,
             [row.data["entry_id"] for row in rows],
             [row.data for row in rows],
+            [one.data for one in boundaries],
+            [*delivered.values()],
             self._get("/ledger"),
             {id: self._fate(id) for id in self.sent},
         )

@@ -7,15 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from core.engine.checkpoint import dump, load
 from tests.chaos.attacked import attacked
 from tests.chaos.oracle import Outcome, Plain, faults, faults_of_archive
-from tests.chaos.storm import DAMAGED, KILLED, Storm
+from tests.chaos.power import COMPILER
+from tests.chaos.storm import DAMAGED, KILLED, TORN, Storm
 
 PLAN = [
-    ("service.supervisor.preloaded", KILLED),
+    ("service.supervisor", TORN if COMPILER else KILLED),
     ("service.trainer", "a checkpoint has its name"),
     ("redis-server", "entries are to be released"),
     ("service.api", "an entry is appended and not answered"),
@@ -28,7 +30,7 @@ def test_a_storm_loses_nothing_learns_nothing_twice_and_its_oracle_sees_what_wou
     tmp_path: Path,
 ) -> None:
     with attacked(tmp_path / "data", events_length=1_000_000, archive_mib=64) as running:
-        storm = Storm(running, seed=1, pause_s=0.3, rest_s=(0.1, 0.3))
+        storm = Storm(running, seed=1, pause_s=0.15, rest_s=(0.1, 0.3), batches_of_a_class=12)
         storm.run(PLAN, producers=1)
         outcome = storm.outcome()
         settings = running.settings
@@ -37,6 +39,7 @@ def test_a_storm_loses_nothing_learns_nothing_twice_and_its_oracle_sees_what_wou
     assert sum(storm.hits.values()) == len(PLAN)
     assert faults(plain, storm.sent, outcome) == []
     assert faults_of_archive(settings, outcome) == []
+    assert len(outcome.boundaries) >= 1
 
     # Each of these is one broken promise, and must be noticed.
     lost = dict(list(storm.acknowledged.items())[:-1])
@@ -47,6 +50,9 @@ def test_a_storm_loses_nothing_learns_nothing_twice_and_its_oracle_sees_what_wou
         "the state is not that of a plain run": replace(outcome, checkpoint=_learned_less(outcome)),
         "1 missing": replace(outcome, events=[*outcome.events[:5], *outcome.events[6:]]),
         "1 rows of the history instead": replace(outcome, history=outcome.history[:1]),
+        "has counted samples_learned": replace(outcome, checkpoint=_counted_less(outcome)),
+        "of kind boundary instead of": replace(outcome, boundaries=outcome.boundaries[1:]),
+        "of kind message to the webhook": replace(outcome, delivered=outcome.delivered[1:]),
         "others in order": replace(outcome, events=[*outcome.events, outcome.events[0]]),
         "event 3 says": replace(outcome, contents=_told_otherwise(outcome.contents)),
         "row of the history 3 says": replace(outcome, rows=_told_otherwise(outcome.rows)),
@@ -69,6 +75,13 @@ def _only(found: list[str]) -> str:
 def _told_otherwise(told: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The same, but that the fourth speaks of another version."""
     return [*told[:3], {**told[3], "model_version": -1}, *told[4:]]
+
+
+def _counted_less(outcome: Outcome) -> bytes:
+    state, config, text = load(outcome.checkpoint)
+    totals = orjson.loads(text["totals"])
+    totals["samples_learned"] -= 20
+    return dump(state, config, {**text, "totals": orjson.dumps(totals).decode()})
 
 
 def _learned_less(outcome: Outcome) -> bytes:

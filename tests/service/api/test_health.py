@@ -117,6 +117,10 @@ def test_a_trainer_that_refuses_to_start_says_why(
             "The trainer has computed for 1300 seconds after entry 5-0 without an end.",
         ),
         (
+            {"stalled_s": 0.0, "step_s": 1.0, "saving_s": 1300.0},
+            "The trainer has been writing a checkpoint for 1300 seconds.",
+        ),
+        (
             {"stalled_s": 0.0, "step_s": 130.0, "starts": 3},
             "The trainer has begun 3 times in a row without getting further than entry 5-0; "
             "its log says why it ended.",
@@ -131,7 +135,7 @@ def test_a_trainer_that_breathes_and_does_not_go_on_is_not_ready(
     with serving(made) as client, redis.Redis.from_url(redis_url) as connection:
         connection.set(Keys(made.model).status, orjson.dumps(status))
         assert problem(client.get("/health/ready"), 503, "unavailable")["reasons"] == [reason]
-        status |= {"stalled_s": 0.0, "step_s": 110.0, "starts": 2}
+        status |= {"stalled_s": 0.0, "step_s": 110.0, "saving_s": 1100.0, "starts": 2}
         connection.set(Keys(made.model).status, orjson.dumps(status))
         assert client.get("/health/ready").status_code == 200
 
