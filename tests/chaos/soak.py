@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 import time
@@ -40,6 +41,7 @@ def main() -> int:
         choices=SABOTAGES,
         help="services that break a promise, each to be caught; all of them where none is named",
     )
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after which it ends")
     parser.add_argument("--only", help="hits whose name has this in it")
     parser.add_argument("--folder", type=Path, help="where to keep the data dir and the log")
     asked = parser.parse_args()
@@ -61,7 +63,8 @@ def _soak(asked: argparse.Namespace, folder: Path) -> int:
         rest_s = (min(0.2, asked.rest), asked.rest)
         storm = Storm(running, asked.seed, asked.pause, rest_s, _teller(began))
         try:
-            storm.run(storm.plan(asked.hits, asked.only), asked.producers)
+            plan = storm.plan(asked.hits, asked.only)
+            storm.run(plan, asked.producers, began + 60 * asked.minutes)
             outcome = storm.outcome()
             plain = Plain.of(running.settings, storm.sent, storm.acknowledged)
             wrong = faults(plain, storm.sent, outcome)

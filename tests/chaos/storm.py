@@ -226,8 +226,14 @@ class Storm:
 
     # The whole ------------------------------------------------------------------
 
-    def run(self, plan: Sequence[Hit], producers: int = 3) -> None:
-        """Carry out a plan of hits while producers send; end when the last hit is survived."""
+    def run(self, plan: Sequence[Hit], producers: int = 3, ends: float = math.inf) -> None:
+        """Carry out a plan of hits while producers send; end when the last hit is survived.
+
+        Arguments:
+            plan: Of hits.
+            producers: How many send at once.
+            ends: When no more hits follow, by `time.monotonic`.
+        """
         failures: list[BaseException] = []
 
         def work() -> None:
@@ -241,6 +247,8 @@ class Storm:
             thread.start()
         try:
             for part, what in plan:
+                if time.monotonic() > ends:
+                    break
                 time.sleep(self._random.uniform(*self._rest_s))
                 deadline = time.monotonic() + TRIES_S
                 while not (done := self.hit(part, what)) and time.monotonic() < deadline:
