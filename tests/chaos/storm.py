@@ -305,9 +305,7 @@ class Storm:
             raise AssertionError(f"not everything was learned; it says: {last}") from error
         if self.running.is_gone:
             raise ServiceGone("".join(self.running.lines[-20:]))
-        socket = settings.data_dir / "redis" / "redis.sock"
-        address = settings.redis_address() or f"unix://{socket}"
-        told = {"redis_url": SecretStr(address), "accept_weak_durability": True}
+        told = {"redis_url": SecretStr(self.address), "accept_weak_durability": True}
         model = settings.model_copy(update=told)
         events, after = [], "0"
         while records := ask(
@@ -339,6 +337,13 @@ class Storm:
             self._get("/ledger"),
             {id: self._fate(id) for id in self.sent},
         )
+
+    @property
+    def address(self) -> str:
+        """Of Redis, in the end."""
+        settings = self.running.settings
+        socket = settings.data_dir / "redis" / "redis.sock"
+        return settings.redis_address() or f"unix://{socket}"
 
     def _fate(self, id: str) -> tuple[str, int]:
         try:
