@@ -44,6 +44,7 @@ _OF_API = (
     "host",
     "port",
     "dedupe_ttl_s",
+    "dedupe_mib",
     "max_body_bytes",
     "max_checkpoint_bytes",
     "max_sample_n",

@@ -635,6 +635,13 @@ DASHBOARDS = (
                     "bytes",
                 ),
                 number(
+                    "Batch ids known since",
+                    "How long ago the oldest batch_id that is remembered was given; a repeat of "
+                    "an older one is a new batch (GMR_DEDUPE_TTL_S, GMR_DEDUPE_MIB).",
+                    gauge("gmr_batch_ids_seconds"),
+                    "s",
+                ),
+                number(
                     "Letters dropped",
                     "Dead letters that made room for newer ones.",
                     gauge("gmr_dead_letters_dropped_total"),

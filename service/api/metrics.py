@@ -73,6 +73,7 @@ class ApiMetrics:
         self._redis_up = False
         self._backlog: int | None = None
         self._dead_letters: tuple[int, int] | None = None
+        self._ids_age: float | None = None
         self._models: Mapping[str, int] = {}
         self._heartbeat_age: float | None = None
         # What all processes count together, as far as it is known here; and what is not in it yet.
@@ -133,7 +134,7 @@ class ApiMetrics:
     def redis_away(self) -> None:
         """Redis did not answer: what it would have said is left out, not repeated."""
         self._redis_up = False
-        self._backlog = self._heartbeat_age = self._dead_letters = None
+        self._backlog = self._heartbeat_age = self._dead_letters = self._ids_age = None
         self._models = {}
 
     def redis_answered(
@@ -143,6 +144,7 @@ class ApiMetrics:
         heartbeat_age: float | None,
         dead_letters: tuple[int, int] | None = None,
         models: Mapping[str, int] = MappingProxyType({}),
+        ids_age: float | None = None,
     ) -> None:
         """What Redis says at this moment.
 
@@ -151,8 +153,10 @@ class ApiMetrics:
             heartbeat_age: Seconds since the trainer reported; None when it never has.
             dead_letters: How many were not sent again, and the bytes of what they hold.
             models: Named models by their state.
+            ids_age: Seconds since the oldest batch id that is remembered; None where none is.
         """
         self._redis_up = True
+        self._ids_age = ids_age
         self._models = models
         self._dead_letters = dead_letters
         self._backlog, self._heartbeat_age = backlog, heartbeat_age
@@ -206,6 +210,12 @@ class ApiMetrics:
         if self._backlog is not None:
             yield GaugeMetricFamily(
                 "gmr_backlog_entries", "Entries accepted and not yet learned.", self._backlog
+            )
+        if self._ids_age is not None:
+            yield GaugeMetricFamily(
+                "gmr_batch_ids_seconds",
+                "Time since the oldest batch_id of a sender that is remembered was given.",
+                self._ids_age,
             )
         if self._dead_letters is not None:
             letters, nbytes = self._dead_letters

@@ -216,6 +216,7 @@ class Models:
             settings.model,
             max_backlog=settings.max_backlog,
             dedupe_ttl_s=settings.dedupe_ttl_s,
+            dedupe_mib=settings.dedupe_mib,
             n_features=settings.n_features,
             examiner=default.stream.examiner,
             replicas=settings.redis_replicas,

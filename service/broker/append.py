@@ -19,12 +19,15 @@ gone: nothing else can bring it back then. While the letter is kept, only that i
 
 An order that matters: checks, then XADD, then the note and the counts. A full Redis refuses only
 a script's first write, so a note written first could record a batch that was never added. The
-pieces of an uploaded checkpoint are kept from then on for as long as its entry.
+pieces of an uploaded checkpoint are kept from then on for as long as its entry. An answer `added`
+says `crowded` where remembered ids take too much (`service.broker.remembered_ids`).
 """
 
 from __future__ import annotations
 
 from typing import Final
+
+from service.broker.remembered_ids import REMEMBER
 
 MOST_LINES: Final = 8
 """Times that one batch id is accepted anew of which its note knows."""
@@ -44,14 +47,16 @@ end
 
 APPEND: Final = (
     BEFORE
+    + REMEMBER
     + """
 local entries, noted, features, applied = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local branch_key, restoring_key = KEYS[5], KEYS[6]
 local letters, requeued, letter_bytes, payload = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local pieces, uploads, counts, beside = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local pieces, uploads, counts, beside, ids = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local crc, samples, d, most, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local most_lines, restores, letter = tonumber(ARGV[6]), ARGV[7], ARGV[8]
 local n_pieces, crc32, first = tonumber(ARGV[9]), ARGV[10], ARGV[11]
+local own_id, budget = ARGV[12], tonumber(ARGV[13])
 local function same(noted)
   return noted == crc or (#noted < #crc and noted == crc32)
 end
@@ -122,7 +127,7 @@ if n_pieces > 0 and redis.call('HLEN', pieces) ~= n_pieces then
   return {'incomplete', '', accepted}
 end
 
-local id = redis.call('XADD', entries, '*', unpack(ARGV, 12))
+local id = redis.call('XADD', entries, '*', unpack(ARGV, 14))
 redis.call('XADD', beside, id, 'n', d ~= '' and samples or 0, 'again', first)
 if n_pieces > 0 then
   redis.call('PERSIST', pieces)
@@ -145,6 +150,7 @@ if letter ~= '' then
   redis.call('DEL', payload)
   redis.call('DECRBY', letter_bytes, size)
 end
-return {'added', id, accepted + 1}
+local crowded = own_id ~= '' and remember(ids, own_id, id, ttl, budget)
+return {'added', id, accepted + 1, crowded and 'crowded' or ''}
 """
 )

@@ -26,6 +26,7 @@ from service.broker.connection import (
 from service.broker.disk import DiskRoom
 from service.broker.durability import Examiner
 from service.broker.records import Appended
+from service.broker.remembered_ids import RememberedIds
 from service.broker.stream_errors import (
     BacklogFull,
     BatchConflict,
@@ -62,7 +63,8 @@ class Appender(Caller):
         client: Connection that does not repeat commands by itself.
         model: Name of the model; of a named one SERVICE/NAME.
         max_backlog: Entries waiting beyond which a batch is refused.
-        dedupe_ttl_s: Seconds for which a batch id is remembered.
+        dedupe_ttl_s: Seconds for which a batch id is remembered, at most.
+        dedupe_mib: MiB of Redis that these may take, those of this model.
         n_features: D, where a setting fixes it.
         examiner: Looks at each connection of the client.
         replicas: That must have an entry before it is acknowledged.
@@ -76,6 +78,7 @@ class Appender(Caller):
         *,
         max_backlog: int,
         dedupe_ttl_s: int,
+        dedupe_mib: int,
         n_features: int | None = None,
         examiner: Examiner | None = None,
         replicas: int = 0,
@@ -88,6 +91,7 @@ class Appender(Caller):
         self._replicas = replicas
         self._room = room
         self._append = client.register_script(APPEND)
+        self.ids = RememberedIds(self, dedupe_mib << 20)
 
     async def append(self, batch: RawBatch, *, entries_applied: int | None = None) -> Appended:
         """Put a batch into the stream. When this returns, the batch is durable.
@@ -241,6 +245,7 @@ class Appender(Caller):
             self.keys.uploads,
             self.keys.counts,
             self.keys.samples,
+            self.keys.ids,
         ]
         arguments: list[Any] = [
             identity(fields),
@@ -254,6 +259,8 @@ class Appender(Caller):
             0 if upload is None else upload.pieces,
             fields.get("crc", b"0"),
             fields.get(REQUEUED_FROM, b""),
+            "" if own else batch_id,
+            self.ids.budget,
         ]
         for name, value in fields.items():
             arguments += [name, value]
@@ -298,6 +305,8 @@ class Appender(Caller):
         if outcome == "rejected":
             reason, dead_letter = reply[3].decode().split(" ")
             return Appended(detail, batch_id, True, accepted, reason, dead_letter)
+        if outcome == "added" and reply[3] == b"crowded":
+            await self.ids.forget_oldest()
         return Appended(detail, batch_id, outcome == "duplicate", accepted)
 
     async def _appended(self, keys: list[str], arguments: list[Any]) -> tuple[Any, int]:

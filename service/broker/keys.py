@@ -70,6 +70,11 @@ class Keys:
         return self._key(f"batch:{batch_id}")
 
     @property
+    def ids(self) -> str:
+        """Stream of the senders' batch ids that are remembered: `service.broker.remembered_ids`."""
+        return self._key("ids")
+
+    @property
     def features(self) -> str:
         """D, once the first batch or a setting has fixed it."""
         return self._key("features")

@@ -66,6 +66,7 @@ class Stream(Appender):
             settings.model,
             max_backlog=settings.max_backlog,
             dedupe_ttl_s=settings.dedupe_ttl_s,
+            dedupe_mib=settings.dedupe_mib,
             n_features=settings.n_features,
             examiner=examiner,
             replicas=settings.redis_replicas,

@@ -86,6 +86,12 @@ class KeepingSettings(BaseSettings):
     dedupe_ttl_s: int = Field(
         86_400, ge=1, le=31_536_000, description="Seconds for which a batch_id is remembered."
     )
+    dedupe_mib: int = Field(
+        512,
+        ge=1,
+        le=1_048_576,
+        description="MiB of Redis for remembered batch_ids; beyond, the oldest are forgotten.",
+    )
     dead_letters_length: int = Field(
         1000, ge=1, le=100_000, description="Dead letters kept; the oldest go first."
     )

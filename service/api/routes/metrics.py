@@ -32,17 +32,15 @@ async def metrics(request: Request) -> Response:
     """docs/operations.md says what each means."""
     parts = parts_of(request)
     try:
-        accepted, status, trainer, _, dead_letters, models = await asyncio.wait_for(
-            asyncio.gather(
+        async with asyncio.timeout(PATIENCE_S):
+            accepted, status, trainer, dead_letters, ids_age = await asyncio.gather(
                 parts.stream.accepted(),
                 (parts.default or parts).stream.reports.status(),
                 parts.stream.reports.trainer_metrics(),
-                parts.count(),
                 DeadLetters(parts.stream).size(),
-                _models(parts),
-            ),
-            PATIENCE_S,
-        )
+                parts.stream.ids.seconds(),
+            )
+            _, models = await asyncio.gather(parts.count(), _models(parts))
     except (GMRError, TimeoutError):
         trainer = None
         parts.metrics.redis_away()
@@ -52,6 +50,7 @@ async def metrics(request: Request) -> Response:
             heartbeat_age=heartbeat_age(status),
             dead_letters=dead_letters,
             models=models,
+            ids_age=ids_age,
         )
     return Response(parts.metrics.text(trainer), media_type=CONTENT_TYPE_LATEST)
 
