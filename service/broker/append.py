@@ -11,11 +11,11 @@ when those of dropped entries (`service.broker.branch`) are taken away:
 |---|---|
 | of an entry learned, or to be learned | `duplicate`, or `conflict` where the identity differs |
 | that an accepted rollback or upload may drop, and the trainer has yet to say | `restoring` |
-| of an entry whose dead letter is kept | `rejected`, or `conflict` |
+| of an entry whose dead letter is kept and was not sent again | `rejected`, or `conflict` |
 | none of these | the entry is added |
 
-So a batch that a rollback has dropped may be sent again, and so may one whose dead letter is
-gone: nothing else can bring it back then. While the letter is kept, only that is sent again.
+So a batch that a rollback has dropped may be sent again, and so may one whose dead letter is gone
+or went out again in vain: nothing else can bring it back then. Otherwise only the letter is sent.
 
 An order that matters: checks, then XADD, then the note and the counts. A full Redis refuses only
 a script's first write, so a note written first could record a batch that was never added. The
@@ -98,7 +98,8 @@ if note then
     elseif dropped(id) then
       -- No part of the model: as if it had never come.
     elseif its_letter then
-      if redis.call('XRANGE', letters, its_letter, its_letter)[1] then
+      local kept = redis.call('XRANGE', letters, its_letter, its_letter)[1]
+      if kept and not redis.call('HGET', requeued, its_letter) then
         rejected = {id, its_crc, why .. ' ' .. its_letter}
       end
     elseif restoring and before(id, restoring) then

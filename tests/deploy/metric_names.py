@@ -19,7 +19,9 @@ def families() -> dict[str, Metric]:
     """Every metric of our own, by the name that documentation uses."""
     trainer, api = TrainerMetrics(), ApiMetrics()
     trainer.checkpoint_timestamp.set(1)  # its age is told once there is a checkpoint
-    api.redis_answered(backlog=0, heartbeat_age=0, dead_letters=(0, 0), models={"loaded": 1})
+    api.redis_answered(
+        backlog=0, heartbeat_age=0, dead_letters=(0, 0), models={"loaded": 1}, ids_age=0.0
+    )
     api.counted(0, 0, {})
     text = api.text(trainer.text()).decode()
     return {

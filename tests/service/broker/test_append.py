@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from service.broker.branch import Branch
+from service.broker.dead_letters import DeadLetters
 from service.broker.records import Appended
 from service.broker.stream import Stream
 from service.broker.stream_errors import (
@@ -260,3 +261,12 @@ async def test_controls_obey_the_limit_of_the_backlog_too(settings: MakeSettings
         with pytest.raises(BacklogFull):
             await stream.append_control(Control("boundary"), entries_applied=0)
         assert await stream.accepted() == 18
+
+
+async def test_a_letter_that_went_out_in_vain_holds_nothing_back(stream: Stream) -> None:
+    first = await reject(stream, await stream.append(batch(1, "one")))
+    second = await reject(stream, await requeue(stream, first))
+    again = await stream.append(batch(1, "one"))
+    assert (again.duplicate, again.dead_letter) == (True, second)
+    await DeadLetters(stream).drop(second)
+    assert not (await stream.append(batch(1, "one"))).duplicate
