@@ -52,6 +52,7 @@ class TrainerWatch:
         self._limit_s = limit_s
         self._pid: int | None = None
         self._since = time.monotonic()
+        self._told: object = None  # when it reported, by its own clock
 
     def fault(self, pid: int) -> str | None:
         """What is wrong with the trainer of this number; None where nothing is, or nobody knows."""
@@ -72,9 +73,11 @@ class TrainerWatch:
                 return None  # another one works
             waited = now - self._since
             return None if waited < START_S else f"It has not reported for {waited:.0f} seconds."
-        age = time.time() - float(status["time"])
-        if min(age, now - self._since) > self._limit_s:
-            return f"It has not reported for {age:.0f} seconds."
+        # Not by the clock on the wall, which may be set while the trainer works.
+        if status["time"] != self._told:
+            self._told, self._since = status["time"], now
+        if now - self._since > self._limit_s:
+            return f"It has not reported for {now - self._since:.0f} seconds."
         return stall_of(status, self._limit_s)
 
 

@@ -10,8 +10,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.chaos.clock import Clock
 from tests.chaos.inside import AIM, AT_START, HANGS, HERE, INSTANTS, SABOTAGE
-from tests.chaos.power import COMPILER, Medium
+from tests.chaos.power import Medium
+from tests.chaos.preloaded import COMPILER, preloading
 from tests.service.broker.servers import free_port
 from tests.service.running import wait_until
 from tests.service.supervisor.test_run import Service
@@ -45,9 +47,11 @@ class Attacked:
         self._aims = data_dir.with_name(data_dir.name + "-aims")
         self._aims.mkdir(exist_ok=True)
         self._environment = {AIM: str(self._aims)}
-        self._medium = None if COMPILER is None else Medium(self._aims)
-        if self._medium is not None:
-            self._environment |= self._medium.environment
+        self._medium = self.clock = None
+        if COMPILER is not None:
+            self._medium, self.clock = medium, clock = Medium(self._aims), Clock(self._aims)
+            self._environment |= medium.environment | clock.environment
+            self._environment |= preloading(medium.library, clock.library)
         if sabotage is not None:
             self._environment[SABOTAGE] = sabotage
         self.lines: list[str] = []

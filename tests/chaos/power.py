@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.chaos.preloaded import compiled
+
 RECORD: Final = "CHAOS_POWER"
 SOURCE: Final = Path(__file__).with_suffix(".c")
-COMPILER: Final = shutil.which("cc") or shutil.which("gcc")
 TORN: Final = b"*3\r\n$3\r\nSET\r\n$12\r\nhalf-wri"
 """The first half of a command, as a server that is writing leaves it."""
 
@@ -48,12 +47,9 @@ class Medium:
     """
 
     def __init__(self, folder: Path) -> None:
-        assert COMPILER is not None, "a C compiler is needed"
-        assert " " not in str(folder), "the loader takes a blank for the end of a path"
-        self._record, library = folder / "forced", folder / "power.so"
-        command = [COMPILER, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"]
-        subprocess.run(command, check=True)
-        self.environment = {"LD_PRELOAD": str(library), RECORD: str(self._record)}
+        self._record = folder / "forced"
+        self.library = compiled(SOURCE, folder)
+        self.environment = {RECORD: str(self._record)}
 
     def fail(self, data_dir: Path, chance: random.Random, *, torn: bool = False) -> int:
         """Take away what is not safe; the number of files that lost something.

@@ -40,9 +40,12 @@ DAMAGED: Final = "the newest checkpoint is damaged"
 STOPPED: Final = "stopped for a while"
 KILLED: Final = "killed"
 POWER: Final = "the power fails"
+CLOCK: Final = "the clock jumps"
 TORN: Final = "the power fails in the middle of a command of Redis"
 
 AT_A_DISK: Final = ("a checkpoint is to be written", "a model is to be published")
+
+LONGEST_JUMP_S: Final = 3600.0
 
 TRIES_S: Final = 60.0
 """Seconds for which a hit that finds nothing to hit is tried again."""
@@ -181,6 +184,8 @@ class Storm:
             return False
         if what in INSTANTS:
             done = self.running.strike(what, part)
+        elif what == CLOCK:
+            done = self._jump()
         elif what.startswith(HUNG):
             done = self.running.hang(what.removeprefix(HUNG))
         elif what == STOPPED:
@@ -201,6 +206,13 @@ class Storm:
             if not self.running.webhook.script:  # once: it is tried again ever more rarely
                 self.running.webhook.answering(503)
         return done
+
+    def _jump(self) -> bool:
+        """Set the clock of all processes forward or back, by up to an hour."""
+        if self.running.clock is None:
+            return False
+        self.running.clock.jump(self._random.uniform(-LONGEST_JUMP_S, LONGEST_JUMP_S))
+        return True
 
     def _checkpoints(self) -> list[Path]:
         """Checkpoints that are on disk, the newest first."""
@@ -281,6 +293,7 @@ class Storm:
         at_random: list[Hit] = [(part, what) for part in PARTS for what in (KILLED, STOPPED)]
         at_random += [("service.trainer", KILLED), (SUPERVISOR, KILLED)]
         at_random += [(SUPERVISOR, POWER), (SUPERVISOR, TORN)]
+        at_random += [(SUPERVISOR, CLOCK)] * 2
         at_random += [("service.trainer", HUNG + instant) for instant in AT_A_DISK]
         if only is not None:
             some = [hit for hit in at_random + aimed if only in hit[1]]

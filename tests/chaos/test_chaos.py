@@ -13,7 +13,7 @@ import pytest
 from core.engine.checkpoint import dump, load
 from tests.chaos.attacked import attacked
 from tests.chaos.oracle import Outcome, Plain, faults, faults_of_archive
-from tests.chaos.power import COMPILER
+from tests.chaos.preloaded import COMPILER
 from tests.chaos.storm import DAMAGED, KILLED, TORN, Storm
 
 PLAN = [

@@ -12,7 +12,8 @@ import pytest
 
 from service.archive.parts import parts_in, timeline
 from service.checkpoints import kept_in
-from tests.chaos.power import COMPILER, TORN, Medium
+from tests.chaos.power import TORN, Medium
+from tests.chaos.preloaded import COMPILER, preloading
 from tests.service.supervisor.test_run import ROOT
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler to follow fsync with")
@@ -32,7 +33,7 @@ def after_a_failure_of(program: str, folder: Path) -> int:
     data.mkdir()
     beside.mkdir()
     medium = Medium(beside)
-    environment = {**os.environ, **medium.environment}
+    environment = {**os.environ, **medium.environment, **preloading(medium.library)}
     command = [sys.executable, "-c", f"import os\n{program}\nos._exit(0)", str(data)]
     subprocess.run(command, check=True, env=environment, cwd=ROOT)
     return medium.fail(data, Worst())
