@@ -264,9 +264,10 @@ def test_every_query_of_a_dashboard_and_every_rule_finds_data(
     scraped: tuple[httpx2.Client, httpx2.Client],
 ) -> None:
     service, prometheus = scraped
-    # What a series needs to be there: a refusal, a label that finds no sample.
+    # What a series needs to be there: a refusal, a label that finds no sample, a sender's id.
     assert service.post("/ingest", json={"features": [[1.0]]}).status_code == 422
-    service.post("/labels", json={"sample_ids": ["none"], "labels": [1]}).raise_for_status()
+    late = {"sample_ids": ["none"], "labels": [1], "batch_id": "late"}
+    service.post("/labels", json=late).raise_for_status()
 
     queries = {
         target["expr"]
