@@ -51,6 +51,9 @@ LOAD_TIMEOUT_S: Final = 600.0
 LOG_BYTES: Final = 4 * 1024 * 1024
 STOP_TIMEOUT_S: Final = 30.0
 
+CUT_OFF: Final = re.compile(rb"Truncating the AOF[^\n]* at offset (\d+)")
+"""What a server says of a file whose last command is not whole."""
+
 
 @dataclass(frozen=True)
 class Binary:
@@ -161,6 +164,7 @@ class EmbeddedRedis:
             leftover.unlink(missing_ok=True)
         self.bound_log()
         with (self.directory / "redis.log").open("ab") as log:
+            said = log.tell()
             self._process = subprocess.Popen(
                 [str(self.binary.path), *self._arguments()],
                 stdin=subprocess.DEVNULL,
@@ -175,6 +179,24 @@ class EmbeddedRedis:
                 preexec_fn=die_with_parent(signal.SIGTERM),
             )
         self._wait_until_it_answers(give_up)
+        self._tell_of_damage(said)
+
+    def _tell_of_damage(self, since: int) -> None:
+        """Warn where the file of commands had no proper end.
+
+        Arguments:
+            since: Where the log of this start begins.
+        """
+        with (self.directory / "redis.log").open("rb") as log:
+            log.seek(since)
+            found = CUT_OFF.search(log.read(LOG_BYTES))
+        if found is not None:
+            logger.warning(
+                "the end of Redis' append-only file was damaged and is cut off at byte %s. Where "
+                "the power failed while a command was written, nothing is lost by that; otherwise "
+                "batches that were accepted last may be gone, and senders should send them again",
+                found[1].decode(),
+            )
 
     def poll(self) -> int | None:
         """The exit status if the server has ended, None while it runs."""

@@ -75,7 +75,7 @@ class Medium:
                 os.truncate(path, kept)
                 changed += 1
         if torn:
-            with _commands(data_dir / "redis").open("ab") as file:
+            with commands_of(data_dir / "redis").open("ab") as file:
                 file.write(TORN)
                 os.fsync(file.fileno())
             changed += 1
@@ -99,7 +99,7 @@ def _files(folder: Path) -> Iterator[Path]:
     yield from sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def _commands(folder: Path) -> Path:
+def commands_of(folder: Path) -> Path:
     """The file to which Redis appends: of several parts the newest."""
     parts = sorted(folder.glob("appendonlydir/*.incr.aof"), key=lambda path: path.stat().st_mtime)
     return parts[-1] if parts else folder / "appendonly.aof"

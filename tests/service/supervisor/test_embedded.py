@@ -18,6 +18,8 @@ from core.errors import InvalidSettings
 from service.broker.connection import connect
 from service.broker.lease import DirectoryLock
 from service.supervisor.embedded import OLDEST, Binary, EmbeddedRedis, find_binary
+from tests.chaos.power import TORN, commands_of
+from tests.service.broker.servers import BINARIES
 
 
 def script(path: Path, *lines: str) -> Path:
@@ -144,6 +146,25 @@ def test_it_stops_cleanly_and_starts_with_what_it_held(own_redis: EmbeddedRedis)
             client.get("key")
         own_redis.start()
         assert client.get("key") == b"value"
+
+
+@pytest.mark.parametrize("binary", BINARIES)
+def test_a_damaged_end_of_its_file_is_told_once(
+    binary: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with DirectoryLock(tmp_path, "test") as lock:
+        server = EmbeddedRedis(tmp_path, find_binary(Path(binary)), 64, lock)
+        for kept in range(3):
+            server.start()
+            with connect(server.url) as client:
+                assert client.xlen("stream") == kept
+                client.xadd("stream", {"x": b"x"})
+            assert server.stop() == 0
+            assert ("damaged and is cut off at byte" in caplog.text) == (kept == 1)
+            caplog.clear()
+            if kept == 0:
+                with commands_of(server.directory).open("ab") as file:
+                    file.write(TORN)
 
 
 def test_leftovers_of_a_killed_rewrite_are_deleted(own_redis: EmbeddedRedis) -> None:
