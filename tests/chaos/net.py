@@ -165,13 +165,7 @@ def _storm(redis: Reached, data_dir: Path, asked: argparse.Namespace) -> int:
         wrong = faults(plain, storm.sent, outcome)
         if status := running.stop():
             wrong.append(f"the service ended with status {status}")
-    for hit, count in sorted(storm.hits.items()):
-        print(f"{count:5d}  {hit}")
-    print(
-        f"{storm.hits.total()} hits in {time.monotonic() - began:.0f} s; {len(storm.sent)} "
-        f"requests acknowledged, {storm.repeats} sent again for want of an answer; "
-        f"{len(outcome.events)} events, {outcome.ledger['accepted']} samples"
-    )
+    print(storm.summary(outcome, time.monotonic() - began))
     print("\n".join(wrong) or "nothing lost, nothing twice, everything as in a plain run")
     return 1 if wrong else 0
 

@@ -78,13 +78,7 @@ def _soak(asked: argparse.Namespace, folder: Path) -> int:
             return 1
         finally:
             (folder / "service.log").write_text("".join(running.lines), "utf-8")
-    for name, count in sorted(storm.hits.items()):
-        print(f"{count:5d}  {name}")
-    print(
-        f"{sum(storm.hits.values())} hits in {time.monotonic() - began:.0f} s; {len(storm.sent)} "
-        f"requests acknowledged, {storm.repeats} sent again for want of an answer; "
-        f"{len(outcome.events)} events, {outcome.ledger['accepted']} samples"
-    )
+    print(storm.summary(outcome, time.monotonic() - began))
     print("\n".join(wrong) or "nothing lost, nothing twice, everything as in a plain run")
     return 1 if wrong else 0
 

@@ -358,6 +358,23 @@ class Storm:
         socket = settings.data_dir / "redis" / "redis.sock"
         return settings.redis_address() or f"unix://{socket}"
 
+    def summary(self, outcome: Outcome, seconds: float) -> str:
+        """What was done, and how much came of it, for people.
+
+        Arguments:
+            outcome: Of this storm.
+            seconds: That it took.
+        """
+        hits = [f"{count:5d}  {name}" for name, count in sorted(self.hits.items())]
+        return "\n".join(
+            (
+                *hits,
+                f"{self.hits.total()} hits in {seconds:.0f} s; {len(self.sent)} requests "
+                f"acknowledged, {self.repeats} sent again for want of an answer; "
+                f"{len(outcome.events)} events, {outcome.ledger['accepted']} samples",
+            )
+        )
+
     def _fate(self, id: str) -> tuple[str, int]:
         try:
             fate = self._get(f"/batches/{id}")
