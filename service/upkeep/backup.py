@@ -37,6 +37,7 @@ from core.counted import counted
 from core.errors import InvalidSettings
 from service.archive.parts import ARCHIVE
 from service.broker.lease import DirectoryLock
+from service.checkpoints import force_names
 from service.settings import MIB, Settings
 from service.upkeep.doctor import examine
 from service.upkeep.reach import is_running
@@ -150,7 +151,7 @@ def bring_back(source: Path, data_dir: Path) -> Backup:
             raise
         for child in sorted(unpacked.iterdir(), key=lambda path: path.name != "redis"):
             child.rename(data_dir / child.name)
-            _sync(data_dir)
+            force_names(data_dir)
         unpacked.rmdir()
         return backup
     except OSError as error:
@@ -278,7 +279,7 @@ def _write(settings: Settings, data_dir: Path, models: list[ModelFacts], target:
             os.fsync(file.fileno())
         backup = _read(beside, None)
         beside.rename(target)
-        _sync(target.absolute().parent)
+        force_names(target.absolute().parent)
     finally:
         beside.unlink(missing_ok=True)
     return Backup(target, backup.model, backup.made, backup.models, backup.nbytes)
@@ -364,14 +365,6 @@ def _copy(content: IO[bytes], to: Path | None) -> tuple[int, str]:
             file.flush()
             os.fsync(file.fileno())
     return nbytes, digest.hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _damaged(source: Path, why: str) -> InvalidSettings:
