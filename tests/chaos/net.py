@@ -110,10 +110,11 @@ class NetStorm(Storm):
         began = time.monotonic()
 
         def told(hit: str) -> None:
-            print(f"{time.monotonic() - began:7.1f} s  {self.hits.total():4d}  {hit}", flush=True)
+            what = self._latest or hit
+            print(f"{time.monotonic() - began:7.1f} s  {self.hits.total():4d}  {what}", flush=True)
 
         super().__init__(running, seed, pause_s, (0.2, 1.5), told)
-        self._redis = redis
+        self._redis, self._latest = redis, ""
 
     @property
     def address(self) -> str:
@@ -123,8 +124,10 @@ class NetStorm(Storm):
     def hit(self, part: str, what: str) -> bool:
         """Hit Redis, or what a storm hits."""
         if part != REDIS:
+            self._latest = ""
             return super().hit(part, what)
-        self.hits[f"{part}: {self._redis.hit()}"] += 1
+        self._latest = f"{part}: {self._redis.hit()}"
+        self.hits[self._latest] += 1
         return True
 
     def plan(self, hits: int, only: str | None = None) -> list[Hit]:
