@@ -22,7 +22,7 @@ LONG = {
     "trainer_niceness": 0,
     "checkpoint_interval_s": 0.5,
     "publish_interval_s": 0.3,
-    "archive_mib": 1024,
+    "archive_mib": 65_536,
     "stall_s": 4.0,
 }
 
@@ -45,6 +45,9 @@ def main() -> int:
     parser.add_argument("--only", help="hits whose name has this in it")
     parser.add_argument("--folder", type=Path, help="where to keep the data dir and the log")
     asked = parser.parse_args()
+    if asked.folder and asked.folder.exists() and any(asked.folder.iterdir()):
+        # A log that begins with entries of another storm has told another webhook of them.
+        parser.error(f"{asked.folder} is not empty; expected a new folder")
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         if asked.controls is not None:
             chosen = asked.controls or SABOTAGES
