@@ -29,6 +29,7 @@ from service.wire import MEDIA_TYPE, RawBatch, RawLabels
 from tests.chaos.attacked import SUPERVISOR, Attacked
 from tests.chaos.inside import INSTANTS
 from tests.chaos.oracle import Outcome, Request
+from tests.chaos.preloaded import COMPILER
 from tests.service.running import D, ask, wait_until
 
 PARTS: Final = ("service.trainer", "service.api", "redis-server")
@@ -292,8 +293,8 @@ class Storm:
         aimed += [("service.trainer", DAMAGED)] * 4
         at_random: list[Hit] = [(part, what) for part in PARTS for what in (KILLED, STOPPED)]
         at_random += [("service.trainer", KILLED), (SUPERVISOR, KILLED)]
-        at_random += [(SUPERVISOR, POWER), (SUPERVISOR, TORN)]
-        at_random += [(SUPERVISOR, CLOCK)] * 2
+        if COMPILER is not None:
+            at_random += [(SUPERVISOR, what) for what in (POWER, TORN, CLOCK, CLOCK)]
         at_random += [("service.trainer", HUNG + instant) for instant in AT_A_DISK]
         if only is not None:
             some = [hit for hit in at_random + aimed if only in hit[1]]

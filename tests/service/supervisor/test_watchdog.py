@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -15,6 +16,7 @@ import pytest
 
 from service.broker.connection import connect
 from service.broker.keys import Keys
+from service.checkpoints import Checkpoints
 from service.supervisor import watchdog
 from service.supervisor.watchdog import ApiWatch, TrainerWatch
 from tests.service.conftest import MakeSettings
@@ -140,5 +142,29 @@ def test_the_status_says_that_a_trainer_goes_on(settings: MakeSettings) -> None:
         wait_until(lambda: status().get("entries_applied") == 2)
         time.sleep(2.2)  # with nothing to do
         told = status()
+        assert told["saving_s"] == 0.0
         assert told["stalled_s"] < 1.5
         assert told["starts"] == 0
+
+
+def test_the_status_says_how_long_a_checkpoint_is_being_written(
+    settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, whole = threading.Event(), Checkpoints.write
+
+    def hangs(*given: Any, **named: Any) -> None:
+        assert goes_on.wait(30)
+        whole(*given, **named)
+
+    monkeypatch.setattr(Checkpoints, "write", hangs)
+    made = settings(checkpoint_interval_s=0.1)
+    with training(made):
+        send(made, *sub_tasks(0, batches=2))
+
+        def saving_s() -> float:
+            status: dict[str, Any] = ask(made, lambda stream: stream.reports.status()) or {}
+            return float(status.get("saving_s", 0.0))
+
+        wait_until(lambda: saving_s() > 1.0)
+        goes_on.set()
+        wait_until(lambda: saving_s() == 0.0)
