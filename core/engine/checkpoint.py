@@ -9,7 +9,9 @@ nothing had happened.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, get_origin, get_type_hints
 
@@ -45,32 +47,80 @@ FORMAT = "gmr-checkpoint-1"
 
 def dump(state: EngineState, config: EngineConfig, metadata: Mapping[str, str]) -> bytes:
     """Bytes that hold the state, the settings, and text of the caller's beside them."""
-    tree, tensors = _taken_apart(state)
+    tree, tensors = _writing.taken_apart(state)
     text = {"state": json.dumps(tree), "config": json.dumps(config.to_dict())}
     return pack(FORMAT, tensors, {**metadata, **text})
 
 
 def copied(value: Any, kind: type[Any]) -> Any:
     """A value on the CPU as a checkpoint would give it back: a learner's state, for one."""
-    tree, tensors = _taken_apart(value)
+    tree, tensors = _writing.taken_apart(value)
     converter = _converter()
     converter.register_structure_hook(Tensor, lambda key, _: tensors[key].clone())
     return converter.structure(json.loads(json.dumps(tree)), kind)
 
 
-def _taken_apart(value: Any) -> tuple[Any, dict[str, Tensor]]:
-    """Plain values, and tensors by the names that these have there."""
-    tensors: dict[str, Tensor] = {}
+class _Writing(threading.local):
+    """Takes values apart. A converter writes code for each type that it meets, which takes longer
+    than to convert, so each thread keeps one."""
 
-    def name(tensor: Tensor) -> str:
-        key = f"t{len(tensors)}"
-        tensors[key] = tensor
+    def __init__(self) -> None:
+        self._tensors: dict[str, Tensor] = {}
+        self._converter = _converter()
+        self._converter.register_unstructure_hook(Tensor, self._named)
+        self._converter.register_unstructure_hook_func(
+            _is_array, lambda array: self._named(torch.from_numpy(array))
+        )
+
+    def taken_apart(self, value: Any) -> tuple[Any, dict[str, Tensor]]:
+        """Plain values, and tensors by the names that these have there."""
+        try:
+            return self._converter.unstructure(value), self._tensors
+        finally:
+            self._tensors = {}
+
+    def _named(self, tensor: Tensor) -> str:
+        key = f"t{len(self._tensors)}"
+        self._tensors[key] = tensor
         return key
 
-    converter = _converter()
-    converter.register_unstructure_hook(Tensor, name)
-    converter.register_unstructure_hook_func(_is_array, lambda array: name(torch.from_numpy(array)))
-    return converter.unstructure(value), tensors
+
+class _Reading(threading.local):
+    """Puts values together again; each thread keeps its converters, as for `_Writing`.
+
+    Attributes:
+        model: For what lives with the model.
+        on_cpu: For what lives on the CPU, whatever the model's device.
+    """
+
+    def __init__(self) -> None:
+        self._there: Mapping[str, Tensor] = {}
+        self._here: Mapping[str, Tensor] = {}
+        self.model, self.on_cpu = model, on_cpu = _converter(), _converter()
+        model.register_structure_hook(Tensor, lambda key, _: self._there[key])
+        on_cpu.register_structure_hook(Tensor, lambda key, _: self._here[key])
+        on_cpu.register_structure_hook_func(_is_array, lambda key, _: self._here[key].numpy())
+        # A detector counts on the CPU, but the models that it watches by live with the others.
+        on_cpu.register_structure_hook_func(
+            _is_version, lambda tree, kind: _version(tree, kind, model)
+        )
+        # What p-values and the estimated accuracy rest on, the course of a sub-task, sums of
+        # classes, experts and codes of labels stay there, too.
+        for kind in (Calibration, ClassShares, Course, Reliability):
+            model.register_structure_hook(kind, on_cpu.structure)
+        model.register_structure_hook(
+            Panel, lambda tree, kind: on_cpu.structure(tree, kind).of_today()
+        )
+        model.register_structure_hook(Batch, _batches(model, on_cpu))
+
+    @contextmanager
+    def of(self, there: Mapping[str, Tensor], here: Mapping[str, Tensor]) -> Iterator[None]:
+        """Reads these tensors, on the model's device and on the CPU, by their names."""
+        self._there, self._here = there, here
+        try:
+            yield
+        finally:
+            self._there, self._here = {}, {}
 
 
 def verifier() -> Verifier:
@@ -105,32 +155,9 @@ def load(
     tensors, text = unpack(FORMAT, data)
     # All at once, and not while structuring: a full device is no fault of the checkpoint's.
     there = {name: tensor.to(device) for name, tensor in tensors.items()}
-    converter, on_cpu = _converter(), _converter()
-    converter.register_structure_hook(Tensor, lambda key, _: there[key])
-    on_cpu.register_structure_hook(Tensor, lambda key, _: tensors[key])
-    on_cpu.register_structure_hook_func(_is_array, lambda key, _: tensors[key].numpy())
-    # A detector counts on the CPU, but the models that it watches by live with the others.
-    on_cpu.register_structure_hook_func(
-        _is_version, lambda tree, kind: _version(tree, kind, converter)
-    )
-    # What p-values and the estimated accuracy rest on, the course of a sub-task, sums of classes,
-    # experts and codes of labels stay there, too.
-    for kind in (Calibration, ClassShares, Course, Reliability):
-        converter.register_structure_hook(kind, on_cpu.structure)
-    converter.register_structure_hook(
-        Panel, lambda tree, kind: on_cpu.structure(tree, kind).of_today()
-    )
-    converter.register_structure_hook(Batch, _batches(converter, on_cpu))
     try:
-        config = EngineConfig.from_dict(json.loads(text.pop("config")))
-        tree = _parted(json.loads(text.pop("state"), object_hook=_as_today))
-        learner = tree["model"].pop("learner")
-        watching = _detectors(tree["watch"], config, on_cpu)
-        outlook = tree.get("rest", {}).get("outlook")
-        apart = None if outlook is None else _detectors(outlook["watch"], config, on_cpu)
-        state = converter.structure(tree, EngineState)
-        if learner is not None:
-            learner = converter.structure(learner, make_learner(config).state_type)
+        with _reading.of(there, tensors):
+            config, state, watching, apart = _put_together(text)
     except (
         AttributeError,
         KeyError,
@@ -149,7 +176,7 @@ def load(
     proposals = state.pending.proposals
     recent = replace(proposals.recent, gains=proposals.recent.gains.cpu())
     state = (
-        state.with_model(learner=learner, random=state.model.random.cpu())
+        state.with_model(random=state.model.random.cpu())
         .with_watch(**watching)
         .with_pending(proposals=replace(proposals, recent=recent))
     )
@@ -159,6 +186,29 @@ def load(
             state, rest=replace(state.rest, outlook=replace(state.rest.outlook, watch=watch))
         )
     return state, config, text
+
+
+def _put_together(
+    text: dict[str, str],
+) -> tuple[EngineConfig, EngineState, dict[str, Any], dict[str, Any] | None]:
+    """What is in a checkpoint's own text, which is taken out of it.
+
+    Returns:
+        The settings, the state, and the detectors of its watch and of the watch of its outlook, as
+        fields; None without an outlook.
+    """
+    config = EngineConfig.from_dict(json.loads(text.pop("config")))
+    tree = _parted(json.loads(text.pop("state"), object_hook=_as_today))
+    learner = tree["model"].pop("learner")
+    watching = _detectors(tree["watch"], config, _reading.on_cpu)
+    outlook = tree.get("rest", {}).get("outlook")
+    apart = None
+    if outlook is not None:
+        apart = _detectors(outlook["watch"], config, _reading.on_cpu)
+    state = _reading.model.structure(tree, EngineState)
+    if learner is not None:
+        learner = _reading.model.structure(learner, make_learner(config).state_type)
+    return config, state.with_model(learner=learner), watching, apart
 
 
 EARLIER = {
@@ -314,3 +364,7 @@ def _is_array(kind: Any) -> bool:
 
 def _is_named_tuple(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+_writing = _Writing()
+_reading = _Reading()

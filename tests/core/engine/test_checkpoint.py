@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -384,6 +385,35 @@ def test_a_checkpoint_can_be_dumped_while_the_state_goes_on() -> None:
     before = dump(state, config, {})
     play(Engine(config), state, [dataclasses.replace(batch) for batch in batches([2], 5)])
     assert dump(state, config, {}) == before
+
+
+def test_writing_and_reading_again_generates_no_code(
+    saved: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Generating it takes longer than the rest, and other threads wait for it."""
+    state, config, _ = load(saved)
+    assert dump(state, config, {}) == dump(load(saved)[0], config, {})
+
+    def generated(*_: object, **__: object) -> None:
+        raise AssertionError("code is generated")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("builtins.compile", generated)
+        again = dump(load(saved)[0], config, {})
+    assert again == dump(state, config, {})
+
+
+def test_every_thread_reads_and_writes_what_is_its_own(saved: bytes) -> None:
+    state, config, _ = load(saved)
+    other = Engine(config, "cpu").start()
+    wanted = [dump(state, config, {}), dump(other, config, {})] * 8
+
+    def there_and_back(data: bytes) -> bytes:
+        state, config, _ = load(data)
+        return dump(state, config, {})
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(there_and_back, wanted)) == wanted
 
 
 def test_components_of_an_earlier_release_were_named_after_their_family() -> None:
