@@ -29,14 +29,20 @@ CORE_COMPILED = {
     "core.experts.growing",
     "core.experts.nearest",
     "core.experts.neighbours",
+    "core.memory.feature_sums",
 }
 """What is done sample by sample: numpy, compiled by numba."""
 
 CORE_OPTIONAL = {"core.drift.baselines.river": {"river"}}
 """Imported when a detector of that library is chosen, and at no other time."""
 
-CORE_KEPT = {"core.compiled.kept": {"hashlib", "pathlib"}, "core.extensions": {"importlib"}}
-"""What numba keeps is files, and so is what an installation offers."""
+CORE_KEPT = {
+    "core.compiled.kept": {"hashlib", "pathlib"},
+    "core.engine.checkpoint": {"threading"},
+    "core.extensions": {"importlib"},
+}
+"""What numba keeps is files, and so is what an installation offers; what reads and writes
+checkpoints is kept by each thread for itself."""
 
 CORE_STANDARD_LIBRARY = {
     "__future__",
@@ -116,7 +122,7 @@ CORE_ROOMS: dict[str, set[str]] = {
         "core.learners",
         "core.model",
     },
-    "core.memory": {"core.model"},
+    "core.memory": {"core.compiled", "core.model"},
     "core.model": {
         "core.density",
         "core.density.deep",

@@ -40,6 +40,15 @@ def vectorised(loop: F) -> F:
     return _compiled(loop, boundscheck=False, error_model="numpy", fastmath=fastmath)
 
 
+def columnwise(loop: F) -> F:
+    """The same for loops that add up many numbers beside each other, in the order that they say.
+
+    Each step is rounded as it is written, as by operations on whole tensors. Otherwise as for
+    `vectorised`.
+    """
+    return _compiled(loop, boundscheck=False, error_model="numpy")
+
+
 def _compiled(loop: F, **options: Any) -> F:
     # A loop goes whole into those that call it. Else each of them brings a copy, compiled
     # otherwise, under one name, and which copy runs depends on what was compiled or read first:

@@ -65,8 +65,9 @@ class Judge:
         shadows = self.shadows.observe(state.watch.shadows, seen, settled)
         likelihoods = seen.log_likelihoods.double()
         clipped = likelihoods.clamp(min=state.sub_task.likelihood.lowest)
-        told = torch.stack([clipped.mean(), clipped.var(correction=0), likelihoods.mean()])
-        told = torch.cat([told, clipped]).cpu()  # at once: each copy waits for the device
+        spread, centre = torch.var_mean(clipped, correction=0, keepdim=True)
+        moments = (centre, spread, likelihoods.mean(0, keepdim=True))
+        told = torch.cat([*moments, clipped]).cpu()  # at once: each copy waits for the device
         (clipped_mean, clipped_variance, mean), clipped = told[:3].tolist(), told[3:]
         running = Running(len(batch), clipped_mean, clipped_variance)
         answers = self._answers(state, batch, scores, clipped)

@@ -23,6 +23,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from core.memory.feature_sums import distances
+
 BLOCK = 50.0
 """Samples of a block, to begin with."""
 
@@ -95,10 +97,9 @@ class Course:
         """
         if not len(x):
             return self
-        values = x.double()
-        origin = values.mean(0).cpu() if self.origin is None else self.origin
-        values = values - origin.to(values.device)
-        sums, squares = values.sum(0, keepdim=True).cpu(), values.square().sum(0).cpu()
+        origin = x.double().mean(0).cpu() if self.origin is None else self.origin
+        sums, squares = distances(x, origin.to(x.device)).cpu()
+        sums = sums[None]
         sizes, ends = torch.tensor([float(len(x))]).double(), torch.tensor([float(end)]).double()
         if self.sums is not None:
             assert self.squares is not None

@@ -17,6 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from core.memory.feature_sums import deviations, totals
+
 MOST_FEATURES = 4096
 """Of wider samples nothing is kept: single features say little there."""
 
@@ -72,16 +74,9 @@ class Marginals:
         old = self.to(x.device) if self.samples else _nothing(d, x.device)
         total = self.samples + n
         share = n / total
-        mean = torch.lerp(old.mean, x.mean(0, dtype=torch.float64), share)
-        away = (x - mean).abs_()
-        squares = away.square()
-        return Marginals(
-            total,
-            mean,
-            torch.lerp(old.spread, away.mean(0, dtype=torch.float64), share),
-            torch.lerp(old.square, squares.mean(0, dtype=torch.float64), share),
-            torch.lerp(old.fourth, squares.square().mean(0, dtype=torch.float64), share),
-        )
+        mean = torch.lerp(old.mean, totals(x) / n, share)
+        away = torch.stack([old.spread, old.square, old.fourth])
+        return Marginals(total, mean, *torch.lerp(away, deviations(x, mean) / n, share))
 
     def to(self, device: torch.device) -> Marginals:
         """The same elsewhere."""
