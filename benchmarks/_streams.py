@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,9 +17,32 @@ def made_up(n: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.int64]
     digits, and unlike white noise, such data keep a mixture busy on all components.
     """
     rng = np.random.default_rng(seed)
-    coarse = rng.uniform(0, 255, size=(CLASSES * 12, 7, 7))
-    prototypes = np.kron(coarse, np.ones((4, 4))).reshape(-1, D).astype(np.float32)
+    prototypes = _prototypes(rng)
     which = rng.integers(0, len(prototypes), size=n)
     noise = rng.normal(0, 25, size=(n, D)).astype(np.float32)
     x = np.clip(prototypes[which] + noise, 0, 255).astype(np.uint8)
     return x, (which % CLASSES).astype(np.int64)
+
+
+def endless(n: int, number: int) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+    """More samples of the classes of `made_up`, n at a time and cheap to make.
+
+    A sample that has been learned is another one when it comes again, which a detector rightly
+    notices. So none does: prototypes and noise are put together anew for each.
+
+    Arguments:
+        number: Other ones for each.
+    """
+    prototypes = _prototypes(np.random.default_rng(0))
+    rng = np.random.default_rng((1, number))
+    noise = rng.normal(0, 25, size=(10_000, D)).astype(np.float32)
+    while True:
+        which = rng.integers(0, len(prototypes), size=n)
+        x = prototypes[which] + noise[rng.integers(0, len(noise), size=n)]
+        yield np.clip(x, 0, 255).astype(np.uint8), (which % CLASSES).astype(np.int64)
+
+
+def _prototypes(rng: np.random.Generator) -> NDArray[np.float32]:
+    """Twelve coarse images of each class."""
+    coarse = rng.uniform(0, 255, size=(CLASSES * 12, 7, 7))
+    return np.kron(coarse, np.ones((4, 4))).reshape(-1, D).astype(np.float32)

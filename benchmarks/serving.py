@@ -3,24 +3,27 @@
 For each preset, the default one first, a private service learns 10,000 made-up samples of
 d = 784; then one or several
 connections classify without pause for a few seconds, first while nothing else
-happens ("idle"), then while another connection streams batches of 100 into POST
-/ingest as fast as they are accepted ("learning"). Every request is timed by the client.
+happens ("idle"), then while another process sends new samples in batches of 100 as fast as they
+are learned, so that the trainer always has some ("learning"). Every request is timed by the client.
 """
 
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from multiprocessing.synchronize import Event
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks._streams import made_up
+from benchmarks._streams import endless, made_up
 from clients.commands.bench import Measurement, Say, Table, milliseconds
 from clients.evaluation.local import LocalService
 from clients.evaluation.scores import Latency
@@ -32,6 +35,11 @@ PRESETS = (EngineConfig().preset, "flat")
 
 CASES = ((1, 1), (1, 100), (4, 1), (4, 100))  # connections, samples per request
 INGEST_BATCH = 100
+WAITING = 300
+"""Batches that wait to be learned: more than are learned in the second between two models."""
+
+MOST_S = 120.0
+"""Seconds for these to be sent."""
 
 
 def measure(quick: bool, say: Say) -> Measurement:
@@ -47,7 +55,7 @@ def measure(quick: bool, say: Say) -> Measurement:
             for learning, (connections, samples) in itertools.product((False, True), cases):
                 state = "learning" if learning else "idle"
                 say(f"{preset}, {state}: {connections} connection(s), {samples} samples each")
-                found = _case(service.url, x, y, connections, samples, learning, seconds)
+                found = _case(service.url, x, connections, samples, learning, seconds)
                 values.append({"preset": preset, "state": state, **found})
                 latency = found["latency"]
                 rows.append(
@@ -96,7 +104,6 @@ def _teach(url: str, x: NDArray[Any], y: NDArray[Any]) -> None:
 def _case(
     url: str,
     x: NDArray[Any],
-    y: NDArray[Any],
     connections: int,
     samples: int,
     learning: bool,
@@ -115,27 +122,19 @@ def _case(
                 taken.append(time.perf_counter() - sent)
         return taken
 
-    def ingest() -> None:
-        with GMRClient(url) as client:
-            for first in _endlessly(len(x) - INGEST_BATCH, INGEST_BATCH):
-                if stop.is_set():
-                    return
-                client.ingest(x[first : first + INGEST_BATCH], y[first : first + INGEST_BATCH])
-
-    with GMRClient(url) as client, ThreadPoolExecutor(connections + 1) as pool:
-        client.wait_until_learned()
+    with (
+        GMRClient(url) as client,
+        ThreadPoolExecutor(connections) as pool,
+        _fed(url, connections * samples) if learning else nullcontext(),
+    ):
         before = _read_samples(client)
         begun = time.perf_counter()
-        feeding = pool.submit(ingest) if learning else None
         asking = [pool.submit(classify, number) for number in range(connections)]
         time.sleep(seconds)
         stop.set()
         taken = [duration for future in asking for duration in future.result()]
         elapsed = time.perf_counter() - begun
         learned = _read_samples(client) - before
-        if feeding is not None:
-            feeding.result()
-        client.wait_until_learned()
     return {
         "connections": connections,
         "samples": samples,
@@ -151,6 +150,29 @@ def _read_samples(client: GMRClient) -> int:
     return int(client.drift().raw["stream_samples"])
 
 
-def _endlessly(n: int, step: int) -> Iterator[int]:
-    while True:
-        yield from range(0, n, step)
+@contextmanager
+def _fed(url: str, number: int) -> Iterator[None]:
+    """A process that keeps the trainer at work; at the end all that it sent is learned."""
+    context = multiprocessing.get_context("spawn")
+    plenty, stop = context.Event(), context.Event()
+    feeder = context.Process(target=_feed, args=(url, number, plenty, stop), daemon=True)
+    feeder.start()
+    try:
+        if not plenty.wait(MOST_S):
+            raise TimeoutError(f"fewer than {WAITING} batches wait after {MOST_S:.0f} s")
+        yield
+    finally:
+        stop.set()
+        feeder.join(MOST_S)
+    with GMRClient(url) as client:
+        client.wait_until_learned()
+
+
+def _feed(url: str, number: int, plenty: Event, stop: Event) -> None:
+    with GMRClient(url) as client:
+        for x, y in endless(INGEST_BATCH, number):
+            if client.ingest(x, y).backlog >= WAITING:
+                plenty.set()
+                stop.wait(0.05)
+            if stop.is_set():
+                return

@@ -19,6 +19,7 @@ _SERVE: Final = (
     *_ENGINE,
     "fastapi",
     "starlette",
+    "anyio",
     "fastapi_offline",
     "uvicorn",
     "pydantic",

@@ -172,7 +172,7 @@ async def _parts(settings: Settings, stream: Stream, device: torch.device) -> As
     parts = Parts(
         settings=settings,
         stream=stream,
-        follower=SnapshotFollower(stream, settings.data_dir, str(device)),
+        follower=SnapshotFollower(stream, settings.data_dir, str(device), workers.learns),
         feed=EventFeed(stream),
         workers=workers,
         micro_batches=MicroBatches(workers, settings.micro_batch_rows),

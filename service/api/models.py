@@ -224,7 +224,9 @@ class Models:
         parts = Parts(
             settings=settings,
             stream=stream,
-            follower=SnapshotFollower(stream, settings.data_dir, self._device),
+            follower=SnapshotFollower(
+                stream, settings.data_dir, self._device, default.workers.learns
+            ),
             feed=EventFeed(stream),
             workers=default.workers,
             micro_batches=MicroBatches(default.workers, settings.micro_batch_rows),

@@ -3,23 +3,38 @@
 A hop to a thread and back costs more than scoring a hundred samples with a small
 model; scoring ten thousand would hold up every other request. So the caller says
 how much there is to do.
+
+Where the trainer has learned lately, one processor is left to it: answers come first, and if they
+took all processors, next to nothing would be learned while many ask. Of few processors fewer passes
+then run at a time, each of which is the sooner done.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import os
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 import torch
+from anyio import CapacityLimiter
 
 Result = TypeVar("Result")
 
 INLINE_PRODUCTS: Final = 5e7
 """Multiplications that are done at once: a millisecond or two on one core."""
 
+LONG_PRODUCTS: Final = 5e9
+"""Multiplications that do not wait for their turn: others would wait for them."""
+
 WORKERS: Final = 4
+LEARNING_S: Final = 3.0
+"""Seconds for which a new model shows that the trainer learns; there is one a second while it does.
+"""
+
 PARSERS: Final = 1
 """More would not read faster, since one holds the lock at a time, but keep the loop waiting."""
 
@@ -29,10 +44,15 @@ class Workers:
 
     Arguments:
         threads: Threads of the tensor kernels, within one computation.
+        processors: That there are; None: that this process may use.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, processors: int | None = None) -> None:
         torch.set_num_threads(threads)
+        processors = processors or len(os.sched_getaffinity(0))
+        self._beside_learning = min(WORKERS, max(1, (processors - 1) // threads))
+        self._learned_at = -math.inf
+        self._turns: CapacityLimiter | None = None
         # The kernels' number of threads belongs to each calling thread on some builds.
         self._pool = ThreadPoolExecutor(
             WORKERS, "gmr-api", initializer=torch.set_num_threads, initargs=(threads,)
@@ -43,7 +63,23 @@ class Workers:
         """The result of `work`, computed where `products` multiplications are best done."""
         if products <= INLINE_PRODUCTS:
             return work()
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        loop = asyncio.get_running_loop()
+        if products > LONG_PRODUCTS:
+            return await loop.run_in_executor(self._pool, work)
+        async with self._turn():
+            return await loop.run_in_executor(self._pool, work)
+
+    def learns(self) -> None:
+        """Say that the trainer is at work."""
+        self._learned_at = time.monotonic()
+
+    def _turn(self) -> CapacityLimiter:
+        learns = time.monotonic() - self._learned_at < LEARNING_S
+        most = self._beside_learning if learns else WORKERS
+        if self._turns is None:
+            self._turns = CapacityLimiter(most)
+        self._turns.total_tokens = most
+        return self._turns
 
     async def parse(self, work: Callable[[], Result]) -> Result:
         """The result of `work`, which reads text and so holds Python's lock most of the time."""

@@ -19,6 +19,7 @@ import logging
 import math
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -183,14 +184,22 @@ class SnapshotFollower:
         stream: Where the notices are.
         directory: The trainer's data dir, if this process can see it.
         device: Where snapshots live.
+        replaced: Is called whenever another model has taken over.
 
     Example:
         follower = SnapshotFollower(stream, settings.data_dir, device="cpu")
         task = asyncio.create_task(follower.run())
     """
 
-    def __init__(self, stream: Stream, directory: Path, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        directory: Path,
+        device: str = "cpu",
+        replaced: Callable[[], None] = lambda: None,
+    ) -> None:
         self.current: Served | None = None
+        self._replaced = replaced
         self._asked_at = self._ready_at = -math.inf
         self._stream = stream
         self._files = SnapshotFiles(directory / "snapshots")
@@ -256,6 +265,8 @@ class SnapshotFollower:
         self.current = Served(
             snapshot, notice.entries_applied, notice.last_entry_id, notice.time, held
         )
+        if model != self._taken:
+            self._replaced()
         self._taken = model
         news, self._news = self._news, asyncio.Event()
         news.set()

@@ -53,9 +53,11 @@ def configured(settings: MakeSettings, feed: Feed) -> Settings:
 
 
 @contextlib.asynccontextmanager
-async def following(settings: Settings) -> AsyncIterator[SnapshotFollower]:
+async def following(
+    settings: Settings, replaced: Callable[[], None] = lambda: None
+) -> AsyncIterator[SnapshotFollower]:
     async with Stream.open(settings) as stream:
-        follower = SnapshotFollower(stream, settings.data_dir)
+        follower = SnapshotFollower(stream, settings.data_dir, replaced=replaced)
         task = asyncio.create_task(follower.run())
         try:
             yield follower
@@ -103,6 +105,27 @@ async def test_a_follower_serves_what_was_published_before_and_after_it_began(
         x = torch.rand(5, 3)
         expected = one.classify(x).probabilities
         assert torch.equal(served.snapshot.classify(x).probabilities, expected)
+
+
+async def test_whoever_wants_to_know_is_told_of_each_new_model_and_of_nothing_else(
+    publisher: Publisher, configured: Settings
+) -> None:
+    one, two = snapshots(2)
+    news: list[None] = []
+    async with following(configured, lambda: news.append(None)) as follower:
+        for model, position, expected in (
+            (one, Position("1-0", 1), 1),
+            (one, Position("2-0", 2), 1),  # nothing was learned
+            (two, Position("3-0", 3), 2),
+        ):
+            publisher.publish(model, position)
+            await until(
+                lambda applied=position.entries_applied: (
+                    follower.current is not None  # type: ignore[misc]
+                    and follower.current.entries_applied == applied
+                )
+            )
+            assert len(news) == expected
 
 
 async def test_models_are_ready_before_they_answer_as_long_as_somebody_asks(
