@@ -29,7 +29,10 @@ CORE_COMPILED = {
     "core.experts.growing",
     "core.experts.nearest",
     "core.experts.neighbours",
+    "core.memory.class_shares",
     "core.memory.feature_sums",
+    "core.memory.reliability",
+    "core.memory.tallies",
 }
 """What is done sample by sample: numpy, compiled by numba."""
 

@@ -26,10 +26,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from core.batch import Label
+from core.memory.tallies import add_class_sums, array
 
 BLOCK: Final = 100
 """Samples of a block, at least."""
@@ -84,14 +86,11 @@ class ClassShares:
         origin = self.origin
         if not self.blocks and not len(self.reference):
             origin = float(likelihoods.mean())
-        codes, truths = codes.clamp(max=MOST_CLASSES), truths.clamp(max=MOST_CLASSES)
-        new = torch.zeros(int(torch.maximum(codes.max(), truths.max())) + 1, 4).double()
-        values = likelihoods.double() - origin
-        one = torch.ones_like(values)
-        columns = torch.stack([one, torch.zeros_like(one), values, values.square()], 1)
-        new.index_add_(0, codes, columns)
-        named = truths >= 0
-        new[:, LABELLED].index_add_(0, truths[named], one[named])
+        most = int(torch.maximum(codes, truths).max())
+        sums = np.zeros((min(most, MOST_CLASSES) + 1, 4))
+        values = array(likelihoods.double() - origin)
+        add_class_sums(array(codes), array(truths), values, MOST_CLASSES, sums)
+        new = torch.from_numpy(sums)
         blocks = self.blocks
         if blocks and float(blocks[-1][:, ANSWERED].sum()) < BLOCK:
             blocks, new = blocks[:-1], _sum(blocks[-1], new)

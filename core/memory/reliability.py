@@ -34,11 +34,16 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from core.memory.tallies import add_answers, array, expected_hits, unseen_shares
+
 EDGES: Final = (0.5, 0.6, 0.7, 0.8, 0.87, 0.92, 0.95, 0.97, 0.985, 0.993, 0.997, 0.999)
 """Confidences between which bins lie: narrow where answers crowd."""
+
+_EDGES: Final = np.array(EDGES)
 
 BINS: Final = len(EDGES) + 1
 
@@ -149,21 +154,32 @@ class Reliability:
 
     def observed(self, seen: Answered) -> Reliability:
         """Add the answers to a batch, and what labels say of them."""
-        bins = bins_of(seen.confidence)
-        told = self.tested(bins[seen.counted], seen.hits[seen.counted])
-        n = seen.weight * len(bins)
-        fading = math.exp(-n / RECENT)
-        recent = told.recent * fading + seen.weight * bins.bincount(minlength=BINS)
-        size = max(len(told.answers), int(seen.codes.max()) + 1) if len(bins) else 0
-        answers = torch.zeros(max(size, len(told.answers)), 3, dtype=torch.float64)
-        answers[: len(told.answers)] = told.answers
+        n = len(seen.codes)
+        if not n:
+            return self
+        fading = math.exp(-seen.weight * n / RECENT)
+        answers = np.zeros((max(len(self.answers), int(seen.codes.max()) + 1), 3))
+        answers[: len(self.answers)] = self.answers.numpy()
         answers[:, :2] *= fading
-        # Only samples without a label can lie on components of theirs.
-        row = torch.ones(len(bins), 3, dtype=torch.float64)
-        row[:, 1] = seen.unnamed
-        row[:, 2] = (~seen.labelled).double()
-        answers.index_add_(0, seen.codes, seen.weight * row)
-        return replace(told, recent=recent, answers=answers)
+        bins = np.zeros((3, BINS))
+        add_answers(
+            array(seen.confidence.double()),
+            _EDGES,
+            array(seen.codes),
+            array(seen.unnamed.double()),
+            array(seen.labelled),
+            array(seen.counted),
+            array(seen.hits),
+            seen.weight,
+            bins,
+            answers,
+        )
+        came, counted, hits = torch.from_numpy(bins)
+        return replace(
+            self._counted(counted, hits),
+            recent=self.recent * fading + seen.weight * came,
+            answers=torch.from_numpy(answers),
+        )
 
     def tested(self, bins: Tensor, hits: Tensor) -> Reliability:
         """Add labelled samples whose answers are known.
@@ -172,14 +188,19 @@ class Reliability:
             bins: Of their confidence, with shape (N,), int64.
             hits: Whether the answers were right, with shape (N,), bool.
         """
-        if not len(bins):
+        both = [one.bincount(minlength=BINS).double() for one in (bins, bins[hits])]
+        return self._counted(*both)
+
+    def _counted(self, counts: Tensor, hits: Tensor) -> Reliability:
+        """Add labelled samples per bin, with shape (B,), and those that were named rightly."""
+        n = float(counts.sum())
+        if not n:
             return self
-        told = self._compared(bins, hits)
-        fading = math.exp(-len(bins) / FADING)
+        fading = math.exp(-n / FADING)
         return replace(
-            told,
-            counts=self.counts * fading + bins.bincount(minlength=BINS),
-            hits=self.hits * fading + bins[hits].bincount(minlength=BINS),
+            self._compared(counts, hits),
+            counts=self.counts * fading + counts,
+            hits=self.hits * fading + hits,
         )
 
     def estimate(self, class_counts: tuple[int, ...]) -> Estimate | None:
@@ -188,24 +209,22 @@ class Reliability:
         Arguments:
             class_counts: Labelled samples learned of each class, C numbers.
         """
-        n = float(self.recent.sum())
-        if self.labelled < FEWEST or n < 1:
+        n, labelled = float(self.recent.sum()), self.labelled
+        if labelled < FEWEST or n < 1:
             return None
-        shares, weights = self.shares, self.recent / n
-        seen = float(weights @ shares)
-        of_shares = shares * (1 - shares)
+        recent, counts, hits = (array(one) for one in (self.recent, self.counts, self.hits))
         # What bins are known by, what chance does to so many samples, and what both leave out.
-        variance = float((weights.square() * of_shares / (self.counts + PRIOR)).sum())
-        variance += float(weights @ of_shares) / n
+        seen, variance, of_one = expected_hits(recent, counts, hits, PRIOR)
+        variance += of_one / n
         variance += self.spread[0] / self.spread[1] if self.spread[1] else 0.0
         margin = Z * math.sqrt(max(variance, 0.0))
         least, unseen = self._unseen(class_counts)
         low, high = max(0.0, seen - margin), min(1.0, seen + margin)
         # Where every answer was right, or none, no variance is seen, and some is possible all the
         # same: the exact interval of Clopper and Pearson (1934).
-        rare = 1 - TAIL ** (1 / min(self.labelled, n))
+        rare = 1 - TAIL ** (1 / min(labelled, n))
         right = float(self.hits.sum())
-        if right >= self.labelled:
+        if right >= labelled:
             low = min(low, 1 - rare)
         elif right <= 0:
             high = max(high, rare)
@@ -213,31 +232,21 @@ class Reliability:
 
     def _unseen(self, class_counts: tuple[int, ...]) -> tuple[float, float]:
         """Share of the newest samples that must be of no known class, and that may well be."""
-        answers = self.answers
-        n = len(answers)
-        total = float(answers[:, 0].sum())
-        if not total:
-            return 0.0, 0.0
-        labelled = torch.zeros(n, dtype=torch.float64)
-        known = torch.tensor(class_counts[:n], dtype=torch.float64)
+        labelled = np.zeros(len(self.answers))
+        known = class_counts[: len(labelled)]
         labelled[: len(known)] = known
-        expected = answers[:, 2] / (answers[:, 2] + labelled).clamp_min(1.0)
-        found = answers[:, 1] / answers[:, 0].clamp_min(1e-12)
-        excess = (found - expected) / (1 - expected).clamp_min(1e-12)
-        excess = torch.where(expected < 1, excess, 0.0)
-        told = (excess > EXCESS).double() * answers[:, 0] / total
-        return float(told @ excess.clamp(0, 1)), float(told @ found.clamp(0, 1))
+        return unseen_shares(array(self.answers), labelled, EXCESS)
 
-    def _compared(self, bins: Tensor, hits: Tensor) -> Reliability:
+    def _compared(self, counts: Tensor, hits: Tensor) -> Reliability:
         """The same, with expectation and outcome compared if there are enough labels for it."""
         if self.labelled < FEWEST:
             return self
-        shares = self.shares[bins]
+        shares = self.shares
         n, right, expected, variance = self.block
-        n += len(bins)
+        n += float(counts.sum())
         right += float(hits.sum())
-        expected += float(shares.sum())
-        variance += float((shares * (1 - shares)).sum())
+        expected += float(counts @ shares)
+        variance += float(counts @ (shares * (1 - shares)))
         if n < BLOCK:
             return replace(self, block=(n, right, expected, variance))
         beyond = ((right - expected) / n) ** 2 - variance / n**2

@@ -1,0 +1,131 @@
+"""What a batch of answers adds to sums in bins and per class: compiled loops.
+
+There are some tens of numbers and a hundred samples: operations on tensors would take many times
+as long to begin as to do.
+
+Throughout: N samples, B bins of confidence, C classes. Arrays are changed where they are, so
+whoever calls this has made copies.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from core.compiled.loops import Array, compiled
+
+
+def array(values: Tensor) -> Array:
+    """Numbers on the CPU as the loops take them, in one piece."""
+    return np.ascontiguousarray(values.numpy())
+
+
+@compiled
+def bin_of(confidence: float, edges: Array) -> int:
+    """The bin of a confidence, 0 to B - 1, between edges with shape (B - 1,)."""
+    found = 0
+    while found < len(edges) and confidence >= edges[found]:
+        found += 1
+    return found
+
+
+@compiled
+def add_answers(
+    confidence: Array,
+    edges: Array,
+    codes: Array,
+    unnamed: Array,
+    labelled: Array,
+    counted: Array,
+    hits: Array,
+    weight: float,
+    bins: Array,
+    answers: Array,
+) -> None:
+    """Add N answers, given as in `core.memory.reliability.Answered`.
+
+    Arguments:
+        edges: Of bins.
+        bins: Samples, those that count, and of these the hits, with shape (3, B).
+        answers: Samples, how far they lie on unnamed components, and those without a label, per
+            class, weighed, with shape (C, 3).
+    """
+    for i in range(len(codes)):
+        place, code = bin_of(confidence[i], edges), codes[i]
+        bins[0, place] += 1
+        if counted[i]:
+            bins[1, place] += 1
+            bins[2, place] += hits[i]
+        answers[code, 0] += weight
+        answers[code, 1] += weight * unnamed[i]
+        # Only samples without a label can lie on components of theirs.
+        answers[code, 2] += 0.0 if labelled[i] else weight
+
+
+@compiled
+def expected_hits(
+    recent: Array, counts: Array, hits: Array, prior: float
+) -> tuple[float, float, float]:
+    """The expected accuracy of recent samples, and its variance.
+
+    Arguments:
+        recent: Samples per bin, with shape (B,); there are some.
+        counts: Labelled samples per bin.
+        hits: Of those, the ones that were named rightly.
+        prior: Samples of the mean accuracy that each bin begins with.
+
+    Returns:
+        The accuracy; its variance by what bins are known by; and that of one sample, by chance.
+    """
+    n, mean = recent.sum(), hits.sum() / max(counts.sum(), 1e-12)
+    accuracy, known, chance = 0.0, 0.0, 0.0
+    for place in range(len(recent)):
+        share = (hits[place] + prior * mean) / (counts[place] + prior)
+        weight, of_one = recent[place] / n, share * (1 - share)
+        accuracy += weight * share
+        known += weight * weight * of_one / (counts[place] + prior)
+        chance += weight * of_one
+    return accuracy, known, chance
+
+
+@compiled
+def unseen_shares(answers: Array, labelled: Array, most: float) -> tuple[float, float]:
+    """Share of the newest samples that must be of no known class, and that may well be.
+
+    Arguments:
+        answers: As for `add_answers`, with shape (C, 3).
+        labelled: Labelled samples learned of each class, with shape (C,).
+        most: Excess up to which a class counts as whole.
+    """
+    total = answers[:, 0].sum()
+    least, may = 0.0, 0.0
+    for code in range(len(answers)):
+        n, lies, alone = answers[code]
+        expected = alone / max(alone + labelled[code], 1.0)
+        if n <= 0 or expected >= 1:
+            continue
+        found = lies / n
+        excess = (found - expected) / (1 - expected)
+        if excess > most:
+            least += n / total * min(excess, 1.0)
+            may += n / total * min(found, 1.0)
+    return least, may
+
+
+@compiled
+def add_class_sums(codes: Array, truths: Array, values: Array, last: int, sums: Array) -> None:
+    """Add N answers to sums of classes, with shape (C, 4), as `core.memory.class_shares` has them.
+
+    Arguments:
+        codes: Classes that were named, with shape (N,), int64; those beyond `last` are that one.
+        truths: Classes by their labels, likewise; below 0 without one.
+        values: Log-likelihoods, with shape (N,).
+        last: Of the classes that are told apart.
+    """
+    for i in range(len(codes)):
+        code, truth, value = min(codes[i], last), min(truths[i], last), values[i]
+        sums[code, 0] += 1
+        if truth >= 0:
+            sums[truth, 1] += 1
+        sums[code, 2] += value
+        sums[code, 3] += value * value
