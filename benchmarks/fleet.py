@@ -33,8 +33,8 @@ class Measured:
 
     process_mib: float = 419.0
     model_mib: float = 2.0
-    batch_s: float = 0.0089
-    back_s: float = 6.7
+    batch_s: float = 0.0083
+    back_s: float = 4.5
     load_s: float = 0.05
     status_commands_s: float = 0.1
     idle_commands_s: float = 15.0
