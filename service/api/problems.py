@@ -17,6 +17,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from urllib.parse import quote
 
 import orjson
 from fastapi import FastAPI, Request, Response
@@ -36,6 +37,7 @@ from service.broker.notes import TooManyNotes
 PROBLEM_JSON = "application/problem+json"
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")
 RETRY_AFTER_S = 1.0  # where the error itself does not say
+OF_A_PATH = "/:@!$&'()*+,;=~"  # what a URI's path has as it is (RFC 3986, 3.3)
 
 
 @dataclass(frozen=True)
@@ -367,7 +369,7 @@ def answer(
         "title": problem.title,
         "status": problem.status,
         "detail": detail,
-        "instance": request.url.path,
+        "instance": quote(request.url.path, safe=OF_A_PATH),
     }
     # No number may hide a member of the standard, and none is longer than JSON readers take.
     document = {**standard, **{k: _short(v) for k, v in numbers.items() if k not in standard}}

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httpx2
 import numpy as np
@@ -164,7 +165,7 @@ def problem(response: httpx2.Response, status: int, name: str) -> dict[str, Any]
     document: dict[str, Any] = response.json()
     assert document["type"] == f"/problems/{name}"
     assert document["status"] == status
-    assert document["instance"] == response.request.url.path
+    assert unquote(document["instance"]) == response.request.url.path
     assert document["title"]
     assert str(document["detail"]).endswith((".", "?"))
     return document

@@ -88,6 +88,19 @@ def test_an_unexpected_error_tells_nothing_of_the_inside(
     assert "42" not in str(document)
 
 
+def test_the_instance_of_a_problem_is_a_uri_reference_whatever_was_asked_for() -> None:
+    app = FastAPI()
+    problems.install(app)
+    transport = httpx2.ASGITransport(app)
+
+    async def ask(path: str) -> httpx2.Response:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.get(path)
+
+    for path in ("/nothing/%C3%AE%0F%20%22", "/a:b/c@d"):
+        assert asyncio.run(ask(path)).json()["instance"] == path
+
+
 def test_answers_carry_the_headers_of_safety(blank: httpx2.Client) -> None:
     for path in ("/", "/model", "/nowhere", "/docs"):
         headers = blank.get(path).headers
