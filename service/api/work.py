@@ -49,7 +49,7 @@ class Workers:
 
     def __init__(self, threads: int, processors: int | None = None) -> None:
         torch.set_num_threads(threads)
-        processors = processors or len(os.sched_getaffinity(0))
+        processors = processors or _processors()
         self._beside_learning = min(WORKERS, max(1, (processors - 1) // threads))
         self._learned_at = -math.inf
         self._turns: CapacityLimiter | None = None
@@ -89,3 +89,11 @@ class Workers:
         """Wait for what is running, then end the threads."""
         self._pool.shutdown()
         self._parsers.shutdown()
+
+
+def _processors() -> int:
+    """That this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1

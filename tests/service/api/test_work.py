@@ -72,6 +72,17 @@ def test_with_processors_to_spare_nothing_waits() -> None:
     workers.close()
 
 
+def test_a_system_that_does_not_tell_which_processors_may_be_used_is_asked_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    workers = Workers(1)
+    workers.learns()
+    assert most_at_once(workers, WORKERS) == 2
+    workers.close()
+
+
 def test_a_trainer_that_has_not_learned_for_a_while_is_left_none(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
