@@ -27,11 +27,15 @@ def made_up(n: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.int64]
 def endless(n: int, number: int) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
     """More samples of the classes of `made_up`, n at a time and cheap to make.
 
-    A sample that has been learned is another one when it comes again, which a detector rightly
-    notices. So none does: prototypes and noise are put together anew for each.
+    A sample that was learned is likelier when it comes again, which a detector rightly notices. So
+    none comes twice: each joins a prototype and a row of noise anew.
 
     Arguments:
-        number: Other ones for each.
+        n: Samples of a batch.
+        number: Seed; each gives other samples.
+
+    Yields:
+        Samples with shape (n, 784), uint8, and their labels with shape (n,).
     """
     prototypes = _prototypes(np.random.default_rng(0))
     rng = np.random.default_rng((1, number))

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from core.memory.feature_sums import distances
+from core.memory.feature_sums import centred_sums
 
 BLOCK = 50.0
 """Samples of a block, to begin with."""
@@ -98,7 +98,7 @@ class Course:
         if not len(x):
             return self
         origin = x.double().mean(0).cpu() if self.origin is None else self.origin
-        sums, squares = distances(x, origin.to(x.device)).cpu()
+        sums, squares = centred_sums(x, origin.to(x.device)).cpu()
         sums = sums[None]
         sizes, ends = torch.tensor([float(len(x))]).double(), torch.tensor([float(end)]).double()
         if self.sums is not None:

@@ -1,11 +1,11 @@
-"""Sums over samples of every feature by itself: of values, and of powers of their distances.
+"""Sums over samples, of every feature by itself: of values, and of powers of centred values.
 
-Each of them would be a pass over all samples in double precision, with room for as many numbers.
-Here a loop makes together what is wanted together, four samples at a time, so that sums are
-fetched and put back less often.
+Made by operations on tensors, each sum takes a copy of all samples in double precision. A loop
+makes the sums that are wanted together in one pass. It takes four samples at a time, so that sums
+are fetched and put back less often.
 
-On a device whole tensors are added up in the same order, one sample after the other, so that the
-same stream gives the same numbers where the device rounds alike.
+On a device operations on tensors add in the order of the loop, one sample after the other. So the
+same stream gives the same numbers there, where the device rounds alike.
 
 Throughout: N samples, D features.
 """
@@ -39,7 +39,7 @@ def totals(x: Tensor) -> Tensor:
     return torch.from_numpy(sums)
 
 
-def distances(x: Tensor, origin: Tensor) -> Tensor:
+def centred_sums(x: Tensor, origin: Tensor) -> Tensor:
     """Sums of x - origin, and of its square, with shape (2, D), float64.
 
     Arguments:
@@ -47,18 +47,18 @@ def distances(x: Tensor, origin: Tensor) -> Tensor:
         origin: With shape (D,), float64, on the same device.
 
     Example:
-        >>> distances(torch.tensor([[1.0], [-3.0]]), torch.zeros(1).double()).tolist()
+        >>> centred_sums(torch.tensor([[1.0], [-3.0]]), torch.zeros(1).double()).tolist()
         [[-2.0], [10.0]]
     """
     if not _is_plain(x):
         away = x - origin
         return _in_order(torch.stack([away, away.square()]))
     sums = np.zeros((2, x.shape[1]))
-    _add_distances(x.contiguous().numpy(), origin.numpy(), sums)
+    _add_centred(x.contiguous().numpy(), origin.numpy(), sums)
     return torch.from_numpy(sums)
 
 
-def deviations(x: Tensor, origin: Tensor) -> Tensor:
+def absolute_sums(x: Tensor, origin: Tensor) -> Tensor:
     """Sums of |x - origin|, of its square and of its fourth power, with shape (3, D), float64.
 
     Arguments:
@@ -66,7 +66,7 @@ def deviations(x: Tensor, origin: Tensor) -> Tensor:
         origin: With shape (D,), float64, on the same device.
 
     Example:
-        >>> deviations(torch.tensor([[1.0], [-3.0]]), torch.zeros(1).double()).tolist()
+        >>> absolute_sums(torch.tensor([[1.0], [-3.0]]), torch.zeros(1).double()).tolist()
         [[4.0], [10.0], [82.0]]
     """
     if not _is_plain(x):
@@ -74,7 +74,7 @@ def deviations(x: Tensor, origin: Tensor) -> Tensor:
         squares = away.square()
         return _in_order(torch.stack([away, squares, squares.square()]))
     sums = np.zeros((3, x.shape[1]))
-    _add_deviations(x.contiguous().numpy(), origin.numpy(), sums)
+    _add_absolute(x.contiguous().numpy(), origin.numpy(), sums)
     return torch.from_numpy(sums)
 
 
@@ -92,7 +92,7 @@ def _in_order(values: Tensor) -> Tensor:
 
 @columnwise
 def _add(x: Array, sums: Array) -> None:
-    """Add samples, with shape (N, D), float32, to a sum, with shape (D,)."""
+    """Add to a sum, with shape (D,), samples with shape (N, D), float32."""
     n, d = x.shape
     fours = n - n % 4
     for begin in range(0, d, COLUMNS):
@@ -109,8 +109,8 @@ def _add(x: Array, sums: Array) -> None:
 
 
 @columnwise
-def _add_distances(x: Array, origin: Array, sums: Array) -> None:
-    """Add what samples, with shape (N, D), float32, have to sums, with shape (2, D)."""
+def _add_centred(x: Array, origin: Array, sums: Array) -> None:
+    """Add to sums, with shape (2, D), those of samples, with shape (N, D), float32."""
     n, d = x.shape
     fours = n - n % 4
     for begin in range(0, d, COLUMNS):
@@ -131,8 +131,8 @@ def _add_distances(x: Array, origin: Array, sums: Array) -> None:
 
 
 @columnwise
-def _add_deviations(x: Array, origin: Array, sums: Array) -> None:
-    """The same of deviations, for sums with shape (3, D)."""
+def _add_absolute(x: Array, origin: Array, sums: Array) -> None:
+    """Add to sums, with shape (3, D), those of absolute values of samples, likewise."""
     n, d = x.shape
     fours = n - n % 4
     for begin in range(0, d, COLUMNS):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from core.memory.feature_sums import deviations, totals
+from core.memory.feature_sums import absolute_sums, totals
 
 MOST_FEATURES = 4096
 """Of wider samples nothing is kept: single features say little there."""
@@ -76,7 +76,7 @@ class Marginals:
         share = n / total
         mean = torch.lerp(old.mean, totals(x) / n, share)
         away = torch.stack([old.spread, old.square, old.fourth])
-        return Marginals(total, mean, *torch.lerp(away, deviations(x, mean) / n, share))
+        return Marginals(total, mean, *torch.lerp(away, absolute_sums(x, mean) / n, share))
 
     def to(self, device: torch.device) -> Marginals:
         """The same elsewhere."""

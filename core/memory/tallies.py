@@ -1,7 +1,7 @@
 """What a batch of answers adds to sums in bins and per class: compiled loops.
 
-There are some tens of numbers and a hundred samples: operations on tensors would take many times
-as long to begin as to do.
+There are some tens of numbers and a hundred samples. An operation on a tensor takes many times as
+long to begin as to do.
 
 Throughout: N samples, B bins of confidence, C classes. Arrays are changed where they are, so
 whoever calls this has made copies.

@@ -4,9 +4,9 @@ A hop to a thread and back costs more than scoring a hundred samples with a smal
 model; scoring ten thousand would hold up every other request. So the caller says
 how much there is to do.
 
-Where the trainer has learned lately, one processor is left to it: answers come first, and if they
-took all processors, next to nothing would be learned while many ask. Of few processors fewer passes
-then run at a time, each of which is the sooner done.
+While the trainer learns, one processor is left to it. Answers come first, so next to nothing would
+be learned if they took all processors. With few processors fewer passes run at a time then, and
+each is done sooner.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INLINE_PRODUCTS: Final = 5e7
 """Multiplications that are done at once: a millisecond or two on one core."""
 
 LONG_PRODUCTS: Final = 5e9
-"""Multiplications that do not wait for their turn: others would wait for them."""
+"""Multiplications of a pass beyond which it takes no turn: others would wait for it too long."""
 
 WORKERS: Final = 4
 LEARNING_S: Final = 3.0
@@ -70,7 +70,7 @@ class Workers:
             return await loop.run_in_executor(self._pool, work)
 
     def learns(self) -> None:
-        """Say that the trainer is at work."""
+        """Say that the trainer has learned just now."""
         self._learned_at = time.monotonic()
 
     def _turn(self) -> CapacityLimiter:

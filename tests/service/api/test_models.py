@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -16,6 +17,7 @@ from clients.http.async_client import AsyncGMRClient
 from clients.http.client import GMRClient
 from clients.http.errors import RequestRefused
 from service.api.of_model import path_within
+from service.api.work import Workers
 from service.settings import Settings
 from tests.service.api.stack import (
     labels,
@@ -168,6 +170,24 @@ def test_there_are_at_most_so_many(service: httpx2.Client) -> None:
     for name in made:
         service.delete(f"/models/{name}")
     wait_until(lambda: not set(made) & set(names(service)))
+
+
+def test_whoever_learns_is_left_a_processor(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each model's follower tells the workers, which all models share."""
+    news: list[Workers] = []
+    monkeypatch.setattr(Workers, "learns", lambda workers: news.append(workers))
+    settings = make_settings(redis_url, tmp_path, max_models=5)
+    with training(settings), serving(settings) as client:
+        teach(client)
+        of_own = len(news)
+        assert of_own
+        assert client.put("/models/named").status_code == 201
+        with of_model(client, "named") as named:
+            teach(named)
+        assert len(news) > of_own
+        assert len(set(map(id, news))) == 1
 
 
 def test_a_first_batch_makes_a_model_only_where_that_is_allowed(
