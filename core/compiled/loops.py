@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from core.compiled.kept import Kept
 
-Array = NDArray[Any]
+Array = np.ndarray[Any, np.dtype[Any]]
+"""An array of numbers. Not `numpy.typing.NDArray`, which from numpy 2.5 on is an alias whose class
+nobody who looks at types can tell: what writes checkpoints does."""
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import numba
 import numpy as np
@@ -257,3 +257,8 @@ def test_what_is_compiled_now_and_what_is_read_back_give_the_same_bits(tmp_path:
     now = bits()
     assert list((tmp_path / "core").rglob("*.nbi"))
     assert bits() == now
+
+
+def test_the_class_of_arrays_can_be_told_from_their_type() -> None:
+    """By it checkpoints know them. Of `numpy.typing.NDArray` it cannot be told from 2.5 on."""
+    assert get_origin(Array) is np.ndarray
