@@ -28,7 +28,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from core.density.blocks import ROWS
+from core.density.blocks import one_by_one, rows_of
 from core.density.mixture import LOG_2PI
 
 NEGLIGIBLE = 1e-3
@@ -165,8 +165,8 @@ def log_joint(form: WhitenedForm, x: Tensor, x_squared: Tensor | None = None) ->
         tensor([[-1.8379]])
     """
     squared = x.square() if x_squared is None else x_squared
-    if len(x) > ROWS:
-        blocks = zip(torch.split(x, ROWS), torch.split(squared, ROWS), strict=True)
+    if len(x) > (rows := rows_of(x)):
+        blocks = zip(torch.split(x, rows), torch.split(squared, rows), strict=True)
         return torch.cat([log_joint(form, *block) for block in blocks])
     joint = torch.addmm(form.constant, x, form.linear.T).addmm_(squared, form.quadratic.T)
     return joint.add_(_explained(form, whitened(form, x)))
@@ -218,6 +218,32 @@ def shared_out(joint: Tensor) -> Tensor:
 
 def moments(form: WhitenedForm, shares: Tensor, x: Tensor, x_squared: Tensor) -> FactorMoments:
     """Expected sufficient statistics of samples that were shared out, (N, K), already."""
+    by = _moments_one_by_one if one_by_one(x) else _moments_at_once
+    return by(form, shares, x, x_squared)
+
+
+def _moments_at_once(
+    form: WhitenedForm, shares: Tensor, x: Tensor, x_squared: Tensor
+) -> FactorMoments:
+    """The same in a few large products, for all samples under all components."""
+    n, k, n_factors = len(x), form.n_components, form.n_factors
+    latent = x.new_ones(n, k, n_factors + 1)
+    # E[z] = C^-T u
+    latent[..., :n_factors] = (whitened(form, x).transpose(0, 1) @ form.spread).transpose(0, 1)
+    weighted = latent * shares[..., None]
+    cross = (weighted.view(n, -1).T @ x).view(k, n_factors + 1, -1)
+    second = latent.permute(1, 2, 0) @ weighted.transpose(0, 1)
+    mass = shares.sum(0)
+    covariance = form.spread.transpose(1, 2) @ form.spread
+    second[:, :n_factors, :n_factors] += mass[:, None, None] * covariance
+    # In one piece, as it comes from a checkpoint.
+    return FactorMoments(mass, shares.T @ x_squared, cross.transpose(1, 2).contiguous(), second)
+
+
+def _moments_one_by_one(
+    form: WhitenedForm, shares: Tensor, x: Tensor, x_squared: Tensor
+) -> FactorMoments:
+    """The same component by component, each of the samples that it answers for."""
     k, n_factors, d = form.n_components, form.n_factors, x.shape[1]
     whitener = form.whitener.view(k, n_factors, d)
     offset = form.whitened_mean.view(k, n_factors)

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from core.density.blocks import one_by_one
 from core.density.factor_mixture import WhitenedForm
 from core.density.mixture import LOG_2PI, NaturalForm, log_sum_exp
 
@@ -36,8 +37,7 @@ SOFTNESS = 4.0
 
 MOST_GATHERED = 1 << 20
 """Numbers of components' matrices that are copied, one for each sample, rather than going through
-components one by one: for few samples, or few features, that is several times as fast. A device
-is asked for as few operations as can be."""
+components one by one: for few samples, or few features, that is several times as fast."""
 
 
 class Analyser(NamedTuple):
@@ -48,6 +48,15 @@ class Analyser(NamedTuple):
     means: Tensor  # (K, D)
     loadings: Tensor  # (K, D, L)
     log_peaks: Tensor  # (K,) of `factor_log_peaks`
+
+    @classmethod
+    def joined(cls, parts: Sequence[Analyser]) -> Analyser:
+        """All of them, in order; larger products are faster ones. There must be at least one."""
+        if len(parts) == 1:
+            return parts[0]
+        forms, *columns = zip(*parts, strict=True)
+        form = WhitenedForm(*map(torch.cat, zip(*forms, strict=True)))
+        return cls(form, *map(torch.cat, columns))
 
 
 def diagonal_log_peaks(form: NaturalForm) -> Tensor:
@@ -108,8 +117,11 @@ def factor_traits(
         parts: All components, in the order of the columns of `joint`.
         closeness: As for `diagonal_traits`.
     """
-    stretch, rest = x.new_zeros(len(x)), x.new_zeros(len(x))
     winners, begin = joint.argmax(-1), 0
+    if not one_by_one(x):
+        fits = _fit(Analyser.joined(parts), winners, x)
+        return joined_traits(parts, x, joint, log_likelihood, *fits, closeness=closeness)
+    stretch, rest = x.new_zeros(len(x)), x.new_zeros(len(x))
     for part in parts:
         k = part.form.n_components
         mine = ((winners >= begin) & (winners < begin + k)).nonzero()[:, 0]
@@ -117,7 +129,7 @@ def factor_traits(
         begin += k
         if not len(mine):
             continue
-        if not x.is_cpu or samples.numel() * part.form.n_factors <= MOST_GATHERED:
+        if samples.numel() * part.form.n_factors <= MOST_GATHERED:
             stretch[mine], rest[mine] = _fit(part, own, samples)
             continue
         order = own.argsort(stable=True)

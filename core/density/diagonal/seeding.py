@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from core.density.blocks import one_by_one
 from core.density.mixture import Mixture, Moments, log_joint, moments, responsibilities
 
 EM_ROUNDS = 8
@@ -40,6 +41,8 @@ def k_means_plus_plus(
     Returns:
         Indices into x, with shape (k,), int64; repeats only where samples repeat.
     """
+    if not one_by_one(x):
+        return _picked_without_waiting(x, k, generator, there)
     n = x.shape[0]
     norms = x.square().sum(-1)
     # (N,) squared distance to what was picked
@@ -61,6 +64,34 @@ def k_means_plus_plus(
         chosen.append(int(picks[best]))
         nearest = nearer[:, best]
     return torch.tensor(chosen, device=x.device)
+
+
+def _picked_without_waiting(
+    x: Tensor, k: int, generator: torch.Generator, there: Tensor | None
+) -> Tensor:
+    """The same where samples lie on a device, which nobody waits for.
+
+    Chance is drawn beforehand, as numbers from 0 to 1, and finds its samples there.
+    """
+    n, norms = x.shape[0], x.square().sum(-1)
+    chance = torch.rand(k, CANDIDATES, generator=generator, dtype=torch.float64).to(x.device)
+    chosen = []
+    if there is None or not len(there):
+        chosen = [torch.randint(n, (1,), generator=generator).to(x.device)]
+        there = x[chosen[0]]
+    # (N,) squared distance to the nearest, less the sample's own norm
+    nearest = torch.addmm(there.square().sum(-1), x, there.T, alpha=-2).amin(-1)
+    for draw in chance[len(chosen) :]:
+        odds = (nearest + norms).double().clamp_min(1e-12)
+        # Two rows: CUDA adds up a single one in any order, and other sums find other samples.
+        sums = odds.expand(2, n).cumsum(1)[0]
+        picks = torch.searchsorted(sums, draw * sums[-1])
+        distances = torch.addmm(norms[picks], x, x[picks].T, alpha=-2)
+        nearer = torch.minimum(nearest[:, None], distances)
+        best = nearer.sum(0, keepdim=True).argmin(1)
+        chosen.append(picks[best])
+        nearest = nearer[:, best][:, 0]
+    return torch.cat(chosen)
 
 
 def without_spread(sums: Moments) -> Tensor:

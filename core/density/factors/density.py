@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from core.compiled.loops import Array
-from core.density.blocks import ROWS
+from core.density.blocks import ROWS, one_by_one
 from core.density.density import Fact, Parts, Scored
-from core.density.factor_mixture import FactorMixture, sample
+from core.density.factor_mixture import FactorMixture, log_joint, sample
 from core.density.factors.outline import FEATURES_PER_NAT
 from core.density.factors.part import FactorPart
 from core.density.factors.refining import (
@@ -105,13 +105,18 @@ class FactorDensity:
 
     def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
         said: Parts = {} if parts is None else parts
-        if self.directions is not None and x.is_cpu:
+        if self.directions is not None and one_by_one(x):
             joint = self._in_two_stages(x, self.directions, said)
             return Scored(joint, log_sum_exp(joint))
         unasked = [part for part in self.parts if part not in said]
         if unasked:
             squared = x.square()
-            said.update((part, part.log_joint(x, squared)) for part in unasked)
+            if one_by_one(x):
+                said.update((part, part.log_joint(x, squared)) for part in unasked)
+            else:
+                together = log_joint(unasked[0].beside(unasked[1:]).form, x, squared)
+                columns = torch.split(together, [len(part) for part in unasked], 1)
+                said.update(zip(unasked, columns, strict=True))
         joint = torch.cat([said[part] for part in self.parts], 1).sub_(self._log_total)
         return Scored(joint, log_sum_exp(joint))
 
@@ -184,8 +189,11 @@ class FactorDensity:
         return means, (noise + loadings.square().sum(-1)).sqrt()
 
     def traits(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
+        if not one_by_one(x):
+            whole = self.parts[0].beside(self.parts[1:])
+            return factor_traits([whole], x, *scored, closeness=closeness)
         parts = [part.analyser for part in self.parts]
-        if self.directions is None or not x.is_cpu:
+        if self.directions is None:
             return factor_traits(parts, x, *scored, closeness=closeness)
         fits = self._fits(x, scored.joint.argmax(-1))
         return joined_traits(parts, x, *scored, *fits, closeness=closeness)

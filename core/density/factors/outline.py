@@ -160,14 +160,15 @@ class Outline:
         """
         known: tuple[tuple[Sequence[Outline], Seen], ...] = self.__dict__.get("_beside", ())
         for before, seen in known:
-            if _same(before, others):
+            if same(before, others):
                 return seen
         seen = Seen.joined([one.seen for one in (self, *others)])
         self.__dict__["_beside"] = ((others, seen), *known[: VERSIONS - 1])
         return seen
 
 
-def _same(some: Sequence[object], others: Sequence[object]) -> bool:
+def same(some: Sequence[object], others: Sequence[object]) -> bool:
+    """Whether both hold the very same objects in the same order."""
     pairs = zip(some, others, strict=False)
     return len(some) == len(others) and all(one is other for one, other in pairs)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from torch import Tensor
 
 from core.density.factor_mixture import FactorMixture, WhitenedForm, log_joint, whitened_form
-from core.density.factors.outline import VERSIONS, Outline, exact
+from core.density.factors.outline import VERSIONS, Outline, exact, same
 from core.density.factors.refining import Exact
 from core.density.traits import Analyser, factor_log_peaks
 
@@ -43,6 +44,21 @@ class FactorPart:
     def exact(self) -> Exact:
         """What it takes to score components one by one, where they are on the CPU."""
         return exact(self.mixture, self.form)
+
+    def beside(self, others: Sequence[FactorPart]) -> Analyser:
+        """All components of this part and of others, in order; those of the last few are kept.
+
+        For a device, which is asked for as few operations as can be.
+        """
+        if not others:
+            return self.analyser
+        known: tuple[tuple[Sequence[FactorPart], Analyser], ...] = self.__dict__.get("_beside", ())
+        for before, joined in known:
+            if same(before, others):
+                return joined
+        joined = Analyser.joined([part.analyser for part in (self, *others)])
+        self.__dict__["_beside"] = ((others, joined), *known[: VERSIONS - 1])
+        return joined
 
     def outline(self, directions: Tensor) -> Outline:
         """The components as they are seen in directions (D, P).

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from core.density.blocks import one_by_one
 from core.density.diagonal.seeding import k_means_plus_plus, without_spread
 from core.density.mixture import Moments
 
@@ -27,6 +28,13 @@ PRIOR_SAMPLES = 10.0
 INITIAL_LOADING = 1e-2
 """Size of factors that the samples are too few to show, in deviations: EM can grow a small
 loading, but not one that is zero."""
+
+POWER_ROUNDS = 4
+"""Rounds by which the directions of all clusters are found at once. EM turns them further."""
+
+DEPENDENT = 1e-10
+"""Share of a cluster's variance that is added to that of each direction, so that directions can be
+told apart where samples vary in fewer."""
 
 
 def seed_analysers(
@@ -51,8 +59,10 @@ def seed_analysers(
         (K, D), (K, D, L) and (K, D).
     """
     there = x[:0] if beside is None else beside
-    which = _clusters(x, max(1, min(k, len(x))), there, generator)
+    which, k = _clusters(x, max(1, min(k, len(x))), there, generator)
     spread = x.var(0, correction=0)
+    if not one_by_one(x):
+        return _analysed_at_once(x, which, k, n_factors, spread, generator)
     x, which = x[which >= 0], which[which >= 0]
     counts = which.bincount().tolist()
     order = which.argsort(stable=True)
@@ -74,31 +84,53 @@ def are_copies(sums: Moments) -> Tensor:
     return without_spread(sums) & (sums.mass < FEWEST_COPIES)
 
 
-def _clusters(x: Tensor, k: int, there: Tensor, generator: torch.Generator) -> Tensor:
-    """k-means beside centres that stay: the new cluster of every sample, or -1; none is tiny."""
+def _clusters(x: Tensor, k: int, there: Tensor, generator: torch.Generator) -> tuple[Tensor, int]:
+    """k-means beside centres that stay; no cluster is tiny before samples are handed on.
+
+    Returns:
+        The new cluster of every sample, or -1; and how many there are, perhaps empty ones.
+    """
     new = x[k_means_plus_plus(x, k, generator, there)]
     for _ in range(K_MEANS_ROUNDS):
-        which = _nearest(x, torch.cat([there, new])) - len(there)
-        sums = torch.zeros_like(new).index_add_(0, which[which >= 0], x[which >= 0])
-        counts = which[which >= 0].bincount(minlength=len(new))
+        counts, sums, _ = _gathered(x, _nearest(x, there, new), len(new), squares=False)
         new = torch.where(counts[:, None] > 0, sums / counts.clamp_min(1)[:, None], new)
-    which = _nearest(x, torch.cat([there, new])) - len(there)
-    counts = which[which >= 0].bincount(minlength=len(new))
-    mine, rows = which[which >= 0], x[which >= 0]
-    gathered = Moments(
-        counts.to(x.dtype),
-        torch.zeros_like(new).index_add_(0, mine, rows),
-        torch.zeros_like(new).index_add_(0, mine, rows.square()),
-    )
+    gathered = _gathered(x, _nearest(x, there, new), len(new))
+    counts = gathered.mass
     kept = (counts >= FEWEST_SAMPLES) & ~are_copies(gathered)
     if not len(there) and not bool(kept.any()):
         kept[counts.argmax()] = True
-    return _nearest(x, torch.cat([there, new[kept]])) - len(there)
+    new = new[kept]
+    return _nearest(x, there, new), len(new)
 
 
-def _nearest(x: Tensor, centres: Tensor) -> Tensor:
-    """The nearest centre of every sample; |x|^2 is the same for all of them."""
-    return torch.addmm(centres.square().sum(-1), x, centres.T, alpha=-2).argmin(-1)
+def _gathered(x: Tensor, which: Tensor, k: int, squares: bool = True) -> Moments:
+    """Counts of clusters and sums of their samples, and of their squares where these are wanted.
+
+    Arguments:
+        which: The cluster of each sample, with shape (N,), or -1.
+        k: Clusters.
+    """
+    if not one_by_one(x):
+        own = _one_hot(which, k).to(x)
+        sums = own.T @ x
+        return Moments(own.sum(0), sums, own.T @ x.square() if squares else sums)
+    mine, rows = which[which >= 0], x[which >= 0]
+    none = x.new_zeros(k, x.shape[1])
+    sums = none.index_add(0, mine, rows)
+    second = none.index_add(0, mine, rows.square()) if squares else sums
+    return Moments(mine.bincount(minlength=k).to(x.dtype), sums, second)
+
+
+def _one_hot(which: Tensor, k: int) -> Tensor:
+    """Whether each sample is of each cluster, with shape (N, K), bool; -1 is of none."""
+    return which[:, None] == torch.arange(k, device=which.device)
+
+
+def _nearest(x: Tensor, there: Tensor, new: Tensor) -> Tensor:
+    """The nearest new centre of every sample, or below 0 where one that is there is nearer."""
+    centres = torch.cat([there, new])
+    # |x|^2 is the same for all of them.
+    return torch.addmm(centres.square().sum(-1), x, centres.T, alpha=-2).argmin(-1) - len(there)
 
 
 def _analysed(
@@ -127,6 +159,68 @@ def _analysed(
     noise = (centred.square().mean(0) - explained).clamp_min(0)
     noise = (n * noise + PRIOR_SAMPLES * 0.5 * spread) / (n + PRIOR_SAMPLES)
     return mean, torch.cat([found, sparks], 1), noise
+
+
+def _analysed_at_once(
+    x: Tensor, which: Tensor, k: int, n_factors: int, spread: Tensor, generator: torch.Generator
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """The same of all clusters, by the block power method: few operations, whatever their number.
+
+    Halko, Martinsson and Tropp 2011, algorithm 4.4. No covariance is formed: samples are projected
+    and summed up again, those of other clusters as nothing.
+
+    Arguments:
+        which: The cluster of each sample, with shape (N,), or below 0.
+        k: Clusters.
+
+    Returns:
+        As `seed_analysers` does.
+    """
+    n, d = x.shape
+    own = _one_hot(which, k).to(x)
+    mass = own.sum(0)
+    counts = mass.clamp_min(1)[:, None]
+    mean = own.T @ x / counts
+    variance = (own.T @ x.square() / counts - mean.square()).clamp_min(0)
+    start = torch.randn(n_factors, d, generator=generator).to(x)
+
+    def projected(directions: Tensor) -> Tensor:
+        """Of all samples without their cluster's mean, with shape (N, K, L)."""
+        seen = (x @ directions.reshape(-1, d).T).view(n, k, n_factors)
+        return (seen - (directions @ mean[..., None])[..., 0]) * own[..., None]
+
+    directions = start.expand(k, n_factors, d)
+    total = variance.sum(-1)[:, None]
+    for _ in range(POWER_ROUNDS if n_factors else 0):
+        turned = projected(directions).reshape(n, -1).T @ x
+        turned = turned.view(k, n_factors, d).double() / counts[..., None]
+        directions = _orthonormal(turned).to(x)
+    seen = projected(directions)
+    small = seen.permute(1, 2, 0) @ seen.transpose(0, 1) / counts[..., None]
+    values, vectors = (part.to(x).flip(-1) for part in torch.linalg.eigh(small.double()))
+    # As many as samples can show: the largest, which come first now.
+    shown = torch.arange(1, n_factors + 1, device=x.device) < mass[:, None]
+    values = values.clamp_min(0) * shown
+    left = (total - values.sum(-1, keepdim=True)).clamp_min(0) / d
+    sizes = ((values - left).clamp_min(0) * (counts / (counts + PRIOR_SAMPLES / 2))).sqrt()
+    found = directions.transpose(1, 2) @ vectors * sizes[:, None]
+    sparks = start.T * spread.sqrt()[:, None] * INITIAL_LOADING
+    loadings = torch.where(shown[:, None], found, sparks)
+    explained = found.square().sum(-1)
+    noise = (variance - explained).clamp_min(0)
+    noise = (counts * noise + PRIOR_SAMPLES * 0.5 * spread) / (counts + PRIOR_SAMPLES)
+    filled = mass.nonzero()[:, 0]
+    return mass[filled], (mean[filled], loadings[filled], noise[filled])
+
+
+def _orthonormal(rows: Tensor) -> Tensor:
+    """Rows of matrices (K, L, D) made orthonormal, as far as they are independent; in double."""
+    gram = rows @ rows.transpose(1, 2)
+    sizes = gram.diagonal(dim1=1, dim2=2)
+    least = DEPENDENT * sizes.sum(-1, keepdim=True) + torch.finfo(torch.float32).tiny
+    root, _ = torch.linalg.cholesky_ex(gram + torch.diag_embed(least.expand_as(sizes)))
+    found: Tensor = torch.linalg.solve_triangular(root, rows, upper=False)
+    return found
 
 
 def principal(centred: Tensor, most: int) -> tuple[Tensor, Tensor]:

@@ -284,19 +284,21 @@ class WindowedEM(Windows[S]):
         kept = masses >= min(FEWEST_SAMPLES, float(masses.max()))
         apart = kept & ~fit.copies
         kept = apart if bool(apart.any()) else kept
-        mass = masses[kept] * (group.samples / masses[kept].sum())
-        stayed = tuple(part[kept] for part in parameters)
+        rows = kept.nonzero()[:, 0]  # a device counts a mask anew for each tensor
+        mass = masses[rows]
+        mass = mass * (group.samples / mass.sum())
+        stayed = tuple(part[rows] for part in parameters)
         owned = self.made(mass, stayed, group.owner, state.n_classes)
         if group.owner == NO_CLASS:
             votes = self._votes(state, group, shares)
             moved = _handed_on(votes[~kept], parameters[0][~kept], stayed[0])
-            owned = replace(owned, votes=votes[kept] + moved)
+            owned = replace(owned, votes=votes[rows] + moved)
         elif group.sums is not None:
             # What labels have said of those that learning goes on from.
             said = group.bank.components.votes
-            stay = kept[: len(said)]
-            owned = replace(owned, votes=torch.cat([said[stay], owned.votes[int(stay.sum()) :]]))
-        sums = type(sums)(*(part[kept] for part in sums))
+            stay = kept[: len(said)].nonzero()[:, 0]
+            owned = replace(owned, votes=torch.cat([said[stay], owned.votes[len(stay) :]]))
+        sums = type(sums)(*(part[rows] for part in sums))
         learned = replace(group, bank=group.bank.of(owned), sums=sums)
         # Even the same components now win other samples than before.
         return state.with_components(index, learned)

@@ -30,6 +30,8 @@ from core.density.factor_mixture import (
     whitened_form,
 )
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 sizes = st.integers(1, 6)
 ranks = st.integers(0, 4)
 seeds = st.integers(0, 2**32 - 1)

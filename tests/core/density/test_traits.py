@@ -12,6 +12,8 @@ from core.density.factors.density import FactorDensity
 from core.density.mixture import Mixture
 from core.density.traits import SOFTNESS, size
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 K, D, L = 3, 5, 2
 
 

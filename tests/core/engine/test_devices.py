@@ -16,6 +16,7 @@ from torch import Tensor
 
 from core.batch import Batch, Label
 from core.config import EngineConfig
+from core.density import blocks
 from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
 from core.engine.state import EngineState
@@ -97,9 +98,11 @@ class Life:
 def assert_lived_alike(
     config: EngineConfig, script: Callable[[Life], None], accelerator: torch.device
 ) -> Life:
-    """Live it on the CPU and on the device, and compare."""
+    """Live it on the CPU, which works as a device does meanwhile, and on the device; compare."""
     here, there = Life(config, "cpu"), Life(config, accelerator)
-    script(here)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "ALL_AT_ONCE", True)
+        script(here)
     with simulated_device.operators() as operators:
         script(there)
     if accelerator != simulated_device.DEVICE:

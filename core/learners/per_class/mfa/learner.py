@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from core.config import EngineConfig
+from core.density.blocks import one_by_one
 from core.density.density import Parts, Scored
 from core.density.factor_mixture import n_factors_of
 from core.density.factors.components import Analysers
@@ -60,8 +61,10 @@ class MfaLearner(WindowedLearner[MfaState]):
         return state.density
 
     def score(self, state: MfaState, x: Tensor) -> Scores | None:
-        if state.directions is None or not x.is_cpu:
+        if state.directions is None and one_by_one(x):
             return super().score(state, x)
+        if not len(state):
+            return None
         parts: Parts = {}
         joint, likelihood = state.density.score(x, parts)
         return Scores(x, None, joint, likelihood, parts)

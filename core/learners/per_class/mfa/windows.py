@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from core.density.blocks import one_by_one
 from core.density.deep.shifts import NO_SHIFTS, Shifts
 from core.density.diagonal.seeding import without_spread
 from core.density.factor_mixture import (
@@ -73,7 +74,7 @@ class MfaWindows(WindowedEM[MfaState]):
         before = no_moments(len(mass), loadings.shape[-1], x) if before is None else before
         squared = x.square()
         shape = (len(mass), x.shape[1], loadings.shape[-1])
-        few = x.is_cpu and keeps_to_candidates(*shape)
+        few = one_by_one(x) and keeps_to_candidates(*shape)
         joint: Tensor | None = None
         for _ in range(rounds):
             weights = (mass / mass.sum()).clamp_min(1e-9).log()

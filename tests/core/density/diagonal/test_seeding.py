@@ -17,6 +17,8 @@ from core.density.diagonal.seeding import (
 )
 from core.density.mixture import Moments
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 FLOOR = 0.05
 
 

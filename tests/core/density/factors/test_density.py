@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from core.config import EngineConfig
+from core.density import blocks
 from core.density.density import Parts
 from core.density.factor_mixture import FactorMixture, covariances, log_likelihood
 from core.density.factors.density import FactorDensity
 from core.density.factors.part import FactorPart
+from core.density.traits import Analyser
 from core.engine.engine import Engine
 from core.model.families import DENSITIES
 from core.snapshot import Snapshot
@@ -165,6 +167,28 @@ def test_what_a_part_has_said_of_samples_is_not_worked_out_again(
     assert asked == [*earlier.parts, *later.parts[1:]]
     assert set(known) == {*earlier.parts, *later.parts}
     assert torch.equal(shared.joint, later.score(x).joint)
+
+
+def test_a_device_scores_parts_in_one_product_and_they_say_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    earlier, x = random_parts(2, 1, 3), torch.randn(9, 5)
+    later = FactorDensity((earlier.parts[0], *random_parts(1, 2, seed=4).parts))
+    apart = [(one.score(x), one.traits(x, one.score(x))) for one in (earlier, later)]
+    monkeypatch.setattr(blocks, "ALL_AT_ONCE", True)
+    joined = []
+    join = Analyser.joined
+    monkeypatch.setattr(Analyser, "joined", lambda parts: joined.append(len(parts)) or join(parts))
+    for _ in range(3):
+        known: Parts = {}
+        for one, (scored, traits) in zip((earlier, later), apart, strict=True):
+            said = one.score(x, known)
+            torch.testing.assert_close(said.joint, scored.joint)
+            torch.testing.assert_close(one.traits(x, said), traits)
+        for part, columns in known.items():
+            torch.testing.assert_close(columns, part.log_joint(x, x.square()))
+    # Each set of parts once: all of the earlier, what is new in the later, all of the later.
+    assert [n for n in joined if n > 1] == [3, 2, 3]
 
 
 @pytest.mark.parametrize("missing", ["log_weights", "means", "loadings", "noise", "floor", "sizes"])

@@ -20,6 +20,8 @@ from core.density.factors.seeding import (
 )
 from core.density.mixture import Moments
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
