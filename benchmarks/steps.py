@@ -22,9 +22,8 @@ import torch
 from torch import Tensor
 
 from benchmarks._arithmetic import as_in_the_trainer
+from benchmarks._images import Images, images
 from clients.commands.bench import Measurement, Say, Table
-from clients.data.datasets import load_dataset
-from core.batch import Batch
 from core.config import EngineConfig
 from core.density.factors import outline
 from core.density.factors.density import FactorDensity
@@ -41,23 +40,11 @@ DIFFERENT = 0.01
 """Nats from which on two log-likelihoods differ."""
 
 
-class Images(NamedTuple):
-    """Samples in [0, 1] with labels."""
-
-    x: Tensor  # (N, D)
-    y: Tensor  # (N,) int64
-
-    def batches(self, begin: int, end: int, size: int) -> list[Batch]:
-        """Those from one place to another, a batch at a time."""
-        starts = range(begin, end, size)
-        return [Batch.of(self.x[i : i + size], self.y[i : i + size], images=True) for i in starts]
-
-
 @as_in_the_trainer()
 def measure(quick: bool, say: Say) -> Measurement:
     """Quick: digits that ship with scikit-learn, which are too narrow for two stages."""
     n = 1000 if quick else 40_000
-    learned, asked = _images("digits" if quick else "mnist", n)
+    learned, asked = images("digits" if quick else "mnist", n)
     rows: list[tuple[str, ...]] = []
     values: dict[str, Any] = {"samples": len(learned.x)}
     preset = EngineConfig().preset
@@ -84,18 +71,6 @@ def measure(quick: bool, say: Say) -> Measurement:
     )
 
 
-def _images(name: str, n: int) -> tuple[Images, Images]:
-    data = load_dataset(name)
-
-    def images(x: Any, y: Any) -> Images:
-        rows = torch.from_numpy(np.asarray(x).reshape(len(x), -1)).float()
-        return Images(rows / rows.max(), torch.from_numpy(np.asarray(y).astype(np.int64)))
-
-    order = np.random.default_rng(0).permutation(len(data.train_y))[:n]
-    train = images(data.train_x[order], data.train_y[order])
-    return train, images(data.test_x, data.test_y)
-
-
 @contextmanager
 def _way(two_stages: bool) -> Iterator[None]:
     """Meanwhile models are scored in two stages where that pays, or never."""
@@ -109,31 +84,31 @@ def _way(two_stages: bool) -> Iterator[None]:
 
 
 def _learned_in_turns(
-    images: Images, size: int
+    learned: Images, size: int
 ) -> tuple[dict[bool, list[float]], dict[bool, Snapshot]]:
     """Microseconds a sample of each turn in the second half, and both models at the end."""
     engine = Engine(EngineConfig())
     states = {way: engine.start() for way in (True, False)}
     taken: dict[bool, list[float]] = {True: [], False: []}
-    for turn, begin in enumerate(range(0, len(images.x), CHUNK)):
-        end = min(begin + CHUNK, len(images.x))
-        batches = images.batches(begin, end, size)
+    for turn, begin in enumerate(range(0, len(learned.x), CHUNK)):
+        end = min(begin + CHUNK, len(learned.x))
+        batches = learned.batches(begin, end, size)
         for way in (True, False) if turn % 2 else (False, True):
             with _way(way):
                 begun = time.process_time()
                 for batch in batches:
                     states[way], _ = engine.step(states[way], batch)
                 spent = time.process_time() - begun
-            if end > len(images.x) // 2:
+            if end > len(learned.x) // 2:
                 taken[way].append(1e6 * spent / (end - begin))
     return taken, {way: engine.snapshot(state) for way, state in states.items()}
 
 
-def _learned_alone(preset: str, images: Images, size: int) -> list[float]:
+def _learned_alone(preset: str, learned: Images, size: int) -> list[float]:
     engine = Engine(EngineConfig(preset=preset))
     state, taken = engine.start(), []
-    for begin in range(0, len(images.x), CHUNK):
-        batches = images.batches(begin, begin + CHUNK, size)
+    for begin in range(0, len(learned.x), CHUNK):
+        batches = learned.batches(begin, begin + CHUNK, size)
         begun = time.process_time()
         for batch in batches:
             state, _ = engine.step(state, batch)
