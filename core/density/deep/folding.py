@@ -15,6 +15,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from core.density.blocks import one_by_one
+
 
 @dataclass(frozen=True)
 class Folding:
@@ -95,8 +97,12 @@ class Folding:
             return patches.reshape(-1, self.map_size)
         n = len(patches) // self.positions
         flat = patches.reshape(n, self.positions * self.patch_size)
-        sums = flat.new_zeros(n, self.map_size)
-        return sums.index_add_(1, self.index(flat.device).flatten(), flat)
+        if one_by_one(patches):
+            sums = flat.new_zeros(n, self.map_size)
+            return sums.index_add_(1, self.index(flat.device).flatten(), flat)
+        # A device would add in any order, which ends in other bits each time.
+        padded = torch.nn.functional.pad(flat, (0, 1))
+        return padded[:, _behind(self, flat.device)].sum(-1)
 
     def assemble(self, patches: Tensor) -> Tensor:
         """Patches (N * P, d) -> maps (N, D), the mean of what overlaps; 0 where nothing lies."""
@@ -115,6 +121,21 @@ def _index(folding: Folding, device: torch.device) -> Tensor:
     cells = rows[:, None, :, None] * folding.width + columns[None, :, None, :]  # (H', W', f, f)
     entries = cells[..., None] * folding.channels + torch.arange(folding.channels)
     return entries.reshape(folding.positions, folding.patch_size).to(device)
+
+
+@lru_cache(maxsize=32)
+def _behind(folding: Folding, device: torch.device) -> Tensor:
+    """The entries of patches behind every entry of the map, with shape (D, most), int64.
+
+    Counted through all patches; where there are fewer than the most, the rest is one past the end.
+    """
+    flat = folding.index(torch.device("cpu")).flatten()
+    order = flat.argsort(stable=True)
+    counts = flat.bincount(minlength=folding.map_size)
+    place = torch.arange(len(flat)) - (counts.cumsum(0) - counts)[flat[order]]
+    behind = torch.full((folding.map_size, int(counts.max())), len(flat))
+    behind[flat[order], place] = order
+    return behind.to(device)
 
 
 @lru_cache(maxsize=32)

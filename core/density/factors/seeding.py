@@ -11,6 +11,7 @@ from torch import Tensor
 
 from core.density.blocks import one_by_one
 from core.density.diagonal.seeding import k_means_plus_plus, without_spread
+from core.density.grouping import Grouping
 from core.density.mixture import Moments
 
 K_MEANS_ROUNDS = 5
@@ -110,20 +111,12 @@ def _gathered(x: Tensor, which: Tensor, k: int, squares: bool = True) -> Moments
         which: The cluster of each sample, with shape (N,), or -1.
         k: Clusters.
     """
-    if not one_by_one(x):
-        own = _one_hot(which, k).to(x)
-        sums = own.T @ x
-        return Moments(own.sum(0), sums, own.T @ x.square() if squares else sums)
-    mine, rows = which[which >= 0], x[which >= 0]
-    none = x.new_zeros(k, x.shape[1])
-    sums = none.index_add(0, mine, rows)
-    second = none.index_add(0, mine, rows.square()) if squares else sums
-    return Moments(mine.bincount(minlength=k).to(x.dtype), sums, second)
-
-
-def _one_hot(which: Tensor, k: int) -> Tensor:
-    """Whether each sample is of each cluster, with shape (N, K), bool; -1 is of none."""
-    return which[:, None] == torch.arange(k, device=which.device)
+    if one_by_one(x):
+        which, x = which[which >= 0], x[which >= 0]
+    clusters = Grouping(which, k)
+    sums = clusters.summed(x)
+    second = clusters.summed(x.square()) if squares else sums
+    return Moments(clusters.summed(x.new_ones(len(x))), sums, second)
 
 
 def _nearest(x: Tensor, there: Tensor, new: Tensor) -> Tensor:
@@ -177,7 +170,7 @@ def _analysed_at_once(
         As `seed_analysers` does.
     """
     n, d = x.shape
-    own = _one_hot(which, k).to(x)
+    own = Grouping(which, k).members
     mass = own.sum(0)
     counts = mass.clamp_min(1)[:, None]
     mean = own.T @ x / counts

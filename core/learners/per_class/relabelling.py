@@ -27,6 +27,7 @@ import math
 import torch
 from torch import Tensor
 
+from core.density.grouping import Grouping
 from core.density.owned import NO_CLASS
 from core.model.readout import LEAST_VOTES, class_shares
 
@@ -127,7 +128,7 @@ def by_nearest(votes: Tensor, owner: Tensor, means: Tensor, x: Tensor, said: Ten
     if not len(nobody) or not len(x):
         return votes
     nearest = nobody[torch.cdist(x, means[nobody]).argmin(1)]
-    return votes.index_add(0, nearest, said.to(votes))
+    return Grouping(nearest, len(votes)).added(votes, said.to(votes))
 
 
 def nameless(owner: Tensor, votes: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ from torch import Tensor
 from core.density.density import Parts
 from core.density.diagonal.seeding import FEWEST_SAMPLES as FEWEST_TO_AVERAGE
 from core.density.factors.seeding import FEWEST_COPIES, FEWEST_SAMPLES
+from core.density.grouping import Grouping
 from core.density.mixture import log_sum_exp, responsibilities
 from core.density.owned import NO_CLASS
 from core.learners.learner import Scores
@@ -405,7 +406,7 @@ def _handed_on(votes: Tensor, means: Tensor, others: Tensor) -> Tensor:
         others: Means of the others, with shape (K, D).
     """
     nearest = torch.addmm(others.square().sum(-1), means, others.T, alpha=-2).argmin(-1)
-    return votes.new_zeros(len(others), votes.shape[1]).index_add_(0, nearest, votes)
+    return Grouping(nearest, len(others)).summed(votes)
 
 
 def _unheard(group: BankGroup) -> bool:

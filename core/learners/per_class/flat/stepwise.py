@@ -15,6 +15,7 @@ from torch import Tensor
 
 from core.density.diagonal.components import Components
 from core.density.diagonal.seeding import next_to_samples
+from core.density.grouping import Grouping
 from core.density.mixture import log_joint, moments, responsibilities
 from core.learners.learner import Scores
 from core.learners.per_class.flat.state import LEAST_MASS, FlatState
@@ -70,14 +71,15 @@ def _accumulated(state: FlatState, x: Tensor, codes: Tensor, scores: Scores | No
 def maximised(state: FlatState, at_least: float) -> FlatState:
     """M-step, once some owner has `at_least` new samples."""
     pending, n_groups = state.pending, len(state.groups)
-    new = pending.mass.new_zeros(n_groups).index_add(0, state.group_of, pending.mass)
+    by_group = Grouping(state.group_of, n_groups)
+    new = by_group.summed(pending.mass)
     counts = new.tolist()
     if max(counts, default=0.0) < at_least - 0.5:
         return state
     # Who is half-way there comes along: one pass over the parameters serves them all.
     due = [count > 0.5 and count >= at_least / 2 for count in counts]
     active = state.active
-    old = new.new_zeros(n_groups).index_add(0, state.group_of, active.mass)
+    old = by_group.summed(active.mass)
     groups, keep, gain, samples = [], [], [], []
     for group, is_due, count in zip(state.groups, due, counts, strict=True):
         rate = 0.0
@@ -99,11 +101,9 @@ def maximised(state: FlatState, at_least: float) -> FlatState:
     mass = (stay + fresh).clamp_min(LEAST_MASS)
     moved = torch.tensor(due, device=new.device)[state.group_of]
     share = torch.where(moved & (pending.mass > LEAST_MASS), fresh / mass, 0.0)[:, None]
-    mass = (
-        mass * (total / new.new_zeros(n_groups).index_add(0, state.group_of, mass))[state.group_of]
-    )
-    first = pending.first / pending.mass.clamp_min(LEAST_MASS)[:, None]
-    second = pending.second / pending.mass.clamp_min(LEAST_MASS)[:, None]
+    mass = mass * (total / by_group.summed(mass))[state.group_of]
+    behind = pending.mass.clamp_min(LEAST_MASS)[:, None]
+    first, second = pending.first / behind, pending.second / behind
     towards = first - active.means
     spread = (second - first.square()).clamp_min(0)
     moved_on = replace(

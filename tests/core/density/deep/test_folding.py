@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.density.deep.folding import Folding
+
+pytestmark = pytest.mark.usefixtures("both_ways")
 
 relaxed = settings(deadline=None, max_examples=60)
 
