@@ -21,6 +21,7 @@ from core.events import BatchScored, BoundaryDetected
 from service.broker.branch import position
 from service.settings import Settings
 from service.trainer.detector_table import begun
+from service.trainer.device import choose_device
 from service.trainer.totals import Totals
 from service.upkeep.rebuild import rebuild
 from service.wire import RawBatch, RawLabels
@@ -111,7 +112,7 @@ class Plain:
             sent: Requests by their batch ids.
             acknowledged: Entry ids, by batch id.
         """
-        engine = Engine(settings.engine_config())
+        engine = Engine(settings.engine_config(), choose_device(settings.device))
         state, events, history = engine.start(), list[tuple[str, str]](), list[str]()
         contents = list[Mapping[str, Any]]()
         totals = Totals(detectors=begun({}, settings.detector, engine.config.shadows))
