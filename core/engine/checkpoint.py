@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, get_origin, get_type_hints
 
-import numpy as np
 import torch
 from cattrs import BaseValidationError, Converter
 from cattrs.gen import make_dict_structure_fn, override
@@ -23,6 +22,7 @@ from cattrs.strategies import configure_union_passthrough
 from torch import Tensor
 
 from core.batch import Batch, Label
+from core.compiled.loops import Array
 from core.config import EngineConfig
 from core.density.deep.shifts import NO_SHIFTS, Shifts
 from core.drift.detector import ModelVersion
@@ -359,7 +359,7 @@ def _batches(converter: Converter, on_cpu: Converter) -> Callable[[Any, Any], Ba
 
 
 def _is_array(kind: Any) -> bool:
-    return (get_origin(kind) or kind) is np.ndarray
+    return (get_origin(kind) or kind) is get_origin(Array)
 
 
 def _is_named_tuple(kind: Any) -> bool:
