@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -203,10 +204,18 @@ def codes_among(batch: Batch, labels: Sequence[Label]) -> Tensor:
     """
     if batch.codes is None:
         return torch.full((len(batch),), UNLABELLED, dtype=torch.int64)
+    return _codes_by_code(batch.vocabulary, tuple(labels))[batch.codes.cpu()]
+
+
+@lru_cache(maxsize=64)
+def _codes_by_code(vocabulary: tuple[Label, ...], labels: tuple[Label, ...]) -> Tensor:
+    """Place among the labels for each code of a vocabulary; the code -1 picks the last entry, -1.
+
+    A step asks for the same several times, and so do the steps after it.
+    """
     codes = {distinct(label): code for code, label in enumerate(labels)}
-    table = [codes.get(distinct(label), UNLABELLED) for label in batch.vocabulary]
-    # The code -1 picks the last entry, UNLABELLED.
-    return torch.tensor([*table, UNLABELLED])[batch.codes.cpu()]
+    table = [codes.get(distinct(label), UNLABELLED) for label in vocabulary]
+    return torch.tensor([*table, UNLABELLED])
 
 
 def new_labels(batch: Batch, labels: Iterable[Label]) -> list[Label]:

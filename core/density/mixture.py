@@ -61,15 +61,19 @@ class Moments(NamedTuple):
 
 def natural_form(mixture: Mixture) -> NaturalForm:
     """The coefficients that turn [1, x, x^2] into log-joint values."""
+    return natural_form_and_peaks(mixture)[0]
+
+
+def natural_form_and_peaks(mixture: Mixture) -> tuple[NaturalForm, Tensor]:
+    """The same, and the log density of each component at its mean, without its weight, (K,)."""
     log_weights, means, precision_root = mixture
     precision = precision_root.square()
     weighted = means * precision
-    constant = (
-        log_weights
-        + precision_root.log().sum(-1)
-        - 0.5 * (means.shape[-1] * LOG_2PI + (means * weighted).sum(-1))
-    )
-    return NaturalForm(constant, weighted, -0.5 * precision)
+    log_volumes = precision_root.log().sum(-1)
+    normaliser = means.shape[-1] * LOG_2PI
+    constant = log_weights + log_volumes - 0.5 * (normaliser + (means * weighted).sum(-1))
+    form = NaturalForm(constant, weighted, -0.5 * precision)
+    return form, log_volumes - 0.5 * normaliser
 
 
 def log_joint(mixture: Mixture | NaturalForm, x: Tensor, x_squared: Tensor | None = None) -> Tensor:

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from core.density.blocks import one_by_one
 from core.density.factor_mixture import WhitenedForm
-from core.density.mixture import LOG_2PI, NaturalForm, log_sum_exp
+from core.density.mixture import LOG_2PI, log_sum_exp
 
 SOFTNESS = 4.0
 """t: chosen on held-out training data of MNIST and on made-up tables (docs/notebook.md)."""
@@ -57,12 +57,6 @@ class Analyser(NamedTuple):
         forms, *columns = zip(*parts, strict=True)
         form = WhitenedForm(*map(torch.cat, zip(*forms, strict=True)))
         return cls(form, *map(torch.cat, columns))
-
-
-def diagonal_log_peaks(form: NaturalForm) -> Tensor:
-    """Log density of each diagonal component at its mean, without its weight, with shape (K,)."""
-    precision = -2 * form.quadratic
-    return 0.5 * (precision.log().sum(-1) - precision.shape[1] * LOG_2PI)
 
 
 def factor_log_peaks(form: WhitenedForm) -> Tensor:

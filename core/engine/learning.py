@@ -69,7 +69,7 @@ class Learning:
         learner, replays = self.learner.learn(
             state.model.learner,
             clipped,
-            codes.to(self.device),
+            codes,
             scores,
             generator,
             least,

@@ -109,7 +109,8 @@ class Learner(Protocol[S]):
 
         Arguments:
             x: Samples, with shape (N, D).
-            codes: Class per sample, with shape (N,), int64, below C; -1 for unlabelled.
+            codes: Class per sample, with shape (N,), int64, below C; -1 for unlabelled. Best on the
+                CPU, where what follows from them is decided without waiting for a device.
             scores: What `score` said of the same samples under the same state, if known.
             generator: On the CPU.
             least: Log-likelihood, as `score` says it, from which on a sample falls on what is

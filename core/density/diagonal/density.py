@@ -17,10 +17,10 @@ from core.density.mixture import (
     NaturalForm,
     log_joint,
     log_sum_exp,
-    natural_form,
+    natural_form_and_peaks,
     sample,
 )
-from core.density.traits import diagonal_log_peaks, diagonal_traits
+from core.density.traits import diagonal_traits
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,14 +57,18 @@ class DiagonalDensity:
         return self.deviations.device
 
     @cached_property
+    def _form_and_peaks(self) -> tuple[NaturalForm, Tensor]:
+        return natural_form_and_peaks(self.mixture)
+
+    @property
     def form(self) -> NaturalForm:
         """The mixture in the form that scores fastest."""
-        return natural_form(self.mixture)
+        return self._form_and_peaks[0]
 
-    @cached_property
+    @property
     def log_peaks(self) -> Tensor:
         """Log density of each component at its mean, without its weight, with shape (K,)."""
-        return diagonal_log_peaks(self.form)
+        return self._form_and_peaks[1]
 
     def gathered(self) -> DiagonalDensity:
         return self

@@ -155,7 +155,7 @@ class PerClassLearner(ABC, Generic[S]):
         generator: torch.Generator,
         least: float = -math.inf,
     ) -> tuple[S, list[Replay]]:
-        partition = state.partition
+        partition, codes = state.partition, codes.cpu()
         state, replays = self._welcome(state, codes, generator)
         if state.partition != partition:
             scores = None  # components changed under them
@@ -225,9 +225,9 @@ class PerClassLearner(ABC, Generic[S]):
         before = len(state)
         state = self.capacity.pooled(state, arriving)
         owners = state.owners_of(codes)
-        window = codes.new_zeros(0, state.n_features, dtype=torch.float32)
+        window = state.recent.new_zeros(0, state.n_features)
         opened = tuple(
-            self.windows.opened(state, owner, window, codes[:0])
+            self.windows.opened(state, owner, window, codes[:0].to(window.device))
             for owner in sorted(set(owners.tolist()))
             if not state.is_active(owner)
         )
@@ -247,20 +247,21 @@ class PerClassLearner(ABC, Generic[S]):
             return state, scores
         scores = self._scored(state, x, scores)
         # What is far from all components falls on some of them for want of better.
-        voting &= scores.log_likelihood >= least
+        voting &= (scores.log_likelihood >= least).cpu()
         if not bool(voting.any()):
             return state, scores
-        joint = scores.joint[voting]
-        return self._cast(state, x[voting], codes[voting], joint, _by_nobody), scores
+        rows = voting.nonzero()[:, 0]
+        there = rows.to(x.device)
+        return self._cast(state, x[there], codes[rows], scores.joint[there], _by_nobody), scores
 
     def _heard(
         self, state: S, x: Tensor, codes: Tensor, scores: Scores | None
     ) -> tuple[S, Scores | None]:
         """Labels that fall on components of classes that come."""
-        state = replace(state, recent=lately(state.recent, codes))
+        state = replace(state, recent=lately(state.recent, codes.to(state.recent.device)))
         stand = {group.owner for group in state.groups if group.stands} | {*state.sub_tasks_of}
-        standing = torch.tensor(sorted(stand - {NO_CLASS})).to(codes)
-        speaking = torch.isin(state.owners_of(codes), standing)
+        owners = state.owners_of(codes)
+        speaking = torch.isin(owners, torch.tensor(sorted(stand - {NO_CLASS}), dtype=owners.dtype))
         if not bool(speaking.any()):
             return state, scores
         come = coming(state.recent)
@@ -270,14 +271,17 @@ class PerClassLearner(ABC, Generic[S]):
 
         if scores is None and self.takes_scores:
             scores = self.score(state, x)
-        if scores is None:
-            joint = self._scored(state, x[speaking], None).joint
-        else:
-            joint = scores.joint[speaking]
+        known = None if scores is None else scores.joint
+        if not bool(speaking.all()):
+            rows = speaking.nonzero()[:, 0]
+            there = rows.to(x.device)
+            x, codes = x[there], codes[rows]
+            known = None if known is None else known[there]
+        joint = self._scored(state, x, None).joint if known is None else known
         unsteady = state.unsteady
         if unsteady is not None:
             joint = joint.masked_fill(unsteady, -math.inf)
-        return self._cast(state, x[speaking], codes[speaking], joint, by_all), scores
+        return self._cast(state, x, codes, joint, by_all), scores
 
     def _scored(self, state: S, x: Tensor, scores: Scores | None) -> Scores:
         """Scores that are known, or worked out; there are components."""
@@ -293,7 +297,7 @@ class PerClassLearner(ABC, Generic[S]):
             codes: Their classes, with shape (M,), int64.
             joint: Theirs under the components that are shown, with shape (M, K).
         """
-        classes = torch.nn.functional.one_hot(codes, state.n_classes).to(joint.dtype)
+        classes = torch.nn.functional.one_hot(codes, state.n_classes).to(joint)
 
         def voted(one: S) -> S:
             known = joint if one is state else self._scored(one, x, None).joint

@@ -65,7 +65,7 @@ class ComponentSet(ABC, Generic[P]):
         """The same components with other votes; what scores them, being dear, stays."""
         changed = self.of(replace(self.components, votes=votes))
         changed.__dict__["form"] = self.form
-        for name in ("mass", "owners"):
+        for name in ("mass", "owners", "_form_and_peaks"):
             if name in self.__dict__:
                 changed.__dict__[name] = self.__dict__[name]
         return changed

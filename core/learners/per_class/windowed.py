@@ -369,10 +369,12 @@ class WindowedLearner(PerClassLearner[S]):
         self, state: S, x: Tensor, codes: Tensor, scores: Scores | None, generator: torch.Generator
     ) -> S:
         # Who learns which samples is told on the CPU, once.
-        whose = state.owners_of(codes).cpu()
+        codes = codes.cpu()
+        whose = state.owners_of(codes)
         sizes = sorted(Counter(whose.tolist()).items())
-        rows = whose.argsort(stable=True).to(x.device)
-        parts = (torch.split(part[rows], [n for _, n in sizes]) for part in (x, codes))
+        order = whose.argsort(stable=True)
+        sorted_ = x[order.to(x.device)], codes[order].to(x.device)
+        parts = (torch.split(part, [n for _, n in sizes]) for part in sorted_)
         for (owner, _), mine, said in zip(sizes, *parts, strict=True):
             while mine.size(0):
                 index = state.index_of(owner)

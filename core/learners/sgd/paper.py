@@ -27,8 +27,8 @@ from core.config import EngineConfig
 from core.density.diagonal.annealing import Annealing, Schedule, grid_side, neighbourhood
 from core.density.diagonal.density import DiagonalDensity
 from core.density.diagonal.gradient import Parameters, Rates, ascend, gradient, winners
-from core.density.mixture import log_joint, log_sum_exp, natural_form
-from core.density.traits import diagonal_log_peaks, diagonal_traits
+from core.density.mixture import log_joint, log_sum_exp, natural_form_and_peaks
+from core.density.traits import diagonal_traits
 from core.errors import InvalidSettings
 from core.learners.learner import Replay, Scores
 from core.learners.sgd.base import GradientLearner
@@ -213,7 +213,7 @@ class PaperLearner(GradientLearner[PaperState]):
 
     def traits(self, state: PaperState, scores: Scores) -> Tensor:
         mixture = state.parameters.mixture
-        weights, log_peaks = mixture.log_weights, diagonal_log_peaks(natural_form(mixture))
+        weights, (_, log_peaks) = mixture.log_weights, natural_form_and_peaks(mixture)
         return diagonal_traits(weights, log_peaks, scores.x, scores.joint, scores.log_likelihood)
 
     def log_weights(self, state: PaperState) -> Tensor:

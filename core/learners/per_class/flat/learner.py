@@ -12,7 +12,7 @@ from core.density.diagonal.components import Components
 from core.density.diagonal.density import DiagonalDensity
 from core.density.mixture import Moments, log_joint, log_sum_exp
 from core.density.owned import NO_CLASS
-from core.density.traits import diagonal_log_peaks, diagonal_traits
+from core.density.traits import diagonal_traits
 from core.learners.learner import Scores
 from core.learners.per_class.budget import Budget
 from core.learners.per_class.flat.state import LEAST_MASS, FlatState
@@ -60,7 +60,7 @@ class FlatLearner(PerClassLearner[FlatState]):
         return Scores(x, squared, joint, log_sum_exp(joint))
 
     def traits(self, state: FlatState, scores: Scores) -> Tensor:
-        weights, log_peaks = self.log_weights(state), diagonal_log_peaks(state.mixing.form)
+        weights, log_peaks = self.log_weights(state), state.mixing.log_peaks
         return diagonal_traits(weights, log_peaks, scores.x, scores.joint, scores.log_likelihood)
 
     def log_weights(self, state: FlatState) -> Tensor:
@@ -82,19 +82,22 @@ class FlatLearner(PerClassLearner[FlatState]):
         scores: Scores | None,
         generator: torch.Generator,
     ) -> FlatState:
+        codes = codes.cpu()
         owners = state.owners_of(codes)
-        stepping = torch.ones(len(x), dtype=torch.bool, device=x.device)
+        stepping = torch.ones(len(x), dtype=torch.bool)
         for owner in sorted(set(owners.tolist())):
             index = state.index_of(owner)
             if state.groups[index].window is not None:
                 rows = (owners == owner).nonzero()[:, 0]
-                state, taken = self._held(state, index, x[rows], codes[rows], generator)
+                mine, said = x[rows.to(x.device)], codes[rows].to(x.device)
+                state, taken = self._held(state, index, mine, said, generator)
                 stepping[rows[:taken]] = False
                 scores = None
         if bool(stepping.all()):
             return stepped(state, x, codes, scores)
         if bool(stepping.any()):
-            return stepped(state, x[stepping], codes[stepping], None)
+            rows = stepping.nonzero()[:, 0]
+            return stepped(state, x[rows.to(x.device)], codes[rows], None)
         return state
 
     def _held(

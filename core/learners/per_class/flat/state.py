@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from core.density.diagonal.components import Components
-from core.density.mixture import Moments, NaturalForm, natural_form
+from core.density.mixture import Moments, NaturalForm, natural_form_and_peaks
 from core.learners.per_class.state import ComponentSet, Group, PerClassState
 
 LEAST_MASS = 1e-6
@@ -44,7 +44,16 @@ class Mixing(ComponentSet[Components]):
     @cached_property
     def form(self) -> NaturalForm:
         """For scoring."""
-        return natural_form(self.components.mixture(self.floor))
+        return self._form_and_peaks[0]
+
+    @property
+    def log_peaks(self) -> Tensor:
+        """Log density of each component at its mean, without its weight, with shape (K,)."""
+        return self._form_and_peaks[1]
+
+    @cached_property
+    def _form_and_peaks(self) -> tuple[NaturalForm, Tensor]:
+        return natural_form_and_peaks(self.components.mixture(self.floor))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

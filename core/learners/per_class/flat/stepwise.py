@@ -36,7 +36,7 @@ def stepped(state: FlatState, x: Tensor, codes: Tensor, scores: Scores | None) -
 
     Arguments:
         x: Samples, with shape (N, D).
-        codes: Class per sample, with shape (N,), or `NO_CLASS`.
+        codes: Class per sample, with shape (N,), or `NO_CLASS`, on the CPU.
         scores: Theirs under `state`, where known.
     """
     if len(x) > CHUNK:
@@ -57,13 +57,13 @@ def _accumulated(state: FlatState, x: Tensor, codes: Tensor, scores: Scores | No
     else:
         joint, squared = scores.joint, scores.x_squared
     owners = state.owners_of(codes)
-    foreign = owners[:, None] != state.components.owner[state.n_frozen :]
+    foreign = owners.to(x.device)[:, None] != state.components.owner[state.n_frozen :]
     joint = joint[:, state.n_frozen :].masked_fill(foreign, -math.inf)
     pending = state.pending + moments(responsibilities(joint), x, squared)
     shared = (owners != codes).nonzero()[:, 0]
     if len(shared):
-        votes = state.components.votes.clone()
-        votes[state.n_frozen :] += votes_of(joint[shared], codes[shared], votes.shape[1])
+        votes, said = state.components.votes.clone(), codes[shared].to(x.device)
+        votes[state.n_frozen :] += votes_of(joint[shared.to(x.device)], said, votes.shape[1])
         state = state.with_votes(votes)
     return replace(state, pending=pending)
 
