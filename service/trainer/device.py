@@ -10,9 +10,15 @@ from core.errors import InvalidSettings
 def choose_device(name: str) -> torch.device:
     """The device that the setting `device` names; `auto` is CUDA where there is one.
 
+    Products of this process are in whole single precision from then on, whatever the environment
+    says: with halved mantissas (TF32), which some images ask for by
+    `TORCH_ALLOW_TF32_CUBLAS_OVERRIDE`, likelihoods are off by parts of a nat, and a detector that
+    compares them with those of another precision sees a change.
+
     Raises:
         InvalidSettings: CUDA was asked for, and there is none.
     """
+    torch.set_float32_matmul_precision("highest")
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(name)
