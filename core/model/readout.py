@@ -129,7 +129,7 @@ class Readout(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PosteriorReadout:
     """Bayes' rule: p(c | x) = sum_k p(k | x) p(c | k), with a tempered p(k | x).
 
@@ -186,7 +186,7 @@ class PosteriorReadout:
         return cls(tensors["component_classes"], facts["temperature"])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LinearReadout:
     """The paper's classifier: a softmax layer on the responsibilities.
 

@@ -164,6 +164,12 @@ def test_entries_that_nothing_holds_are_named_with_their_number(
     assert f"--accept-loss {facts['missing']}" in result.output
 
 
+def append_only_file(data_dir: Path) -> Path:
+    """Where the embedded Redis writes to: from Redis 7 on it keeps several files in a folder."""
+    [found] = (data_dir / "redis").rglob("*.aof")
+    return found
+
+
 def test_a_redis_that_is_another_one_or_unreadable_wants_attention(
     gmr: Callable[..., Any], data_dir: Path, tmp_path: Path
 ) -> None:
@@ -174,12 +180,13 @@ def test_a_redis_that_is_another_one_or_unreadable_wants_attention(
         server.stop()
     assert other.exit_code == 1
     assert "This Redis is another one, or has lost its data" in other.output
-    [log] = (data_dir / "redis").glob("*.aof")
+    log = append_only_file(data_dir)
     log.write_bytes(b"no commands\n")
     broken = gmr("doctor", "--data-dir", data_dir)
     assert broken.exit_code == 1
     assert "LOOK  redis: The embedded Redis" in broken.output
-    log.unlink()
+    for one in (data_dir / "redis").rglob("appendonly.aof*"):
+        one.unlink()
     none = gmr("doctor", "--data-dir", data_dir)
     assert none.exit_code == 1
     assert "holds no stream" in none.output
@@ -188,7 +195,7 @@ def test_a_redis_that_is_another_one_or_unreadable_wants_attention(
 def test_an_append_only_file_that_was_cut_off_is_told(
     gmr: Callable[..., Any], data_dir: Path
 ) -> None:
-    [log] = (data_dir / "redis").glob("*.aof")
+    log = append_only_file(data_dir)
     whole = log.read_bytes()
     log.write_bytes(whole[:-3])
     result = gmr("doctor", "--data-dir", data_dir)
@@ -297,11 +304,17 @@ def damaged(
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda name, data: (name, data[:-1] + b"!") if "aof" in name else (name, data), "is not"),
-        (lambda name, data: None if "aof" in name else (name, data), "1 file missing"),
-        (lambda name, data: ("../x", data) if "aof" in name else (name, data), "'../x' is not in"),
         (
-            lambda name, data: (name, data.replace(b"redis/appendonly.aof", b"../x")),
+            lambda name, data: (name, data[:-1] + b"!") if name.endswith(".aof") else (name, data),
+            "is not",
+        ),
+        (lambda name, data: None if name.endswith(".aof") else (name, data), "1 file missing"),
+        (
+            lambda name, data: ("../x", data) if name.endswith(".aof") else (name, data),
+            "'../x' is not in",
+        ),
+        (
+            lambda name, data: (name, data.replace(b"redis/append", b"../append")),
             "is not in its list of contents",
         ),
         (lambda name, data: ("x", data), "does not begin with"),

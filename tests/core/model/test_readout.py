@@ -125,7 +125,8 @@ def test_a_single_class_can_be_asked_for() -> None:
 def test_at_another_temperature_more_components_are_heard() -> None:
     readout = PosteriorReadout(torch.eye(2), temperature=3.0)
     joint = torch.tensor([[0.0, -4.0]])
-    assert readout.at(3.0) == readout
+    assert readout.at(3.0).temperature == 3.0
+    assert readout.at(3.0).component_classes is readout.component_classes
     for temperature in (1.0, 8.0):
         heard = readout.at(temperature).class_probabilities(joint)[0, 1].item()
         assert heard == pytest.approx(1 / (1 + math.exp(4 / temperature)))
