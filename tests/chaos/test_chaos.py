@@ -32,6 +32,8 @@ def test_a_storm_loses_nothing_learns_nothing_twice_and_its_oracle_sees_what_wou
     with attacked(tmp_path / "data", events_length=1_000_000, archive_mib=64) as running:
         storm = Storm(running, seed=1, pause_s=0.15, rest_s=(0.1, 0.3), batches_of_a_class=12)
         storm.run(PLAN, producers=1)
+        # However slow the machine is, the second class comes, and with it a boundary.
+        storm.produce(lambda: len(storm.sent) >= 18)
         outcome = storm.outcome()
         settings = running.settings
         assert running.stop() == 0
