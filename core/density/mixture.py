@@ -69,11 +69,11 @@ def natural_form_and_peaks(mixture: Mixture) -> tuple[NaturalForm, Tensor]:
     log_weights, means, precision_root = mixture
     precision = precision_root.square()
     weighted = means * precision
-    log_volumes = precision_root.log().sum(-1)
+    log_roots = precision_root.log().sum(-1)
     normaliser = means.shape[-1] * LOG_2PI
-    constant = log_weights + log_volumes - 0.5 * (normaliser + (means * weighted).sum(-1))
+    constant = log_weights + log_roots - 0.5 * (normaliser + (means * weighted).sum(-1))
     form = NaturalForm(constant, weighted, -0.5 * precision)
-    return form, log_volumes - 0.5 * normaliser
+    return form, log_roots - 0.5 * normaliser
 
 
 def log_joint(mixture: Mixture | NaturalForm, x: Tensor, x_squared: Tensor | None = None) -> Tensor:
