@@ -6,8 +6,8 @@ for the rest of the process; nothing else changes.
 
 What CUDA refuses is refused: operands on two devices, indices on a device for a tensor on the CPU,
 drawing on the device by a generator of the CPU's, products of integers, and reading the device's
-memory in place (`Tensor.numpy`). What CUDA allows works: single numbers of the CPU's in pointwise
-operations, and indices from the CPU.
+memory in place (`Tensor.numpy`). So are sums that it adds up in any order. What CUDA allows works:
+single numbers of the CPU's in pointwise operations, and indices from the CPU.
 
 What it cannot show: errors that CUDA reports late, the device's memory, its rounding, its speed.
 
@@ -40,6 +40,9 @@ CPU = torch.device("cpu")
 
 _INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"}
 _PRODUCTS = {"mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "mv", "addmv", "addmv_", "dot"}
+_UNORDERED = {"index_add", "index_add_", "scatter_add", "scatter_add_"}
+"""Sums that CUDA adds up in any order, so that floating-point ones end in other bits each time."""
+
 _RESIZING = {"set_", "resize_", "resize_as_"}
 """Operations that give a tensor other memory in place, which a wrapper cannot follow."""
 
@@ -377,6 +380,8 @@ def _check(
         raise SimulatedDeviceError(f"{operator} is not simulated.")
     if facts.name in _PRODUCTS and not operands[0].is_floating_point():
         raise SimulatedDeviceError(f"{operator} is not implemented for {operands[0].dtype}.")
+    if facts.name in _UNORDERED and operands[0].is_floating_point():
+        raise SimulatedDeviceError(f"{operator} adds in any order. Use `core.density.grouping`.")
     if facts.random:
         raise SimulatedDeviceError(
             f"{operator}: a generator of the CPU's draws nothing on {NAME}. Draw on the CPU."

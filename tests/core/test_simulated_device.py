@@ -114,6 +114,12 @@ def test_integers_are_not_multiplied_as_matrices() -> None:
         x @ x
 
 
+def test_sums_in_any_order_are_refused() -> None:
+    which = torch.tensor([0, 0]).to(DEVICE)
+    with pytest.raises(SimulatedDeviceError, match="in any order"):
+        torch.zeros(1).to(DEVICE).index_add(0, which, torch.ones(2).to(DEVICE))
+
+
 def test_what_it_is_asked_for_is_counted_copies_by_their_way() -> None:
     x = numbers(3)
     with operators() as counted:

@@ -28,6 +28,7 @@ from torch import Tensor
 from core.density.blocks import ROWS
 from core.density.factor_mixture import FactorMixture, WhitenedForm
 from core.density.factors.refining import Exact, by_component, refine
+from core.density.factors.versions import kept
 from core.density.traits import factor_log_peaks
 
 DIRECTIONS = 64
@@ -47,10 +48,6 @@ CANDIDATES = 6
 
 FEWEST_TO_CHOOSE = 16
 """Components of an owner from which on it pays to keep to these."""
-
-VERSIONS = 3
-"""Of a model, that score the same samples in turns: the one that learns, the frozen one and its
-successor."""
 
 GROWTH = 1.25
 """So many times as many components as when directions were chosen ask for new ones."""
@@ -158,19 +155,8 @@ class Outline:
         Arguments:
             others: Parts after this one, in the same directions.
         """
-        known: tuple[tuple[Sequence[Outline], Seen], ...] = self.__dict__.get("_beside", ())
-        for before, seen in known:
-            if same(before, others):
-                return seen
-        seen = Seen.joined([one.seen for one in (self, *others)])
-        self.__dict__["_beside"] = ((others, seen), *known[: VERSIONS - 1])
-        return seen
-
-
-def same(some: Sequence[object], others: Sequence[object]) -> bool:
-    """Whether both hold the very same objects in the same order."""
-    pairs = zip(some, others, strict=False)
-    return len(some) == len(others) and all(one is other for one, other in pairs)
+        parts = (self, *others)
+        return kept(self, "_beside", others, lambda: Seen.joined([one.seen for one in parts]))
 
 
 def exact(mixture: FactorMixture, form: WhitenedForm) -> Exact:

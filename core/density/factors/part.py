@@ -9,8 +9,9 @@ from functools import cached_property
 from torch import Tensor
 
 from core.density.factor_mixture import FactorMixture, WhitenedForm, log_joint, whitened_form
-from core.density.factors.outline import VERSIONS, Outline, exact, same
+from core.density.factors.outline import Outline, exact
 from core.density.factors.refining import Exact
+from core.density.factors.versions import kept
 from core.density.traits import Analyser, factor_log_peaks
 
 
@@ -52,13 +53,10 @@ class FactorPart:
         """
         if not others:
             return self.analyser
-        known: tuple[tuple[Sequence[FactorPart], Analyser], ...] = self.__dict__.get("_beside", ())
-        for before, joined in known:
-            if same(before, others):
-                return joined
-        joined = Analyser.joined([part.analyser for part in (self, *others)])
-        self.__dict__["_beside"] = ((others, joined), *known[: VERSIONS - 1])
-        return joined
+        parts = (self, *others)
+        return kept(
+            self, "_beside", others, lambda: Analyser.joined([one.analyser for one in parts])
+        )
 
     def outline(self, directions: Tensor) -> Outline:
         """The components as they are seen in directions (D, P).
@@ -66,13 +64,9 @@ class FactorPart:
         Those of the last few directions are kept: versions of a model of before and after a choice
         of directions score the same samples in turns.
         """
-        known: tuple[Outline, ...] = self.__dict__.get("_outlines", ())
-        for one in known:
-            if one.directions is directions:
-                return one
-        made = Outline(self.mixture, self.form, directions)
-        self.__dict__["_outlines"] = (made, *known[: VERSIONS - 1])
-        return made
+        return kept(
+            self, "_outlines", (directions,), lambda: Outline(self.mixture, self.form, directions)
+        )
 
     def log_joint(self, x: Tensor, x_squared: Tensor) -> Tensor:
         """Log of weight times density, up to the constant of the weights, with shape (N, K).

@@ -96,7 +96,11 @@ class PerClassLearner(ABC, Generic[S]):
     def taken(
         self, state: S, x: Tensor, codes: Tensor, scores: Scores | None, generator: torch.Generator
     ) -> S:
-        """With samples, (N, D), held or learned; every owner of them has its group."""
+        """With samples, (N, D), held or learned; every owner of them has its group.
+
+        Arguments:
+            codes: Classes of samples, with shape (N,), int64, on the CPU.
+        """
 
     # What all of them share.
 

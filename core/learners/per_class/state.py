@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,9 @@ class ComponentSet(ABC, Generic[P]):
         components: Of one family.
         floor: Smallest variance while scoring, above 0.
     """
+
+    without_votes: ClassVar[tuple[str, ...]] = ("form", "mass", "owners")
+    """Computed once, and not from votes."""
 
     components: P
     floor: float
@@ -64,8 +67,8 @@ class ComponentSet(ABC, Generic[P]):
     def with_votes(self, votes: Tensor) -> Self:
         """The same components with other votes; what scores them, being dear, stays."""
         changed = self.of(replace(self.components, votes=votes))
-        changed.__dict__["form"] = self.form
-        for name in ("mass", "owners", "_form_and_peaks"):
+        self.form  # noqa: B018  made here at the latest, so that both have the same
+        for name in self.without_votes:
             if name in self.__dict__:
                 changed.__dict__[name] = self.__dict__[name]
         return changed

@@ -369,12 +369,11 @@ class WindowedLearner(PerClassLearner[S]):
         self, state: S, x: Tensor, codes: Tensor, scores: Scores | None, generator: torch.Generator
     ) -> S:
         # Who learns which samples is told on the CPU, once.
-        codes = codes.cpu()
         whose = state.owners_of(codes)
         sizes = sorted(Counter(whose.tolist()).items())
         order = whose.argsort(stable=True)
-        sorted_ = x[order.to(x.device)], codes[order].to(x.device)
-        parts = (torch.split(part, [n for _, n in sizes]) for part in sorted_)
+        by_owner = x[order.to(x.device)], codes[order].to(x.device)
+        parts = (torch.split(part, [n for _, n in sizes]) for part in by_owner)
         for (owner, _), mine, said in zip(sizes, *parts, strict=True):
             while mine.size(0):
                 index = state.index_of(owner)

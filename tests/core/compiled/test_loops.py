@@ -14,6 +14,7 @@ import numba
 import numpy as np
 import pytest
 
+from core.compiled import loops
 from core.compiled.kept import _digest
 from core.compiled.loops import Array, compiled, vectorised
 
@@ -262,3 +263,4 @@ def test_what_is_compiled_now_and_what_is_read_back_give_the_same_bits(tmp_path:
 def test_the_class_of_arrays_can_be_told_from_their_type() -> None:
     """By it checkpoints know them. Of `numpy.typing.NDArray` it cannot be told from 2.5 on."""
     assert get_origin(Array) is np.ndarray
+    assert "NDArray" not in vars(loops)  # whose origin is that of an array before 2.5

@@ -82,7 +82,6 @@ class FlatLearner(PerClassLearner[FlatState]):
         scores: Scores | None,
         generator: torch.Generator,
     ) -> FlatState:
-        codes = codes.cpu()
         owners = state.owners_of(codes)
         stepping = torch.ones(len(x), dtype=torch.bool)
         for owner in sorted(set(owners.tolist())):

@@ -39,9 +39,11 @@ class FlatGroup(Group):
 class Mixing(ComponentSet[Components]):
     """All components, frozen ones first, with what is computed from them once."""
 
+    without_votes = (*ComponentSet.without_votes, "_form_and_peaks")
+
     components: Components
 
-    @cached_property
+    @property
     def form(self) -> NaturalForm:
         """For scoring."""
         return self._form_and_peaks[0]
