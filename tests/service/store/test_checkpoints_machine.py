@@ -59,6 +59,7 @@ class Promises(RuleBasedStateMachine):
         self.there: dict[Key, bytes] = {}  # acknowledged, and not damaged since
         self.perhaps: dict[Key, set[bytes]] = {}  # of writes that may have been cut short
         self.boundaries: list[Key] = []
+        self.left_out: set[Key] = set()  # boundaries that the pointer may name at the next start
 
     def teardown(self) -> None:
         shutil.rmtree(self.root)
@@ -116,7 +117,7 @@ class Promises(RuleBasedStateMachine):
         self.store.prune()
         kept = self._keys()
         assert len(kept) <= NEWEST_KEPT + BOUNDARIES_KEPT
-        assert set(before) <= set(kept) <= {*before, *self.boundaries}
+        assert set(before) <= set(kept) <= {*before, *self.boundaries, *self.left_out}
         marked = self.boundaries[-BOUNDARIES_KEPT:]
         assert {key for key in marked if key in self.there} <= set(kept)
         self.there = {key: data for key, data in self.there.items() if key in kept}
@@ -147,6 +148,7 @@ class Promises(RuleBasedStateMachine):
         self.store.leave_out(newest)
         key = newest.entries_applied, newest.twin
         self.there.pop(key, None)
+        self.left_out |= {key} & set(self.boundaries)
         self.boundaries = [one for one in self.boundaries if one != key]
 
     # What always holds ----------------------------------------------------------
