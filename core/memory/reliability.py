@@ -4,7 +4,10 @@ Every answer has a *confidence*, the probability of the class that was named. Ho
 a confidence are right is counted where labels come, prequentially, in bins of confidence, the
 newest labelled samples counting most. The accuracy of samples without labels is then expected to
 be the mean of their bins' shares (average confidence, calibrated by histogram: Zadrozny and Elkan
-2001; Guillory et al. 2021 compare such estimates).
+2001; Guillory et al. 2021 compare such estimates). What all bins share moves faster than what tells
+one from another: a *shift* of their log-odds follows the newest labels, as the state of a Kalman
+filter that returns to zero (an extended one, for outcomes are 0 or 1; Fahrmeir 1992). How far it
+may move is found out: several filters are weighed by how well they said what labels told next.
 
 Three things would make that wrong, and are seen to:
 
@@ -38,7 +41,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.memory.tallies import add_answers, array, expected_hits, unseen_shares
+from core.compiled.loops import Array
+from core.memory.tallies import (
+    add_answers,
+    array,
+    expected_hits,
+    follow,
+    mean_shares,
+    unseen_shares,
+)
 
 EDGES: Final = (0.5, 0.6, 0.7, 0.8, 0.87, 0.92, 0.95, 0.97, 0.985, 0.993, 0.997, 0.999)
 """Confidences between which bins lie: narrow where answers crowd."""
@@ -55,6 +66,13 @@ RECENT: Final = 1000.0
 
 PRIOR: Final = 10.0
 """Samples of the mean accuracy that each bin begins with."""
+
+SHIFTING: Final = 250.0
+"""Labelled samples over which the shift of all bins is forgotten to 1/e."""
+
+SHIFTS: Final = np.array((1e-6, 0.05, 0.2))
+"""Variance of the shift by each filter, in squared log-odds, where no label has told of it: none
+to speak of, for accuracy that stays, and two for accuracy that moves."""
 
 FEWEST: Final = 100.0
 """Labelled samples below which nothing is said."""
@@ -132,6 +150,8 @@ class Reliability:
         block: Labelled samples since expectation and outcome were last compared; hits among them;
             hits expected; variance of the hits.
         spread: Sum of squared differences of accuracy beyond chance, and of comparisons; fading.
+        shifts: What the newest labels add to the log-odds of every bin, its variance and the
+            weight, per filter, with shape (F, 3).
     """
 
     counts: Tensor = field(default_factory=lambda: torch.zeros(BINS, dtype=torch.float64))
@@ -140,17 +160,12 @@ class Reliability:
     answers: Tensor = field(default_factory=lambda: torch.zeros(0, 3, dtype=torch.float64))
     block: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     spread: tuple[float, float] = (0.0, 0.0)
+    shifts: Tensor = field(default_factory=lambda: _at_rest())
 
     @property
     def labelled(self) -> float:
         """Labelled samples behind it, by their weight today."""
         return float(self.counts.sum())
-
-    @property
-    def shares(self) -> Tensor:
-        """How often an answer of each bin is right, with shape (B,)."""
-        mean = float(self.hits.sum()) / max(self.labelled, 1e-12)
-        return (self.hits + PRIOR * mean) / (self.counts + PRIOR)
 
     def observed(self, seen: Answered) -> Reliability:
         """Add the answers to a batch, and what labels say of them."""
@@ -198,7 +213,7 @@ class Reliability:
             return self
         fading = math.exp(-n / FADING)
         return replace(
-            self._compared(counts, hits),
+            self._followed(n, counts, hits),
             counts=self.counts * fading + counts,
             hits=self.hits * fading + hits,
         )
@@ -212,9 +227,11 @@ class Reliability:
         n, labelled = float(self.recent.sum()), self.labelled
         if labelled < FEWEST or n < 1:
             return None
-        recent, counts, hits = (array(one) for one in (self.recent, self.counts, self.hits))
-        # What bins are known by, what chance does to so many samples, and what both leave out.
-        seen, variance, of_one = expected_hits(recent, counts, hits, PRIOR)
+        recent, counts = array(self.recent), array(self.counts)
+        # By bins and shifts, by chance among so many samples, and by what these leave out.
+        seen, variance, of_one = expected_hits(
+            recent, counts, self._shares(), PRIOR, array(self.shifts)
+        )
         variance += of_one / n
         variance += self.spread[0] / self.spread[1] if self.spread[1] else 0.0
         margin = Z * math.sqrt(max(variance, 0.0))
@@ -237,24 +254,56 @@ class Reliability:
         labelled[: len(known)] = known
         return unseen_shares(array(self.answers), labelled, EXCESS)
 
-    def _compared(self, counts: Tensor, hits: Tensor) -> Reliability:
-        """The same, with expectation and outcome compared if there are enough labels for it."""
+    def _shares(self) -> Array:
+        """How often an answer of each bin is right just now, with shape (B,)."""
+        return mean_shares(array(self.counts), array(self.hits), PRIOR, array(self.shifts))
+
+    def _followed(self, came: float, counts: Tensor, hits: Tensor) -> Reliability:
+        """The same, with what new labels say against what was expected of them.
+
+        Arguments:
+            came: How many they are.
+            counts: The same per bin, with shape (B,).
+            hits: Of those, the ones that were named rightly.
+        """
         if self.labelled < FEWEST:
             return self
-        shares = self.shares
-        n, right, expected, variance = self.block
-        n += float(counts.sum())
-        right += float(hits.sum())
-        expected += float(counts @ shares)
-        variance += float(counts @ (shares * (1 - shares)))
+        shares, new = self._shares(), array(counts)
+        expected, chance = float(new @ shares), float(new @ (shares * (1 - shares)))
+        shifts = self.shifts.clone()
+        follow(
+            new,
+            array(hits),
+            array(self.counts),
+            array(self.hits),
+            PRIOR,
+            array(shifts),
+            SHIFTS,
+            math.exp(-came / SHIFTING),
+            math.exp(-came / FADING),
+        )
+        return replace(self._compared(came, float(hits.sum()), expected, chance), shifts=shifts)
+
+    def _compared(self, came: float, right: float, expected: float, chance: float) -> Reliability:
+        """The same, with expectation and outcome compared if there are enough labels for it."""
+        n, all_right, all_expected, variance = (
+            one + more
+            for one, more in zip(self.block, (came, right, expected, chance), strict=True)
+        )
         if n < BLOCK:
-            return replace(self, block=(n, right, expected, variance))
-        beyond = ((right - expected) / n) ** 2 - variance / n**2
+            return replace(self, block=(n, all_right, all_expected, variance))
+        beyond = ((all_right - all_expected) / n) ** 2 - variance / n**2
         fading = math.exp(-1 / CALIBRATED)
         total, times = self.spread
         # The sum may fall below zero for a while; a negative variance is none.
         spread = (total * fading + beyond, times * fading + 1)
         return replace(self, block=(0.0, 0.0, 0.0, 0.0), spread=spread)
+
+
+def _at_rest() -> Tensor:
+    """Filters that no label has moved, with shape (F, 3)."""
+    even = np.full(len(SHIFTS), 1 / len(SHIFTS))
+    return torch.from_numpy(np.stack([np.zeros(len(SHIFTS)), SHIFTS, even], 1))
 
 
 def bins_of(confidence: Tensor) -> Tensor:

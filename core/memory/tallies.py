@@ -9,6 +9,8 @@ whoever calls this has made copies.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from torch import Tensor
 
@@ -63,29 +65,103 @@ def add_answers(
 
 
 @compiled
+def shares_of(counts: Array, hits: Array, prior: float, shift: float) -> Array:
+    """How often answers of each bin are right, with shape (B,).
+
+    Arguments:
+        counts: Labelled samples per bin, with shape (B,).
+        hits: Of those, the ones that were named rightly.
+        prior: Samples of the mean accuracy that each bin begins with.
+        shift: What is added to the log-odds.
+    """
+    mean = hits.sum() / max(counts.sum(), 1e-12)
+    shares: Array = (hits + prior * mean) / (counts + prior)
+    odds = shares * math.exp(shift)
+    shares = odds / (odds + 1 - shares)
+    return shares
+
+
+@compiled
+def mean_shares(counts: Array, hits: Array, prior: float, shifts: Array) -> Array:
+    """The same, as the mean over shifts by their weights, given as for `follow`."""
+    shares = np.zeros(len(counts))
+    for i in range(len(shifts)):
+        shares += shifts[i, 2] * shares_of(counts, hits, prior, shifts[i, 0])
+    return shares
+
+
+@compiled
+def follow(
+    came: Array,
+    right: Array,
+    counts: Array,
+    hits: Array,
+    prior: float,
+    shifts: Array,
+    variances: Array,
+    kept: float,
+    staying: float,
+) -> None:
+    """Correct shifts by what labels say: a step of extended Kalman filters, and of their weights.
+
+    Arguments:
+        came: New labelled samples per bin, with shape (B,).
+        right: Of those, the ones that were named rightly.
+        counts: Labelled samples per bin before them, as for `shares_of`.
+        hits: Likewise.
+        prior: Likewise.
+        shifts: Per filter the shift, its variance and the weight, with shape (F, 3); changed.
+        variances: Of the shift where no label has told of it, with shape (F,), above 0.
+        kept: Share of a shift that is not forgotten.
+        staying: Share of the weights that stays where it is.
+    """
+    best = -np.inf
+    for i in range(len(shifts)):
+        shift, variance = shifts[i, 0] * kept, shifts[i, 1] * kept**2
+        variance += variances[i] * (1 - kept**2)
+        shares = shares_of(counts, hits, prior, shift)
+        # The variance of the hits is what they tell of the shift, too.
+        variance = 1 / (1 / variance + (came * shares * (1 - shares)).sum())
+        shifts[i, 0] = shift + variance * (right - came * shares).sum()
+        shifts[i, 1] = variance
+        shares = np.minimum(np.maximum(shares, 1e-3), 1 - 1e-3)
+        told = (right * np.log(shares) + (came - right) * np.log(1 - shares)).sum()
+        shifts[i, 2] = np.log(shifts[i, 2]) + told
+        best = max(best, shifts[i, 2])
+    shifts[:, 2] = np.exp(shifts[:, 2] - best)
+    shifts[:, 2] *= staying / shifts[:, 2].sum()
+    shifts[:, 2] += (1 - staying) / len(shifts)
+
+
+@compiled
 def expected_hits(
-    recent: Array, counts: Array, hits: Array, prior: float
+    recent: Array, counts: Array, shares: Array, prior: float, shifts: Array
 ) -> tuple[float, float, float]:
     """The expected accuracy of recent samples, and its variance.
 
     Arguments:
         recent: Samples per bin, with shape (B,); there are some.
         counts: Labelled samples per bin.
-        hits: Of those, the ones that were named rightly.
-        prior: Samples of the mean accuracy that each bin begins with.
+        shares: How often answers of each are right, as `mean_shares` says.
+        prior: As for `shares_of`.
+        shifts: As for `follow`.
 
     Returns:
-        The accuracy; its variance by what bins are known by; and that of one sample, by chance.
+        The accuracy; its variance by what bins and shifts are known by; and that of one sample,
+        by chance.
     """
-    n, mean = recent.sum(), hits.sum() / max(counts.sum(), 1e-12)
+    n = recent.sum()
     accuracy, known, chance = 0.0, 0.0, 0.0
     for place in range(len(recent)):
-        share = (hits[place] + prior * mean) / (counts[place] + prior)
+        share = shares[place]
         weight, of_one = recent[place] / n, share * (1 - share)
         accuracy += weight * share
         known += weight * weight * of_one / (counts[place] + prior)
         chance += weight * of_one
-    return accuracy, known, chance
+    mean = (shifts[:, 2] * shifts[:, 0]).sum()
+    unsure = (shifts[:, 2] * (shifts[:, 1] + (shifts[:, 0] - mean) ** 2)).sum()
+    # A small shift of log-odds moves the accuracy by the mean variance of an answer.
+    return accuracy, known + chance**2 * unsure, chance
 
 
 @compiled

@@ -71,6 +71,19 @@ def test_the_interval_is_wider_where_reliability_comes_and_goes() -> None:
     assert unsure.high - unsure.low > 2 * (calm.high - calm.low)
 
 
+def test_a_few_hundred_labels_tell_that_answers_are_right_less_often() -> None:
+    generator = torch.Generator().manual_seed(8)
+    good = [answered(100, generator, right=0.9) for _ in range(30)]
+    worse = [answered(10, generator, right=0.7) for _ in range(50)]
+    hidden = answered(1000, generator, right=None)
+    before, after = (fed(*parts, hidden).estimate(COUNTS) for parts in (good, good + worse))
+    assert before is not None
+    assert after is not None
+    assert before.accuracy == pytest.approx(0.9, abs=0.03)
+    assert after.accuracy == pytest.approx(0.7, abs=0.05)
+    assert after.low < 0.7 < after.high
+
+
 def test_samples_of_an_unseen_class_count_as_wrong() -> None:
     generator = torch.Generator().manual_seed(3)
     learned = [answered(100, generator, right=0.95) for _ in range(20)]

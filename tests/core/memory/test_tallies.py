@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,8 @@ from core.memory.tallies import (
     add_class_sums,
     array,
     expected_hits,
+    follow,
+    shares_of,
     unseen_shares,
 )
 
@@ -53,19 +57,62 @@ def test_answers_are_added_to_their_bins_and_classes(
         assert found.tolist() == np.bincount(place[which], minlength=BINS).tolist()
 
 
+@given(SEEDS, st.floats(-2, 2))
+def test_a_shift_is_added_to_the_log_odds_of_every_bin(seed: int, shift: float) -> None:
+    rng = np.random.default_rng(seed)
+    counts = rng.random(BINS) * 500
+    hits = counts * rng.random(BINS)
+    shares = (hits + PRIOR * hits.sum() / counts.sum()) / (counts + PRIOR)
+    log_odds = np.log(shares / (1 - shares))
+    np.testing.assert_allclose(shares_of(counts, hits, PRIOR, 0.0), shares, rtol=1e-12)
+    found = shares_of(counts, hits, PRIOR, shift)
+    np.testing.assert_allclose(np.log(found / (1 - found)), log_odds + shift, rtol=1e-9, atol=1e-9)
+    for always in (0.0, 1.0):
+        assert shares_of(counts, always * counts, PRIOR, shift) == pytest.approx(always)
+
+
 @given(SEEDS)
 def test_the_expected_accuracy_is_the_mean_of_the_bins_shares(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    recent, counts = rng.random(BINS) * 100, rng.random(BINS) * 500
-    hits = counts * rng.random(BINS)
-    shares = (hits + PRIOR * hits.sum() / counts.sum()) / (counts + PRIOR)
+    recent, counts, shares = rng.random(BINS) * 100, rng.random(BINS) * 500, rng.random(BINS)
     weights, of_one = recent / recent.sum(), shares * (1 - shares)
     wanted = (
         weights @ shares,
-        (weights**2 * of_one / (counts + PRIOR)).sum(),
+        (weights**2 * of_one / (counts + PRIOR)).sum() + (weights @ of_one) ** 2 * (0.03 + 0.01),
         weights @ of_one,
     )
-    assert expected_hits(recent, counts, hits, PRIOR) == pytest.approx(wanted, rel=1e-12)
+    shifts = np.array([[0.3, 0.02, 0.5], [0.1, 0.04, 0.5]])
+    assert expected_hits(recent, counts, shares, PRIOR, shifts) == pytest.approx(wanted, rel=1e-12)
+
+
+@given(SEEDS, st.integers(1, 200))
+def test_a_filter_steps_towards_the_most_probable_shift(seed: int, n: int) -> None:
+    """Newton's method on the log-posterior of the shift, written out with tensors."""
+    rng = np.random.default_rng(seed)
+    counts = rng.random(BINS) * 500 + 1
+    hits = counts * rng.random(BINS)
+    came = np.bincount(rng.integers(BINS, size=n), minlength=BINS).astype(float)
+    right = np.floor(came * rng.random(BINS))
+    shifts = np.array([[0.3, 0.02, 0.25], [-0.1, 0.1, 0.75]])
+    variances, kept, staying = np.array([0.05, 0.2]), 0.9, 0.95
+    wanted, logs = [], []
+    for (shift, variance, weight), rest in zip(shifts, variances, strict=True):
+        mean, spread = shift * kept, variance * kept**2 + rest * (1 - kept**2)
+        at = torch.tensor(mean, dtype=torch.float64, requires_grad=True)
+        log_odds = torch.from_numpy(shares_of(counts, hits, PRIOR, 0.0)).logit() + at
+        came_, right_ = torch.from_numpy(came), torch.from_numpy(right)
+        likelihood = (
+            right_ @ log_odds.sigmoid().log() + (came_ - right_) @ (-log_odds).sigmoid().log()
+        )
+        posterior = likelihood - (at - mean) ** 2 / (2 * spread)
+        (slope,) = torch.autograd.grad(posterior, at, create_graph=True)
+        (curve,) = torch.autograd.grad(slope, at)
+        wanted.append((mean - float((slope / curve).detach()), -1 / float(curve)))
+        logs.append(math.log(weight) + float(likelihood.detach()))
+    follow(came, right, counts, hits, PRIOR, shifts, variances, kept, staying)
+    np.testing.assert_allclose(shifts[:, :2], wanted, rtol=1e-6, atol=1e-9)
+    weights = torch.softmax(torch.tensor(logs), 0) * staying + (1 - staying) / 2
+    np.testing.assert_allclose(shifts[:, 2], weights.numpy(), rtol=1e-5)
 
 
 def test_classes_whose_answers_lie_where_no_label_fell_are_unseen() -> None:
