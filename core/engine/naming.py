@@ -116,9 +116,7 @@ class Naming:
         if state.model.panel is None or batch.codes is None:
             return state
         panel = self.panel(state)
-        if advice is not None:
-            panel = panel.judged(advice, codes_among(batch, panel.labels))
         new = new_labels(batch, panel.labels)
         panel = panel.of_classes((*panel.labels, *new), panel.ahead + len(new))
         codes = codes_among(batch, panel.labels)
-        return state.with_model(panel=panel.learned(batch.features, codes, len(panel.labels)))
+        return state.with_model(panel=panel.taught(batch.features, codes, advice))

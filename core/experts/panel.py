@@ -38,6 +38,9 @@ FEWEST_ROWS = 32
 DEFERENCE = 0.8
 """Weight of the mixture right after it was told that labels mean something else."""
 
+MOST_PIECES = 8
+"""Pieces of a batch at most, one after the other: each costs as much as naming it does."""
+
 FEWEST_QUICK_ROWS = 4
 """The same for Gaussians, which are cheaper, and quicker to learn."""
 
@@ -64,6 +67,10 @@ class Advice:
 
     opinions: Tensor
     weights: Tensor
+
+    def of(self, rows: Tensor) -> Advice:
+        """The opinions on some of the samples, with shape (M,), int64."""
+        return Advice(self.opinions[:, rows], self.weights)
 
     @property
     def probabilities(self) -> Tensor:
@@ -291,6 +298,33 @@ class Panel:
             codes=codes[stay],
             told=int(stay[: self.told].sum()),
         )
+
+    def taught(self, x: Tensor, codes: Tensor, advice: Advice | None = None) -> Panel:
+        """Weigh the experts by labelled samples, and let them learn these, piece by piece.
+
+        A batch is named before any of its labels is known. Labels say more in their order: an
+        expert that has learned from the first ones what is new is right about the next, and so is
+        believed when the next batch comes. Judged by the whole batch, all would be as wrong.
+
+        Arguments:
+            x: In the sender's units, with shape (N, D).
+            codes: Places among `labels`, with shape (N,), int64; below 0 for unlabelled samples,
+                which are left out.
+            advice: What was said of them before, about the first of the classes; None: nobody was
+                asked, and nobody is judged.
+        """
+        named = (codes >= 0).nonzero()[:, 0]
+        x, codes, panel = x.cpu()[named], codes[named], self
+        pieces = min(max(len(named) // FEWEST_ROWS, 1), MOST_PIECES)
+        for rows in torch.arange(len(named)).tensor_split(pieces):
+            if advice is not None:
+                said = advice.of(named[rows])
+                if panel is not self:
+                    said = panel.rules.advice(x[rows], said.opinions[0], len(self.labels))
+                heard = codes[rows] < said.opinions.shape[2]
+                panel = panel.judged(said, torch.where(heard, codes[rows], UNLABELLED))
+            panel = panel.learned(x[rows], codes[rows], len(self.labels))
+        return panel
 
     def judged(self, advice: Advice, codes: Tensor) -> Panel:
         """Weigh the experts anew, after labels came.

@@ -51,7 +51,7 @@ ALLOWED = {
     "engine/learning.py: learn": COMES,
     "engine/naming.py: confidence": GOES,
     "experts/panel.py: advice": GOES,
-    "experts/panel.py: learned": GOES,
+    "experts/panel.py: taught": GOES,
     "learners/per_class/flat/learner.py: taken": SIZED,
     "learners/per_class/flat/stepwise.py: _accumulated": CHECKED,
     "learners/per_class/flat/stepwise.py: maximised": CHECKED,

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.batch import Batch
+from core.batch import UNLABELLED, Batch
 from core.config import EngineConfig
 from core.engine.checkpoint import FORMAT, dump, load
 from core.engine.engine import Engine
@@ -275,6 +275,52 @@ def test_labels_that_some_expert_foresaw_raise_its_weight() -> None:
     after = panel.judged(Advice(opinions, panel.weights), torch.ones(20, dtype=torch.int64))
     assert int(after.weights.argmax()) == 4
     assert float(after.weights[4]) > 0.9
+
+
+@pytest.mark.parametrize("n", [1, 20, 2 * FEWEST_ROWS - 1])
+def test_few_labels_are_heard_at_once(n: int) -> None:
+    panel = taught()
+    x, codes = samples(n, 4, 5)
+    advice = panel.rules.advice(x, even(n, 3))
+    found = panel.taught(x, codes, advice)
+    at_once = panel.judged(advice, codes).learned(x, codes, 3)
+    assert torch.equal(found.weights, at_once.weights)
+    assert_identical(found.joint, at_once.joint)
+
+
+def test_who_learns_from_the_first_labels_of_a_batch_is_believed_by_the_last() -> None:
+    """Two of three classes change places in the middle of a batch that no expert foresaw."""
+    panel = replace(taught(), labels=("a", "b", "c"))
+    x, codes = samples(300, 4, 6)
+    changed = codes.clone()
+    changed[40:] = torch.tensor([1, 0, 2])[codes[40:]]
+    batch, then = slice(0, 100), slice(100, 300)
+    advice = panel.rules.advice(x[batch], even(100, 3))
+    panel = panel.taught(x[batch], changed[batch], advice)
+    said = panel.rules.advice(x[then], even(200, 3)).probabilities.argmax(-1)
+    assert float((said == changed[then]).double().mean()) > 0.9
+
+
+def test_a_class_that_is_new_in_a_batch_judges_nobody_who_was_not_asked_about_it() -> None:
+    panel = taught()
+    x, codes = samples(200, 4, 7, classes=4)
+    advice = panel.rules.advice(x, even(200, 3))
+    panel = replace(panel, labels=(0, 1, 2, 3)).taught(x, codes, advice)
+    assert float(panel.weights.sum()) == pytest.approx(1)
+    assert panel.joint.mass.shape[1] == 4
+    said = panel.rules.advice(x, even(200, 3), 4).probabilities.argmax(-1)
+    assert float((said == codes)[codes == 3].double().mean()) > 0.8
+
+
+def test_labels_among_many_unlabelled_samples_are_heard_as_if_they_came_alone() -> None:
+    panel = replace(taught(), labels=("a", "b", "c"))
+    x, codes = samples(400, 4, 8)
+    sparse = torch.where(torch.arange(400) % 4 == 0, codes, UNLABELLED)
+    advice = panel.rules.advice(x, even(400, 3))
+    among = panel.taught(x, sparse, advice)
+    alone = panel.taught(x[::4], codes[::4], advice.of(torch.arange(0, 400, 4)))
+    assert torch.equal(among.weights, alone.weights)
+    assert_identical(among.gaussians, alone.gaussians)
 
 
 def test_so_many_features_have_no_experts() -> None:
