@@ -10,18 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, Label
-from core.config import LEAST_PROPOSAL, EngineConfig
-from core.engine.candidates import Candidates, Evidence, Found
+from core.config import EngineConfig
+from core.engine.candidates import Candidates, Evidence
 from core.engine.delayed_labels import DelayedLabels
+from core.engine.neighbourhood import Neighbourhood
+from core.engine.proposal_keeper import ProposalKeeper
 from core.engine.state import EngineState
 from core.errors import UnknownProposal
-from core.events import ClassProposed, Event, ProposalClosed, UnknownsLearned
+from core.events import Event, UnknownsLearned
 from core.learners.learner import Scores, Unnamed
 from core.memory.proposals import (
     LOOKS,
@@ -30,29 +33,12 @@ from core.memory.proposals import (
     Proposal,
     Recent,
     Unknowns,
-    group_of,
 )
-from core.model.readout import at_most_one
-from core.model.sampling import draw
 from core.outliers.unknown import READY_SAMPLES, is_unknown
 from core.running import Running
 
 MOST_OF_STREAM = 0.3
 """Share of unknown samples from which on the stream as a whole is new, and must be learned."""
-
-DRAWS_PER_CLASS = 32
-MOST_DRAWN_CLASSES = 32
-"""Samples drawn of each known class, to see how far such lie from their mean."""
-
-NEAREST = 3
-"""Classes that are named beside a proposal."""
-
-BESIDE = 0.25
-"""Squared distance of the mean of a group to that of a proposal's samples, over the mean squared
-distance of these to it, up to which the group is of the proposal."""
-
-USUAL_REACH = 0.9
-"""Share of the samples found of a cluster that lie within the reach of its proposal."""
 
 
 class Ended(NamedTuple):
@@ -70,13 +56,24 @@ class ClassDiscovery:
 
     Arguments:
         config: Says how many samples make a proposal; 0: none is ever made.
-        discovery: Finds clusters among components.
+        candidates: Finds clusters among components.
         delayed_labels: Learns samples that were held back.
     """
 
     config: EngineConfig
-    discovery: Candidates
+    candidates: Candidates
     delayed_labels: DelayedLabels
+
+    @cached_property
+    def neighbourhood(self) -> Neighbourhood:
+        """Says where unknown samples lie."""
+        return Neighbourhood(self.config, self.delayed_labels.learning.learner)
+
+    @cached_property
+    def keeper(self) -> ProposalKeeper:
+        """Opens, changes and closes proposals."""
+        own = self.config, self.candidates, self.delayed_labels
+        return ProposalKeeper(*own, self.neighbourhood)
 
     def unknown(self, state: EngineState, scores: Scores | None) -> Tensor | None:
         """Which samples of a batch are unknown, (N,) bool; None where that cannot be said.
@@ -105,7 +102,7 @@ class ClassDiscovery:
         """
         if not self.config.proposal_samples or not state.model.classes:
             return None
-        return self.discovery.gains(state, scores)
+        return self.candidates.gains(state, scores)
 
     def remembered(
         self, state: EngineState, batch: Batch, places: Tensor, gains: Tensor | None
@@ -157,7 +154,7 @@ class ClassDiscovery:
         held = list[int]()
         features = batch.features[torch.tensor(rows, device=batch.features.device)]
         found = Unknowns(tuple(places[rows].tolist()), features)
-        homes = self._homes(state, found.features)
+        homes = self.neighbourhood.homes(state, found.features)
         for one in proposals.open:
             mine = [index for index, home in enumerate(homes) if home == one.number]
             # A proposal that is full needs no more of them: they are learned like any other.
@@ -185,16 +182,16 @@ class ClassDiscovery:
         if least and len(proposals.unknown) >= least and proposals.unseen * LOOKS >= least:
             proposals = replace(proposals, unseen=0)
             state = state.with_pending(proposals=proposals)
-            rows = self._group(state, proposals.unknown.features, least)
+            rows = self.neighbourhood.group(state, proposals.unknown.features, least)
             if rows is not None:
                 mine = set(rows)
                 rest = [row for row in range(len(proposals.unknown)) if row not in mine]
                 group = proposals.unknown.select(rows)
                 left = replace(proposals, unknown=proposals.unknown.select(rest))
-                home = self.discovery.home(state, group.features, proposals.open)
-                home = self._beside(state, group.features) if home is None else home
+                home = self.candidates.home(state, group.features, proposals.open)
+                home = self.neighbourhood.beside(state, group.features) if home is None else home
                 if home is None:
-                    state, events = self._propose(
+                    state, events = self.keeper.propose(
                         state.with_pending(proposals=left),
                         "unknown",
                         group,
@@ -226,7 +223,7 @@ class ClassDiscovery:
         proposal = state.pending.proposals.find(number)
         assert proposal is not None
         reason = "dismissed" if label is None else "named"
-        state, closed = self._close(state, proposal, label, reason)
+        state, closed = self.keeper.close(state, proposal, label, reason)
         # There is room for another proposal, and what was named no longer hides it.
         state, made = self._looked(state)
         return state, [*events, *closed, *made]
@@ -274,7 +271,7 @@ class ClassDiscovery:
         events, kept = list[Event](), list[Proposal]()
         told = None
         if state.pending.proposals.open:
-            told = self.discovery.assigned(state, ended.means, ended.samples)
+            told = self.candidates.assigned(state, ended.means, ended.samples)
         for one in state.pending.proposals.open:
             if told is not None:
                 unnamed, weights = told[0], _by_nearest(told[0], told[1], ended.older)
@@ -283,13 +280,13 @@ class ClassDiscovery:
                 # A component may have learned more than is known to be of it.
                 total = float(unnamed.mass.cpu().double()[mine].sum())
                 part = min(1.0, float(weights[mine, place].sum()) / total) if total else 1.0
-                one = self._with_components(
+                one = self.keeper.with_components(
                     state, one, replace(unnamed, mass=unnamed.mass * part), mine
                 )
             if told is not None and len(one.surrogates):
                 kept.append(one)
             else:  # nothing that a name could fall on
-                events.append(self._closed(state, one, None, "boundary", 0))
+                events.append(self.keeper.closed(state, one, None, "boundary", 0))
         return state.with_pending(
             proposals=replace(state.pending.proposals, open=tuple(kept))
         ), events
@@ -315,7 +312,7 @@ class ClassDiscovery:
             for place, one in enumerate(proposals.open)
             if len(one.unknowns)
         ]
-        found = self.discovery.found(state, proposals.open, len(numbers)) if numbers else None
+        found = self.candidates.found(state, proposals.open, len(numbers)) if numbers else None
         if found is not None:
             home = torch.where(found.fallen >= 0, found.claims[found.fallen], -1)
             home = torch.where(home < 0, len(numbers), home)
@@ -323,233 +320,11 @@ class ClassDiscovery:
         own = [
             (one.surrogates, place, one.weights.cpu()) for place, one in enumerate(proposals.open)
         ]
-        unnamed = self.discovery.learner.unnamed(state.model.learner)
+        unnamed = self.candidates.learner.unnamed(state.model.learner)
         older = torch.zeros(0, 0) if unnamed is None else unnamed.means[~unnamed.current]
         return Ended(numbers, of(own), of(samples), older)
 
     # Machinery ----------------------------------------------------------------------------
-
-    def _looked(self, state: EngineState, propose: bool = True) -> tuple[EngineState, list[Event]]:
-        """Let open proposals follow the components, and propose clusters that are of none."""
-        least, proposals = self.config.proposal_samples, state.pending.proposals
-        recent = proposals.recent
-        # Of known classes few samples gain, so that most looks for new ones are spared. Nor do
-        # those gain of a proposal that comes back, which must be followed before it is named.
-        if not least or (propose and int((recent.gains >= 1).sum()) < least):
-            return state, []
-        asked = (*proposals.open, *proposals.dismissed)
-        found = self.discovery.found(state, asked, len(proposals.open))
-        state = state.with_pending(proposals=replace(proposals, recent=recent.looked()))
-        if found is None:
-            return state, []
-        for place, one in enumerate(asked):
-            state = self._followed(state, one, found, found.claims == place)
-        events = list[Event]()
-        if propose:
-            for place, other in found.joins.items():
-                state, joined = self._joined(state, asked[place].number, asked[other].number)
-                events += joined
-            for number in sorted(set(found.fresh[found.fresh >= 0].tolist())):
-                if (
-                    len(state.pending.proposals.open) < MOST_OPEN
-                ):  # else it is found again when there is room
-                    state, made = self._discovered(state, found, found.fresh == number)
-                    events += made
-        return state, events
-
-    def _joined(
-        self, state: EngineState, number: int, other: int
-    ) -> tuple[EngineState, list[Event]]:
-        """A proposal has turned out to be part of another one."""
-        proposals = state.pending.proposals
-        part, whole = proposals.find(number), proposals.find(other)
-        assert part is not None
-        assert whole is not None
-        if len(part.unknowns) + len(whole.unknowns) > MOST_UNKNOWN:
-            return state, []
-        if len(part.unknowns):
-            whole = whole.with_more(part.unknowns)
-        whole = replace(whole, first=min(whole.first, part.first))
-        state = state.with_pending(proposals=proposals.without(number).changed(whole))
-        return state, [self._closed(state, part, None, "joined", 0)]
-
-    def _followed(
-        self, state: EngineState, one: Proposal, found: Found, mine: Tensor
-    ) -> EngineState:
-        """Follow a proposal's samples to the components that learn them now.
-
-        Arguments:
-            mine: Those of the sub-task, with shape (M,), bool.
-        """
-        if not bool(mine.any()):
-            return state
-        older = self._older(state, one, found.unnamed)
-        later = self._with_components(state, one, found.unnamed, mine | older)
-        rows = (found.fallen >= 0) & mine[found.fallen]
-        if int(rows.sum()) >= LEAST_PROPOSAL:
-            later = self._shown(state, later, rows)
-        return state.with_pending(proposals=state.pending.proposals.changed(later))
-
-    def _older(self, state: EngineState, one: Proposal, unnamed: Unnamed) -> Tensor:
-        """Components of earlier sub-tasks that a proposal has, with shape (M,), bool."""
-        told = None
-        if len(one.surrogates) and one.first < state.sub_task.first_sample:
-            told = self.discovery.assigned(state, Evidence.of_one(one.surrogates))
-        older = ~unnamed.current.cpu()
-        return torch.zeros_like(older) if told is None else older & (told[1][:, 0] > 0)
-
-    def _shown(self, state: EngineState, one: Proposal, rows: Tensor) -> Proposal:
-        """Take prototype and reach from recent samples: `rows`, (N,), bool, at least ten."""
-        some = state.pending.proposals.recent.select(rows).samples
-        x = state.standardiser.apply(some.features)
-        centre = x.double().mean(0)
-        away = (x.double() - centre).square().sum(1)
-        classes, probabilities = self._nearest(state, centre.to(x.dtype)[None])
-        return replace(
-            one,
-            last=max(one.last, some.arrived[-1]),
-            prototype=state.standardiser.invert(centre.to(x.dtype)[None])[0],
-            reach=float(away.quantile(USUAL_REACH)),
-            classes=classes,
-            probabilities=probabilities,
-        )
-
-    def _with_components(
-        self, state: EngineState, one: Proposal, unnamed: Unnamed, mine: Tensor
-    ) -> Proposal:
-        mine = mine.to(unnamed.means.device)
-        means = state.standardiser.invert(unnamed.means[mine])
-        return one.with_components(means, unnamed.mass[mine])
-
-    def _discovered(
-        self, state: EngineState, found: Found, mine: Tensor
-    ) -> tuple[EngineState, list[Event]]:
-        """Propose components of the sub-task that are a cluster, (M,) bool, if they are enough."""
-        rows = (found.fallen >= 0) & mine[found.fallen]
-        mass = float(found.unnamed.mass.cpu()[mine].sum())
-        if int(rows.sum()) < LEAST_PROPOSAL or mass < self.config.proposal_samples:
-            return state, []
-        some = state.pending.proposals.recent.select(rows).samples
-        nothing = some.features.new_zeros(0, some.features.shape[1])
-        blank = Proposal(
-            number=state.pending.proposals.made + 1,
-            origin="boundary" if state.sub_task.number else "unknown",
-            samples=0,
-            first=some.arrived[0],
-            last=some.arrived[-1],
-            prototype=some.features[0],
-            reach=0.0,
-            classes=(),
-            probabilities=(),
-            unknowns=Unknowns.none(),
-            surrogates=nothing,
-            weights=nothing[:, 0],
-        )
-        proposal = self._with_components(
-            state, self._shown(state, blank, rows), found.unnamed, mine
-        )
-        return self._opened(state, proposal)
-
-    def _propose(
-        self, state: EngineState, origin: str, group: Unknowns
-    ) -> tuple[EngineState, list[Event]]:
-        standardiser = state.standardiser
-        x = standardiser.apply(group.features)
-        centre = x.double().mean(0)
-        reach = float((x.double() - centre).square().sum(1).max())
-        classes, probabilities = self._nearest(state, centre.to(x.dtype)[None])
-        prototype = standardiser.invert(centre.to(x.dtype)[None])[0]
-        proposal = Proposal(
-            number=state.pending.proposals.made + 1,
-            origin=origin,
-            samples=len(group.features),
-            first=group.arrived[0],
-            last=group.arrived[-1],
-            prototype=prototype,
-            reach=reach,
-            classes=classes,
-            probabilities=probabilities,
-            unknowns=group,
-            surrogates=prototype.new_zeros(0, len(prototype)),
-            weights=prototype.new_zeros(0),
-        )
-        return self._opened(state, proposal)
-
-    def _opened(self, state: EngineState, proposal: Proposal) -> tuple[EngineState, list[Event]]:
-        """Open one more proposal; where there are too many, the oldest goes."""
-        proposals = replace(
-            state.pending.proposals,
-            open=(*state.pending.proposals.open, proposal),
-            made=proposal.number,
-        )
-        state = state.with_pending(proposals=proposals)
-        events = list[Event]()
-        if len(proposals.open) > MOST_OPEN:
-            state, events = self._close(state, proposals.open[0], None, "limit")
-        shown = proposal.to_dict()
-        made = ClassProposed(
-            **shown, sub_task=state.sub_task.number, model_version=state.model.version
-        )
-        return state, [*events, made]
-
-    def _close(
-        self, state: EngineState, proposal: Proposal, label: Label | None, reason: str
-    ) -> tuple[EngineState, list[Event]]:
-        """Learn what a proposal still holds, and let its name fall on what was learned."""
-        state = state.with_pending(proposals=state.pending.proposals.without(proposal.number))
-        unknowns, events = proposal.unknowns, list[Event]()
-        learned = 0
-        if len(unknowns):
-            batch = Batch.of(unknowns.features, [label] * len(unknowns))
-            batch = replace(batch, strange=True)
-            state = self.delayed_labels.taught(state, batch)
-            state, learned, events = self.delayed_labels.learn_late(state, batch, unknowns.arrived)
-        if label is None:
-            state = self._dismissed(state, proposal)
-        elif len(proposal.surrogates):
-            state = self._named(state, proposal)
-            named = Batch.of(proposal.surrogates, [label] * len(proposal.surrogates))
-            state, voted = self.delayed_labels.vote(state, named, proposal.weights)
-            events += voted
-        return state, [*events, self._closed(state, proposal, label, reason, learned)]
-
-    def _dismissed(self, state: EngineState, proposal: Proposal) -> EngineState:
-        """What was dismissed, and has been learned, is not to be proposed again."""
-        told = self.discovery.assigned(
-            state,
-            Evidence.of_one(proposal.surrogates),
-            Evidence.of_one(proposal.unknowns.features),
-        )
-        if told is None:
-            return state
-        gone = replace(proposal, unknowns=Unknowns.none())
-        gone = self._with_components(state, gone, told[0], told[1][:, 0] > 0)
-        dismissed = (*state.pending.proposals.dismissed, gone)[-MOST_OPEN:]
-        return state.with_pending(proposals=replace(state.pending.proposals, dismissed=dismissed))
-
-    def _named(self, state: EngineState, proposal: Proposal) -> EngineState:
-        """What is about to be named is no evidence of anything new any more."""
-        recent = state.pending.proposals.recent
-        told = self.discovery.assigned(state, Evidence.of_one(proposal.surrogates))
-        if told is None or not len(recent):
-            return state
-        fallen = self.discovery.falls(state, recent.samples.features, told[0])
-        known = (fallen >= 0) & (told[1][fallen, 0] > 0)
-        kept = recent.select(~known)
-        return state.with_pending(proposals=replace(state.pending.proposals, recent=kept))
-
-    def _closed(
-        self, state: EngineState, proposal: Proposal, label: Label | None, reason: str, learned: int
-    ) -> ProposalClosed:
-        return ProposalClosed(
-            proposal.number,
-            label,
-            reason,
-            proposal.samples,
-            learned,
-            state.sub_task.number,
-            state.model.version,
-        )
 
     def _trim(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """Learn the oldest unknown samples where there are too many, a good many at once."""
@@ -565,76 +340,33 @@ class ClassDiscovery:
         event = UnknownsLearned(n, learned, "limit", state.sub_task.number, state.model.version)
         return state, [*events, event]
 
-    def _homes(self, state: EngineState, features: Tensor) -> list[int | None]:
-        """For each sample the number of the open proposal that it belongs to, if any."""
-        proposals = state.pending.proposals.open
-        if not proposals:
-            return [None] * len(features)
-        centres = torch.stack([one.prototype for one in proposals])
-        x, centres = state.standardiser.apply(features), state.standardiser.apply(centres)
-        away = torch.stack([(x - centre).double().square().sum(1) for centre in centres], 1)
-        nearest = away.min(1)
-        return [
-            proposals[index].number if distance <= proposals[index].reach else None
-            for distance, index in zip(
-                nearest.values.tolist(), nearest.indices.tolist(), strict=True
-            )
-        ]
-
-    def _beside(self, state: EngineState, features: Tensor) -> int | None:
-        """The place of the open proposal of whose samples these are the outer ones, if any is.
-
-        Arguments:
-            features: Of a group, in the sender's units, with shape (N, D).
-        """
-        centre = state.standardiser.apply(features).double().mean(0)
-        best: tuple[float, int] | None = None
-        for place, one in enumerate(state.pending.proposals.open):
-            if not len(one.unknowns):
-                continue
-            x = state.standardiser.apply(one.unknowns.features).double()
-            middle = x.mean(0)
-            spread = float((x - middle).square().sum(1).mean())
-            away = float((middle - centre).square().sum())
-            if away <= BESIDE * spread and (best is None or away < best[0]):
-                best = away, place
-        return None if best is None else best[1]
-
-    def _group(self, state: EngineState, features: Tensor, least: int) -> list[int] | None:
-        if len(features) < least:
-            return None
-        rows = group_of(state.standardiser.apply(features), least, self._spread(state))
-        return None if rows is None else rows.tolist()
-
-    def _spread(self, state: EngineState) -> float:
-        """Mean squared distance of a known class's samples to their mean, standardised.
-
-        By samples that the model draws, because no others are kept; the same ones for a state.
-        """
-        model = self.delayed_labels.learning.learner.model(state.model.learner)
-        if model is None:
-            return 0.0
-        n = min(len(state.model.classes), MOST_DRAWN_CLASSES)
-        codes = torch.arange(n).repeat_interleave(DRAWS_PER_CLASS)
-        generator = torch.Generator().manual_seed(self.config.seed)
-        x = draw(model, len(codes), generator, codes).x.double().reshape(n, DRAWS_PER_CLASS, -1)
-        # The mean of few samples lies too near to them.
-        scale = DRAWS_PER_CLASS / (DRAWS_PER_CLASS - 1)
-        return float((x - x.mean(1, keepdim=True)).square().sum(-1).mean()) * scale
-
-    def _nearest(
-        self, state: EngineState, x: Tensor
-    ) -> tuple[tuple[Label, ...], tuple[float, ...]]:
-        """The classes that a sample (1, D), standardised, looks like most, and how much."""
-        learner = self.delayed_labels.learning.learner
-        scores = learner.score(state.model.learner, x)
-        if scores is None or not state.model.classes:
-            return (), ()
-        probabilities = learner.readout(state.model.learner).class_probabilities(scores.joint)[0]
-        top = probabilities.topk(min(NEAREST, len(state.model.classes)))
-        return tuple(state.model.classes[code] for code in top.indices.tolist()), tuple(
-            at_most_one(top.values).tolist()
-        )
+    def _looked(self, state: EngineState, propose: bool = True) -> tuple[EngineState, list[Event]]:
+        """Let open proposals follow the components, and propose clusters that are of none."""
+        least, proposals = self.config.proposal_samples, state.pending.proposals
+        recent = proposals.recent
+        # Of known classes few samples gain, so that most looks for new ones are spared. Nor do
+        # those gain of a proposal that comes back, which must be followed before it is named.
+        if not least or (propose and int((recent.gains >= 1).sum()) < least):
+            return state, []
+        asked = (*proposals.open, *proposals.dismissed)
+        found = self.candidates.found(state, asked, len(proposals.open))
+        state = state.with_pending(proposals=replace(proposals, recent=recent.looked()))
+        if found is None:
+            return state, []
+        for place, one in enumerate(asked):
+            state = self.keeper.followed(state, one, found, found.claims == place)
+        events = list[Event]()
+        if propose:
+            for place, other in found.joins.items():
+                state, joined = self.keeper.joined(state, asked[place].number, asked[other].number)
+                events += joined
+            for number in sorted(set(found.fresh[found.fresh >= 0].tolist())):
+                if (
+                    len(state.pending.proposals.open) < MOST_OPEN
+                ):  # else it is found again when there is room
+                    state, made = self.keeper.discovered(state, found, found.fresh == number)
+                    events += made
+        return state, events
 
 
 def _by_nearest(unnamed: Unnamed, weights: Tensor, older: Tensor) -> Tensor:
