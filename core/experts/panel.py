@@ -35,8 +35,8 @@ HORIZONS = (*gaussians.HORIZONS, *JOINT_HORIZONS, *forest.REACHES, *neighbours.H
 FEWEST_ROWS = 32
 """Samples that are added up at a time: solving for each one, or copying trees, would be dear."""
 
-DEFERENCE = 0.8
-"""Weight of the mixture right after it was told that labels mean something else."""
+DEFERENCE = 0.3
+"""Weight of the mixture, at least, right after it was told that labels mean something else."""
 
 MOST_PIECES = 8
 """Pieces of a batch at most, one after the other: each costs as much as naming it does."""
@@ -341,10 +341,10 @@ class Panel:
         return replace(self, weights=share.shared(self.weights, said))
 
     def deferring(self) -> Panel:
-        """Give the mixture most of the weight: it was told at once what others hear by and by."""
-        others = self.weights[1:] / self.weights[1:].sum().clamp_min(share.SHARE)
-        most = others.new_tensor([DEFERENCE])
-        return replace(self, weights=torch.cat([most, others * (1 - DEFERENCE)]))
+        """Give the mixture weight: it was told at once what others hear by and by."""
+        mine, others = self.weights[:1].clamp_min(DEFERENCE), self.weights[1:]
+        others = others / others.sum().clamp_min(share.SHARE)
+        return replace(self, weights=torch.cat([mine, others * (1 - mine)]))
 
     def learned(self, x: Tensor, codes: Tensor, n_classes: int) -> Panel:
         """Learn labelled samples, in stream order.

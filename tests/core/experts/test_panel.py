@@ -25,7 +25,15 @@ from core.experts.fading import ageing, known
 from core.experts.features import joint
 from core.experts.gaussians import HORIZONS, Gaussians
 from core.experts.least_squares import LeastSquares
-from core.experts.panel import FEWEST_ROWS, MOST_FEATURES, NEIGHBOURS, Advice, Panel, Rules
+from core.experts.panel import (
+    DEFERENCE,
+    FEWEST_ROWS,
+    MOST_FEATURES,
+    NEIGHBOURS,
+    Advice,
+    Panel,
+    Rules,
+)
 from core.experts.share import SHARE, shared
 from core.snapshot import Snapshot
 from core.tensors import pack, unpack
@@ -321,6 +329,18 @@ def test_labels_among_many_unlabelled_samples_are_heard_as_if_they_came_alone() 
     alone = panel.taught(x[::4], codes[::4], advice.of(torch.arange(0, 400, 4)))
     assert torch.equal(among.weights, alone.weights)
     assert_identical(among.gaussians, alone.gaussians)
+
+
+def test_a_mixture_that_was_told_at_once_is_asked_and_never_less_than_before() -> None:
+    for before in (0.001, 0.1, 0.9):
+        panel = taught()
+        others = torch.linspace(1, 2, len(panel.weights) - 1, dtype=torch.float64)
+        others *= (1 - before) / others.sum()
+        weights = torch.cat([torch.tensor([before], dtype=torch.float64), others])
+        after = replace(panel, weights=weights).deferring().weights
+        assert float(after[0]) == pytest.approx(max(before, DEFERENCE))
+        assert float(after.sum()) == pytest.approx(1)
+        torch.testing.assert_close(after[1:] / after[1:].sum(), others / others.sum())
 
 
 def test_so_many_features_have_no_experts() -> None:
