@@ -174,6 +174,8 @@ def _sized(clusters: MicroClusters, wanted: int, most: int) -> MicroClusters:
     while room < min(wanted, most):
         room = min(2 * room, most)
     more = room - clusters.places.shape[1]
+    if not more:
+        return _copied(clusters)
     return MicroClusters(
         *(np.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, more)]) for part in clusters)
     )
