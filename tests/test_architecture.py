@@ -29,6 +29,7 @@ CORE_COMPILED = {
     "core.experts.growing",
     "core.experts.nearest",
     "core.experts.neighbours",
+    "core.experts.share",
     "core.memory.class_shares",
     "core.memory.feature_sums",
     "core.memory.reliability",

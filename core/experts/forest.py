@@ -115,15 +115,16 @@ class Forests:
         trees = self.trees._replace(counts=counts, totals=counts.sum(-1), tallies=tallies)
         return replace(self, trees=_pruned(trees, _most_leaves(len(columns))))
 
-    def learned(self, x: Tensor, codes: Tensor) -> Forests:
+    def learned(self, x: Tensor, codes: Tensor, *, in_place: bool = False) -> Forests:
         """Learn N labelled samples, in stream order.
 
         Arguments:
             x: Standardised, with shape (N, D).
             codes: Classes, with shape (N,), int64, below C.
+            in_place: Whether nobody else holds these trees, so that they may change where they are.
         """
         rows, named = np.ascontiguousarray(x.numpy()), np.ascontiguousarray(codes.numpy())
-        trees, done = _copied(self.trees), 0
+        trees, done = self.trees if in_place else _copied(self.trees), 0
         most = 2 * _most_leaves(trees.counts.shape[2]) - 1
         horizons = _FADING.reshape(_EACH)
         while True:

@@ -323,7 +323,7 @@ class Panel:
                     said = panel.rules.advice(x[rows], said.opinions[0], len(self.labels))
                 heard = codes[rows] < said.opinions.shape[2]
                 panel = panel.judged(said, torch.where(heard, codes[rows], UNLABELLED))
-            panel = panel.learned(x[rows], codes[rows], len(self.labels))
+            panel = panel.learned(x[rows], codes[rows], len(self.labels), self)
         return panel
 
     def judged(self, advice: Advice, codes: Tensor) -> Panel:
@@ -346,13 +346,17 @@ class Panel:
         others = others / others.sum().clamp_min(share.SHARE)
         return replace(self, weights=torch.cat([mine, others * (1 - mine)]))
 
-    def learned(self, x: Tensor, codes: Tensor, n_classes: int) -> Panel:
+    def learned(
+        self, x: Tensor, codes: Tensor, n_classes: int, before: Panel | None = None
+    ) -> Panel:
         """Learn labelled samples, in stream order.
 
         Arguments:
             x: In the sender's units, with shape (N, D).
             codes: Classes, with shape (N,), int64; below 0 for unlabelled, which are left out.
             n_classes: C.
+            before: An earlier panel that must stay as it is, where nobody else holds this one:
+                trees that are not also its own change where they are.
         """
         named = codes >= 0
         x, codes = x.cpu().double()[named], codes[named]
@@ -364,7 +368,8 @@ class Panel:
             panel, rows=torch.cat([panel.rows, x]), codes=torch.cat([panel.codes, codes])
         )
         if len(panel.rows) >= FEWEST_ROWS:
-            return panel._added_up(n_classes)
+            mine = before is not None and panel.forests is not before.forests
+            return panel._added_up(n_classes, trees_in_place=mine)
         return (
             panel._told(n_classes) if len(panel.rows) - panel.told >= FEWEST_QUICK_ROWS else panel
         )
@@ -413,12 +418,13 @@ class Panel:
             rows=self.rows * factor + offset,
         )
 
-    def _added_up(self, n_classes: int) -> Panel:
+    def _added_up(self, n_classes: int, *, trees_in_place: bool = False) -> Panel:
         """Let least squares and trees learn what waits."""
         lines = self.joint.grown(n_classes).learned(
             joint(self.rows.shape[1]), JOINT_HORIZONS, self.rows, self.codes
         )
-        trees = self.forests.grown(n_classes).learned(self.rows, self.codes)
+        trees = self.forests.grown(n_classes)
+        trees = trees.learned(self.rows, self.codes, in_place=trees_in_place)
         told = self._told(n_classes)
         none = self.rows[:0].clone(), self.codes[:0].clone()
         return replace(told, joint=lines, forests=trees, rows=none[0], codes=none[1], told=0)

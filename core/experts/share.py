@@ -5,7 +5,11 @@ Herbster and Warmuth, Tracking the Best Expert, 1998. Throughout: E experts, N s
 
 from __future__ import annotations
 
+import numpy as np
+import torch
 from torch import Tensor
+
+from core.compiled.loops import Array, compiled
 
 SHARE = 0.01
 """Part of every weight that goes round after a sample."""
@@ -24,11 +28,20 @@ def shared(weights: Tensor, likelihoods: Tensor) -> Tensor:
         likelihoods: What each expert gave the label that came, in stream order, with shape (E, N),
             float64, above 0.
     """
-    # A few numbers at a time: lists are faster than tensors.
-    believed: list[float] = weights.tolist()
-    kept, given = 1 - SHARE, SHARE / len(believed)
-    for said in likelihoods.T.tolist():
-        believed = [old * one for old, one in zip(believed, said, strict=True)]
-        part = kept / sum(believed)
-        believed = [one * part + given for one in believed]
-    return weights.new_tensor(believed)
+    believed = weights.numpy().copy()
+    _share(believed, np.ascontiguousarray(likelihoods.numpy()), SHARE)
+    return torch.from_numpy(believed)
+
+
+@compiled
+def _share(believed: Array, likelihoods: Array, part: float) -> None:
+    """Weigh E experts by N samples, in place, from likelihoods with shape (E, N)."""
+    given = part / len(believed)
+    for i in range(likelihoods.shape[1]):
+        total = 0.0
+        for expert in range(len(believed)):
+            believed[expert] *= likelihoods[expert, i]
+            total += believed[expert]
+        kept = (1 - part) / total
+        for expert in range(len(believed)):
+            believed[expert] = believed[expert] * kept + given

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from operator import eq
 
@@ -307,6 +308,21 @@ def test_who_learns_from_the_first_labels_of_a_batch_is_believed_by_the_last() -
     panel = panel.taught(x[batch], changed[batch], advice)
     said = panel.rules.advice(x[then], even(200, 3)).probabilities.argmax(-1)
     assert float((said == changed[then]).double().mean()) > 0.9
+
+
+@pytest.mark.parametrize("classes", [3, 4])
+def test_a_panel_stays_as_it_is_while_another_grows_from_it(classes: int) -> None:
+    """Also where a class is new, and where what waits is too little for trees."""
+    for waiting in (0, 20):
+        panel = replace(taught(n=400 + waiting), labels=tuple(range(classes)))
+        assert len(panel.rows) == waiting or waiting == 0
+        kept = deepcopy(panel)
+        x, codes = samples(200, 4, 9, classes)
+        advice = panel.rules.advice(x, even(200, 3))
+        grown = panel.taught(x, codes, advice)
+        assert_identical(panel, kept)
+        assert grown.forests.samples > panel.forests.samples
+        assert_identical(kept.taught(x, codes, advice), grown)
 
 
 def test_a_class_that_is_new_in_a_batch_judges_nobody_who_was_not_asked_about_it() -> None:
