@@ -35,14 +35,14 @@ HORIZONS = (*gaussians.HORIZONS, *JOINT_HORIZONS, *forest.REACHES, *neighbours.H
 FEWEST_ROWS = 32
 """Samples that are added up at a time: solving for each one, or copying trees, would be dear."""
 
-DEFERENCE = 0.3
-"""Weight of the mixture, at least, right after it was told that labels mean something else."""
-
-MOST_PIECES = 8
-"""Pieces of a batch at most, one after the other: each costs as much as naming it does."""
-
 FEWEST_QUICK_ROWS = 4
 """The same for Gaussians, which are cheaper, and quicker to learn."""
+
+MOST_PIECES = 8
+"""Pieces in which the labels of a batch are heard, at most: each is named anew before."""
+
+DEFERENCE = 0.3
+"""Weight of the mixture, at least, right after it was told that labels mean something else."""
 
 LAZINESS = 0.1
 """Part of all samples that may be new before it is asked whether the scale still suits them."""
