@@ -5,8 +5,8 @@ a confidence are right is counted where labels come, prequentially, in bins of c
 newest labelled samples counting most. The accuracy of samples without labels is then expected to
 be the mean of their bins' shares (average confidence, calibrated by histogram: Zadrozny and Elkan
 2001; Guillory et al. 2021 compare such estimates). What all bins share moves faster than what tells
-one from another: a *shift* of their log-odds follows the newest labels, as the state of a Kalman
-filter that returns to zero (an extended one, for outcomes are 0 or 1; Fahrmeir 1992). How far it
+one from another: a *shift* of their log-odds follows the newest labels, as the state of a filter
+that returns to zero (for outcomes of 0 or 1, by the posterior's mode; Fahrmeir 1992). How far it
 may move is found out: several filters are weighed by how well they said what labels told next.
 
 Three things would make that wrong, and are seen to:
@@ -137,6 +137,12 @@ class Estimate(NamedTuple):
     unseen: float
 
 
+def _at_rest() -> Tensor:
+    """Filters that no label has moved, with shape (F, 3)."""
+    even = np.full(len(SHIFTS), 1 / len(SHIFTS))
+    return torch.from_numpy(np.stack([np.zeros(len(SHIFTS)), SHIFTS, even], 1))
+
+
 @dataclass(frozen=True, eq=False)
 class Reliability:
     """What is known of it.
@@ -160,7 +166,7 @@ class Reliability:
     answers: Tensor = field(default_factory=lambda: torch.zeros(0, 3, dtype=torch.float64))
     block: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     spread: tuple[float, float] = (0.0, 0.0)
-    shifts: Tensor = field(default_factory=lambda: _at_rest())
+    shifts: Tensor = field(default_factory=_at_rest)
 
     @property
     def labelled(self) -> float:
@@ -298,12 +304,6 @@ class Reliability:
         # The sum may fall below zero for a while; a negative variance is none.
         spread = (total * fading + beyond, times * fading + 1)
         return replace(self, block=(0.0, 0.0, 0.0, 0.0), spread=spread)
-
-
-def _at_rest() -> Tensor:
-    """Filters that no label has moved, with shape (F, 3)."""
-    even = np.full(len(SHIFTS), 1 / len(SHIFTS))
-    return torch.from_numpy(np.stack([np.zeros(len(SHIFTS)), SHIFTS, even], 1))
 
 
 def bins_of(confidence: Tensor) -> Tensor:

@@ -16,6 +16,15 @@ from torch import Tensor
 
 from core.compiled.loops import Array, compiled
 
+LEAST = 1e-3
+"""Share of a bin that is right, or wrong, at least, where a shift is looked for."""
+
+MOST_STEPS = 50
+"""Of Newton's method, each at most 1: a shift is some twenty at most."""
+
+NEAR = 1e-9
+"""Step that is no longer worth the next."""
+
 
 def array(values: Tensor) -> Array:
     """Numbers on the CPU as the loops take them, in one piece."""
@@ -87,7 +96,8 @@ def mean_shares(counts: Array, hits: Array, prior: float, shifts: Array) -> Arra
     shares = np.zeros(len(counts))
     for i in range(len(shifts)):
         shares += shifts[i, 2] * shares_of(counts, hits, prior, shifts[i, 0])
-    return shares
+    # Weights sum to one but for rounding.
+    return np.minimum(shares, 1.0)
 
 
 @compiled
@@ -102,7 +112,10 @@ def follow(
     kept: float,
     staying: float,
 ) -> None:
-    """Correct shifts by what labels say: a step of extended Kalman filters, and of their weights.
+    """Correct shifts by what labels say, and weigh the filters by how well they foretold it.
+
+    Each shift becomes the most probable one (posterior mode filtering, Fahrmeir 1992), which
+    Newton's method finds: the posterior has one peak.
 
     Arguments:
         came: New labelled samples per bin, with shape (B,).
@@ -115,17 +128,25 @@ def follow(
         kept: Share of a shift that is not forgotten.
         staying: Share of the weights that stays where it is.
     """
+    # No shift moves a share of 0 or 1, and nothing that was always right must stay so.
+    shares = np.minimum(np.maximum(shares_of(counts, hits, prior, 0.0), LEAST), 1 - LEAST)
+    log_odds = np.log(shares / (1 - shares))
     best = -np.inf
     for i in range(len(shifts)):
-        shift, variance = shifts[i, 0] * kept, shifts[i, 1] * kept**2
-        variance += variances[i] * (1 - kept**2)
-        shares = shares_of(counts, hits, prior, shift)
-        # The variance of the hits is what they tell of the shift, too.
-        variance = 1 / (1 / variance + (came * shares * (1 - shares)).sum())
-        shifts[i, 0] = shift + variance * (right - came * shares).sum()
-        shifts[i, 1] = variance
-        shares = np.minimum(np.maximum(shares, 1e-3), 1 - 1e-3)
+        before = shift = shifts[i, 0] * kept
+        spread = shifts[i, 1] * kept**2 + variances[i] * (1 - kept**2)
+        shares = 1 / (1 + np.exp(-log_odds - shift))
         told = (right * np.log(shares) + (came - right) * np.log(1 - shares)).sum()
+        for _ in range(MOST_STEPS):
+            slope = (right - came * shares).sum() - (shift - before) / spread
+            curve = (came * shares * (1 - shares)).sum() + 1 / spread
+            step = min(max(slope / curve, -1.0), 1.0)
+            shift += step
+            shares = 1 / (1 + np.exp(-log_odds - shift))
+            if abs(step) < NEAR:
+                break
+        shifts[i, 0] = shift
+        shifts[i, 1] = 1 / ((came * shares * (1 - shares)).sum() + 1 / spread)
         shifts[i, 2] = np.log(shifts[i, 2]) + told
         best = max(best, shifts[i, 2])
     shifts[:, 2] = np.exp(shifts[:, 2] - best)
@@ -161,7 +182,7 @@ def expected_hits(
     mean = (shifts[:, 2] * shifts[:, 0]).sum()
     unsure = (shifts[:, 2] * (shifts[:, 1] + (shifts[:, 0] - mean) ** 2)).sum()
     # A small shift of log-odds moves the accuracy by the mean variance of an answer.
-    return accuracy, known + chance**2 * unsure, chance
+    return min(accuracy, 1.0), known + chance**2 * unsure, chance
 
 
 @compiled

@@ -84,6 +84,18 @@ def test_a_few_hundred_labels_tell_that_answers_are_right_less_often() -> None:
     assert after.low < 0.7 < after.high
 
 
+@pytest.mark.parametrize("right", [0.0, 1.0])
+@pytest.mark.parametrize("n", [100, 10_000])
+def test_a_large_batch_that_turns_out_otherwise_leaves_an_estimate(right: float, n: int) -> None:
+    generator = torch.Generator().manual_seed(9)
+    before = [answered(100, generator, right=right) for _ in range(30)]
+    found = fed(*before, answered(n, generator, right=1 - right)).estimate(COUNTS)
+    assert found is not None
+    assert 0 <= found.low <= found.accuracy <= found.high <= 1
+    # It has moved towards what came.
+    assert abs(found.accuracy - right) > 0.02
+
+
 def test_samples_of_an_unseen_class_count_as_wrong() -> None:
     generator = torch.Generator().manual_seed(3)
     learned = [answered(100, generator, right=0.95) for _ in range(20)]
