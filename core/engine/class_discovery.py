@@ -20,8 +20,8 @@ from core.batch import UNLABELLED, Batch, Label
 from core.config import EngineConfig
 from core.engine.candidates import Candidates, Evidence
 from core.engine.delayed_labels import DelayedLabels
-from core.engine.neighbourhood import Neighbourhood
 from core.engine.proposal_keeper import ProposalKeeper
+from core.engine.proximity import Proximity
 from core.engine.state import EngineState
 from core.errors import UnknownProposal
 from core.events import Event, UnknownsLearned
@@ -65,15 +65,15 @@ class ClassDiscovery:
     delayed_labels: DelayedLabels
 
     @cached_property
-    def neighbourhood(self) -> Neighbourhood:
-        """Says where unknown samples lie."""
-        return Neighbourhood(self.config, self.delayed_labels.learning.learner)
+    def proximity(self) -> Proximity:
+        """Says how near samples lie."""
+        return Proximity(self.config, self.delayed_labels.learning.learner)
 
     @cached_property
     def keeper(self) -> ProposalKeeper:
         """Opens, changes and closes proposals."""
         own = self.config, self.candidates, self.delayed_labels
-        return ProposalKeeper(*own, self.neighbourhood)
+        return ProposalKeeper(*own, self.proximity)
 
     def unknown(self, state: EngineState, scores: Scores | None) -> Tensor | None:
         """Which samples of a batch are unknown, (N,) bool; None where that cannot be said.
@@ -154,7 +154,7 @@ class ClassDiscovery:
         held = list[int]()
         features = batch.features[torch.tensor(rows, device=batch.features.device)]
         found = Unknowns(tuple(places[rows].tolist()), features)
-        homes = self.neighbourhood.homes(state, found.features)
+        homes = self.proximity.homes(state, found.features)
         for one in proposals.open:
             mine = [index for index, home in enumerate(homes) if home == one.number]
             # A proposal that is full needs no more of them: they are learned like any other.
@@ -182,20 +182,16 @@ class ClassDiscovery:
         if least and len(proposals.unknown) >= least and proposals.unseen * LOOKS >= least:
             proposals = replace(proposals, unseen=0)
             state = state.with_pending(proposals=proposals)
-            rows = self.neighbourhood.group(state, proposals.unknown.features, least)
+            rows = self.proximity.group(state, proposals.unknown.features, least)
             if rows is not None:
                 mine = set(rows)
                 rest = [row for row in range(len(proposals.unknown)) if row not in mine]
                 group = proposals.unknown.select(rows)
                 left = replace(proposals, unknown=proposals.unknown.select(rest))
                 home = self.candidates.home(state, group.features, proposals.open)
-                home = self.neighbourhood.beside(state, group.features) if home is None else home
+                home = self.proximity.beside(state, group.features) if home is None else home
                 if home is None:
-                    state, events = self.keeper.propose(
-                        state.with_pending(proposals=left),
-                        "unknown",
-                        group,
-                    )
+                    state, events = self.keeper.propose(state.with_pending(proposals=left), group)
                 elif len(group) + len(proposals.open[home].unknowns) <= MOST_UNKNOWN:
                     grown = left.changed(proposals.open[home].with_more(group))
                     state = state.with_pending(proposals=grown)

@@ -11,7 +11,7 @@ from core.batch import Batch, Label
 from core.config import LEAST_PROPOSAL, EngineConfig
 from core.engine.candidates import Candidates, Evidence, Found
 from core.engine.delayed_labels import DelayedLabels
-from core.engine.neighbourhood import Neighbourhood
+from core.engine.proximity import Proximity
 from core.engine.state import EngineState
 from core.events import ClassProposed, Event, ProposalClosed
 from core.learners.learner import Unnamed
@@ -29,13 +29,13 @@ class ProposalKeeper:
         config: Says how many samples make a proposal.
         candidates: Finds components of a proposal.
         delayed_labels: Learns samples that were held back, and lets names fall on components.
-        neighbourhood: Says which classes a proposal is like.
+        proximity: Says which classes a proposal is like.
     """
 
     config: EngineConfig
     candidates: Candidates
     delayed_labels: DelayedLabels
-    neighbourhood: Neighbourhood
+    proximity: Proximity
 
     def joined(
         self, state: EngineState, number: int, other: int
@@ -81,15 +81,27 @@ class ProposalKeeper:
     def _shown(self, state: EngineState, one: Proposal, rows: Tensor) -> Proposal:
         """Take prototype and reach from recent samples: `rows`, (N,), bool, at least ten."""
         some = state.pending.proposals.recent.select(rows).samples
-        x = state.standardiser.apply(some.features)
+        one = replace(one, last=max(one.last, some.arrived[-1]))
+        return self._placed(state, one, some.features, USUAL_REACH)
+
+    def _placed(
+        self, state: EngineState, one: Proposal, features: Tensor, share: float
+    ) -> Proposal:
+        """A proposal whose prototype is the mean of samples, with what that is like.
+
+        Arguments:
+            features: In the sender's units, with shape (N, D), N at least 1.
+            share: Of these, how many lie within its reach.
+        """
+        x = state.standardiser.apply(features)
         centre = x.double().mean(0)
         away = (x.double() - centre).square().sum(1)
-        classes, probabilities = self.neighbourhood.nearest(state, centre.to(x.dtype)[None])
+        middle = centre.to(x.dtype)[None]
+        classes, probabilities = self.proximity.nearest(state, middle)
         return replace(
             one,
-            last=max(one.last, some.arrived[-1]),
-            prototype=state.standardiser.invert(centre.to(x.dtype)[None])[0],
-            reach=float(away.quantile(USUAL_REACH)),
+            prototype=state.standardiser.invert(middle)[0],
+            reach=float(away.quantile(share)),
             classes=classes,
             probabilities=probabilities,
         )
@@ -111,10 +123,23 @@ class ProposalKeeper:
         if int(rows.sum()) < LEAST_PROPOSAL or mass < self.config.proposal_samples:
             return state, []
         some = state.pending.proposals.recent.select(rows).samples
+        origin = "boundary" if state.sub_task.number else "unknown"
+        proposal = self._shown(state, self._blank(state, origin, some), rows)
+        proposal = self.with_components(state, proposal, found.unnamed, mine)
+        return self._opened(state, proposal)
+
+    def propose(self, state: EngineState, group: Unknowns) -> tuple[EngineState, list[Event]]:
+        """Propose unknown samples that lie together."""
+        blank = self._blank(state, "unknown", group)
+        proposal = self._placed(state, blank, group.features, 1.0)
+        return self._opened(state, replace(proposal, samples=len(group), unknowns=group))
+
+    def _blank(self, state: EngineState, origin: str, some: Unknowns) -> Proposal:
+        """A proposal that has no samples and no components yet, but a place in the stream."""
         nothing = some.features.new_zeros(0, some.features.shape[1])
-        blank = Proposal(
+        return Proposal(
             number=state.pending.proposals.made + 1,
-            origin="boundary" if state.sub_task.number else "unknown",
+            origin=origin,
             samples=0,
             first=some.arrived[0],
             last=some.arrived[-1],
@@ -126,34 +151,6 @@ class ProposalKeeper:
             surrogates=nothing,
             weights=nothing[:, 0],
         )
-        proposal = self.with_components(state, self._shown(state, blank, rows), found.unnamed, mine)
-        return self._opened(state, proposal)
-
-    def propose(
-        self, state: EngineState, origin: str, group: Unknowns
-    ) -> tuple[EngineState, list[Event]]:
-        """Propose unknown samples that lie together."""
-        standardiser = state.standardiser
-        x = standardiser.apply(group.features)
-        centre = x.double().mean(0)
-        reach = float((x.double() - centre).square().sum(1).max())
-        classes, probabilities = self.neighbourhood.nearest(state, centre.to(x.dtype)[None])
-        prototype = standardiser.invert(centre.to(x.dtype)[None])[0]
-        proposal = Proposal(
-            number=state.pending.proposals.made + 1,
-            origin=origin,
-            samples=len(group.features),
-            first=group.arrived[0],
-            last=group.arrived[-1],
-            prototype=prototype,
-            reach=reach,
-            classes=classes,
-            probabilities=probabilities,
-            unknowns=group,
-            surrogates=prototype.new_zeros(0, len(prototype)),
-            weights=prototype.new_zeros(0),
-        )
-        return self._opened(state, proposal)
 
     def _opened(self, state: EngineState, proposal: Proposal) -> tuple[EngineState, list[Event]]:
         """Open one more proposal; where there are too many, the oldest goes."""

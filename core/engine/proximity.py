@@ -1,4 +1,4 @@
-"""Where unknown samples lie: together, beside a proposal, or like a class that is known."""
+"""How near unknown samples lie to each other, to proposals and to the classes that are known."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ distance of these to it, up to which the group is of the proposal."""
 
 
 @dataclass(frozen=True)
-class Neighbourhood:
-    """Measures by what the model of a state has learned.
+class Proximity:
+    """Measures it in the units of the model, which has standardised features.
 
     Arguments:
         config: Its seed is that of draws.
@@ -41,7 +41,11 @@ class Neighbourhood:
     learner: Learner[Any]
 
     def homes(self, state: EngineState, features: Tensor) -> list[int | None]:
-        """For each sample the number of the open proposal that it belongs to, if any."""
+        """For each sample the number of the open proposal that it belongs to, if any.
+
+        Arguments:
+            features: In the sender's units, with shape (N, D).
+        """
         proposals = state.pending.proposals.open
         if not proposals:
             return [None] * len(features)
@@ -76,7 +80,12 @@ class Neighbourhood:
         return None if best is None else best[1]
 
     def group(self, state: EngineState, features: Tensor, least: int) -> list[int] | None:
-        """Which samples (N, D) lie together, `least` of them at least; None where none do."""
+        """Which samples lie together; None where too few do.
+
+        Arguments:
+            features: In the sender's units, with shape (N, D).
+            least: Samples of a group.
+        """
         if len(features) < least:
             return None
         rows = group_of(state.standardiser.apply(features), least, self._spread(state))
@@ -100,12 +109,13 @@ class Neighbourhood:
 
     def nearest(self, state: EngineState, x: Tensor) -> tuple[tuple[Label, ...], tuple[float, ...]]:
         """The classes that a sample (1, D), standardised, looks like most, and how much."""
-        learner = self.learner
-        scores = learner.score(state.model.learner, x)
+        scores = self.learner.score(state.model.learner, x)
         if scores is None or not state.model.classes:
             return (), ()
-        probabilities = learner.readout(state.model.learner).class_probabilities(scores.joint)[0]
-        top = probabilities.topk(min(NEAREST, len(state.model.classes)))
+        readout = self.learner.readout(state.model.learner)
+        top = readout.class_probabilities(scores.joint)[0].topk(
+            min(NEAREST, len(state.model.classes))
+        )
         return tuple(state.model.classes[code] for code in top.indices.tolist()), tuple(
             at_most_one(top.values).tolist()
         )

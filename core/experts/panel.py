@@ -355,8 +355,8 @@ class Panel:
             x: In the sender's units, with shape (N, D).
             codes: Classes, with shape (N,), int64; below 0 for unlabelled, which are left out.
             n_classes: C.
-            before: An earlier panel that must stay as it is, where nobody else holds this one:
-                trees that are not also its own change where they are.
+            before: The panel that this one has grown from, which stays in use where this one does
+                not: trees that the two do not share change where they are.
         """
         named = codes >= 0
         x, codes = x.cpu().double()[named], codes[named]

@@ -315,7 +315,7 @@ def test_a_panel_stays_as_it_is_while_another_grows_from_it(classes: int) -> Non
     """Also where a class is new, and where what waits is too little for trees."""
     for waiting in (0, 20):
         panel = replace(taught(n=400 + waiting), labels=tuple(range(classes)))
-        assert len(panel.rows) == waiting or waiting == 0
+        assert len(panel.rows) == waiting
         kept = deepcopy(panel)
         x, codes = samples(200, 4, 9, classes)
         advice = panel.rules.advice(x, even(200, 3))
@@ -474,6 +474,25 @@ def accuracy(events: Sequence[Event]) -> float:
 
 def engine(**settings: object) -> Engine:
     return Engine(EngineConfig(**{"n_components": 25, **settings}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_a_change_in_the_middle_of_a_batch_is_followed_in_the_next(preset: str) -> None:
+    own = engine(preset=preset)
+    state, named = own.start(), list[float]()
+    for index in range(12):
+        x, codes = samples(100, 4, index)
+        turned = 100 * index + torch.arange(100) >= 1030
+        state, events = own.step(state, Batch.of(x.float(), torch.where(turned, 2 - codes, codes)))
+        named += [
+            event.prequential_accuracy
+            for event in events
+            if isinstance(event, BatchScored) and event.prequential_accuracy is not None
+        ]
+    before, during, after = named[-3:]
+    assert before > 0.9
+    assert during < 0.8
+    assert after > 0.8
 
 
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
