@@ -5,7 +5,7 @@ a confidence are right is counted where labels come, prequentially, in bins of c
 newest labelled samples counting most. The accuracy of samples without labels is then expected to
 be the mean of their bins' shares (average confidence, calibrated by histogram: Zadrozny and Elkan
 2001; Guillory et al. 2021 compare such estimates). What all bins share moves faster than what tells
-one from another: a *shift* of their log-odds follows the newest labels, as the state of a filter
+one from another: an *offset* of their log-odds follows the newest labels, as the state of a filter
 that returns to zero (for outcomes of 0 or 1, by the posterior's mode; Fahrmeir 1992). How far it
 may move is found out: several filters are weighed by how well they said what labels told next.
 
@@ -67,11 +67,11 @@ RECENT: Final = 1000.0
 PRIOR: Final = 10.0
 """Samples of the mean accuracy that each bin begins with."""
 
-SHIFTING: Final = 250.0
-"""Labelled samples over which the shift of all bins is forgotten to 1/e."""
+FOLLOWING: Final = 250.0
+"""Labelled samples over which the offset of all bins is forgotten to 1/e."""
 
-SHIFTS: Final = np.array((1e-6, 0.05, 0.2))
-"""Variance of the shift by each filter, in squared log-odds, where no label has told of it: none
+OFFSETS: Final = np.array((1e-6, 0.05, 0.2))
+"""Variance of the offset by each filter, in squared log-odds, where no label has told of it: none
 to speak of, for accuracy that stays, and two for accuracy that moves."""
 
 FEWEST: Final = 100.0
@@ -139,8 +139,8 @@ class Estimate(NamedTuple):
 
 def _at_rest() -> Tensor:
     """Filters that no label has moved, with shape (F, 3)."""
-    even = np.full(len(SHIFTS), 1 / len(SHIFTS))
-    return torch.from_numpy(np.stack([np.zeros(len(SHIFTS)), SHIFTS, even], 1))
+    even = np.full(len(OFFSETS), 1 / len(OFFSETS))
+    return torch.from_numpy(np.stack([np.zeros(len(OFFSETS)), OFFSETS, even], 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +156,7 @@ class Reliability:
         block: Labelled samples since expectation and outcome were last compared; hits among them;
             hits expected; variance of the hits.
         spread: Sum of squared differences of accuracy beyond chance, and of comparisons; fading.
-        shifts: What the newest labels add to the log-odds of every bin, its variance and the
+        offsets: What the newest labels add to the log-odds of every bin, its variance and the
             weight, per filter, with shape (F, 3).
     """
 
@@ -166,7 +166,7 @@ class Reliability:
     answers: Tensor = field(default_factory=lambda: torch.zeros(0, 3, dtype=torch.float64))
     block: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     spread: tuple[float, float] = (0.0, 0.0)
-    shifts: Tensor = field(default_factory=_at_rest)
+    offsets: Tensor = field(default_factory=_at_rest)
 
     @property
     def labelled(self) -> float:
@@ -234,9 +234,9 @@ class Reliability:
         if labelled < FEWEST or n < 1:
             return None
         recent, counts = array(self.recent), array(self.counts)
-        # By bins and shifts, by chance among so many samples, and by what these leave out.
+        # By bins and offsets, by chance among so many samples, and by what these leave out.
         seen, variance, of_one = expected_hits(
-            recent, counts, self._shares(), PRIOR, array(self.shifts)
+            recent, counts, self._shares(), PRIOR, array(self.offsets)
         )
         variance += of_one / n
         variance += self.spread[0] / self.spread[1] if self.spread[1] else 0.0
@@ -262,7 +262,7 @@ class Reliability:
 
     def _shares(self) -> Array:
         """How often an answer of each bin is right just now, with shape (B,)."""
-        return mean_shares(array(self.counts), array(self.hits), PRIOR, array(self.shifts))
+        return mean_shares(array(self.counts), array(self.hits), PRIOR, array(self.offsets))
 
     def _followed(self, came: float, counts: Tensor, hits: Tensor) -> Reliability:
         """The same, with what new labels say against what was expected of them.
@@ -276,19 +276,19 @@ class Reliability:
             return self
         shares, new = self._shares(), array(counts)
         expected, chance = float(new @ shares), float(new @ (shares * (1 - shares)))
-        shifts = self.shifts.clone()
+        offsets = self.offsets.clone()
         follow(
             new,
             array(hits),
             array(self.counts),
             array(self.hits),
             PRIOR,
-            array(shifts),
-            SHIFTS,
-            math.exp(-came / SHIFTING),
+            array(offsets),
+            OFFSETS,
+            math.exp(-came / FOLLOWING),
             math.exp(-came / FADING),
         )
-        return replace(self._compared(came, float(hits.sum()), expected, chance), shifts=shifts)
+        return replace(self._compared(came, float(hits.sum()), expected, chance), offsets=offsets)
 
     def _compared(self, came: float, right: float, expected: float, chance: float) -> Reliability:
         """The same, with expectation and outcome compared if there are enough labels for it."""

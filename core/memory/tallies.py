@@ -17,10 +17,10 @@ from torch import Tensor
 from core.compiled.loops import Array, compiled
 
 LEAST = 1e-3
-"""Share of a bin that is right, or wrong, at least, where a shift is looked for."""
+"""Share of a bin that is right, or wrong, at least, where an offset is looked for."""
 
 MOST_STEPS = 50
-"""Of Newton's method, each at most 1: a shift is some twenty at most."""
+"""Of Newton's method, each at most 1: an offset is some twenty at most."""
 
 NEAR = 1e-9
 """Step that is no longer worth the next."""
@@ -74,28 +74,28 @@ def add_answers(
 
 
 @compiled
-def shares_of(counts: Array, hits: Array, prior: float, shift: float) -> Array:
+def shares_of(counts: Array, hits: Array, prior: float, offset: float) -> Array:
     """How often answers of each bin are right, with shape (B,).
 
     Arguments:
         counts: Labelled samples per bin, with shape (B,).
         hits: Of those, the ones that were named rightly.
         prior: Samples of the mean accuracy that each bin begins with.
-        shift: What is added to the log-odds.
+        offset: What is added to the log-odds.
     """
     mean = hits.sum() / max(counts.sum(), 1e-12)
     shares: Array = (hits + prior * mean) / (counts + prior)
-    odds = shares * math.exp(shift)
+    odds = shares * math.exp(offset)
     shares = odds / (odds + 1 - shares)
     return shares
 
 
 @compiled
-def mean_shares(counts: Array, hits: Array, prior: float, shifts: Array) -> Array:
-    """The same, as the mean over shifts by their weights, given as for `follow`."""
+def mean_shares(counts: Array, hits: Array, prior: float, offsets: Array) -> Array:
+    """The same, as the mean over offsets by their weights, given as for `follow`."""
     shares = np.zeros(len(counts))
-    for i in range(len(shifts)):
-        shares += shifts[i, 2] * shares_of(counts, hits, prior, shifts[i, 0])
+    for i in range(len(offsets)):
+        shares += offsets[i, 2] * shares_of(counts, hits, prior, offsets[i, 0])
     # Weights sum to one but for rounding.
     return np.minimum(shares, 1.0)
 
@@ -107,14 +107,14 @@ def follow(
     counts: Array,
     hits: Array,
     prior: float,
-    shifts: Array,
+    offsets: Array,
     variances: Array,
     kept: float,
     staying: float,
 ) -> None:
-    """Correct shifts by what labels say, and weigh the filters by how well they foretold it.
+    """Correct offsets by what labels say, and weigh the filters by how well they foretold it.
 
-    Each shift becomes the most probable one (posterior mode filtering, Fahrmeir 1992), which
+    Each offset becomes the most probable one (posterior mode filtering, Fahrmeir 1992), which
     Newton's method finds: the posterior has one peak.
 
     Arguments:
@@ -123,40 +123,40 @@ def follow(
         counts: Labelled samples per bin before them, as for `shares_of`.
         hits: Likewise.
         prior: Likewise.
-        shifts: Per filter the shift, its variance and the weight, with shape (F, 3); changed.
-        variances: Of the shift where no label has told of it, with shape (F,), above 0.
-        kept: Share of a shift that is not forgotten.
+        offsets: Per filter the offset, its variance and the weight, with shape (F, 3); changed.
+        variances: Of the offset where no label has told of it, with shape (F,), above 0.
+        kept: Share of an offset that is not forgotten.
         staying: Share of the weights that stays where it is.
     """
-    # No shift moves a share of 0 or 1, and nothing that was always right must stay so.
+    # No offset moves a share of 0 or 1, and nothing that was always right must stay so.
     shares = np.minimum(np.maximum(shares_of(counts, hits, prior, 0.0), LEAST), 1 - LEAST)
     log_odds = np.log(shares / (1 - shares))
     best = -np.inf
-    for i in range(len(shifts)):
-        before = shift = shifts[i, 0] * kept
-        spread = shifts[i, 1] * kept**2 + variances[i] * (1 - kept**2)
-        shares = 1 / (1 + np.exp(-log_odds - shift))
+    for i in range(len(offsets)):
+        before = offset = offsets[i, 0] * kept
+        spread = offsets[i, 1] * kept**2 + variances[i] * (1 - kept**2)
+        shares = 1 / (1 + np.exp(-log_odds - offset))
         told = (right * np.log(shares) + (came - right) * np.log(1 - shares)).sum()
         for _ in range(MOST_STEPS):
-            slope = (right - came * shares).sum() - (shift - before) / spread
+            slope = (right - came * shares).sum() - (offset - before) / spread
             curve = (came * shares * (1 - shares)).sum() + 1 / spread
             step = min(max(slope / curve, -1.0), 1.0)
-            shift += step
-            shares = 1 / (1 + np.exp(-log_odds - shift))
+            offset += step
+            shares = 1 / (1 + np.exp(-log_odds - offset))
             if abs(step) < NEAR:
                 break
-        shifts[i, 0] = shift
-        shifts[i, 1] = 1 / ((came * shares * (1 - shares)).sum() + 1 / spread)
-        shifts[i, 2] = np.log(shifts[i, 2]) + told
-        best = max(best, shifts[i, 2])
-    shifts[:, 2] = np.exp(shifts[:, 2] - best)
-    shifts[:, 2] *= staying / shifts[:, 2].sum()
-    shifts[:, 2] += (1 - staying) / len(shifts)
+        offsets[i, 0] = offset
+        offsets[i, 1] = 1 / ((came * shares * (1 - shares)).sum() + 1 / spread)
+        offsets[i, 2] = np.log(offsets[i, 2]) + told
+        best = max(best, offsets[i, 2])
+    offsets[:, 2] = np.exp(offsets[:, 2] - best)
+    offsets[:, 2] *= staying / offsets[:, 2].sum()
+    offsets[:, 2] += (1 - staying) / len(offsets)
 
 
 @compiled
 def expected_hits(
-    recent: Array, counts: Array, shares: Array, prior: float, shifts: Array
+    recent: Array, counts: Array, shares: Array, prior: float, offsets: Array
 ) -> tuple[float, float, float]:
     """The expected accuracy of recent samples, and its variance.
 
@@ -165,10 +165,10 @@ def expected_hits(
         counts: Labelled samples per bin.
         shares: How often answers of each are right, as `mean_shares` says.
         prior: As for `shares_of`.
-        shifts: As for `follow`.
+        offsets: As for `follow`.
 
     Returns:
-        The accuracy; its variance by what bins and shifts are known by; and that of one sample,
+        The accuracy; its variance by what bins and offsets are known by; and that of one sample,
         by chance.
     """
     n = recent.sum()
@@ -179,9 +179,9 @@ def expected_hits(
         accuracy += weight * share
         known += weight * weight * of_one / (counts[place] + prior)
         chance += weight * of_one
-    mean = (shifts[:, 2] * shifts[:, 0]).sum()
-    unsure = (shifts[:, 2] * (shifts[:, 1] + (shifts[:, 0] - mean) ** 2)).sum()
-    # A small shift of log-odds moves the accuracy by the mean variance of an answer.
+    mean = (offsets[:, 2] * offsets[:, 0]).sum()
+    unsure = (offsets[:, 2] * (offsets[:, 1] + (offsets[:, 0] - mean) ** 2)).sum()
+    # A small offset of log-odds moves the accuracy by the mean variance of an answer.
     return min(accuracy, 1.0), known + chance**2 * unsure, chance
 
 

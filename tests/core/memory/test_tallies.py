@@ -57,17 +57,17 @@ def test_answers_are_added_to_their_bins_and_classes(
 
 
 @given(SEEDS, st.floats(-2, 2))
-def test_a_shift_is_added_to_the_log_odds_of_every_bin(seed: int, shift: float) -> None:
+def test_a_offset_is_added_to_the_log_odds_of_every_bin(seed: int, offset: float) -> None:
     rng = np.random.default_rng(seed)
     counts = rng.random(BINS) * 500
     hits = counts * rng.random(BINS)
     shares = (hits + PRIOR * hits.sum() / counts.sum()) / (counts + PRIOR)
     log_odds = np.log(shares / (1 - shares))
     np.testing.assert_allclose(shares_of(counts, hits, PRIOR, 0.0), shares, rtol=1e-12)
-    found = shares_of(counts, hits, PRIOR, shift)
-    np.testing.assert_allclose(np.log(found / (1 - found)), log_odds + shift, rtol=1e-9, atol=1e-9)
+    found = shares_of(counts, hits, PRIOR, offset)
+    np.testing.assert_allclose(np.log(found / (1 - found)), log_odds + offset, rtol=1e-9, atol=1e-9)
     for always in (0.0, 1.0):
-        assert shares_of(counts, always * counts, PRIOR, shift) == pytest.approx(always)
+        assert shares_of(counts, always * counts, PRIOR, offset) == pytest.approx(always)
 
 
 @given(SEEDS)
@@ -80,32 +80,32 @@ def test_the_expected_accuracy_is_the_mean_of_the_bins_shares(seed: int) -> None
         (weights**2 * of_one / (counts + PRIOR)).sum() + (weights @ of_one) ** 2 * (0.03 + 0.01),
         weights @ of_one,
     )
-    shifts = np.array([[0.3, 0.02, 0.5], [0.1, 0.04, 0.5]])
-    assert expected_hits(recent, counts, shares, PRIOR, shifts) == pytest.approx(wanted, rel=1e-12)
+    offsets = np.array([[0.3, 0.02, 0.5], [0.1, 0.04, 0.5]])
+    assert expected_hits(recent, counts, shares, PRIOR, offsets) == pytest.approx(wanted, rel=1e-12)
 
 
 @given(SEEDS, st.integers(1, 5000))
-def test_a_shift_is_the_most_probable_one(seed: int, n: int) -> None:
+def test_a_offset_is_the_most_probable_one(seed: int, n: int) -> None:
     """There the log-posterior has no slope, and its curvature is the inverse of the variance."""
     rng = np.random.default_rng(seed)
     counts = rng.random(BINS) * 500 + 50
     hits = counts * (0.05 + 0.9 * rng.random(BINS))
     came = np.bincount(rng.integers(BINS, size=n), minlength=BINS).astype(float)
     right = np.floor(came * rng.random(BINS))
-    shifts = np.array([[0.3, 0.02, 0.25], [-0.1, 0.1, 0.75]])
+    offsets = np.array([[0.3, 0.02, 0.25], [-0.1, 0.1, 0.75]])
     variances, kept, staying = np.array([0.05, 0.2]), 0.9, 0.95
-    before = shifts.copy()
-    follow(came, right, counts, hits, PRIOR, shifts, variances, kept, staying)
+    before = offsets.copy()
+    follow(came, right, counts, hits, PRIOR, offsets, variances, kept, staying)
     log_odds = torch.from_numpy(shares_of(counts, hits, PRIOR, 0.0)).logit()
     came_, right_ = torch.from_numpy(came), torch.from_numpy(right)
 
-    def likelihood(shift: torch.Tensor) -> torch.Tensor:
-        moved = log_odds + shift
+    def likelihood(offset: torch.Tensor) -> torch.Tensor:
+        moved = log_odds + offset
         return right_ @ logsigmoid(moved) + (came_ - right_) @ logsigmoid(-moved)
 
     logs = []
-    for found, (shift, variance, weight), rest in zip(shifts, before, variances, strict=True):
-        mean, spread = shift * kept, variance * kept**2 + rest * (1 - kept**2)
+    for found, (offset, variance, weight), rest in zip(offsets, before, variances, strict=True):
+        mean, spread = offset * kept, variance * kept**2 + rest * (1 - kept**2)
         at = torch.tensor(found[0], dtype=torch.float64, requires_grad=True)
         posterior = likelihood(at) - (at - mean) ** 2 / (2 * spread)
         (slope,) = torch.autograd.grad(posterior, at, create_graph=True)
@@ -116,7 +116,7 @@ def test_a_shift_is_the_most_probable_one(seed: int, n: int) -> None:
     weights = (
         torch.softmax(torch.tensor(logs, dtype=torch.float64), 0) * staying + (1 - staying) / 2
     )
-    np.testing.assert_allclose(shifts[:, 2], weights.numpy(), rtol=1e-5)
+    np.testing.assert_allclose(offsets[:, 2], weights.numpy(), rtol=1e-5)
 
 
 @given(SEEDS, st.sampled_from([0.0, 1.0]), st.integers(1, 5000))
@@ -124,13 +124,13 @@ def test_filters_bear_that_everything_turns_out_otherwise(seed: int, always: flo
     rng = np.random.default_rng(seed)
     counts = np.floor(rng.random(BINS) * 500)
     came = np.bincount(rng.integers(BINS, size=n), minlength=BINS).astype(float)
-    shifts, variances = np.array([[0.0, 1e-6, 0.5], [0.0, 0.2, 0.5]]), np.array([1e-6, 0.2])
+    offsets, variances = np.array([[0.0, 1e-6, 0.5], [0.0, 0.2, 0.5]]), np.array([1e-6, 0.2])
     for _ in range(5):
         right = (1 - always) * came
-        follow(came, right, counts, always * counts, PRIOR, shifts, variances, 0.9, 0.95)
-        assert np.isfinite(shifts).all()
-        assert np.abs(shifts[:, 0]).max() < 30
-        assert shifts[:, 1:].min() > 0
-        assert shifts[:, 2].sum() == pytest.approx(1)
-    shares = mean_shares(counts, always * counts, PRIOR, shifts)
+        follow(came, right, counts, always * counts, PRIOR, offsets, variances, 0.9, 0.95)
+        assert np.isfinite(offsets).all()
+        assert np.abs(offsets[:, 0]).max() < 30
+        assert offsets[:, 1:].min() > 0
+        assert offsets[:, 2].sum() == pytest.approx(1)
+    shares = mean_shares(counts, always * counts, PRIOR, offsets)
     assert ((shares >= 0) & (shares <= 1)).all()
