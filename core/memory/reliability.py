@@ -61,8 +61,9 @@ BINS: Final = len(EDGES) + 1
 FADING: Final = 2000.0
 """Labelled samples over which what was counted fades to 1/e: answers change as the model learns."""
 
-RECENT: Final = 1000.0
-"""Samples, labelled or not, over which the newest fade: those that the estimate is of."""
+RECENT: Final = 500.0
+"""Samples, labelled or not, over which the newest fade to 1/e: their mean age is that of the newest
+thousand, which the estimate is of."""
 
 PRIOR: Final = 10.0
 """Samples of the mean accuracy that each bin begins with."""
