@@ -48,9 +48,26 @@ def known(mass: Tensor, horizons: Tensor, n_learned: int = ALL) -> Tensor:
     return shown & (at_home | (horizons.isinf()[:, None] & new))
 
 
-def few(mass: Tensor) -> Tensor:
-    """Classes of which too little came within each horizon to be kept for long, (H, C), bool."""
-    return mass < FEWEST
+def few(samples: Tensor) -> Tensor:
+    """Classes of which too few samples came within each horizon to be kept for long, bool.
+
+    Arguments:
+        samples: How many sums are of, with shape (H, C): faded ones, or `effective` ones.
+    """
+    return samples < FEWEST
+
+
+def effective(mass: Tensor, squares: Tensor) -> Tensor:
+    """The effective number of samples in faded sums (Kish 1965), with shape (H, C).
+
+    At most the number of samples, and at least their mass. Of a stream that goes on it is twice
+    the mass.
+
+    Arguments:
+        mass: Sums of weights, with shape (H, C).
+        squares: Sums of squared weights.
+    """
+    return mass.square() / squares.clamp_min(torch.finfo(squares.dtype).tiny)
 
 
 def columns_of(sums: Tensor, columns: Tensor, dim: int) -> Tensor:

@@ -9,13 +9,13 @@ Throughout: H horizons, N samples, D features, C classes. All tensors are float6
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from core.experts.fading import ALL, ageing, columns_of, few, known
+from core.experts.fading import ALL, ageing, columns_of, effective, few, known
 
 HORIZONS = (30.0, 500.0, float("inf"))
 """Samples."""
@@ -39,18 +39,26 @@ class Gaussians:
         sums: With shape (H, C, D).
         squares: Sums of outer products, with shape (H, C, D, D); (H, 1, D, D) where classes share
             a covariance.
+        mass_squares: Sums of squared weights of samples, with shape (H, C).
     """
 
     mass: Tensor
     sums: Tensor
     squares: Tensor
+    mass_squares: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
 
     @classmethod
     def start(cls, n_features: int) -> Gaussians:
         """Before any sample and class."""
         h, d = len(HORIZONS), n_features
-        shapes = ((h, 0), (h, 0, d), (h, 0, d, d))
+        shapes = ((h, 0), (h, 0, d), (h, 0, d, d), (h, 0))
         return cls(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
+
+    def of_today(self) -> Gaussians:
+        """The same; of sums that an earlier release left, as many samples as their mass."""
+        if self.mass_squares.shape == self.mass.shape:
+            return self
+        return replace(self, mass_squares=self.mass)
 
     @property
     def shared(self) -> bool:
@@ -63,14 +71,16 @@ class Gaussians:
         more = n_classes - c
         if more <= 0:
             return self
-        mass = torch.cat([self.mass, self.mass.new_zeros(h, more)], 1)
+        mass, mass_squares = (
+            torch.cat([part, part.new_zeros(h, more)], 1) for part in (self.mass, self.mass_squares)
+        )
         sums = torch.cat([self.sums, self.sums.new_zeros(h, more, d)], 1)
         squares = self.squares
         if n_classes * d * d > MOST_VALUES:
             squares = squares.sum(1, keepdim=True)
         elif not self.shared:
             squares = torch.cat([squares, squares.new_zeros(h, more, d, d)], 1)
-        return Gaussians(mass, sums, squares)
+        return Gaussians(mass, sums, squares, mass_squares)
 
     def of_classes(self, columns: Tensor) -> Gaussians:
         """Change to these classes: see `fading.columns_of`."""
@@ -80,8 +90,10 @@ class Gaussians:
                 squares = squares.sum(1, keepdim=True)
             else:
                 squares = columns_of(squares, columns, 1)
-        mass, sums = (columns_of(part, columns, 1) for part in (self.mass, self.sums))
-        return Gaussians(mass, sums, squares)
+        mass, sums, mass_squares = (
+            columns_of(part, columns, 1) for part in (self.mass, self.sums, self.mass_squares)
+        )
+        return Gaussians(mass, sums, squares, mass_squares)
 
     def learned(self, x: Tensor, codes: Tensor) -> Gaussians:
         """Learn N labelled samples, in stream order.
@@ -92,15 +104,17 @@ class Gaussians:
         """
         kept, weights = ageing(torch.tensor(HORIZONS, dtype=torch.float64), len(x))
         mass, sums = self.mass * kept[:, None], self.sums * kept[:, None, None]
+        mass_squares = self.mass_squares * kept[:, None].square()
         squares = self.squares * kept[:, None, None, None]
         for code in sorted(set(codes.tolist())):
             rows = codes == code
             mine, said = x[rows], weights[:, rows]
             weighted = said[:, :, None] * mine
             mass[:, code] += said.sum(1)
+            mass_squares[:, code] += said.square().sum(1)
             sums[:, code] += weighted.sum(1)
             squares[:, 0 if self.shared else code] += weighted.transpose(1, 2) @ mine
-        return Gaussians(mass, sums, squares)
+        return Gaussians(mass, sums, squares, mass_squares)
 
     def rescaled(self, factor: Tensor, offset: Tensor) -> Gaussians:
         """The sums that samples x * factor + offset would have left, both with shape (D,)."""
@@ -110,16 +124,24 @@ class Gaussians:
         mixed = mixed + self.mass[..., None, None] * offset[:, None] * offset
         if self.shared:
             mixed = mixed.sum(1, keepdim=True)
-        return Gaussians(self.mass, sums, self.squares * factor[:, None] * factor + mixed)
+        squares = self.squares * factor[:, None] * factor + mixed
+        return replace(self, sums=sums, squares=squares)
 
     def without_few(self) -> Gaussians:
-        """Drop sums of classes of which a horizon has fewer than three samples."""
-        gone = few(self.mass)
+        """Drop sums of classes of which a horizon has fewer than three samples, effectively.
+
+        The shortest horizon holds some thirty. Of ten classes it has a mass of three each.
+        """
+        gone = few(effective(self.mass, self.mass_squares))
         squares = self.squares
         if not self.shared:
             squares = squares.masked_fill(gone[..., None, None], 0.0)
-        sums = self.sums.masked_fill(gone[..., None], 0.0)
-        return Gaussians(self.mass.masked_fill(gone, 0.0), sums, squares)
+        return Gaussians(
+            self.mass.masked_fill(gone, 0.0),
+            self.sums.masked_fill(gone[..., None], 0.0),
+            squares,
+            self.mass_squares.masked_fill(gone, 0.0),
+        )
 
     def rules(self, n_learned: int = ALL) -> GaussianRules:
         """What they say of any sample; see `fading.known`."""

@@ -248,13 +248,14 @@ class Panel:
         )
 
     def of_today(self) -> Panel:
-        """The same, with the experts that an earlier release did not know, who know nothing yet."""
+        """The same, with what an earlier release did not know: experts of whom nobody has heard."""
+        panel = replace(self, gaussians=self.gaussians.of_today())
         if self.neighbours is not NOBODY:
-            return self
+            return panel
         new = self.weights.new_full((len(neighbours.HORIZONS),), share.SHARE / len(self.weights))
         weights = torch.cat([self.weights, new])
         begun = Neighbours.start(len(self.orientation)).grown(len(self.labels))
-        return replace(self, weights=weights / weights.sum(), neighbours=begun)
+        return replace(panel, weights=weights / weights.sum(), neighbours=begun)
 
     @cached_property
     def rules(self) -> Rules:

@@ -22,7 +22,7 @@ from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.events import BatchLearned, BatchScored, Event
 from core.experts import gaussians as module
-from core.experts.fading import ageing, known
+from core.experts.fading import ageing, effective, known
 from core.experts.features import joint
 from core.experts.gaussians import HORIZONS, Gaussians
 from core.experts.least_squares import LeastSquares
@@ -84,6 +84,15 @@ def test_a_class_that_has_not_come_for_long_is_not_known() -> None:
     assert torch.equal(known(mass, horizons * math.inf, 3), known(mass, horizons))
 
 
+@given(st.lists(st.floats(1e-3, 1), min_size=1, max_size=30))
+@settings(max_examples=50, deadline=None)
+def test_the_effective_number_lies_between_the_mass_and_the_number(weights: list[float]) -> None:
+    said = torch.tensor(weights, dtype=torch.float64)
+    found = float(effective(said.sum(), said.square().sum()))
+    assert float(said.sum()) * (1 - 1e-9) <= found <= len(weights) * (1 + 1e-9)
+    assert float(effective(torch.zeros(1), torch.zeros(1))) == 0
+
+
 # Features ---------------------------------------------------------------------------------
 
 
@@ -112,6 +121,19 @@ def test_gaussians_do_not_depend_on_how_a_stream_is_cut(parts: list[int], seed: 
         pieces = pieces.learned(x[part], codes[part])
     for one, other in zip(vars(whole).values(), vars(pieces).values(), strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_a_boundary_leaves_what_the_quickest_knows_of_many_classes() -> None:
+    x, codes = samples(200, 3, 0, classes=10)
+    # Of the last class two samples came, at the end.
+    rare = torch.cat([codes[codes != 9], torch.tensor([9, 9])])
+    before = Gaussians.start(3).grown(10).learned(x[: len(rare)], rare)
+    after = before.without_few()
+    quickest = before.mass[0] / before.mass[0].sum()
+    assert float(quickest[:9].max()) < 0.2
+    assert float(after.mass[0, :9].sum()) > 0.95 * float(before.mass[0, :9].sum())
+    for part in (after.mass, after.mass_squares, after.sums, after.squares):
+        assert not bool(part[:, 9].any())
 
 
 def test_gaussians_are_the_moments_of_each_class() -> None:
@@ -697,6 +719,21 @@ def test_who_joins_experts_of_an_earlier_release_begins_with_nothing_and_goes_on
     later, _ = play(one, earlier, moving(12, 1))
     assert later.model.panel is not None
     assert later.model.panel.neighbours.samples == 12 * 100
+    again, _, _ = load(dump(later, one.config, {}))
+    assert_identical(again, later)
+
+
+def test_sums_of_an_earlier_release_count_as_many_samples_as_their_mass() -> None:
+    one = engine()
+    state, _ = play(one, one.start(), moving(12, 0))
+    tensors, text = unpack(FORMAT, dump(state, one.config, {}))
+    tree = json.loads(text["state"])
+    del tree["model"]["panel"]["gaussians"]["mass_squares"]
+    earlier, _, _ = load(pack(FORMAT, tensors, {**text, "state": json.dumps(tree)}))
+    assert earlier.model.panel is not None
+    sums = earlier.model.panel.gaussians
+    assert torch.equal(sums.mass_squares, sums.mass)
+    later, _ = play(one, earlier, moving(12, 1))
     again, _, _ = load(dump(later, one.config, {}))
     assert_identical(again, later)
 
