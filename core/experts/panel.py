@@ -6,6 +6,7 @@ Throughout: E experts, the mixture first; N samples, D features, C classes.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -39,7 +40,17 @@ FEWEST_QUICK_ROWS = 4
 """The same for Gaussians, which are cheaper, and quicker to learn."""
 
 MOST_PIECES = 8
-"""Pieces in which the labels of a batch are heard, at most: each is named anew before."""
+"""Pieces in which the labels of a batch are heard, at most, and parts of a piece whose labels are a
+surprise: each is named anew before."""
+
+FINE = 8
+"""Samples of such a part, at least: solving for fewer would be dear."""
+
+SURPRISE = 3.0
+"""Standard errors by which hits fall short of what was expected where labels are a surprise."""
+
+ROUNDED = 1.0
+"""Variance of hits that is always there: one hit says nothing."""
 
 DEFERENCE = 0.3
 """Weight of the mixture, at least, right after it was told that labels mean something else."""
@@ -76,6 +87,18 @@ class Advice:
     def probabilities(self) -> Tensor:
         """Class probabilities by all experts together, with shape (N, C); rows sum to one."""
         return torch.einsum("e,enc->nc", self.weights, self.opinions)
+
+    def surprised(self, codes: Tensor) -> bool:
+        """Whether fewer labels were foretold than expected, beyond chance.
+
+        Arguments:
+            codes: Places of the labels among classes, with shape (N,), int64; C and above for
+                classes about which nobody was asked.
+        """
+        expected, named = self.probabilities.max(1)
+        hits = named == codes
+        variance = (expected * (1 - expected)).sum() + ROUNDED
+        return float((expected - hits.double()).sum()) > SURPRISE * math.sqrt(float(variance))
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,7 +328,8 @@ class Panel:
 
         A batch is named before any of its labels is known. Labels say more in their order: an
         expert that has learned from the first ones what is new is right about the next, and so is
-        believed when the next batch comes. Judged by the whole batch, all would be as wrong.
+        believed when the next batch comes. Judged by the whole batch, all would be as wrong. Where
+        the labels of a piece are a surprise, it is parted further: they may be the last of a batch.
 
         Arguments:
             x: In the sender's units, with shape (N, D).
@@ -317,11 +341,17 @@ class Panel:
         named = (codes >= 0).nonzero()[:, 0]
         x, codes, panel = x.cpu()[named], codes[named], self
         pieces = min(max(len(named) // FEWEST_ROWS, 1), MOST_PIECES)
-        for rows in torch.arange(len(named)).tensor_split(pieces):
+        fine = max(FINE, -(-len(named) // (pieces * MOST_PIECES)))
+        waiting = deque(torch.arange(len(named)).tensor_split(pieces))
+        while waiting:
+            rows = waiting.popleft()
             if advice is not None:
                 said = advice.of(named[rows])
                 if panel is not self:
                     said = panel.rules.advice(x[rows], said.opinions[0], len(self.labels))
+                if len(rows) > fine and said.surprised(codes[rows]):
+                    waiting.extendleft(reversed(rows.tensor_split(-(-len(rows) // fine))))
+                    continue
                 heard = codes[rows] < said.opinions.shape[2]
                 panel = panel.judged(said, torch.where(heard, codes[rows], UNLABELLED))
             panel = panel.learned(x[rows], codes[rows], len(self.labels), self)

@@ -30,6 +30,7 @@ from core.experts.panel import (
     DEFERENCE,
     FEWEST_ROWS,
     MOST_FEATURES,
+    MOST_PIECES,
     NEIGHBOURS,
     Advice,
     Panel,
@@ -330,6 +331,64 @@ def test_who_learns_from_the_first_labels_of_a_batch_is_believed_by_the_last() -
     panel = panel.taught(x[batch], changed[batch], advice)
     said = panel.rules.advice(x[then], even(200, 3)).probabilities.argmax(-1)
     assert float((said == changed[then]).double().mean()) > 0.9
+
+
+@pytest.mark.parametrize(("turned", "least"), [(65, 0.85), (76, 0.5)])
+def test_who_learns_from_the_last_labels_of_a_batch_is_believed_after_it(
+    turned: int, least: float
+) -> None:
+    """A class comes for the first time at the end of a batch, and stays, as in a sorted table."""
+    x, _ = samples(700, 4, 0)
+    codes = (torch.arange(700) >= 400 + turned).long()
+    panel = Panel.start(4)
+    assert panel is not None
+    panel = replace(panel.learned(x[:400], codes[:400], 2), labels=("a", "b"))
+    batch, then = slice(400, 500), slice(500, 700)
+    mixture = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    advice = panel.rules.advice(x[batch], mixture.expand(100, 2))
+    panel = panel.taught(x[batch], codes[batch], advice)
+    said = panel.rules.advice(x[then], mixture.expand(200, 2)).probabilities.argmax(-1)
+    assert float((said == codes[then]).double().mean()) > least
+
+
+@given(st.integers(1, 200), st.floats(0.4, 1.0), st.integers(0, 99))
+@settings(max_examples=50, deadline=None)
+def test_labels_surprise_who_was_sure_of_others(n: int, sure: float, seed: int) -> None:
+    opinions = torch.full((2, n, 3), (1 - sure) / 2, dtype=torch.float64)
+    opinions[:, :, 1] = sure
+    advice = Advice(opinions, torch.full((2,), 0.5, dtype=torch.float64))
+    assert not advice.surprised(torch.ones(n, dtype=torch.int64))
+    # As often right as was expected, to the nearest sample.
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    assert not advice.surprised((order < round(sure * n)).long())
+    # All wrong, also about a class that nobody was asked about: whether that is chance.
+    chance = n * sure <= 3 * math.sqrt(n * sure * (1 - sure) + 1)
+    for code in (2, 3):
+        assert advice.surprised(torch.full((n,), code)) is not chance
+
+
+@pytest.mark.parametrize("n", [30, 63, 200, 1000])
+def test_surprising_labels_are_heard_in_parts_and_not_in_too_many(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel = replace(taught(), labels=("a", "b", "c"))
+    x, codes = samples(n, 4, 6)
+    heard: list[int] = []
+    judged = Panel.judged
+
+    def counting(panel: Panel, advice: Advice, codes: Tensor) -> Panel:
+        heard.append(len(codes))
+        return judged(panel, advice, codes)
+
+    monkeypatch.setattr(Panel, "judged", counting)
+    # Labels at random are a surprise until nobody is sure of any.
+    noise = torch.randint(3, (n,), generator=torch.Generator().manual_seed(0))
+    panel.taught(x, noise, panel.rules.advice(x, even(n, 3)))
+    assert sum(heard) == n
+    assert min(n // FEWEST_ROWS, MOST_PIECES) < len(heard) <= min(-(-n // 4), MOST_PIECES**2)
+    heard.clear()
+    panel.taught(x, codes, panel.rules.advice(x, even(n, 3)))
+    assert len(heard) == min(max(n // FEWEST_ROWS, 1), MOST_PIECES)
 
 
 @pytest.mark.parametrize("classes", [3, 4])
