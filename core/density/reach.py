@@ -17,10 +17,12 @@ Throughout: N samples, K components.
 
 from __future__ import annotations
 
-import math
-
+import numpy as np
 import torch
 from torch import Tensor
+
+from core.compiled.loops import Array, compiled
+from core.density.blocks import one_by_one
 
 SHARES = (0.05, 0.1, 0.2)
 """m of each of the numbers that are made here ..."""
@@ -32,13 +34,12 @@ were chosen)."""
 FARTHEST = 1e30
 """Largest log density in absolute value that is told from others."""
 
-SPARE = 1.5
-"""So many times as many components are looked at as would hold the largest share if all had the
-same mass; where that does not do, all are."""
-
 INDEX_BITS = 28
 """Bits of a double that a number with single precision leaves empty, but for one: what is written
 there does not change the number that it is rounded to."""
+
+PLACE = (1 << INDEX_BITS) - 1
+"""These bits."""
 
 
 def reaches(log_densities: Tensor, masses: Tensor) -> Tensor:
@@ -53,12 +54,16 @@ def reaches(log_densities: Tensor, masses: Tensor) -> Tensor:
         >>> reaches(torch.tensor([[0.0, -2.0]]), torch.tensor([0.05, 0.95]))
         tensor([[ 0.0000, -1.0000, -2.0000]])
     """
-    k = len(masses)
-    nearest, which = _ordered(log_densities)
-    own = masses.take(which[:, : 1 + math.ceil(SPARE * max(SHARES) * k)])
-    if bool((own.sum(1) < max(SHARES)).any()):
-        own = masses.take(which)
-    nearest, held = nearest[:, : own.shape[1]], own.cumsum(1)
+    if log_densities.dtype == torch.float32 and one_by_one(log_densities):
+        keys = np.empty(log_densities.shape)
+        _write_keys(log_densities.contiguous().numpy(), keys, keys.view(np.int64))
+        keys.sort(1)
+        found = np.empty((len(keys), len(SHARES)), np.float32)
+        _reach(keys, keys.view(np.int64), masses.contiguous().numpy(), found)
+        return torch.from_numpy(found)
+    nearest, which = log_densities.sort(1, descending=True)
+    own = masses.take(which)
+    held = own.cumsum(1)
     columns = []
     for share, averaged in zip(SHARES, AVERAGED, strict=True):
         if averaged:
@@ -70,13 +75,42 @@ def reaches(log_densities: Tensor, masses: Tensor) -> Tensor:
     return torch.stack(columns, 1)
 
 
-def _ordered(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row in descending order, and where each number was, with shape (N, K)."""
-    if values.device.type != "cpu" or values.dtype != torch.float32:
-        return values.sort(1, descending=True)
-    # Numbers that carry their place are ordered several times as fast as pairs of both.
-    keys = values.neg().clamp_(-FARTHEST, FARTHEST).double()
-    bits = keys.view(torch.int64)
-    bits |= torch.arange(values.shape[1])
-    keys.numpy().sort(1)
-    return keys.float().neg_(), bits & ((1 << INDEX_BITS) - 1)
+@compiled
+def _write_keys(values: Array, keys: Array, bits: Array) -> None:
+    """Numbers that are the larger the farther away a component is, and that carry its place.
+
+    They are ordered several times as fast as pairs of both.
+
+    Arguments:
+        values: Log densities, with shape (N, K), float32.
+        keys: With shape (N, K), float64: what is found.
+        bits: The same memory as int64.
+    """
+    for i in range(values.shape[0]):
+        for k in range(values.shape[1]):
+            keys[i, k] = np.float32(min(max(-values[i, k], -FARTHEST), FARTHEST))
+            bits[i, k] |= k
+
+
+@compiled
+def _reach(keys: Array, bits: Array, masses: Array, found: Array) -> None:
+    """Add up masses of components, the nearest first, until each of `SHARES` is reached.
+
+    Arguments:
+        keys: Of components, in ascending order, with shape (N, K), float64.
+        bits: The same memory as int64.
+        masses: With shape (K,).
+        found: With shape (N, 3), float32.
+    """
+    for i in range(keys.shape[0]):
+        for column in range(len(SHARES)):
+            share, held, total, value = SHARES[column], 0.0, 0.0, np.float32(0)
+            for k in range(keys.shape[1]):
+                own = masses[bits[i, k] & PLACE]
+                value = np.float32(-keys[i, k])
+                part = min(own, share - held)
+                total += part * value
+                held += part
+                if own > part or held >= share:
+                    break
+            found[i, column] = total / held if AVERAGED[column] else value

@@ -27,17 +27,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from core.density.blocks import one_by_one
 from core.density.factor_mixture import WhitenedForm
 from core.density.mixture import LOG_2PI, log_sum_exp
 
 SOFTNESS = 4.0
 """t: chosen on held-out training data of MNIST and on made-up tables (docs/notebook.md)."""
-
-
-MOST_GATHERED = 1 << 20
-"""Numbers of components' matrices that are copied, one for each sample, rather than going through
-components one by one: for few samples, or few features, that is several times as fast."""
 
 
 class Analyser(NamedTuple):
@@ -94,86 +88,32 @@ def diagonal_traits(
     return torch.stack([close, log_likelihood, size(x)], 1)
 
 
-def factor_traits(
-    parts: Sequence[Analyser],
-    x: Tensor,
-    joint: Tensor,
-    log_likelihood: Tensor,
-    *,
-    closeness: bool = True,
-) -> Tensor:
+def with_fits(traits: Tensor, stretch: Tensor, rest: Tensor) -> Tensor:
     """The traits of `diagonal_traits`, and two of the likeliest component, with shape (N, 5).
 
-    They are the squared length of E[z | x], how far the factors must stretch for the sample,
-    and the log of the squared length of what they leave unexplained.
-
     Arguments:
-        parts: All components, in the order of the columns of `joint`.
-        closeness: As for `diagonal_traits`.
-    """
-    winners, begin = joint.argmax(-1), 0
-    if not one_by_one(x):
-        fits = _fit(Analyser.joined(parts), winners, x)
-        return joined_traits(parts, x, joint, log_likelihood, *fits, closeness=closeness)
-    stretch, rest = x.new_zeros(len(x)), x.new_zeros(len(x))
-    for part in parts:
-        k = part.form.n_components
-        mine = ((winners >= begin) & (winners < begin + k)).nonzero()[:, 0]
-        own, samples = winners[mine] - begin, x[mine]
-        begin += k
-        if not len(mine):
-            continue
-        if samples.numel() * part.form.n_factors <= MOST_GATHERED:
-            stretch[mine], rest[mine] = _fit(part, own, samples)
-            continue
-        order = own.argsort(stable=True)
-        counts = own.bincount(minlength=k).tolist()
-        for one, rows in enumerate(torch.split(order, counts)):
-            if len(rows):
-                stretch[mine[rows]], rest[mine[rows]] = _fit_of_one(part, one, samples[rows])
-    return joined_traits(parts, x, joint, log_likelihood, stretch, rest, closeness=closeness)
-
-
-def joined_traits(
-    parts: Sequence[Analyser],
-    x: Tensor,
-    joint: Tensor,
-    log_likelihood: Tensor,
-    stretch: Tensor,
-    rest: Tensor,
-    *,
-    closeness: bool = True,
-) -> Tensor:
-    """The same where it is known how the likeliest component's factors fit, with shape (N, 5).
-
-    Arguments:
-        stretch: Squared length of E[z | x], with shape (N,).
+        traits: With shape (N, 3).
+        stretch: Squared length of E[z | x], how far the factors must stretch for the sample, with
+            shape (N,).
         rest: Squared length of what the factors leave unexplained, with shape (N,).
     """
-    log_peaks = torch.cat([part.log_peaks for part in parts])
-    log_weights = torch.cat([part.log_weights for part in parts]).log_softmax(0)
-    common = diagonal_traits(log_weights, log_peaks, x, joint, log_likelihood, closeness=closeness)
-    return torch.cat([common, stretch[:, None], rest.log1p()[:, None]], 1)
+    return torch.cat([traits, stretch[:, None], rest.log1p()[:, None]], 1)
 
 
-def _fit(part: Analyser, own: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Stretch and squared rest of samples (N, D) by their own components (N,), with shape (N,)."""
+def fits(part: Analyser, own: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Stretch and squared rest of samples, each with shape (N,): see `with_fits`.
+
+    Arguments:
+        part: Components.
+        own: The likeliest one of each sample, with shape (N,), int64.
+        x: Samples, with shape (N, D).
+    """
     form = part.form
     shape = (form.n_components, form.n_factors)
     whitener = form.whitener.view(*shape, x.shape[1])[own]
     u = torch.einsum("nld,nd->nl", whitener, x) - form.whitened_mean.view(shape)[own]
     latent = torch.einsum("nl,nlm->nm", u, form.spread[own])  # E[z] = C^-T u
     outside = x - part.means[own] - torch.einsum("ndl,nl->nd", part.loadings[own], latent)
-    return latent.square().sum(-1), outside.square().sum(-1)
-
-
-def _fit_of_one(part: Analyser, one: int, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The same of samples that all have one component, whose matrices need not be copied."""
-    form, n_factors = part.form, part.form.n_factors
-    begin = slice(one * n_factors, (one + 1) * n_factors)
-    u = torch.addmm(form.whitened_mean[begin], x, form.whitener[begin].T, beta=-1)
-    latent = u @ form.spread[one]
-    outside = x - part.means[one] - latent @ part.loadings[one].T
     return latent.square().sum(-1), outside.square().sum(-1)
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from core.experts.opinions import mark_known
+
 FEWEST = 3.0
 """Samples of a class whose sums are kept beyond its sub-task: fewer are no more than a sample."""
 
 ALL = 2**31
 """Classes, more than there can be."""
-
-AT_HOME = 0.25
-"""Part of an even share of what an expert remembers that makes a class one it knows."""
 
 
 def ageing(horizons: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -42,10 +41,9 @@ def known(mass: Tensor, horizons: Tensor, n_learned: int = ALL) -> Tensor:
         horizons: With shape (H,), float64.
         n_learned: How many classes the mixture has learned, the first ones.
     """
-    shown = mass > 0
-    at_home = mass * shown.sum(-1, keepdim=True) >= AT_HOME * mass.sum(-1, keepdim=True)
-    new = torch.arange(mass.shape[-1]) >= n_learned
-    return shown & (at_home | (horizons.isinf()[:, None] & new))
+    found = torch.empty(mass.shape, dtype=torch.bool)
+    mark_known(mass.numpy(), horizons.isinf().numpy(), n_learned, found.numpy())
+    return found
 
 
 def few(samples: Tensor) -> Tensor:

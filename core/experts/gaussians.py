@@ -8,7 +8,6 @@ Throughout: H horizons, N samples, D features, C classes. All tensors are float6
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -16,6 +15,8 @@ import torch
 from torch import Tensor
 
 from core.experts.fading import ALL, ageing, columns_of, effective, few, known
+from core.experts.moments import add_moments
+from core.experts.opinions import weigh_distances
 
 HORIZONS = (30.0, 500.0, float("inf"))
 """Samples."""
@@ -103,18 +104,17 @@ class Gaussians:
             codes: Classes, with shape (N,), int64, below C.
         """
         kept, weights = ageing(torch.tensor(HORIZONS, dtype=torch.float64), len(x))
-        mass, sums = self.mass * kept[:, None], self.sums * kept[:, None, None]
-        mass_squares = self.mass_squares * kept[:, None].square()
-        squares = self.squares * kept[:, None, None, None]
-        for code in sorted(set(codes.tolist())):
-            rows = codes == code
-            mine, said = x[rows], weights[:, rows]
-            weighted = said[:, :, None] * mine
-            mass[:, code] += said.sum(1)
-            mass_squares[:, code] += said.square().sum(1)
-            sums[:, code] += weighted.sum(1)
-            squares[:, 0 if self.shared else code] += weighted.transpose(1, 2) @ mine
-        return Gaussians(mass, sums, squares, mass_squares)
+        found = Gaussians(
+            self.mass * kept[:, None],
+            self.sums * kept[:, None, None],
+            self.squares * kept[:, None, None, None],
+            self.mass_squares * kept[:, None].square(),
+        )
+        sums = (found.mass, found.sums, found.squares, found.mass_squares)
+        add_moments(
+            x.contiguous().numpy(), codes.numpy(), weights.numpy(), *(one.numpy() for one in sums)
+        )
+        return found
 
     def rescaled(self, factor: Tensor, offset: Tensor) -> Gaussians:
         """The sums that samples x * factor + offset would have left, both with shape (D,)."""
@@ -202,13 +202,20 @@ class GaussianRules:
         Arguments:
             x: Standardised samples, with shape (N, D).
         """
+        h, c, d = self.means.shape
         # |W x - W mu|^2 with one product over all samples.
-        turned = torch.einsum("nd,hced->hcne", x, self.whiteners)
-        home = torch.einsum(
-            "hcd,hced->hce", self.means, self.whiteners.expand(*self.heights.shape, -1, -1)
-        )
-        distances = (turned - home[:, :, None]).square().sum(-1)
-        joint = self.heights[:, :, None] - 0.5 * distances
-        # Of a horizon that knows no class nothing is asked.
-        asked = self.known | ~self.known.any(1, keepdim=True)
-        return torch.softmax(joint.masked_fill(~asked[:, :, None], -math.inf), 1).transpose(1, 2)
+        turned = (x @ self._turns).view(len(x), h, -1, d)
+        found = torch.empty(h, len(x), c, dtype=torch.float64)
+        parts = (turned, self._homes, self.heights, self.known, found)
+        weigh_distances(*(part.numpy() for part in parts))
+        return found
+
+    @cached_property
+    def _turns(self) -> Tensor:
+        """All whiteners side by side, with shape (D, H C D), or (D, H D)."""
+        return self.whiteners.flatten(0, 2).T
+
+    @cached_property
+    def _homes(self) -> Tensor:
+        """Whitened means, with shape (H, C, D)."""
+        return (self.whiteners @ self.means[..., None])[..., 0]

@@ -117,6 +117,22 @@ def vote(
 
 
 @compiled
+def add_masses(clusters: MicroClusters, size: int, since: Array, masses: Array) -> None:
+    """Samples of each class that clusters stand for.
+
+    Arguments:
+        clusters: The first ones are in use.
+        size: How many.
+        since: As for `vote`.
+        masses: With shape (H, C): what is found is added.
+    """
+    for h in range(len(since)):
+        for p in range(size):
+            if clusters.newest[p] >= since[h]:
+                masses[h, clusters.codes[p]] += clusters.masses[p]
+
+
+@compiled
 def _kin(clusters: MicroClusters, size: int, asked: Array, kin: Array, costs: Array) -> None:
     """Whom each cluster could become one with, and what is lost by that.
 

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from core.compiled.loops import Array
 from core.experts.fading import ALL, FEWEST, known
-from core.experts.nearest import MicroClusters, condense, packed, vote
+from core.experts.nearest import MicroClusters, add_masses, condense, packed, vote
+from core.experts.opinions import share_out
 
 HORIZONS = (500.0, math.inf)
 """Samples: what is older is not asked."""
@@ -144,11 +145,7 @@ class Neighbours:
     def mass(self) -> Tensor:
         """Samples of each class that clusters stand for, at each horizon, (H, C)."""
         found = np.zeros((len(HORIZONS), self.classes))
-        own = slice(0, self.size)
-        for row, first in zip(found, self._since, strict=True):
-            asked = self.clusters.newest[own] >= first
-            codes, masses = self.clusters.codes[own][asked], self.clusters.masses[own][asked]
-            row += np.bincount(codes, masses, self.classes)
+        add_masses(self.clusters, self.size, self._since, found)
         return torch.from_numpy(found)
 
     @property
@@ -250,11 +247,8 @@ class NeighbourRules:
         clusters = MicroClusters(*(part.numpy() for part in parts))
         rows = np.ascontiguousarray(x.numpy())
         vote(clusters, self.size, rows, self.since.numpy(), NEIGHBOURS, votes)
-        # Of a horizon that knows no class nothing is asked.
-        asked = self.known | ~self.known.any(1, keepdim=True)
-        even = asked / asked.sum(1, keepdim=True)
-        found = torch.from_numpy(votes) * asked[:, None] + DOUBT * even[:, None]
-        return found / found.sum(-1, keepdim=True)
+        share_out(votes, self.known.numpy(), DOUBT)
+        return torch.from_numpy(votes)
 
 
 NOBODY = Neighbours.start(0)

@@ -22,6 +22,7 @@ from core.experts.forest import ForestRules, Forests
 from core.experts.gaussians import GaussianRules, Gaussians
 from core.experts.least_squares import LeastSquares, LinearRules
 from core.experts.neighbours import NOBODY, NeighbourRules, Neighbours
+from core.experts.opinions import completed
 from core.standardiser import CLIP, LEARNED_RANGE, Standardiser
 
 MOST_FEATURES = 256
@@ -32,6 +33,9 @@ JOINT_HORIZONS = (100.0, float("inf"))
 
 HORIZONS = (*gaussians.HORIZONS, *JOINT_HORIZONS, *forest.REACHES, *neighbours.HORIZONS)
 """Of all experts but the mixture, in their order."""
+
+LASTING = torch.tensor(HORIZONS).isinf()
+"""Those of whom nothing fades."""
 
 FEWEST_ROWS = 32
 """Samples that are added up at a time: solving for each one, or copying trees, would be dear."""
@@ -86,7 +90,7 @@ class Advice:
     @property
     def probabilities(self) -> Tensor:
         """Class probabilities by all experts together, with shape (N, C); rows sum to one."""
-        return torch.einsum("e,enc->nc", self.weights, self.opinions)
+        return (self.weights @ self.opinions.flatten(1)).view(self.opinions.shape[1:])
 
     def surprised(self, codes: Tensor) -> bool:
         """Whether fewer labels were foretold than expected, beyond chance.
@@ -138,35 +142,15 @@ class Rules:
                 first ones only.
             n_classes: C; as many as the mixture knows, unless told.
         """
-        n_classes = n_classes or mixture.shape[1]
-        x, base = x.cpu().double(), _padded(mixture.cpu().double(), n_classes)
-        x = ((x - self.shift) / self.scale).clamp_(-CLIP, CLIP)
-        d = x.shape[1]
+        x = ((x.cpu().double() - self.shift) / self.scale).clamp_(-CLIP, CLIP)
         parts = (
             (self.gaussians.probabilities(x), self.gaussians.known),
-            (self.joint.probabilities(joint(d).of(x)), self.joint.known),
+            (self.joint.probabilities(joint(x.shape[1]).of(x)), self.joint.known),
             (self.forests.probabilities(x), self.forests.known),
             (self.neighbours.probabilities(x), self.neighbours.known),
         )
-        # Of the newest classes, some have not heard yet.
-        said = torch.cat([_padded(part, n_classes) for part, _ in parts])
-        knows = torch.cat([_padded(heard, n_classes) for _, heard in parts])
-        lasting = self.lasting
-        weights = self.weights[lasting]
-        if n_classes > mixture.shape[1]:
-            base = _foreseen(base, said[lasting[1:]], weights[1:], mixture.shape[1])
-        remembered = torch.cat([base[None], _completed(said, knows, base)[lasting[1:]]])
-        together = torch.einsum("e,enc->nc", weights / weights.sum(), remembered)
-        opinions = torch.empty(len(self.weights), *base.shape, dtype=torch.float64)
-        opinions[lasting] = remembered
-        fading = ~lasting
-        opinions[fading] = _completed(said, knows, together)[fading[1:]]
-        return Advice(opinions, self.weights)
-
-    @property
-    def lasting(self) -> Tensor:
-        """Experts that never fade, with shape (E,), bool."""
-        return torch.tensor([math.inf, *HORIZONS]) == math.inf
+        base, n_classes = mixture.cpu().double(), n_classes or mixture.shape[1]
+        return Advice(completed(parts, base, self.weights, LASTING, n_classes), self.weights)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor, by name."""
@@ -483,38 +467,3 @@ class Panel:
 def _signs(orientation: Tensor) -> Tensor:
     """1 where a feature has no orientation yet."""
     return torch.where(orientation == 0, 1.0, orientation)
-
-
-def _foreseen(base: Tensor, said: Tensor, weights: Tensor, n_known: int) -> Tensor:
-    """What the mixture says, with shape (N, C), and experts of classes that it does not know.
-
-    Arguments:
-        base: Of the mixture, with shape (N, C), zeros for classes that it does not know.
-        said: Of experts, with shape (E, N, C); rows sum to one.
-        weights: Of these, with shape (E,).
-        n_known: How many classes the mixture knows, the first ones.
-    """
-    new = torch.einsum("e,enc->nc", weights / weights.sum(), said)[:, n_known:]
-    known = base[:, :n_known] * (1 - new.sum(1, keepdim=True))
-    return torch.cat([known, new], 1)
-
-
-def _completed(said: Tensor, knows: Tensor, base: Tensor) -> Tensor:
-    """Opinions on all classes, with shape (E, N, C), from those on known ones.
-
-    Arguments:
-        said: Probabilities of known classes, with shape (E, N, C).
-        knows: With shape (E, C), bool.
-        base: What others say of all classes, with shape (N, C).
-    """
-    mine = knows[:, None].double()
-    given = (base * mine).sum(-1, keepdim=True)
-    # Where others find a class likeliest that an expert does not know, it has nothing to say:
-    # shared out, what they give to many classes together could outdo it.
-    able = knows[:, base.argmax(-1), None]
-    return torch.where(able, said * given + base * (1 - mine), base)
-
-
-def _padded(part: Tensor, n_classes: int) -> Tensor:
-    """Add zeros for classes after those that it has."""
-    return torch.nn.functional.pad(part, (0, n_classes - part.shape[-1]))

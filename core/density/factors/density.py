@@ -28,7 +28,7 @@ from core.density.factors.refining import (
 )
 from core.density.feature_terms import FeatureTerms, factor_terms
 from core.density.mixture import log_sum_exp
-from core.density.traits import factor_traits, joined_traits
+from core.density.traits import diagonal_traits, fits, with_fits
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +76,11 @@ class FactorDensity:
     @cached_property
     def log_weights(self) -> Tensor:
         return self._stated_weights - self._log_total
+
+    @cached_property
+    def log_peaks(self) -> Tensor:
+        """Log density of each component at its mean, without its weight, with shape (K,)."""
+        return torch.cat([part.analyser.log_peaks for part in self.parts])
 
     @cached_property
     def mixture(self) -> FactorMixture:
@@ -189,14 +194,12 @@ class FactorDensity:
         return means, (noise + loadings.square().sum(-1)).sqrt()
 
     def traits(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
-        if not one_by_one(x):
-            whole = self.parts[0].beside(self.parts[1:])
-            return factor_traits([whole], x, *scored, closeness=closeness)
-        parts = [part.analyser for part in self.parts]
-        if self.directions is None:
-            return factor_traits(parts, x, *scored, closeness=closeness)
-        fits = self._fits(x, scored.joint.argmax(-1))
-        return joined_traits(parts, x, *scored, *fits, closeness=closeness)
+        common = diagonal_traits(self.log_weights, self.log_peaks, x, *scored, closeness=closeness)
+        winners = scored.joint.argmax(-1)
+        if one_by_one(x):
+            return with_fits(common, *self._fits(x, winners))
+        whole = self.parts[0].beside(self.parts[1:])
+        return with_fits(common, *fits(whole, winners, x))
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:
         return sample(self.mixture, components.to(self.device), generator, noise)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.density.reach import AVERAGED, SHARES, reaches
+from core.density import blocks
+from core.density.reach import AVERAGED, FARTHEST, SHARES, reaches
 
 
 def by_steps(log_densities: list[float], masses: list[float]) -> list[float]:
@@ -38,6 +39,23 @@ def test_components_are_added_up_until_the_share_is_reached(
     found = reaches(densities, masses)
     expected = [by_steps(row, masses.tolist()) for row in densities.tolist()]
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(1, 60), st.integers(0, 10_000), st.floats(0.05, 8), st.booleans())
+def test_loops_on_a_cpu_say_what_a_device_says(
+    k: int, seed: int, unevenness: float, equal: bool
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    masses = (unevenness * torch.randn(k, generator=generator)).softmax(0)
+    densities = 50 * torch.randn(7, k, generator=generator)
+    if equal:  # as far as far can be, or nowhere
+        densities[::2] = densities.sign()[::2] * torch.tensor([1e38])
+        densities[1] = -torch.inf
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "ALL_AT_ONCE", True)
+        expected = reaches(densities.clamp(-FARTHEST, FARTHEST), masses)
+    torch.testing.assert_close(reaches(densities, masses), expected, rtol=1e-4, atol=1e-3)
 
 
 @settings(deadline=None, max_examples=50)

@@ -98,7 +98,7 @@ def test_the_nearest_are_asked_by_how_near_they_lie(n: int, d: int, seed: int) -
         weights = 1 / (distances[near] + SOFTNESS * distances[near].mean() + LEAST)
         votes = torch.zeros(3).double()
         votes.index_add_(0, codes[near], len(near) * weights / weights.sum())
-        votes = votes * known + DOUBT * known / known.sum()
+        votes = votes * known + DOUBT * known.double() / known.sum()
         torch.testing.assert_close(said, votes / votes.sum(), rtol=1e-9, atol=1e-12)
 
 
