@@ -87,7 +87,7 @@ VOCABULARY = {
 CORE_ROOMS: dict[str, set[str]] = {
     # A room, and the rooms that it imports from besides the vocabulary.
     "core.compiled": set(),
-    "core.density": set(),
+    "core.density": {"core.compiled"},
     "core.density.deep": {"core.density"},
     "core.density.diagonal": {"core.density"},
     "core.density.factors": {"core.compiled", "core.density", "core.density.diagonal"},
