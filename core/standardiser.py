@@ -17,7 +17,7 @@ later stretches that are far narrower take their place once they are half of all
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -43,18 +43,27 @@ FAR = 10.0
 while the running moments are right."""
 
 TRUSTED_SAMPLES = 100
-"""Running moments of fewer samples tell nobody for a stray; as many make a stretch."""
+"""Running moments of fewer samples tell nobody for a stray; as many make a stretch. The first ones
+are held until there are as many, and tell their own strays, however they are cut into batches."""
+
+WILD = 30.0
+NEAR = 3.0
+"""Deviations beyond which a stray is no part of a heavy tail, and what it counts as: counted as
+`FAR`, as others are, one such value in a hundred would make the deviation grow and grow."""
 
 MOST_STRAYS = 0.1
 """Share of a feature's newest values beyond which far ones are no strays: the feature has moved.
-At such a rate running moments follow, though a value counts for `FAR` deviations only ..."""
+At such a rate running moments follow, though a value counts for `FAR` deviations at most ..."""
 
-FEWEST_NEWEST = 20
-"""... and of at least so many values, so that the first far one is always a stray. A first batch of
-so many tells its own strays."""
+FEWEST_NEWEST = 50
+"""... and of at least so many values, so that a few far ones are always strays: where one in thirty
+is, three of ten are now and then."""
 
-WIDTHS = 3.0
-"""Beyond the middle nine tenths of a first batch by so many of their widths lie its strays: of a
+FEWEST_TOLD = 20
+"""First samples, or samples of a window, that tell their own strays."""
+
+WIDTHS = 3.9
+"""Beyond the middle eight tenths of the first samples by so many of their widths lie strays: of a
 normal feature `FAR` deviations, too."""
 
 TOO_WIDE = 10.0
@@ -81,6 +90,8 @@ class Stretch:
         far: Values below `low` or above `high`, with shape (D,), int64.
         mean: Plain mean of the samples, with shape (D,), float64.
         squares: Sum of squared deviations, with shape (D,), float64.
+        first: The first samples of a stream, while these are fewer, with shape (n, D), float64;
+            later, and of an earlier release, none: with shape (0,).
     """
 
     low: Tensor | None
@@ -90,6 +101,7 @@ class Stretch:
     far: Tensor
     mean: Tensor
     squares: Tensor
+    first: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,16 +192,25 @@ class Standardiser:
             rests: Whether a feature that moves for good is followed after a boundary only. Then far
                 values are cut off, however many they are, once the scale has settled.
         """
-        values = x.double()
+        values, before = x.double(), self
         stretch = self.stretch or self._begun(torch.zeros_like(self.mean))
+        if len(stretch.first) == self.samples < TRUSTED_SAMPLES:
+            values = torch.cat([stretch.first.reshape(-1, x.shape[1]), values])
+            nothing = torch.zeros_like(self.mean)
+            before = replace(self, samples=0, fresh=0, mean=nothing, squares=nothing)
+            stretch = before._begun(nothing)
+        samples = before.samples + len(values)
         if rests and not self.settling and stretch.low is not None and stretch.high is not None:
             values = values.clamp(stretch.low, stretch.high)
         else:
-            stretch, values = self._without_strays(stretch, values)
-        mean, squares = _joined(self.samples, self.mean, self.squares, values)
+            held = before is not self and samples < TRUSTED_SAMPLES
+            first = values if held else stretch.first[:0]
+            stretch, values = before._without_strays(stretch, values)
+            stretch = replace(stretch, first=first)
+        mean, squares = _joined(before.samples, before.mean, before.squares, values)
         new = replace(
             self,
-            samples=self.samples + len(x),
+            samples=samples,
             fresh=self.fresh + len(x),
             mean=mean,
             squares=squares,
@@ -198,19 +219,25 @@ class Standardiser:
         return new if stretch.samples < TRUSTED_SAMPLES else new._checked(stretch)
 
     def _without_strays(self, stretch: Stretch, values: Tensor) -> tuple[Stretch, Tensor]:
-        """The stretch with N values more, and these with strays cut off, (N, D)."""
+        """The stretch with N values more, and these with strays pulled in, (N, D)."""
         if stretch.low is None or stretch.high is None:
             low, high = _range_of(values)
         else:
             low, high = stretch.low, stretch.high
-        far = stretch.far + ((values < low) | (values > high)).sum(0)
+        outside = (values < low) | (values > high)
+        far = stretch.far + outside.sum(0)
         samples = stretch.samples + len(values)
         moments = stretch.mean, stretch.squares
         if self._may_have_strayed:
             moments = _joined(stretch.samples, *moments, values)
-        strays = far <= MOST_STRAYS * max(samples, FEWEST_NEWEST)
-        kept = torch.where(strays, values.clamp(low, high), values)
-        return Stretch(stretch.low, stretch.high, stretch.narrow, samples, far, *moments), kept
+        few = far <= MOST_STRAYS * max(samples, FEWEST_NEWEST)
+        middle, reach = (low + high) / 2, (high - low) / 2
+        wild = (values - middle).abs() > reach * (WILD / FAR)
+        reach = torch.where(wild, reach * (NEAR / FAR), reach)
+        pulled = torch.where(outside & few, values.clamp(middle - reach, middle + reach), values)
+        return Stretch(
+            stretch.low, stretch.high, stretch.narrow, samples, far, *moments, stretch.first
+        ), pulled
 
     @property
     def _may_have_strayed(self) -> bool:
@@ -222,11 +249,11 @@ class Standardiser:
         nothing = torch.zeros_like(self.mean)
         none = 0, nothing.long(), nothing, nothing
         if self.samples < TRUSTED_SAMPLES:
-            return Stretch(None, None, narrow, *none)
+            return Stretch(None, None, narrow, *none, nothing[:0])
         deviation = (self.squares / self.samples).sqrt()
         # What a feature that has not varied shows first is news.
         away = torch.where(self._varies(self.mean, deviation), FAR * deviation, ANYWHERE)
-        return Stretch(self.mean - away, self.mean + away, narrow, *none)
+        return Stretch(self.mean - away, self.mean + away, narrow, *none, nothing[:0])
 
     def _checked(self, stretch: Stretch) -> Standardiser:
         """The first sub-task's moments without those of strays, by the stretch that is full now."""
@@ -249,6 +276,12 @@ class Standardiser:
     def _varies(mean: Tensor, deviation: Tensor) -> Tensor:
         """Whether features vary by more than rounding."""
         return deviation > (1e-12 * mean.abs()).clamp_min(SMALLEST_DEVIATION)
+
+    def without_raw(self) -> Standardiser:
+        """The same without the first samples, if these are held."""
+        if self.stretch is None or not len(self.stretch.first):
+            return self
+        return replace(self, stretch=replace(self.stretch, first=self.stretch.first[:0].clone()))
 
     def discounted(self) -> Standardiser:
         """At a boundary: what is known counts no more than what is about to come."""
@@ -283,6 +316,20 @@ class Standardiser:
         return factor.clamp(SMALLEST_DEVIATION, largest), offset.clamp(-largest, largest)
 
 
+def strays(x: Tensor) -> Tensor | None:
+    """Single samples far out in some feature, with shape (N,), bool; None where there are none.
+
+    Where they are more than a tenth of all, they are no strays.
+
+    Arguments:
+        x: Standardised samples, with shape (N, D).
+    """
+    far = torch.linalg.vector_norm(x, torch.inf, dim=1) > FAR
+    n_far = int(far.sum())
+    most = min(MOST_STRAYS * max(len(x), FEWEST_TOLD), len(x) - 1)
+    return far if 0 < n_far <= most else None
+
+
 def _joined(n: int, mean: Tensor, squares: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and sum of squared deviations of n samples and of N more, (N, D)."""
     more = len(values)
@@ -296,10 +343,10 @@ def _joined(n: int, mean: Tensor, squares: Tensor, values: Tensor) -> tuple[Tens
 def _range_of(values: Tensor) -> tuple[Tensor, Tensor]:
     """The same, told by N samples alone, (N, D)."""
     n = len(values)
-    if n < FEWEST_NEWEST:
+    if n < FEWEST_TOLD:
         return values[0] - torch.inf, values[0] + torch.inf
     ordered = values.sort(0).values
-    low, high = ordered[n // 20], ordered[n - 1 - n // 20]
+    low, high = ordered[n // 10], ordered[n - 1 - n // 10]
     away = torch.where(high > low, WIDTHS * (high - low), torch.inf)
     return low - away, high + away
 

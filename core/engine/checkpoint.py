@@ -108,9 +108,7 @@ class _Reading(threading.local):
         # classes, experts and codes of labels stay there, too.
         for kind in (Calibration, ClassShares, Course, Reliability):
             model.register_structure_hook(kind, on_cpu.structure)
-        model.register_structure_hook(
-            Panel, lambda tree, kind: on_cpu.structure(tree, kind).of_today()
-        )
+        model.register_structure_hook(Panel, lambda tree, _: _panel(tree, on_cpu))
         model.register_structure_hook(Batch, _batches(model, on_cpu))
 
     @contextmanager
@@ -264,6 +262,12 @@ def _as_today(tree: dict[str, Any]) -> dict[str, Any]:
     if OF_DEPENDENCE.keys() <= tree.keys():
         names |= OF_DEPENDENCE
     return {names.get(name, name): part for name, part in tree.items()}
+
+
+def _panel(tree: dict[str, Any], converter: Converter) -> Panel:
+    # An earlier release counted the classes that the model had yet to learn.
+    known = {name: part for name, part in tree.items() if name != "ahead"}
+    return converter.structure(known, Panel).of_today()
 
 
 def _detectors(watch: dict[str, Any], config: EngineConfig, converter: Converter) -> dict[str, Any]:

@@ -390,7 +390,9 @@ class Engine:
         gone = state.pending.proposals.forgotten()
         panel = None if state.model.panel is None else state.model.panel.without_raw()
         state = replace(state, rest=Rest())
-        state = state.with_model(panel=panel).with_pending(
+        scale = state.model.standardiser
+        scale = None if scale is None else scale.without_raw()
+        state = state.with_model(panel=panel, standardiser=scale).with_pending(
             set_aside=(), awaiting=PendingSamples(), proposals=gone, quarantined=()
         )
         if state.model.learner is None:

@@ -54,7 +54,7 @@ class Naming:
                 distinct(label) for batch in undecided for label in state.model.new_labels(batch)
             }
             labels += tuple(label for label in state.model.panel.labels if distinct(label) in wait)
-        return state.model.panel.of_classes(labels, len(labels) - len(state.model.classes))
+        return state.model.panel.of_classes(labels)
 
     def probabilities(
         self, state: EngineState, x: Tensor, scores: Scores
@@ -117,6 +117,6 @@ class Naming:
             return state
         panel = self.panel(state)
         new = new_labels(batch, panel.labels)
-        panel = panel.of_classes((*panel.labels, *new), panel.ahead + len(new))
+        panel = panel.of_classes((*panel.labels, *new))
         codes = codes_among(batch, panel.labels)
         return state.with_model(panel=panel.taught(batch.features, codes, advice))

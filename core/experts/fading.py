@@ -13,9 +13,6 @@ from core.experts.opinions import mark_known
 FEWEST = 3.0
 """Samples of a class whose sums are kept beyond its sub-task: fewer are no more than a sample."""
 
-ALL = 2**31
-"""Classes, more than there can be."""
-
 
 def ageing(horizons: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """What is left of earlier samples, with shape (H,), and what N newer ones count, (H, N).
@@ -30,19 +27,18 @@ def ageing(horizons: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return (-n / horizons).exp(), (-ages / horizons[:, None]).exp()
 
 
-def known(mass: Tensor, horizons: Tensor, n_learned: int = ALL) -> Tensor:
-    """Which classes have come often enough within each horizon to be told, (H, C), bool.
+def known(mass: Tensor, horizons: Tensor) -> Tensor:
+    """Which classes an expert of each horizon can tell, with shape (H, C), bool.
 
-    Rare ones are left to the mixture, but for those that it has yet to learn: of these whoever
-    forgets nothing knows all.
+    Whoever forgets nothing knows every class that came. Others leave those of which little came
+    lately to the rest, who remember more of them.
 
     Arguments:
         mass: Faded samples of each class, with shape (H, C).
         horizons: With shape (H,), float64.
-        n_learned: How many classes the mixture has learned, the first ones.
     """
     found = torch.empty(mass.shape, dtype=torch.bool)
-    mark_known(mass.numpy(), horizons.isinf().numpy(), n_learned, found.numpy())
+    mark_known(mass.numpy(), horizons.isinf().numpy(), found.numpy())
     return found
 
 

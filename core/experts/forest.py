@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from core.compiled.loops import Array
-from core.experts.fading import ALL, FEWEST, columns_of, known
+from core.experts.fading import FEWEST, columns_of, known
 from core.experts.growing import Trees, answer, grow, settle
 
 HORIZONS = (math.inf, math.inf, 100.0)
@@ -182,19 +182,13 @@ class Forests:
         roots = self.trees.counts[:, 0] / self._weights[:, None]
         return torch.from_numpy(roots.reshape(*_EACH, -1).sum(1))
 
-    def rules(self, n_learned: int = ALL) -> ForestRules:
+    def rules(self) -> ForestRules:
         """What they say of any sample; see `fading.known`."""
-        if n_learned not in self._made:
-            self._made[n_learned] = self._rules(n_learned)
-        return self._made[n_learned]
+        return self._rules
 
     @cached_property
-    def _made(self) -> dict[int, ForestRules]:
-        """Rules by the number of classes that the mixture has learned: they are dear."""
-        return {}
-
-    def _rules(self, n_learned: int) -> ForestRules:
-        heard = known(self.mass, torch.tensor(REACHES), n_learned)
+    def _rules(self) -> ForestRules:
+        heard = known(self.mass, torch.tensor(REACHES))
         asked = np.repeat(_asked(heard).numpy(), TREES, 0)
         trees, n_nodes = self.trees, int(self.trees.sizes.max())
         n_leaves = (n_nodes + 1) // 2

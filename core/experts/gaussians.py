@@ -14,7 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from core.experts.fading import ALL, ageing, columns_of, effective, few, known
+from core.experts.fading import ageing, columns_of, effective, few, known
 from core.experts.moments import add_moments
 from core.experts.opinions import weigh_distances
 
@@ -143,10 +143,10 @@ class Gaussians:
             self.mass_squares.masked_fill(gone, 0.0),
         )
 
-    def rules(self, n_learned: int = ALL) -> GaussianRules:
+    def rules(self) -> GaussianRules:
         """What they say of any sample; see `fading.known`."""
         within = torch.tensor(HORIZONS, dtype=torch.float64)
-        return GaussianRules(*self._fitted, known(self.mass, within, n_learned))
+        return GaussianRules(*self._fitted, known(self.mass, within))
 
     @cached_property
     def _fitted(self) -> tuple[Tensor, Tensor, Tensor]:

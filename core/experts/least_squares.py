@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from core.experts.fading import ALL, ageing, columns_of, few, known
+from core.experts.fading import ageing, columns_of, few, known
 from core.experts.features import Cosines
 from core.experts.opinions import share_out
 
@@ -116,10 +116,10 @@ class LeastSquares:
             solution=self.solution.masked_fill(gone[:, None], 0.0),
         )
 
-    def rules(self, horizons: Sequence[float], n_learned: int = ALL) -> LinearRules:
+    def rules(self, horizons: Sequence[float]) -> LinearRules:
         """What they say of any sample; see `fading.known`. They have H horizons."""
         within = torch.tensor(horizons, dtype=torch.float64)
-        return LinearRules(self.solution, known(self.mass, within, n_learned))
+        return LinearRules(self.solution, known(self.mass, within))
 
 
 def _solved(gram: Tensor, cross: Tensor) -> Tensor:

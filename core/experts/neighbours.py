@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from core.compiled.loops import Array
-from core.experts.fading import ALL, FEWEST, known
+from core.experts.fading import FEWEST, known
 from core.experts.nearest import MicroClusters, add_masses, condense, packed, vote
 from core.experts.opinions import share_out
 
@@ -153,9 +153,9 @@ class Neighbours:
         """The first sample within each horizon, with shape (H,), int64."""
         return np.array([0 if math.isinf(h) else self.samples - int(h) for h in HORIZONS])
 
-    def rules(self, n_learned: int = ALL) -> NeighbourRules:
+    def rules(self) -> NeighbourRules:
         """What they say of any sample; see `fading.known`."""
-        heard = known(self.mass, torch.tensor(HORIZONS), n_learned)
+        heard = known(self.mass, torch.tensor(HORIZONS))
         places, codes, masses, newest = map(torch.from_numpy, self.clusters)
         since = torch.from_numpy(self._since)
         return NeighbourRules(places, codes, masses, newest, since, heard, self.size)

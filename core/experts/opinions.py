@@ -23,13 +23,12 @@ AT_HOME = 0.25
 
 
 @compiled
-def mark_known(mass: Array, lasting: Array, n_learned: int, found: Array) -> None:
-    """Mark classes that have come often enough; see `core.experts.fading.known`.
+def mark_known(mass: Array, lasting: Array, found: Array) -> None:
+    """Mark classes that an expert can tell; see `core.experts.fading.known`.
 
     Arguments:
         mass: Faded samples of each class, with shape (H, C).
         lasting: Horizons that never fade, with shape (H,), bool.
-        n_learned: How many classes the mixture has learned, the first ones.
         found: With shape (H, C), bool.
     """
     for h in range(mass.shape[0]):
@@ -39,7 +38,7 @@ def mark_known(mass: Array, lasting: Array, n_learned: int, found: Array) -> Non
             shown += mass[h, c] > 0
         for c in range(mass.shape[1]):
             at_home = mass[h, c] * shown >= AT_HOME * total
-            found[h, c] = mass[h, c] > 0 and (at_home or (lasting[h] and c >= n_learned))
+            found[h, c] = mass[h, c] > 0 and (at_home or lasting[h])
 
 
 @compiled

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from core.batch import UNLABELLED, Label, distinct
 from core.experts import forest, gaussians, neighbours, share
-from core.experts.fading import ALL
 from core.experts.features import joint
 from core.experts.forest import ForestRules, Forests
 from core.experts.gaussians import GaussianRules, Gaussians
@@ -216,7 +215,6 @@ class Panel:
         scaled_at: Samples after which the scale was last asked for.
         labels: The classes, in the order of their columns: those of the model first, then those
             that it has yet to learn.
-        ahead: How many these are.
         neighbours: Micro-clusters.
     """
 
@@ -231,7 +229,6 @@ class Panel:
     told: int = 0
     scaled_at: int = 0
     labels: tuple[Label, ...] = ()
-    ahead: int = 0
     neighbours: Neighbours = NOBODY
 
     @classmethod
@@ -267,26 +264,24 @@ class Panel:
     @cached_property
     def rules(self) -> Rules:
         """The same at rest."""
-        n_learned = len(self.labels) - self.ahead if self.ahead else ALL
         return Rules(
             self.standardiser.shift,
             self.standardiser.scale * _signs(self.orientation),
             self.weights,
-            self.gaussians.rules(n_learned),
-            self.joint.rules(JOINT_HORIZONS, n_learned),
-            self.forests.rules(n_learned),
-            self.neighbours.rules(n_learned),
+            self.gaussians.rules(),
+            self.joint.rules(JOINT_HORIZONS),
+            self.forests.rules(),
+            self.neighbours.rules(),
         )
 
-    def of_classes(self, labels: tuple[Label, ...], ahead: int = 0) -> Panel:
+    def of_classes(self, labels: tuple[Label, ...]) -> Panel:
         """Change to other classes, or another order; classes left out are forgotten.
 
         Arguments:
             labels: All different, C of them; of the new ones nothing was heard so far.
-            ahead: How many of the last ones the model has yet to learn.
         """
         if [*map(distinct, labels)] == [*map(distinct, self.labels)]:
-            return self if ahead == self.ahead else replace(self, ahead=ahead)
+            return self
         places = {distinct(label): code for code, label in enumerate(self.labels)}
         columns = torch.tensor([places.get(distinct(label), UNLABELLED) for label in labels])
         kept = (columns >= 0).nonzero()[:, 0]
@@ -297,7 +292,6 @@ class Panel:
         return replace(
             self,
             labels=labels,
-            ahead=ahead,
             gaussians=self.gaussians.of_classes(columns),
             joint=self.joint.of_classes(columns),
             forests=self.forests.of_classes(columns),
@@ -457,6 +451,7 @@ class Panel:
             panel = self._added_up(max(heard, 1 + int(self.codes.max())))
         return replace(
             panel,
+            standardiser=panel.standardiser.without_raw(),
             gaussians=panel.gaussians.without_few(),
             joint=panel.joint.without_few(),
             forests=panel.forests.without_few(),

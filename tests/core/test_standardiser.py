@@ -13,7 +13,7 @@ from torch import Tensor
 
 from core.config import EngineConfig
 from core.learners.per_class.flat import FlatLearner
-from core.standardiser import CLIP, SETTLING_SAMPLES, Standardiser
+from core.standardiser import CLIP, SETTLING_SAMPLES, Standardiser, strays
 
 CPU = torch.device("cpu")
 
@@ -151,6 +151,17 @@ def test_a_value_that_stands_for_nothing_sets_no_scale(size: int, value: float) 
     assert (standardiser.shift - 5).abs().max() < 1
 
 
+@pytest.mark.parametrize("size", [10, 100, 1000])
+@pytest.mark.parametrize("share", [0.01, 0.03])
+def test_strays_that_keep_coming_do_not_make_a_scale_grow(size: int, share: float) -> None:
+    rows = torch.rand(8000, generator=torch.Generator().manual_seed(1)) < share
+    x = torch.where(rows[:, None], 1e4 * normal(8000, 4, seed=2), normal(8000, 4) * 2 + 5)
+    standardiser = moments_of(*x.split(size))
+    assert (standardiser.scale < 2 * 1.5).all()
+    assert (standardiser.scale > 2 * 0.9).all()
+    assert (standardiser.shift - 5).abs().max() < 1
+
+
 @pytest.mark.parametrize("strays", [1, 2, 100])
 @pytest.mark.parametrize("size", [10, 100])
 def test_where_the_first_samples_were_strays_later_ones_take_their_place(
@@ -197,6 +208,20 @@ def test_strays_are_the_same_in_any_units(unit: float, size: int) -> None:
     x = with_strays(normal(900, 3), -999.0, every=400)
     plain, scaled = moments_of(*x.split(size)), moments_of(*(x * unit).split(size))
     torch.testing.assert_close(scaled.scale, plain.scale * unit, rtol=1e-4, atol=0)
+
+
+def test_samples_far_out_are_strays_while_they_are_few() -> None:
+    x = normal(100, 3)
+    assert strays(x) is None
+    assert strays(x[:0]) is None
+    x[7, 1], x[50, 2] = 11.0, -300.0
+    found = strays(x)
+    assert found is not None
+    assert found.nonzero()[:, 0].tolist() == [7, 50]
+    # Where many are far out, that is where the samples are; and some must be left.
+    assert strays(torch.cat([x, normal(12, 3) + 30])) is None
+    assert strays(x[50:51]) is None
+    assert strays(x[50:52]) is not None
 
 
 # Edges ------------------------------------------------------------------------------------

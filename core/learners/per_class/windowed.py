@@ -39,6 +39,7 @@ from core.learners.per_class.banks import BankGroup, BankState
 from core.learners.per_class.growing import appended
 from core.learners.per_class.learner import PerClassLearner
 from core.learners.per_class.windows import Windows
+from core.standardiser import strays
 
 S = TypeVar("S", bound=BankState)
 
@@ -177,7 +178,8 @@ class WindowedEM(Windows[S]):
 
     def absorbed(self, state: S, index: int, generator: torch.Generator) -> S:
         state = _unsettled(state, index)
-        group = state.groups[index]
+        group = _without_strays(state.groups[index])
+        state = state.with_group(index, group)
         if not len(group.window):
             return state
         if group.sums is None:
@@ -243,7 +245,9 @@ class WindowedEM(Windows[S]):
         passing: bool = False,
     ) -> S:
         """With an owner's components started anew from its window."""
-        group = state.groups[index]
+        whole = state.groups[index]
+        group = _without_strays(whole)
+        state = state.with_group(index, group)
         x = group.window
         mass, parameters = self.seeded(state, x, self._wanted(state, group), generator)
         fit = self.fitted(x, None, mass, parameters, rounds)
@@ -255,7 +259,8 @@ class WindowedEM(Windows[S]):
         group = state.groups[index]
         if passing:
             # They will be started again, from more samples and without what was learned here.
-            return state.with_group(index, replace(group, sums=None, seeded_at=len(x)))
+            again = replace(group, window=whole.window, codes=whole.codes)
+            return state.with_group(index, replace(again, sums=None, seeded_at=len(whole.window)))
         # Sums over one sample are that sample.
         return state.with_group(index, self.standing(group)) if alone else state
 
@@ -282,9 +287,9 @@ class WindowedEM(Windows[S]):
         sums, shares, parameters = fit.sums, fit.shares, fit.parameters
         masses = sums[0]
         # The others take over what a starved one stood for when the next samples come.
-        kept = masses >= min(FEWEST_SAMPLES, float(masses.max()))
-        apart = kept & ~fit.copies
-        kept = apart if bool(apart.any()) else kept
+        kept = masses >= masses.max().clamp_max(FEWEST_SAMPLES)
+        apart = kept > fit.copies  # kept, and no copies
+        kept = torch.where(apart.any(), apart, kept)
         rows = kept.nonzero()[:, 0]  # a device counts a mask anew for each tensor
         mass = masses[rows]
         mass = mass * (group.samples / mass.sum())
@@ -335,6 +340,15 @@ class WindowedEM(Windows[S]):
             classes = torch.nn.functional.one_hot(group.codes[labelled], state.n_classes)
             votes += shares[labelled].T @ classes.to(shares.dtype)
         return votes
+
+
+def _without_strays(group: BankGroup) -> BankGroup:
+    """The same without samples of its window that no component should be bent by."""
+    astray = strays(group.window)
+    if astray is None:
+        return group
+    stay = ~astray
+    return replace(group, window=group.window[stay], codes=group.codes[stay])
 
 
 class WindowedLearner(PerClassLearner[S]):

@@ -81,3 +81,35 @@ def test_strays_do_not_blind_a_model(preset: str, strays: str) -> None:
         (usual.log_likelihoods, strange.log_likelihoods),
     ):
         assert float((inner[:, None] > outer).double().mean()) > 0.9
+
+
+@pytest.mark.parametrize("size", [10, 100])
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_a_model_stays_what_it_is_though_one_sample_in_thirty_is_garbage(
+    preset: str, size: int
+) -> None:
+    """Three classes of six clusters each, and rows from hundreds of deviations away."""
+    generator = torch.Generator().manual_seed(0)
+    n, d = 4000, 8
+    centres = 2 * torch.randn(3, 6, d, generator=generator)
+    codes = torch.randint(3, (n,), generator=generator)
+    clusters = torch.randint(6, (n,), generator=generator)
+    clean = centres[codes, clusters] + 0.3 * torch.randn(n, d, generator=generator)
+    garbage = torch.rand(n, generator=generator) < 1 / 30
+    far = 10 ** (2 + 2 * torch.rand(n, 1, generator=generator))
+    wild = far * torch.randn(n, d, generator=generator)
+    likelihood = {}
+    test = ~garbage & (torch.arange(n) >= n - 1000)
+    for name, x in (("clean", clean), ("mixed", torch.where(garbage[:, None], wild, clean))):
+        engine = Engine(EngineConfig(preset=preset, experts=False, detector="none"))
+        state = engine.start()
+        for rows in torch.arange(n - 1000).split(size):
+            state, _ = engine.step(state, Batch.of(x[rows], codes[rows]))
+        snapshot = engine.snapshot(state)
+        found = snapshot.classify(clean[test])
+        names = torch.tensor(state.model.classes)[found.codes]
+        assert float((names == codes[test]).double().mean()) > 0.98
+        likelihood[name] = float(found.log_likelihoods.mean())
+        strange = snapshot.outliers(wild[test]).p_values
+        assert float((strange < 0.05).double().mean()) > 0.98
+    assert likelihood["mixed"] > likelihood["clean"] - 3
