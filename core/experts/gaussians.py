@@ -202,10 +202,10 @@ class GaussianRules:
         Arguments:
             x: Standardised samples, with shape (N, D).
         """
-        h, c, d = self.means.shape
         # |W x - W mu|^2 with one product over all samples.
-        turned = (x @ self._turns).view(len(x), h, -1, d)
-        found = torch.empty(h, len(x), c, dtype=torch.float64)
+        turned = (x @ self._turns).view(len(x), *self.whiteners.shape[:3])
+        n_horizons, n_classes = self.heights.shape
+        found = torch.empty(n_horizons, len(x), n_classes, dtype=torch.float64)
         parts = (turned, self._homes, self.heights, self.known, found)
         weigh_distances(*(part.numpy() for part in parts))
         return found

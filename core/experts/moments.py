@@ -5,10 +5,20 @@ Throughout: H horizons, N samples, D features, C classes.
 
 from __future__ import annotations
 
-from core.compiled.loops import Array, vectorised
+from core.compiled.loops import Array, compiled, vectorised
 
 
 @vectorised
+def _add_product(row: Array, weight: float, sums: Array, products: Array) -> None:
+    """Add a sample (D,) to weighted sums (D,), and its outer product to those of others (D, D)."""
+    for one in range(len(row)):
+        weighted, line = weight * row[one], products[one]
+        sums[one] += weighted
+        for other in range(len(row)):
+            line[other] += weighted * row[other]
+
+
+@compiled
 def add_moments(
     x: Array,
     codes: Array,
@@ -32,12 +42,7 @@ def add_moments(
     shared = squares.shape[1] != mass.shape[1]
     for h in range(len(mass)):
         for i in range(len(x)):
-            row, code, weight = x[i], codes[i], weights[h, i]
+            code, weight = codes[i], weights[h, i]
             mass[h, code] += weight
             mass_squares[h, code] += weight * weight
-            own, outer = sums[h, code], squares[h, 0 if shared else code]
-            for one in range(len(row)):
-                weighted, line = weight * row[one], outer[one]
-                own[one] += weighted
-                for other in range(len(row)):
-                    line[other] += weighted * row[other]
+            _add_product(x[i], weight, sums[h, code], squares[h, 0 if shared else code])

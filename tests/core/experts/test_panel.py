@@ -152,6 +152,16 @@ def test_a_boundary_leaves_what_the_quickest_knows_of_many_classes() -> None:
         assert not bool(part[:, 9].any())
 
 
+def test_a_class_that_there_is_no_room_for_is_an_error_and_no_sample_no_question() -> None:
+    x, codes = samples(40, 3, 0)
+    gaussians = Gaussians.start(3).grown(3).learned(x, codes)
+    with pytest.raises(IndexError):
+        gaussians.learned(x, codes + 1)
+    assert gaussians.rules().probabilities(x[:0]).shape == (len(HORIZONS), 0, 3)
+    panel = taught()
+    assert panel.rules.advice(x.new_zeros(0, 4), even(0, 3)).probabilities.shape == (0, 3)
+
+
 def test_gaussians_are_the_moments_of_each_class() -> None:
     x, codes = samples(5000, 3, 0)
     rules = Gaussians.start(3).grown(3).learned(x, codes).rules()
