@@ -1,4 +1,4 @@
-"""What do strays cost? Rows of garbage among those of ordinary tables.
+"""What do rows of garbage among those of ordinary tables cost?
 
 Tables at random, some of whose rows are replaced: by *garbage*, normal in every feature and a
 hundred to ten thousand deviations wide, or by *codes*, -999 in every feature. They keep the label

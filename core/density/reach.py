@@ -52,7 +52,7 @@ def reaches(log_densities: Tensor, masses: Tensor) -> Tensor:
 
     Example:
         >>> reaches(torch.tensor([[0.0, -2.0]]), torch.tensor([0.05, 0.95]))
-        tensor([[ 0.0000, -1.0000, -2.0000]])
+        tensor([[ 0., -1., -2.]])
     """
     if log_densities.dtype == torch.float32 and one_by_one(log_densities):
         keys = np.empty(log_densities.shape)
