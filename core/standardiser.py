@@ -192,19 +192,19 @@ class Standardiser:
             rests: Whether a feature that moves for good is followed after a boundary only. Then far
                 values are cut off, however many they are, once the scale has settled.
         """
-        values, before = x.double(), self
-        stretch = self.stretch or self._begun(torch.zeros_like(self.mean))
-        if len(stretch.first) == self.samples < TRUSTED_SAMPLES:
+        values, before, nothing = x.double(), self, torch.zeros_like(self.mean)
+        stretch = self.stretch or self._begun(nothing)
+        early = len(stretch.first) == self.samples < TRUSTED_SAMPLES
+        if early:
+            # As if all of them came now.
             values = torch.cat([stretch.first.reshape(-1, x.shape[1]), values])
-            nothing = torch.zeros_like(self.mean)
             before = replace(self, samples=0, fresh=0, mean=nothing, squares=nothing)
             stretch = before._begun(nothing)
         samples = before.samples + len(values)
         if rests and not self.settling and stretch.low is not None and stretch.high is not None:
             values = values.clamp(stretch.low, stretch.high)
         else:
-            held = before is not self and samples < TRUSTED_SAMPLES
-            first = values if held else stretch.first[:0]
+            first = values if early and samples < TRUSTED_SAMPLES else stretch.first[:0]
             stretch, values = before._without_strays(stretch, values)
             stretch = replace(stretch, first=first)
         mean, squares = _joined(before.samples, before.mean, before.squares, values)

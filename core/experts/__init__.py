@@ -11,6 +11,7 @@ of a sample is answered by experts, and the mixture is one of them:
   Random Features for Large-Scale Kernel Machines, 2007), whose sums fade likewise.
 * *Forests* (`core.experts.forest`) of decision trees that grow sample by sample, for what single
   features decide, one after the other. Trees begin anew, and counts fade.
+* *Neighbours* (`core.experts.neighbours`): the nearest of micro-clusters, for fine patterns.
 
 Every kind of expert has several *horizons*: the number of samples after which what it learned has
 faded to a third, or is gone. Experts are weighed by the probabilities that they gave to the labels

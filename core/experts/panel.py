@@ -34,7 +34,7 @@ HORIZONS = (*gaussians.HORIZONS, *JOINT_HORIZONS, *forest.REACHES, *neighbours.H
 """Of all experts but the mixture, in their order."""
 
 LASTING = torch.tensor(HORIZONS).isinf()
-"""Those of whom nothing fades."""
+"""Which of those never fade, with shape (E - 1,), bool."""
 
 FEWEST_ROWS = 32
 """Samples that are added up at a time: solving for each one, or copying trees, would be dear."""
@@ -46,14 +46,14 @@ MOST_PIECES = 8
 """Pieces in which the labels of a batch are heard, at most, and parts of a piece whose labels are a
 surprise: each is named anew before."""
 
-FINE = 8
-"""Samples of such a part, at least: solving for fewer would be dear."""
+SMALLEST_PART = 8
+"""Samples of such a part, about, or more: solving for fewer would be dear."""
 
 SURPRISE = 3.0
 """Standard errors by which hits fall short of what was expected where labels are a surprise."""
 
-ROUNDED = 1.0
-"""Variance of hits that is always there: one hit says nothing."""
+ADDED_VARIANCE = 1.0
+"""Of hits, beyond that by chance: where all were certain, one that is wrong says nothing."""
 
 DEFERENCE = 0.3
 """Weight of the mixture, at least, right after it was told that labels mean something else."""
@@ -100,7 +100,7 @@ class Advice:
         """
         expected, named = self.probabilities.max(1)
         hits = named == codes
-        variance = (expected * (1 - expected)).sum() + ROUNDED
+        variance = (expected * (1 - expected)).sum() + ADDED_VARIANCE
         return float((expected - hits.double()).sum()) > SURPRISE * math.sqrt(float(variance))
 
 
@@ -252,7 +252,7 @@ class Panel:
         )
 
     def of_today(self) -> Panel:
-        """The same, with what an earlier release did not know: experts of whom nobody has heard."""
+        """The same, with what an earlier release did not have: some sums, and newer experts."""
         panel = replace(self, gaussians=self.gaussians.of_today())
         if self.neighbours is not NOBODY:
             return panel
@@ -319,7 +319,7 @@ class Panel:
         named = (codes >= 0).nonzero()[:, 0]
         x, codes, panel = x.cpu()[named], codes[named], self
         pieces = min(max(len(named) // FEWEST_ROWS, 1), MOST_PIECES)
-        fine = max(FINE, -(-len(named) // (pieces * MOST_PIECES)))
+        part = max(SMALLEST_PART, -(-len(named) // (pieces * MOST_PIECES)))
         waiting = deque(torch.arange(len(named)).tensor_split(pieces))
         while waiting:
             rows = waiting.popleft()
@@ -327,8 +327,8 @@ class Panel:
                 said = advice.of(named[rows])
                 if panel is not self:
                     said = panel.rules.advice(x[rows], said.opinions[0], len(self.labels))
-                if len(rows) > fine and said.surprised(codes[rows]):
-                    waiting.extendleft(reversed(rows.tensor_split(-(-len(rows) // fine))))
+                if len(rows) > part and said.surprised(codes[rows]):
+                    waiting.extendleft(reversed(rows.tensor_split(-(-len(rows) // part))))
                     continue
                 heard = codes[rows] < said.opinions.shape[2]
                 panel = panel.judged(said, torch.where(heard, codes[rows], UNLABELLED))

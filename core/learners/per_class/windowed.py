@@ -178,8 +178,7 @@ class WindowedEM(Windows[S]):
 
     def absorbed(self, state: S, index: int, generator: torch.Generator) -> S:
         state = _unsettled(state, index)
-        group = _without_strays(state.groups[index])
-        state = state.with_group(index, group)
+        group = state.groups[index]
         if not len(group.window):
             return state
         if group.sums is None:
@@ -259,14 +258,15 @@ class WindowedEM(Windows[S]):
         group = state.groups[index]
         if passing:
             # They will be started again, from more samples and without what was learned here.
-            again = replace(group, window=whole.window, codes=whole.codes)
-            return state.with_group(index, replace(again, sums=None, seeded_at=len(whole.window)))
+            held = replace(group, window=whole.window, codes=whole.codes)
+            return state.with_group(index, replace(held, sums=None, seeded_at=len(held.window)))
         # Sums over one sample are that sample.
         return state.with_group(index, self.standing(group)) if alone else state
 
     def _continued(self, state: S, index: int, generator: torch.Generator) -> S:
         """With an owner's window learned on top of what it has learned before."""
-        group = state.groups[index]
+        group = _without_strays(state.groups[index])
+        state = state.with_group(index, group)
         x, old = group.window, group.bank.components
         faded = FADING * len(x) / (FADING * len(x) + group.absorbed)
         before = group.sums.scaled(1 - faded)
@@ -288,7 +288,7 @@ class WindowedEM(Windows[S]):
         masses = sums[0]
         # The others take over what a starved one stood for when the next samples come.
         kept = masses >= masses.max().clamp_max(FEWEST_SAMPLES)
-        apart = kept > fit.copies  # kept, and no copies
+        apart = kept > fit.copies  # kept, and no copies: one operation for a device
         kept = torch.where(apart.any(), apart, kept)
         rows = kept.nonzero()[:, 0]  # a device counts a mask anew for each tensor
         mass = masses[rows]
@@ -343,7 +343,7 @@ class WindowedEM(Windows[S]):
 
 
 def _without_strays(group: BankGroup) -> BankGroup:
-    """The same without samples of its window that no component should be bent by."""
+    """The same without the strays of its window, which would bend components (docs/method.md)."""
     astray = strays(group.window)
     if astray is None:
         return group

@@ -17,7 +17,7 @@ from core.experts import neighbours as module
 from core.experts.fading import FEWEST
 from core.experts.nearest import LEAST, SOFTNESS, MicroClusters, condense, vote
 from core.experts.neighbours import DOUBT, HORIZONS, NEIGHBOURS, RAW, NeighbourRules, Neighbours
-from tests.core.experts.test_panel import cut
+from tests.core.experts.made import cut
 
 RECENT, ALL = range(len(HORIZONS))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -145,3 +147,14 @@ def test_answers_that_were_all_right_or_all_wrong_are_not_known_for_certain(righ
     assert few.high - few.low == pytest.approx(1 - 0.025 ** (1 / 100))  # scipy's exact interval
     assert 0 < many.high - many.low < few.high - few.low
     assert few.low <= few.accuracy <= few.high
+
+
+def test_the_estimate_is_of_samples_as_old_as_the_newest_thousand() -> None:
+    """Five hundred samples leave a third of what was before: samples are as old on average."""
+    generator = torch.Generator().manual_seed(7)
+    told = fed(*(answered(100, generator, right=0.9) for _ in range(100)))
+    for _ in range(5):
+        sure = answered(100, generator, right=0.9)
+        told = told.observed(sure._replace(confidence=torch.zeros(100)))
+    unsure = float(told.recent[0] / told.recent.sum())
+    assert unsure == pytest.approx(1 - math.exp(-1), abs=0.01)
