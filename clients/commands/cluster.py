@@ -78,8 +78,9 @@ def cluster_command(
     Settings are those of GMR_* variables. Models are divided into buckets, each a service
     GMR_MODEL-bNNN with hosts of its own, by their names alone. Begun by up are the hosts that are
     missing; status says of every host where it is and what it does (exit status 1: a bucket has
-    none that leads); models says which service a model belongs to; drain lets no host be on a node;
-    move lets a bucket be led on another node, without a batch refused; down ends all in order.
+    none that leads); models says which service a model belongs to, and `gmr api --cluster true`
+    answers for all of them; drain lets no host be on a node; move lets a bucket be led on another
+    node, without a batch refused; down ends all in order.
     """
     given = arguments or []
     if action is not Action.MODELS and len(given) != TAKES.get(action, 0):
@@ -115,7 +116,7 @@ def _up(
     address: str | None, buckets: int | None, standby: int, local: int | None, accept_gcs: bool
 ) -> None:
     from service.cluster.fleet import Fleet
-    from service.cluster.local import attach, local_cluster
+    from service.cluster.local import answering, attach, local_cluster
     from service.cluster.plan import check
 
     def begin(settings: Settings) -> Any:
@@ -136,8 +137,10 @@ def _up(
         typer.echo(f"Ray: --address {made.address}")
         typer.echo(f"Redis: GMR_REDIS_URL={made.settings.redis_address()}")
         typer.echo(f"Checkpoints: GMR_CHECKPOINTS={made.settings.checkpoints}")
+        own = made.settings
+        typer.echo(f"API: {own.scheme}://{own.host}:{own.port}/models/NAME, for all models")
         typer.echo("Ctrl-C ends all of it.")
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt), answering(own):
             threading.Event().wait()
         fleet.down()
 

@@ -40,6 +40,9 @@ _MORE = "More settings"
 _OF_SERVE = ("redis_binary", "redis_maxmemory_mib")
 """Settings that only the process with the embedded Redis reads."""
 
+_OF_READERS = ("cluster",)
+"""Settings that only an API process alone reads."""
+
 _OF_API = (
     "host",
     "port",
@@ -54,7 +57,8 @@ _OF_API = (
 """Settings that only an API process reads."""
 
 NOT_FLAGS: Mapping[str, frozenset[str]] = {
-    "trainer": frozenset((*_OF_SERVE, *_OF_API)),
+    "serve": frozenset(_OF_READERS),
+    "trainer": frozenset((*_OF_SERVE, *_OF_API, *_OF_READERS)),
     "api": frozenset(_OF_SERVE),
 }
 """Command -> settings that it does not read. As variables and in files they are legal there, too,
@@ -90,6 +94,8 @@ def _api(settings: Settings) -> int:
     """Run an API process alone; start as many as you like. Needs --redis-url.
 
     Example: gmr api --redis-url redis://redis.internal:6379 --host 0.0.0.0 --port 8000
+
+    Example: gmr api --cluster true --redis-url redis://redis.internal:6379
     """
     settings.redis_address_of_ones_own()
     from service.api.app import main
@@ -217,6 +223,6 @@ def _print_config(settings: Settings) -> None:
     console.print(table, soft_wrap=True, width=None if console.is_terminal else 500)
 
 
-serve_command = _command(_serve)
+serve_command = _command(_serve, NOT_FLAGS["serve"])
 trainer_command = _command(_trainer, NOT_FLAGS["trainer"])
 api_command = _command(_api, NOT_FLAGS["api"])

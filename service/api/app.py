@@ -28,13 +28,13 @@ from service.api.body_budget import BodyBudget, Budgeted
 from service.api.connection import BoundedConnection
 from service.api.feed import EventFeed
 from service.api.head import HeadAsGet
+from service.api.held import Held
 from service.api.hosts import TrustedHosts
 from service.api.key_rates import KeyRates, rates_of
 from service.api.key_ring import KeyRing
 from service.api.metrics import ApiMetrics
 from service.api.micro_batches import MicroBatches
 from service.api.middleware import Guarded, Measured
-from service.api.models import Models
 from service.api.of_model import NamesModel, OfModel
 from service.api.parts import Parts
 from service.api.routes import (
@@ -64,11 +64,13 @@ from service.api.routes import (
     session,
 )
 from service.api.routes import problems as problem_kinds
+from service.api.services import Services
 from service.api.work import Workers
 from service.broker.api_keys import KeyStore
 from service.broker.connection import StreamUnavailable
 from service.broker.snapshots import SnapshotFollower
 from service.broker.stream import Stream
+from service.cluster.buckets import settings_of
 from service.logs import configure_logs
 from service.settings import Settings
 from service.trainer.device import choose_device
@@ -129,12 +131,15 @@ def create_app(settings: Settings) -> FastAPI:
         True
     """
 
+    cluster = settings if settings.cluster else None
+    if cluster is not None:
+        settings = settings_of(cluster, 0)
     stream = Stream.open(settings)
     device = choose_device(settings.device)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with stream, _parts(settings, stream, device) as parts:
+        async with stream, _parts(settings, stream, device, cluster) as parts:
             app.state.parts = parts
             yield
 
@@ -166,7 +171,9 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 @contextlib.asynccontextmanager
-async def _parts(settings: Settings, stream: Stream, device: torch.device) -> AsyncIterator[Parts]:
+async def _parts(
+    settings: Settings, stream: Stream, device: torch.device, cluster: Settings | None
+) -> AsyncIterator[Parts]:
     """The parts of a process, put together and taken apart again."""
     workers = Workers(settings.api_threads)
     parts = Parts(
@@ -180,8 +187,9 @@ async def _parts(settings: Settings, stream: Stream, device: torch.device) -> As
         keys=KeyRing(settings, KeyStore(stream)),
         bodies=BodyBudget(settings.bodies_bytes),
         rates=KeyRates(rates_of(settings)),
+        of_service=stream,
     )
-    parts.models = Models(parts, str(device))
+    parts.services = services = Services(parts, Held(parts, str(device)), cluster)
     endless = (parts.follower.run(), parts.feed.run(), parts.count_on())
     tasks = [asyncio.create_task(one) for one in endless]
     try:
@@ -189,7 +197,7 @@ async def _parts(settings: Settings, stream: Stream, device: torch.device) -> As
         yield parts
     finally:
         parts.drain()
-        await parts.models.close()
+        await services.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

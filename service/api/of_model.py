@@ -71,17 +71,19 @@ class OfModel:
         if name is None or _starts(path_within(scope), WITHOUT_MODEL):
             return await self.app(scope, receive, send)
         parts: Parts = scope["app"].state.parts
-        assert parts.models is not None
+        services = parts.services
+        assert services is not None
         try:
             try:
-                scope["state"]["parts"] = await parts.models.parts(name)
+                scope["state"]["parts"] = await services.parts(name)
             except UnknownModel:
                 if not _makes(scope) or not parts.settings.models_on_demand:
                     raise
                 if not NAME.fullmatch(name):
                     raise
-                await parts.models.make(name, {}, scope["state"]["caller"].name)
-                scope["state"]["parts"] = await parts.models.parts(name)
+                models = await services.of(name)
+                await models.make(name, {}, scope["state"]["caller"].name)
+                scope["state"]["parts"] = await models.parts(name)
         except GMRError as error:
             refusal = answer(problem_of(error), Request(scope), str(error), error.context)
             return await refusal(scope, receive, send)

@@ -24,7 +24,7 @@ from service.broker.stream import Stream
 from service.settings import Settings
 
 if TYPE_CHECKING:
-    from service.api.models import Models
+    from service.api.services import Services
 
 COUNT_S: Final = 1.0
 """What was refused since then is lost when the process is killed."""
@@ -37,8 +37,9 @@ class Parts:
     All but `draining` and `started` are set once.
 
     Arguments:
-        models: The named models; None in the parts of one of these.
-        default: The parts of the default model; None in these themselves.
+        of_service: The stream of the own model of the service that has the model; its status says
+            whether a trainer is there.
+        services: Where the named models are; None in the parts of one of these.
     """
 
     settings: Settings
@@ -51,8 +52,8 @@ class Parts:
     keys: KeyRing
     bodies: BodyBudget
     rates: KeyRates
-    models: Models | None = None
-    default: Parts | None = None
+    of_service: Stream
+    services: Services | None = None
     draining: bool = False
     started: bool = False  # Redis has answered, and the model that there was is loaded
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -114,8 +115,8 @@ class Parts:
         """Say on /health/ready that no new requests should come, and end the endless answers."""
         self.draining = True
         self.feed.stop()
-        if self.models is not None:
-            self.models.drain()
+        if self.services is not None:
+            self.services.drain()
 
 
 def parts_of(request: Request) -> Parts:

@@ -73,6 +73,25 @@ class Stream(Appender):
             room=room_of(settings),
         )
 
+    @classmethod
+    def beside(cls, other: Stream, settings: Settings) -> Stream:
+        """The stream of another model, over the connections of one that is open.
+
+        Arguments:
+            other: Which closes the connections.
+            settings: Of the model.
+        """
+        return cls(
+            other.client,
+            settings.model,
+            max_backlog=settings.max_backlog,
+            dedupe_ttl_s=settings.dedupe_ttl_s,
+            dedupe_mib=settings.dedupe_mib,
+            n_features=settings.n_features,
+            examiner=other.examiner,
+            replicas=settings.redis_replicas,
+        )
+
     async def close(self) -> None:
         """Close the connections."""
         await self.client.aclose()

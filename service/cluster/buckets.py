@@ -9,6 +9,8 @@ from __future__ import annotations
 import binascii
 from typing import Final
 
+from service.settings import Settings
+
 MOST_BUCKETS: Final = 256
 
 
@@ -39,3 +41,23 @@ def service_of(model: str, bucket: int) -> str:
         'plant-b007'
     """
     return f"{model}-b{bucket:03d}"
+
+
+def settings_of(cluster: Settings, bucket: int) -> Settings:
+    """The settings of the service that is a bucket.
+
+    Arguments:
+        cluster: Settings of the cluster.
+        bucket: From 0.
+
+    Example:
+        >>> own = settings_of(Settings(model="plant", data_dir="data"), 7)
+        >>> own.model, own.data_dir.as_posix(), own.snapshot_store
+        ('plant-b007', 'data/b007', 'redis')
+    """
+    changes = {
+        "model": service_of(cluster.model, bucket),
+        "data_dir": cluster.data_dir / f"b{bucket:03d}",
+        "snapshot_store": "redis",  # whoever answers need not be where it is learned
+    }
+    return cluster.model_copy(update=changes)

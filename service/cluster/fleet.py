@@ -15,7 +15,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from core.errors import InvalidSettings
-from service.cluster.buckets import service_of
+from service.cluster.buckets import settings_of
 from service.cluster.host import Host
 from service.settings import Settings
 
@@ -149,15 +149,8 @@ class Fleet:
         return f"b{bucket:03d}.{number}"
 
     def _begin(self, name: str, where: Any) -> None:
-        settings = self._settings
-        bucket = f"b{_bucket(name):03d}"
-        own = {
-            **settings.environment(),
-            "GMR_MODEL": service_of(settings.model, _bucket(name)),
-            "GMR_DATA_DIR": str(settings.data_dir / bucket),
-            "GMR_STANDBY": "true",
-            "GMR_SNAPSHOT_STORE": "redis",
-        }
+        own = settings_of(self._settings, _bucket(name)).environment()
+        own["GMR_STANDBY"] = "true"
         actor: Any = ray.remote(Host)
         actor.options(
             name=name,

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ from service.broker.lease import DirectoryLock
 from service.cluster.fleet import namespace_of
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis, find_binary
+from service.supervisor.kinship import die_with_parent
 
 HEALTH_CHECK: Final = {
     "RAY_health_check_period_ms": "1000",
@@ -80,6 +84,27 @@ def local_cluster(settings: Settings, nodes: int) -> Iterator[Local]:
         attach(cluster.address, own.model, places[0])
         stack.callback(ray.shutdown)
         yield Local(own, cluster, cluster.address)
+
+
+@contextmanager
+def answering(settings: Settings) -> Iterator[None]:
+    """An API process that answers for all models of a cluster, as long as this lasts.
+
+    Arguments:
+        settings: Of the cluster. From the main thread: the life of the process is tied to that.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service.api"],
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **settings.environment(), "GMR_CLUSTER": "true"},
+        process_group=0,  # Ctrl-C in a terminal reaches a whole group; the order is ours to keep
+        preexec_fn=die_with_parent(signal.SIGTERM),
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def attach(address: str | None, model: str, place: str | None = None) -> None:

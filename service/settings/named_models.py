@@ -33,6 +33,11 @@ class NamedModelSettings(BaseSettings):
         description="What checkpoints of loaded named models may come to, in MiB, before the "
         "trainer lets go of those that have been quiet for longest.",
     )
+    cluster: bool = Field(
+        False,
+        description="Whether the API answers for all models of the cluster that model names, which "
+        "`gmr cluster up` began.",
+    )
     api_models: int = Field(
         64,
         ge=1,

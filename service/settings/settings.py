@@ -158,7 +158,7 @@ class Settings(
         values = {
             **own,
             **given,
-            "model": f"{self.model}/{name}",
+            "model": self.name_of(name),
             "data_dir": self.data_dir / "models" / name,
             # Of a file or Redis, as the service's own: an address says where Redis is.
             "snapshot_store": "redis" if self.snapshots_in_redis else "directory",
@@ -170,6 +170,15 @@ class Settings(
             raise explain(error, Settings.model_fields, values, sources) from None
         settings.engine_config()
         return settings
+
+    def name_of(self, name: str) -> str:
+        """What a named model of this service is called wherever services are told apart.
+
+        Example:
+            >>> Settings(model="plant").name_of("pump-7")
+            'plant/pump-7'
+        """
+        return f"{self.model}/{name}"
 
     def own_of_model(self, given: Mapping[str, object]) -> dict[str, object]:
         """What is to be registered of a named model, of which these are the settings.

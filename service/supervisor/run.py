@@ -161,6 +161,7 @@ class Supervisor:
             "GMR_REDIS_URL": redis_url,
             "GMR_DATA_DIR": str(self._settings.data_dir.absolute()),
             "GMR_PORT": str(self._port),
+            "GMR_CLUSTER": "false",  # a service of its own answers for itself
         }
 
     def _watch(self) -> None:

@@ -95,7 +95,8 @@ async def _not_begun(parts: Parts) -> str | None:
     responses=problems(503),
 )
 async def ready(request: Request) -> Response:
-    """503 names every reason: Redis away, no trainer, or shutting down."""
+    """503 names every reason: Redis away, no trainer, or shutting down. Of a process that answers
+    for a cluster trainers are asked for below `/models/NAME` only."""
     parts = parts_of(request)
     reasons = await reasons_against(parts)
     if reasons:
@@ -124,12 +125,13 @@ async def _held(parts: Parts) -> str | None:
 async def reasons_against(parts: Parts) -> list[str]:
     """Why no requests should be sent here; empty when they should."""
     reasons = ["The service is shutting down."] if parts.draining else []
-    trainer = parts.default or parts  # which says that it lives in the status of its own model
     try:
-        status = await asyncio.wait_for(trainer.stream.reports.status(), PATIENCE_S)
+        status = await asyncio.wait_for(parts.of_service.reports.status(), PATIENCE_S)
     except (GMRError, TimeoutError) as error:
         known = getattr(error, "context", {}).get("reason")
         return [*reasons, str(known or "Redis does not answer.")]
+    if parts.services is not None and parts.services.are_buckets:
+        return reasons  # while one bucket is led by nobody, all others answer
     age = heartbeat_age(status)
     if age is None:
         reasons.append("No trainer has reported yet.")

@@ -428,9 +428,9 @@ async def _parts(request: Request, name: str) -> Parts:
     own = request.scope["state"].get("model", parts.settings.model)
     if name == own:
         return parts
-    if parts.models is None:
+    if parts.services is None:
         raise UnknownModel.among(name, [own], on_demand=False)
-    return await parts.models.parts(name)
+    return await parts.services.parts(name)
 
 
 def _served(parts: Parts, version: str | None) -> Snapshot:

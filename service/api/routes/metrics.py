@@ -33,9 +33,9 @@ async def metrics(request: Request) -> Response:
     parts = parts_of(request)
     try:
         async with asyncio.timeout(PATIENCE_S):
-            accepted, status, trainer, dead_letters, ids_age = await asyncio.gather(
+            accepted, age, trainer, dead_letters, ids_age = await asyncio.gather(
                 parts.stream.accepted(),
-                (parts.default or parts).stream.reports.status(),
+                _oldest_heartbeat(parts),
                 parts.stream.reports.trainer_metrics(),
                 DeadLetters(parts.stream).size(),
                 parts.stream.ids.seconds(),
@@ -47,7 +47,7 @@ async def metrics(request: Request) -> Response:
     else:
         parts.metrics.redis_answered(
             backlog=max(0, accepted - parts.entries_applied),
-            heartbeat_age=heartbeat_age(status),
+            heartbeat_age=age,
             dead_letters=dead_letters,
             models=models,
             ids_age=ids_age,
@@ -57,7 +57,23 @@ async def metrics(request: Request) -> Response:
 
 async def _models(parts: Parts) -> dict[str, int]:
     """How many named models are in which state; nothing where there is none."""
-    if parts.models is None:
+    if parts.services is None:
         return {}
-    register, states = await parts.models.register(), await parts.stream.reports.model_states()
-    return Counter(state_of(model, states) for model in register.values())
+    return Counter(
+        state_of(model, states)
+        for register, states in await parts.services.listed()
+        for model in register.values()
+    )
+
+
+async def _oldest_heartbeat(parts: Parts) -> float | None:
+    """Seconds since that trainer reported which has been silent for longest; None if none has.
+
+    Of a cluster, those of all buckets are asked.
+    """
+    streams = [parts.of_service]
+    if parts.services is not None:
+        streams = [one.stream for one in await parts.services.all()]
+    told = await asyncio.gather(*(one.reports.status() for one in streams))
+    ages = [heartbeat_age(status) for status in told]
+    return max((age for age in ages if age is not None), default=None)

@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.api import answers
 from service.api.bodies import read_model
-from service.api.errors import UnknownModel
-from service.api.models import Models, State, state_of
+from service.api.models import State, state_of
 from service.api.openapi import json_body, problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
+from service.api.services import Services
 from service.broker.registry import NamedModel
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute)
@@ -76,12 +76,13 @@ BODY = json_body(ModelAsked, required=False)
 async def list_models(request: Request) -> ModelList:
     """The named models of the service, beside its own."""
     parts = parts_of(request)
-    register = await _models(parts).register()
-    states = await parts.stream.reports.model_states()
+    services = _services(parts)
+    listed = await services.listed()
+    models = [_listed(model, states) for register, states in listed for model in register.values()]
     return ModelList(
         default=parts.settings.model,
-        most=parts.settings.max_models,
-        models=[_listed(model, states) for model in register.values()],
+        most=parts.settings.max_models * len(listed),
+        models=sorted(models, key=lambda model: model.made),
     )
 
 
@@ -94,11 +95,11 @@ async def list_models(request: Request) -> ModelList:
 async def describe_model(request: Request, name: str) -> Response:
     """A named model and where it stands. `/models/{name}/model` says all of it."""
     parts = parts_of(request)
-    models = _models(parts)
+    models = await _services(parts).of(name)
     register = await models.register(name)
     if name not in register:
-        raise UnknownModel.among(name, list(register), on_demand=parts.settings.models_on_demand)
-    listed = _listed(register[name], await parts.stream.reports.model_states())
+        raise await _services(parts).unknown(name)
+    listed = _listed(register[name], await models.states())
     if register[name].leaving:
         unknown = dict.fromkeys(("model_version", "samples_seen", "sub_task", "classes"), 0)
         return answers.json({**listed.model_dump(), **unknown, "backlog": 0})
@@ -132,10 +133,10 @@ async def make_model(request: Request, name: str) -> Response:
     asked = ModelAsked()
     if int(request.headers.get("content-length") or 0) or "transfer-encoding" in request.headers:
         asked = await read_model(request, parts.settings, ModelAsked)
-    models = _models(parts)
+    models = await _services(parts).of(name)
     there = (await models.register(name)).get(name)
     made = await models.make(name, asked.settings, request.state.caller.name)
-    listed = _listed(made, await parts.stream.reports.model_states())
+    listed = _listed(made, await models.states())
     return answers.json(listed.model_dump(), status=201 if there is None else 200)
 
 
@@ -147,14 +148,14 @@ async def make_model(request: Request, name: str) -> Response:
 )
 async def take_down_model(request: Request, name: str) -> Response:
     """Take a named model down, with all that is kept of it. The trainer does it within seconds."""
-    parts = parts_of(request)
-    await _models(parts).take_down(name)
+    models = await _services(parts_of(request)).of(name)
+    await models.take_down(name)
     return answers.json({"name": name, "state": "leaving"}, status=202)
 
 
-def _models(parts: Parts) -> Models:
-    assert parts.models is not None
-    return parts.models
+def _services(parts: Parts) -> Services:
+    assert parts.services is not None
+    return parts.services
 
 
 def _listed(model: NamedModel, states: dict[str, dict[str, Any]]) -> ModelListed:

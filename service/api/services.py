@@ -1,0 +1,124 @@
+"""The services that an API process answers for: one, or all buckets of a cluster.
+
+A model's name says which bucket has it (`service.cluster.buckets`), so that nothing is asked for
+that: how many buckets there are is asked once, because that never changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from service.api.errors import Unavailable, UnknownModel
+from service.api.held import Held
+from service.api.models import Models
+from service.api.parts import Parts
+from service.broker.keys import Keys
+from service.broker.registry import NamedModel
+from service.broker.stream import Stream
+from service.cluster.buckets import bucket_of, settings_of
+from service.settings import Settings
+
+
+class Services:
+    """Where the named models are.
+
+    Arguments:
+        own: The parts of the process, which are those of a service's own model.
+        held: The named models that this process answers for.
+        cluster: Settings of the cluster; None where there is one service only.
+    """
+
+    def __init__(self, own: Parts, held: Held, cluster: Settings | None = None) -> None:
+        self._own = Models(own.settings, own.stream, held, own)
+        self._held = held
+        self._cluster = cluster
+        self._buckets: dict[int, Models] = {0: self._own}
+        self._n_buckets: int | None = None
+
+    @property
+    def are_buckets(self) -> bool:
+        """Whether they are those of a cluster."""
+        return self._cluster is not None
+
+    async def of(self, name: str) -> Models:
+        """The service of a model, whether there is such a model or not.
+
+        Raises:
+            StreamUnavailable: Redis does not tell how many buckets there are.
+            Unavailable: The cluster has not been begun.
+        """
+        if self._cluster is None or name == self._own.settings.model:
+            return self._own
+        return self._of(self._cluster, bucket_of(name, await self._how_many(self._cluster)))
+
+    async def all(self) -> list[Models]:
+        """All of them.
+
+        Raises:
+            StreamUnavailable, Unavailable: As for `of`.
+        """
+        if self._cluster is None:
+            return [self._own]
+        cluster = self._cluster
+        return [self._of(cluster, place) for place in range(await self._how_many(cluster))]
+
+    async def listed(self) -> list[tuple[dict[str, NamedModel], dict[str, dict[str, Any]]]]:
+        """The named models of each service by name, and what its trainer says of them.
+
+        Raises:
+            StreamUnavailable, Unavailable: As for `of`.
+        """
+        services = await self.all()
+        registers = asyncio.gather(*(one.register() for one in services))
+        states = asyncio.gather(*(one.states() for one in services))
+        return list(zip(await registers, await states, strict=True))
+
+    async def parts(self, name: str) -> Parts:
+        """What routes work with for a model.
+
+        Raises:
+            UnknownModel: There is none of this name.
+            ModelLeaving: It is being taken down.
+            StreamUnavailable, Unavailable: As for `of`.
+        """
+        models = await self.of(name)
+        try:
+            return await models.parts(name)
+        except UnknownModel:
+            if not self.are_buckets:
+                raise
+        raise await self.unknown(name)
+
+    async def unknown(self, name: str) -> UnknownModel:
+        """The error for a name that no model has. Which is meant, another bucket may know."""
+        registers = await asyncio.gather(*(one.register() for one in await self.all()))
+        known = [there for register in registers for there in register]
+        return UnknownModel.among(name, known, on_demand=self._own.settings.models_on_demand)
+
+    async def close(self) -> None:
+        """Follow no model any longer."""
+        await self._held.close()
+
+    def drain(self) -> None:
+        """End endless answers."""
+        self._held.drain()
+
+    def _of(self, cluster: Settings, bucket: int) -> Models:
+        if bucket not in self._buckets:
+            settings = settings_of(cluster, bucket)
+            stream = Stream.beside(self._own.stream, settings)
+            self._buckets[bucket] = Models(settings, stream, self._held)
+        return self._buckets[bucket]
+
+    async def _how_many(self, cluster: Settings) -> int:
+        if self._n_buckets is None:
+            stream, key = self._own.stream, Keys(cluster.model).cluster
+            told: Any = await stream.read(lambda: stream.client.get(key))
+            if told is None:
+                raise Unavailable(
+                    f"There is no cluster {cluster.model!r} in this Redis. Expected one that was "
+                    f"begun by `gmr cluster up`. Begin it, or name it by GMR_MODEL."
+                )
+            self._n_buckets = int(told)
+        return self._n_buckets

@@ -1,0 +1,169 @@
+"""Tests for an API process that answers for a cluster: real trainers of buckets, without Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from service.broker.connection import connect
+from service.broker.keys import Keys
+from service.cluster.buckets import bucket_of, settings_of
+from service.cluster.plan import agree
+from service.settings import Settings
+from tests.service.api.stack import (
+    labels,
+    learned,
+    make_settings,
+    problem,
+    samples,
+    serving,
+    teach,
+    training,
+)
+
+BUCKETS = 3
+LED = (0, 1)
+"""Buckets with a trainer."""
+
+
+def name_in(bucket: int, *, after: int = 0) -> str:
+    """A name of a model that belongs to a bucket."""
+    names = (f"pump-{number}" for number in range(after, after + 1000))
+    return next(name for name in names if bucket_of(name, BUCKETS) == bucket)
+
+
+def of_model(client: httpx2.Client, name: str) -> httpx2.Client:
+    return httpx2.Client(base_url=f"{client.base_url}/models/{name}", timeout=20)
+
+
+def begin(settings: Settings, buckets: int) -> None:
+    with connect(str(settings.redis_address())) as client:
+        agree(client, settings.model, buckets, buckets)
+
+
+@pytest.fixture(scope="module")
+def cluster(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    made = make_settings(
+        redis_url, tmp_path_factory.mktemp("cluster"), cluster=True, api_models=2, max_models=5
+    )
+    begin(made, BUCKETS)
+    return made
+
+
+@pytest.fixture(scope="module")
+def front(cluster: Settings) -> Iterator[httpx2.Client]:
+    """One API process before a cluster of which one bucket has no trainer."""
+    with ExitStack() as stack:
+        for bucket in LED:
+            stack.enter_context(training(settings_of(cluster, bucket)))
+        yield stack.enter_context(serving(cluster))
+
+
+def test_models_of_all_buckets_are_made_taught_and_asked_at_one_address(
+    front: httpx2.Client, cluster: Settings
+) -> None:
+    names = [name_in(bucket) for bucket in LED]
+    for name in names:
+        assert front.put(f"/models/{name}").status_code == 201
+        with of_model(front, name) as model:
+            teach(model)
+    for bucket, name in zip(LED, names, strict=True):
+        with of_model(front, name) as model:
+            rows = samples(20, seed=9).tolist()
+            assert model.post("/classify", json={"features": rows}).json()["labels"] == labels(20)
+            assert model.get("/model").json()["name"] == f"{cluster.model}-b{bucket:03d}/{name}"
+            assert model.get("/health/ready").status_code == 200
+        found = front.get(f"/models/{name}").json()
+        assert (found["samples_seen"], found["backlog"], found["classes"]) == (600, 0, 2)
+        inputs = [{"name": "features", "shape": [20, 16], "datatype": "FP32", "data": rows}]
+        answer = front.post(f"/v2/models/{name}/infer", json={"inputs": inputs}).json()
+        assert answer["model_name"] == name
+    listed = front.get("/models").json()
+    assert {model["name"] for model in listed["models"]} >= set(names)
+    assert listed["most"] == BUCKETS * 5
+    with connect(str(cluster.redis_address())) as client:
+        for bucket, name in zip(LED, names, strict=True):
+            keys = Keys(settings_of(cluster, bucket).model)
+            assert client.hexists(keys.models, name)
+    metrics = front.get("/metrics").text
+    assert "gmr_trainer_heartbeat_age_seconds" in metrics
+    assert sum(
+        float(line.split()[-1]) for line in metrics.splitlines() if line.startswith("gmr_models{")
+    ) >= len(names)
+
+
+def test_all_buckets_share_the_models_that_a_process_holds(front: httpx2.Client) -> None:
+    for bucket in LED:
+        for after in (1000, 2000):
+            name = name_in(bucket, after=after)
+            assert front.put(f"/models/{name}").status_code == 201
+            assert front.get(f"/models/{name}/model").status_code == 200
+    held = [one for one in front.get("/metrics").text.splitlines() if "gmr_api_models " in one]
+    assert held[-1] == "gmr_api_models 2.0"
+    for bucket in LED:
+        for after in (1000, 2000):
+            name = name_in(bucket, after=after)
+            assert front.delete(f"/models/{name}").status_code == 202
+
+
+def test_a_misspelt_name_is_looked_for_in_all_buckets(front: httpx2.Client) -> None:
+    meant = "compressor-hall-4"
+    misspelt = next(
+        name
+        for letter in "abcdefghijklmnopqrstuvw"
+        if bucket_of(name := f"compressor-ha{letter}l-4", BUCKETS) != bucket_of(meant, BUCKETS)
+    )
+    assert front.put(f"/models/{meant}").status_code == 201
+    for path in (f"/models/{misspelt}/drift", f"/models/{misspelt}"):
+        assert meant in problem(front.get(path), 404, "unknown-model")["detail"]
+
+
+def test_a_bucket_without_a_trainer_does_not_take_the_process_out_of_service(
+    front: httpx2.Client,
+) -> None:
+    name = name_in(2)
+    assert front.put(f"/models/{name}").status_code == 201
+    assert front.get("/health/ready").status_code == 200
+    found = problem(front.get(f"/models/{name}/health/ready"), 503, "unavailable")
+    assert found["reasons"] == ["No trainer has reported yet."]
+    with of_model(front, name) as model:
+        batch = {"features": samples(20).tolist(), "labels": labels(20)}
+        assert model.post("/ingest", json=batch).status_code == 202  # kept until there is one
+        assert model.get("/model").json()["backlog"] == 1
+
+
+def test_a_first_batch_makes_a_model_in_its_bucket(redis_url: str, tmp_path: Path) -> None:
+    settings = make_settings(redis_url, tmp_path, cluster=True, models_on_demand=True)
+    begin(settings, 1)
+    with training(settings_of(settings, 0)), serving(settings) as client:
+        with of_model(client, "new") as model:
+            batch = {"features": samples(20).tolist(), "labels": labels(20)}
+            assert model.post("/ingest", json=batch).status_code == 202
+            assert learned(model)["samples_seen"] == 20
+        assert [one["name"] for one in client.get("/models").json()["models"]] == ["new"]
+
+
+def test_a_cluster_that_is_begun_later_is_found_without_a_restart(
+    redis_url: str, tmp_path: Path
+) -> None:
+    settings = make_settings(redis_url, tmp_path, cluster=True)
+    with serving(settings) as client:
+        detail = problem(client.put("/models/pump"), 503, "unavailable")["detail"]
+        assert settings.model in detail
+        assert "gmr cluster up" in detail
+        assert client.get("/health/live").status_code == 200
+        begin(settings, 2)
+        assert client.put("/models/pump").status_code == 201
+
+
+def test_the_audit_trail_says_who_changed_which_model(
+    front: httpx2.Client,
+) -> None:
+    name = name_in(1, after=5000)
+    front.put(f"/models/{name}")
+    paths = [record["path"] for record in front.get("/audit").json()["actions"]]
+    assert f"/models/{name}" in paths
