@@ -6,7 +6,8 @@
 #   docker build -t gmr-stream:cuda \
 #     --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130 .  # NVIDIA GPU
 #
-# TORCH_INDEX is the package index that torch comes from; everything else comes from PyPI.
+# TORCH_INDEX is the package index that torch comes from; everything else comes from PyPI. EXTRAS
+# names what of the service is in it: serve, or store or cluster, which bring that and more.
 #
 # The detector's loops are compiled for any processor of the architecture. Where all machines are
 # known to be newer, they can be made for those, which spares the detector a third of its time:
@@ -18,6 +19,7 @@ ARG CPU_FEATURES=
 
 FROM python:${PYTHON} AS build
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ARG EXTRAS=serve
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/gmr
 ENV PATH=/opt/gmr/bin:$PATH
@@ -30,7 +32,7 @@ COPY core core
 COPY service service
 COPY clients clients
 # pip compiles what it installs: the file system of a container is read-only, so nothing can later.
-RUN pip install '.[serve]'
+RUN pip install ".[${EXTRAS}]"
 # Compiled loops are found again only for the processor that they were made for, by name.
 ARG CPU_NAME
 ARG CPU_FEATURES

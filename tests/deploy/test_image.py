@@ -77,7 +77,7 @@ def test_loops_are_compiled_for_the_processor_that_they_will_run_on() -> None:
     """A read-only file system keeps nothing, and what was kept is found by the processor's name."""
     runs = arguments("RUN")
     assert runs.index("gmr compile") > next(
-        place for place, run in enumerate(runs) if run == "pip install '.[serve]'"
+        place for place, run in enumerate(runs) if run == 'pip install ".[${EXTRAS}]"'
     )
     build, run = TEXT.split("FROM")[1:]
     for stage in (build, run):

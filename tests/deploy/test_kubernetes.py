@@ -6,6 +6,8 @@ Nothing here was ever run on a cluster; what can be held without one is.
 from __future__ import annotations
 
 import copy
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,18 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from pydantic import BaseModel, ConfigDict
 
 from service.api.app import create_app
 from service.broker.keys import GROUP, Keys
 from service.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
-WITHOUT_SCHEMA = ("Kustomization", "ScaledObject", "TriggerAuthentication")
+WITHOUT_SCHEMA = ("Kustomization", "ScaledObject", "TriggerAuthentication", "RayCluster")
+CLUSTER = FOLDER / "cluster"
 SECRETS = {"admin-key", "redis-password"}
+PASSWORDS = {"REDIS_PASSWORD", "LOG_PASSWORD"}
+"""Variables that only make up the address of Redis."""
 
 
 def documents() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -33,10 +39,18 @@ def check(document: dict[str, Any]) -> None:
     kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
 
 
+def templates(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Of the pods that a document asks for."""
+    spec = document.get("spec", {})
+    for group in (spec, spec.get("headGroupSpec", {}), *spec.get("workerGroupSpecs", [])):
+        if "template" in group:
+            yield group["template"]
+
+
 def containers() -> Iterator[dict[str, Any]]:
     for _, document in documents():
-        template = document.get("spec", {}).get("template", {})
-        yield from template.get("spec", {}).get("containers", [])
+        for template in templates(document):
+            yield from template["spec"]["containers"]
 
 
 @pytest.mark.parametrize(
@@ -57,8 +71,10 @@ def test_it_is_what_kubernetes_takes(document: dict[str, Any]) -> None:
 
 def test_every_variable_is_a_setting_and_every_secret_is_one_that_the_head_names() -> None:
     kustomization = (FOLDER / "kustomization.yaml").read_text("utf-8")
-    made = yaml.safe_load(kustomization)["configMapGenerator"][0]["literals"]
-    named = dict(literal.split("=", 1) for literal in made)
+    named: dict[str, str] = {}
+    for text in (kustomization, (CLUSTER / "kustomization.yaml").read_text("utf-8")):
+        made = yaml.safe_load(text)["configMapGenerator"][0]["literals"]
+        named.update(literal.split("=", 1) for literal in made)
     for container in containers():
         for variable in container.get("env", []):
             named[variable["name"]] = variable.get("value", "")
@@ -66,12 +82,18 @@ def test_every_variable_is_a_setting_and_every_secret_is_one_that_the_head_names
             if secret is not None:
                 assert secret["key"] in SECRETS
                 assert f"--from-literal={secret['key']}=" in kustomization
-    own = {name.removeprefix("GMR_").lower(): value for name, value in named.items()}
-    own.pop("redis_password")
+    assert {name for name in named if not name.startswith(("GMR_", "RAY_"))} == PASSWORDS
+    own = {
+        name.removeprefix("GMR_").lower(): value
+        for name, value in named.items()
+        if name.startswith("GMR_")
+    }
     assert set(own) <= set(Settings.model_fields)
     own["admin_key"] = "a" * 32
     loaded = Settings.load({name: value for name, value in own.items() if value})
     assert loaded.standby
+    assert loaded.cluster
+    assert loaded.checkpoints_in_store
     assert loaded.snapshots_in_redis
     loaded.check_exposure()
 
@@ -99,8 +121,93 @@ def test_the_stream_that_is_watched_is_the_one_that_is_read() -> None:
 
 
 def test_what_is_listed_is_there() -> None:
-    for folder in (FOLDER, FOLDER / "scale-to-zero"):
+    for folder in (FOLDER, FOLDER / "scale-to-zero", CLUSTER):
         listed = yaml.safe_load((folder / "kustomization.yaml").read_text("utf-8"))["resources"]
         assert all((folder / one).exists() for one in listed)
         files = {one.name for one in folder.glob("*.yaml")} - {"kustomization.yaml"}
         assert files == {one for one in listed if one.endswith(".yaml")}
+
+
+class Given(BaseModel):
+    """Part of a document of KubeRay: the fields of its API reference (ray.io/v1) that are used."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Fault(Given):
+    redisAddress: str
+    redisPassword: dict[str, Any]
+
+
+class Head(Given):
+    rayStartParams: dict[str, str]
+    template: dict[str, Any]
+
+
+class Workers(Head):
+    groupName: str
+    replicas: int
+    minReplicas: int
+    maxReplicas: int
+
+
+class Spec(Given):
+    rayVersion: str
+    gcsFaultToleranceOptions: Fault
+    headGroupSpec: Head
+    workerGroupSpecs: list[Workers]
+
+
+def ray_cluster() -> dict[str, Any]:
+    [document] = [one for _, one in documents() if one["kind"] == "RayCluster"]
+    return document
+
+
+def test_the_nodes_of_ray_are_what_kuberay_and_kubernetes_take() -> None:
+    document = ray_cluster()
+    assert document["apiVersion"] == "ray.io/v1"
+    Spec.model_validate(document["spec"])
+    for template in templates(document):
+        labels = {"app": "ray"}
+        check(
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "as-one-of-these"},
+                "spec": {
+                    "selector": {"matchLabels": labels},
+                    "template": {**template, "metadata": {"labels": labels}},
+                },
+            }
+        )
+
+
+def test_the_probes_of_ray_ask_ports_that_it_listens_on_and_no_host_is_on_the_head() -> None:
+    spec = ray_cluster()["spec"]
+    head, [workers] = spec["headGroupSpec"], spec["workerGroupSpecs"]
+    assert head["rayStartParams"]["num-cpus"] == "0"
+    for group, port in (
+        (head, 6379),  # Ray's own port of its head, unless it is told another
+        (workers, int(workers["rayStartParams"]["node-manager-port"])),
+    ):
+        [container] = group["template"]["spec"]["containers"]
+        for probe in ("livenessProbe", "readinessProbe"):
+            assert container[probe]["tcpSocket"]["port"] == port
+        # The operator refuses a head that sets it beside its own.
+        assert "REDIS_PASSWORD" not in {one["name"] for one in container["env"]}
+
+
+def test_the_cluster_has_hosts_in_place_of_trainers_and_the_image_for_them() -> None:
+    made = yaml.safe_load((CLUSTER / "kustomization.yaml").read_text("utf-8"))
+    there = {(one["kind"], one["metadata"]["name"]) for _, one in documents() if "metadata" in one}
+    for patch in made["patches"]:
+        target, change = patch["target"], yaml.safe_load(patch["patch"])
+        assert (target["kind"], target["name"]) in there
+        assert (change["kind"], change["metadata"]["name"]) == (target["kind"], target["name"])
+        assert change["$patch"] == "delete"
+    extra = re.search(r"EXTRAS=(\w+)", (CLUSTER / "kustomization.yaml").read_text("utf-8"))
+    root = FOLDER.parents[1]
+    assert extra
+    extras = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    assert extra[1] in extras["optional-dependencies"]
+    assert "ARG EXTRAS=serve" in (root / "Dockerfile").read_text("utf-8")
