@@ -43,7 +43,7 @@ from service.cluster.fleet import Fleet, HostRow
 from service.cluster.local import Local, local_cluster
 from service.settings import Settings
 from service.store.checkpoints import parse
-from service.store.objects import objects_of
+from service.store.choice import objects_of
 from service.wire import RawBatch
 
 D: Final = 16

@@ -26,7 +26,8 @@ def check_extras(settings: Settings) -> None:
             f"{setting} names {missing[0]!r}, which is River's, and River is not installed. "
             f"Install it with pip install 'gmr-stream[river]', or take the name out."
         )
-    if settings.checkpoints_in_store and importlib.util.find_spec("obstore") is None:
+    library = settings.checkpoints_in_store and not settings.checkpoints_in_redis
+    if library and importlib.util.find_spec("obstore") is None:
         raise InvalidSettings(
             f"checkpoints is {settings.checkpoints}, which needs obstore, and obstore is not "
             f"installed. Install it with pip install 'gmr-stream[store]', or set "

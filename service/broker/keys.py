@@ -272,6 +272,15 @@ class Keys:
         return self._key("checkpoints")
 
     @property
+    def objects(self) -> str:
+        """Hash of the objects that are kept in Redis: name -> bytes and time; `service.store`."""
+        return self._key("objects")
+
+    def object(self, name: str) -> str:
+        """The bytes of one of these."""
+        return self._key(f"object:{name}")
+
+    @property
     def cluster(self) -> str:
         """How many buckets a cluster of services has: `service.cluster`."""
         return self._key("cluster")

@@ -33,7 +33,8 @@ def check(settings: Settings, environment: Mapping[str, str], *, accept_gcs: boo
     if not settings.checkpoints_in_store:
         raise InvalidSettings(
             "A cluster needs checkpoints that all its machines reach. Set GMR_CHECKPOINTS to "
-            "s3://BUCKET/PREFIX, gs://, az://, or file:///PATH on a shared folder."
+            "s3://BUCKET/PREFIX, gs://, az://, file:///PATH on a shared folder, or, for models of "
+            "up to a few megabytes, redis."
         )
     if not environment.get(GCS_VARIABLE) and not accept_gcs:
         raise InvalidSettings(

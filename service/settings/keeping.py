@@ -12,6 +12,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings
 
 STORE_SCHEMES: Final = ("s3", "gs", "az", "file")
+IN_REDIS: Final = "redis"
 
 
 class KeepingSettings(BaseSettings):
@@ -31,8 +32,9 @@ class KeepingSettings(BaseSettings):
     checkpoints: str = Field(
         "dir",
         description="Where checkpoints are: dir (the data dir), or a store that several machines "
-        "reach: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, or file:///PATH, a "
-        "shared folder. Credentials come from the store's own environment variables.",
+        "reach: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, file:///PATH, a "
+        "shared folder, or redis, for small models. Credentials come from the store's own "
+        "environment variables.",
     )
     checkpoints_mib: int = Field(
         4096,
@@ -142,12 +144,14 @@ class KeepingSettings(BaseSettings):
     @field_validator("checkpoints")
     @classmethod
     def _known_store(cls, value: str) -> str:
-        if value == "dir":
+        if value in ("dir", IN_REDIS):
             return value
         scheme, separator, rest = value.partition("://")
         if not separator or scheme not in STORE_SCHEMES:
             schemes = ", ".join(f"{scheme}://" for scheme in STORE_SCHEMES)
-            raise ValueError(f"expected dir, or an address that begins with one of {schemes}")
+            raise ValueError(
+                f"expected dir, redis, or an address that begins with one of {schemes}"
+            )
         if re.search(r"[@?#\s]", rest):
             raise ValueError(
                 "expected an address without user, password, question mark and space: credentials "
@@ -161,3 +165,8 @@ class KeepingSettings(BaseSettings):
     def checkpoints_in_store(self) -> bool:
         """Whether checkpoints are in a store that other machines reach, too."""
         return self.checkpoints != "dir"
+
+    @property
+    def checkpoints_in_redis(self) -> bool:
+        """Whether that store is Redis itself."""
+        return self.checkpoints == IN_REDIS

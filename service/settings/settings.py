@@ -213,6 +213,12 @@ class Settings(
                     setting=name,
                 )
         address = self.redis_address() or ""
+        if self.checkpoints_in_redis and not address:
+            raise InvalidSettings(
+                "checkpoints is redis, and no Redis of your own is named: in the embedded one they "
+                "would be no safer than in the data dir. Set GMR_REDIS_URL, or leave it out.",
+                setting="checkpoints",
+            )
         files = self.redis_tls_ca or self.redis_tls_certificate
         if files and not address.startswith("rediss"):
             raise InvalidSettings(

@@ -1,1 +1,4 @@
-"""Checkpoints in an object store: put-if-absent under epochs, a pointer set under the fence."""
+"""Checkpoints in an object store or in Redis.
+
+They are put if absent, under epochs, and a pointer to them is set under the fence.
+"""

@@ -30,6 +30,7 @@ from typing import Any, Final
 from core.errors import InvalidCheckpoint
 from service.broker.pointer import Pointer
 from service.checkpoints import TWIN, Kept, StoreUnavailable, answering_in, kept_in, worth_keeping
+from service.store.in_redis import ObjectsInRedis
 from service.store.objects import ObjectExists, Objects, Stored
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,9 @@ MOST_SWEPT: Final = 1000
 """Orphans that one look deletes."""
 
 
+AnyObjects = Objects | ObjectsInRedis
+"""What of a model is in a store, by a library or by Redis itself."""
+
 Call = Callable[[Callable[[], Any]], Any]
 
 
@@ -63,7 +67,7 @@ class KeptObject(Kept):
         sha256: Of its bytes, in hexadecimal digits; None where the pointer was lost.
     """
 
-    objects: Objects
+    objects: AnyObjects
     name: str
     nbytes: int
     time: float
@@ -98,7 +102,7 @@ class KeptObject(Kept):
         }
 
 
-def parse(text: bytes | None, objects: Objects) -> list[KeptObject] | None:
+def parse(text: bytes | None, objects: AnyObjects) -> list[KeptObject] | None:
     """The checkpoints that a pointer names, newest first; None where it is lost.
 
     Arguments:
@@ -125,7 +129,7 @@ def parse(text: bytes | None, objects: Objects) -> list[KeptObject] | None:
 
 
 def unpointed(
-    there: Mapping[str, Stored], named: Sequence[KeptObject], objects: Objects
+    there: Mapping[str, Stored], named: Sequence[KeptObject], objects: AnyObjects
 ) -> list[KeptObject]:
     """The checkpoints of a store that its pointer does not name, newest epoch first.
 
@@ -183,7 +187,9 @@ class ObjectCheckpoints:
             oldest first.
     """
 
-    def __init__(self, objects: Objects, pointer: Pointer, folder: Path, most_bytes: int) -> None:
+    def __init__(
+        self, objects: AnyObjects, pointer: Pointer, folder: Path, most_bytes: int
+    ) -> None:
         self.epoch = 0
         self._folder = folder
         self._objects = objects

@@ -17,7 +17,6 @@ from urllib.parse import unquote, urlsplit
 
 from core.errors import InvalidCheckpoint, InvalidSettings
 from service.checkpoints import StoreUnavailable
-from service.settings import Settings
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -26,9 +25,6 @@ TIMEOUT: Final = timedelta(seconds=60)
 CONNECT_TIMEOUT: Final = timedelta(seconds=5)
 RETRIES: Final = 3
 RETRY_TIMEOUT: Final = timedelta(seconds=60)
-
-OWN: Final = "_own"
-"""Folder of a service's own model, beside those of its named ones."""
 
 MOST_NAMES: Final = 10_000
 """Objects of one model that a listing looks at."""
@@ -214,17 +210,6 @@ def _open(url: str) -> ObjectStore:
             f"gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///PATH in GMR_CHECKPOINTS, and "
             f"credentials in the store's own environment variables."
         ) from error
-
-
-def objects_of(settings: Settings) -> Objects:
-    """The folder of a model, of settings whose checkpoints are in a store.
-
-    Raises:
-        InvalidSettings: The library is not installed, or the address will not do.
-    """
-    # A named model is called SERVICE/NAME, and no name begins with an underscore.
-    folder = settings.model if "/" in settings.model else f"{settings.model}/{OWN}"
-    return Objects(settings.checkpoints, folder)
 
 
 def masked(text: str) -> str:

@@ -29,7 +29,7 @@ from service.broker.reader import Readable
 from service.broker.registry import NamedModel, Unwatched, forget, read_register
 from service.checkpoints import StoreUnavailable
 from service.settings import MIB, Settings
-from service.store.objects import objects_of
+from service.store.choice import objects_of
 from service.trainer.faults import is_machines
 from service.trainer.heartbeat import Heart
 from service.trainer.pace import AMONG_MANY

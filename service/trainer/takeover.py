@@ -15,9 +15,9 @@ from typing import Final, TypeVar
 from service.broker.feed import Feed
 from service.broker.pointer import Pointer
 from service.checkpoints import Checkpoints, StoreUnavailable
-from service.settings import MIB, Settings
+from service.settings import Settings
 from service.store.checkpoints import ObjectCheckpoints
-from service.store.objects import objects_of
+from service.store.choice import most_bytes_of, objects_of
 from service.trainer.progress import Progress
 from service.trainer.saver import Progress as Recovered
 from service.trainer.saver import Saver
@@ -39,8 +39,7 @@ def place_of(settings: Settings, pointer: Pointer) -> Checkpoints | ObjectCheckp
     folder = settings.data_dir / "checkpoints"
     if not settings.checkpoints_in_store:
         return Checkpoints(folder)
-    most_bytes = settings.checkpoints_mib * MIB
-    return ObjectCheckpoints(objects_of(settings), pointer, folder, most_bytes)
+    return ObjectCheckpoints(objects_of(settings), pointer, folder, most_bytes_of(settings))
 
 
 class Takeover:

@@ -88,7 +88,7 @@ def back_up(settings: Settings, target: Path) -> Backup:
             there; or the file exists or cannot be written.
     """
     data_dir = settings.data_dir.absolute()
-    if settings.checkpoints_in_store:
+    if settings.checkpoints_in_store and not settings.checkpoints_in_redis:
         raise InvalidSettings(
             f"The checkpoints of this service are in {settings.checkpoints}, of which this makes "
             f"no copy. Let the store keep versions or a copy of its own, and back up Redis by its "

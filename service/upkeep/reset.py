@@ -28,7 +28,7 @@ from service.broker.keys import Keys
 from service.broker.lease import DirectoryLock, Lease
 from service.broker.registry import keys_of, read_register
 from service.settings import Settings
-from service.store.objects import objects_of
+from service.store.choice import objects_of
 from service.supervisor.embedded import EmbeddedRedis, find_binary
 from service.upkeep.reach import redis_files
 

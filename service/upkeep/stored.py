@@ -12,7 +12,7 @@ from service.broker.keys import Keys
 from service.checkpoints import StoreUnavailable
 from service.settings import Settings
 from service.store.checkpoints import epoch_of, parse, unpointed
-from service.store.objects import objects_of
+from service.store.choice import objects_of
 from service.upkeep.report import ModelFacts, Report, subject_of
 
 

@@ -14,7 +14,7 @@ from clients.commands.cli import app
 from service.broker.connection import connect
 from service.broker.keys import Keys
 from service.settings import Settings
-from service.store.objects import objects_of
+from service.store.choice import objects_of
 from service.trainer.host import Trainer
 from tests.service.conftest import MakeSettings
 from tests.service.running import send, sub_tasks, training
@@ -29,12 +29,16 @@ def gmr() -> Gmr:
     return lambda *arguments: CliRunner().invoke(app, arguments)
 
 
-@pytest.fixture
+@pytest.fixture(params=["file", "redis"])
 def kept(
-    settings: MakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gmr: Gmr
+    request: pytest.FixtureRequest,
+    settings: MakeSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Settings:
     """A service that was stopped after three batches, and the environment that leads to it."""
-    made = settings(checkpoints=f"file://{tmp_path}/store", checkpoint_interval_s=3600)
+    store = "redis" if request.param == "redis" else f"file://{tmp_path}/store"
+    made = settings(checkpoints=store, checkpoint_interval_s=3600)
     send(made, *sub_tasks(0, batches=3))
     with training(made):
         pass
@@ -54,10 +58,11 @@ def test_the_doctor_reads_what_the_pointer_names(gmr: Gmr, kept: Settings) -> No
     model, said = found(gmr)
     assert model["version"] is not None
     assert (model["checkpoints"], model["entries_applied"], model["beyond"]) == (2, 3, 0)
-    assert "2 in file://" in said
+    assert f"2 in {objects_of(kept).place} can be read" in said
     assert "epoch 1" in said
     [newest, _] = sorted(objects_of(kept).names(), reverse=True)
-    (Path(kept.checkpoints.removeprefix("file://")) / kept.model / "_own" / newest).write_bytes(b"")
+    objects_of(kept).delete([newest])
+    objects_of(kept).put_new(newest, b"")
     model, said = found(gmr)
     assert model["checkpoints"] == 1
     assert model["unreadable"] == [newest]
@@ -88,7 +93,7 @@ def test_a_reset_forgets_objects_and_keeps_the_epoch(gmr: Gmr, kept: Settings) -
 @pytest.mark.parametrize(
     ("command", "advice"),
     [
-        (("backup", "/nowhere"), "Let the store keep versions"),
+        (("backup", "/nowhere"), "by its own means"),
         (("restore", "/nowhere.tar"), "a prefix of that store in which there is nothing yet"),
     ],
 )

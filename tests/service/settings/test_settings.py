@@ -326,7 +326,7 @@ def test_whoever_sets_c_and_no_rate_wants_outliers_by_c_in_child_processes_too(
         ("s3://id:s3cret@bucket", "environment variables alone"),
         ("az://container?sig=s3cret", "environment variables alone"),
         ("ftp://bucket", "begins with one of s3://, gs://, az://, file://"),
-        ("folder", "expected dir, or an address"),
+        ("folder", "expected dir, redis, or an address"),
         ("s3://", "s3://BUCKET/PREFIX"),
         ("file://relative", "three slashes"),
     ],
@@ -335,6 +335,14 @@ def test_a_store_is_named_by_an_address_without_credentials(address: str, expect
     with pytest.raises(InvalidSettings, match=expected) as refused:
         Settings.load({"checkpoints": address})
     assert "s3cret" not in str(refused.value)
+
+
+def test_checkpoints_are_kept_in_a_redis_of_ones_own_only() -> None:
+    with pytest.raises(InvalidSettings, match="Set GMR_REDIS_URL"):
+        Settings.load({"checkpoints": "redis"})
+    settings = Settings.load({"checkpoints": "redis", "redis_url": "redis://r.example"})
+    assert settings.checkpoints_in_store
+    assert settings.checkpoints_in_redis
 
 
 def test_a_named_model_has_its_checkpoints_in_the_same_store() -> None:

@@ -1,4 +1,4 @@
-"""Tests for service.store.checkpoints: a real Redis, and a folder and an S3 by the real obstore."""
+"""Tests for service.store.checkpoints: objects in a real Redis, a folder and an S3."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from core.errors import InvalidCheckpoint
 from service.broker.connection import SyncClient, connect
@@ -20,12 +21,17 @@ from service.broker.lease import Lease
 from service.broker.pointer import Pointer
 from service.checkpoints import BEFORE_BOUNDARY, NEWEST_KEPT, Checkpoints, StoreUnavailable
 from service.store import objects as objects_module
-from service.store.checkpoints import ObjectCheckpoints, epoch_of
+from service.store.checkpoints import AnyObjects, ObjectCheckpoints, epoch_of
+from service.store.in_redis import LARGEST, ObjectsInRedis
 from service.store.objects import Objects
 from service.supervisor.embedded import EmbeddedRedis
+from tests.service.api.stack import redis_server as redis_server_in
 from tests.service.store.s3 import Faulty, held_up, loses_the_first_answer, refuses, s3
 
 pytest.importorskip("obstore", reason="the extra store is not installed")
+
+Begin = Callable[..., ObjectCheckpoints]
+At = Callable[[str], AnyObjects]
 
 
 @pytest.fixture
@@ -39,16 +45,30 @@ def keys() -> Keys:
     return Keys(uuid.uuid4().hex)
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> str:
-    return f"file://{tmp_path}/store"
-
-
-Begin = Callable[..., ObjectCheckpoints]
+@pytest.fixture(params=["file", "redis"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "redis" if request.param == "redis" else f"file://{tmp_path}/store"
 
 
 @pytest.fixture
-def begin(client: SyncClient, keys: Keys, root: str, tmp_path: Path) -> Begin:
+def at(client: SyncClient, keys: Keys) -> At:
+    """The objects of the model at an address."""
+
+    def look(url: str) -> AnyObjects:
+        if url == "redis":
+            return ObjectsInRedis(client, keys.model)
+        return Objects(url, f"{keys.model}/_own")
+
+    return look
+
+
+@pytest.fixture
+def objects(at: At, root: str) -> AnyObjects:
+    return at(root)
+
+
+@pytest.fixture
+def begin(client: SyncClient, keys: Keys, at: At, root: str, tmp_path: Path) -> Begin:
     """Lets another writer take over, whoever had the lease before."""
 
     def make(url: str = root, **given: Any) -> ObjectCheckpoints:
@@ -57,7 +77,7 @@ def begin(client: SyncClient, keys: Keys, root: str, tmp_path: Path) -> Begin:
         lease.acquire()
         values = {"folder": tmp_path / "none", "most_bytes": 10_000, **given}
         pointer = Pointer(client, keys, lease)
-        made = ObjectCheckpoints(Objects(url, f"{keys.model}/_own"), pointer, **values)
+        made = ObjectCheckpoints(at(url), pointer, **values)
         made.open(lambda ask: ask())
         return made
 
@@ -70,10 +90,6 @@ def put(checkpoints: ObjectCheckpoints, entries: int, data: bytes = b"x", **note
 
 def held(checkpoints: ObjectCheckpoints) -> list[int]:
     return [one.entries_applied for one in checkpoints.kept()]
-
-
-def names(root: str, keys: Keys) -> set[str]:
-    return set(Objects(root, f"{keys.model}/_own").names())
 
 
 def test_a_successor_finds_what_was_kept_newest_first_with_its_notes(begin: Begin) -> None:
@@ -93,39 +109,38 @@ def test_a_successor_finds_what_was_kept_newest_first_with_its_notes(begin: Begi
 
 
 def test_one_whose_epoch_is_old_can_neither_point_nor_overwrite(
-    begin: Begin, client: SyncClient, keys: Keys, root: str
+    begin: Begin, client: SyncClient, keys: Keys, objects: AnyObjects
 ) -> None:
     old = begin()
     put(old, 1, b"one")
     new = begin()
     put(new, 2, b"two")
-    pointer, there = client.get(keys.checkpoints), names(root, keys)
+    pointer, there = client.get(keys.checkpoints), set(objects.names())
     with pytest.raises(LeaseLost):
         put(old, 2, b"zombie")
     with pytest.raises(LeaseLost):
         old.write(b"zombie", version=1, entries_applied=1, note={})
     assert client.get(keys.checkpoints) == pointer
-    assert there < names(root, keys)  # objects of its own, that nothing points to
+    assert there < set(objects.names())  # objects of its own, that nothing points to
     assert [one.read() for one in begin().kept()] == [b"two", b"one"]
 
 
 def test_orphans_of_earlier_epochs_are_deleted_and_nothing_else(
-    begin: Begin, keys: Keys, root: str, tmp_path: Path
+    begin: Begin, objects: AnyObjects
 ) -> None:
     old = begin()
     put(old, 1)
     new = begin()
     with pytest.raises(LeaseLost):
         put(old, 7, b"zombie")
-    other = tmp_path / "store" / keys.model / "_own" / "readme.txt"
-    other.write_text("of somebody else")
+    objects.put_new("readme.txt", b"of somebody else")
     put(new, 2)
     kept = {one.name for one in new.kept()}
-    assert names(root, keys) == {*kept, "readme.txt"}
+    assert set(objects.names()) == {*kept, "readme.txt"}
     assert {epoch_of(name) for name in kept} == {old.epoch, new.epoch}
 
 
-def test_what_need_not_be_kept_is_deleted(begin: Begin, keys: Keys, root: str) -> None:
+def test_what_need_not_be_kept_is_deleted(begin: Begin, objects: AnyObjects) -> None:
     checkpoints = begin(most_bytes=500)
     for i in range(1, 11):
         note = {BEFORE_BOUNDARY: i} if i <= 6 else {}
@@ -133,7 +148,7 @@ def test_what_need_not_be_kept_is_deleted(begin: Begin, keys: Keys, root: str) -
         checkpoints.prune({1: 100})
     # The newest three, what a rollback went back to, and as many boundaries as there is room for.
     assert held(checkpoints) == [10, 9, 8, 6, 1]
-    assert names(root, keys) == {one.name for one in checkpoints.kept()}
+    assert set(objects.names()) == {one.name for one in checkpoints.kept()}
     tight = begin(most_bytes=1)
     tight.prune()
     assert held(tight) == [10, 9, 8]
@@ -141,29 +156,24 @@ def test_what_need_not_be_kept_is_deleted(begin: Begin, keys: Keys, root: str) -
 
 
 def test_a_checkpoint_written_anew_takes_the_place_of_the_old_one(
-    begin: Begin, keys: Keys, root: str
+    begin: Begin, objects: AnyObjects
 ) -> None:
     checkpoints = begin()
     put(checkpoints, 1, b"with raw samples")
     put(checkpoints, 1, b"without")
     assert [one.read() for one in checkpoints.kept()] == [b"without"]
-    assert len(names(root, keys)) == 1
+    assert len(set(objects.names())) == 1
 
 
 @pytest.mark.parametrize("damage", ["gone", "shorter", "other"])
 def test_an_object_that_is_damaged_is_told_from_a_whole_one(
-    begin: Begin, keys: Keys, tmp_path: Path, damage: str
+    begin: Begin, objects: AnyObjects, damage: str
 ) -> None:
     put(begin(), 1, b"whole")
     [kept] = begin().kept()
-    path = tmp_path / "store" / keys.model / "_own" / kept.name
-    match damage:
-        case "gone":
-            path.unlink()
-        case "shorter":
-            path.write_bytes(b"who")
-        case _:
-            path.write_bytes(b"whale")
+    objects.delete([kept.name])
+    if damage != "gone":
+        objects.put_new(kept.name, b"who" if damage == "shorter" else b"whale")
     with pytest.raises(InvalidCheckpoint, match=kept.name):
         kept.read()
 
@@ -214,7 +224,7 @@ def test_what_a_folder_held_is_put_into_a_store_that_is_empty(begin: Begin, tmp_
 
 
 def test_a_pointer_that_cannot_be_set_leaves_what_was(
-    begin: Begin, monkeypatch: pytest.MonkeyPatch, keys: Keys, root: str
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, objects: AnyObjects
 ) -> None:
     checkpoints = begin()
     put(checkpoints, 1)
@@ -233,11 +243,11 @@ def test_a_pointer_that_cannot_be_set_leaves_what_was(
     monkeypatch.undo()
     again = begin()
     put(again, 3)
-    assert names(root, keys) == {one.name for one in again.kept()}
+    assert set(objects.names()) == {one.name for one in again.kept()}
 
 
 def test_a_snapshot_that_answers_is_kept_for_as_long_as_it_does(
-    begin: Begin, keys: Keys, root: str
+    begin: Begin, objects: AnyObjects
 ) -> None:
     first = begin()
     first.write_held(3, b"answers")
@@ -255,6 +265,47 @@ def test_a_snapshot_that_answers_is_kept_for_as_long_as_it_does(
     put(begin(), 13)
     with pytest.raises(InvalidCheckpoint, match="held-3"):
         begin().read_held(3)
+
+
+# In Redis ---------------------------------------------------------------------------------
+
+
+def test_a_full_redis_keeps_what_was_learned_so_that_entries_can_be_let_go(
+    tmp_path: Path,
+) -> None:
+    with redis_server_in(tmp_path) as server, connect(server.url) as client:
+        client.config_set("maxmemory", 1)
+        with pytest.raises(redis.exceptions.OutOfMemoryError):
+            client.set("any", "thing")
+        objects = ObjectsInRedis(client, "m")
+        objects.put_new("a", b"one")
+        assert objects.get("a", 3) == b"one"
+        objects.delete(["a", "never there"])
+        assert objects.names() == {}
+
+
+def test_redis_takes_small_checkpoints_only_and_says_so(client: SyncClient, keys: Keys) -> None:
+    objects = ObjectsInRedis(client, keys.model)
+    with pytest.raises(StoreUnavailable, match="GMR_CHECKPOINTS to an object store"):
+        objects.put_new("a", bytes(LARGEST + 1))
+    assert objects.names() == {}
+
+
+def test_a_redis_that_is_away_is_no_damaged_checkpoint(tmp_path: Path) -> None:
+    with redis_server_in(tmp_path) as server:
+        client = connect(server.url)
+        objects = ObjectsInRedis(client, "m")
+        objects.put_new("a", b"one")
+    for call in (
+        lambda: objects.get("a"),
+        objects.names,
+        objects.clear,
+        lambda: objects.delete(["a"]),
+        lambda: objects.put_new("b", b"two"),
+    ):
+        with pytest.raises(StoreUnavailable, match="redis, model m"):
+            call()
+    client.close()
 
 
 # Over HTTP --------------------------------------------------------------------------------

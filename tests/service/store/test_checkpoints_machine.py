@@ -32,7 +32,8 @@ from service.checkpoints import (
     CheckpointStore,
     StoreUnavailable,
 )
-from service.store.checkpoints import ObjectCheckpoints
+from service.store.checkpoints import AnyObjects, ObjectCheckpoints
+from service.store.in_redis import ObjectsInRedis
 from service.store.objects import Objects
 from service.supervisor.embedded import EmbeddedRedis
 
@@ -196,11 +197,23 @@ def test_a_store_keeps_its_promises(redis_server: EmbeddedRedis) -> None:
         )
 
 
-def _opened(client: SyncClient, root: Path, keys: Keys) -> ObjectCheckpoints:
+def test_redis_keeps_the_promises_of_a_store(redis_server: EmbeddedRedis) -> None:
+    with connect(redis_server.url) as client:
+        hold(
+            lambda root, keys: _opened(client, root, keys, ObjectsInRedis(client, keys.model)),
+            (ObjectsInRedis, "put_new"),
+            (ObjectsInRedis, "get"),
+            (Pointer, "set"),
+        )
+
+
+def _opened(
+    client: SyncClient, root: Path, keys: Keys, objects: AnyObjects | None = None
+) -> ObjectCheckpoints:
     client.delete(keys.lease)
     lease = Lease(client, keys)
     lease.acquire()
-    objects = Objects(f"file://{root}/store", f"{keys.model}/_own")
+    objects = objects or Objects(f"file://{root}/store", f"{keys.model}/_own")
     made = ObjectCheckpoints(objects, Pointer(client, keys, lease), root / "none", 10**6)
     made.open(lambda ask: ask())
     return made

@@ -16,7 +16,7 @@ from service.broker.connection import connect
 from service.broker.keys import Keys
 from service.settings import Settings
 from service.store.checkpoints import epoch_of, parse
-from service.store.objects import objects_of
+from service.store.choice import objects_of
 from service.trainer.host import Trainer
 from service.wire import RawBatch
 from tests.service.conftest import MakeSettings
@@ -41,6 +41,10 @@ INSTANTS = {
     "objects are to be deleted": ("service.store.objects.Objects", "delete", "before", 2),
     "entries are to be released": ("service.broker.feed.Feed", "release", "before", 1),
     "the fence is taken": ("service.broker.pointer.Pointer", "take", "after", 1),
+}
+IN_REDIS = {
+    f"{what}, in Redis": ("service.store.in_redis.ObjectsInRedis", *INSTANTS[what][1:])
+    for what in ("an object is put", "objects are to be deleted")
 }
 
 
@@ -80,11 +84,13 @@ def plainly(settings: Settings, stream: Sequence[RawBatch]) -> tuple[bytes, int]
     return dump(state, settings.engine_config(), {}), len(stream)
 
 
+@pytest.mark.parametrize("store", ["file", "redis"])
 def test_of_two_trainers_without_a_shared_disk_one_that_was_frozen_changes_nothing(
-    stored: MakeSettings, processes: Zygote, tmp_path: Path
+    stored: MakeSettings, processes: Zygote, tmp_path: Path, store: str
 ) -> None:
+    given = {"checkpoints": "redis"} if store == "redis" else {}
     one, two = (
-        stored(standby=True, snapshot_store="redis", data_dir=tmp_path / name)
+        stored(standby=True, snapshot_store="redis", data_dir=tmp_path / name, **given)
         for name in ("one", "two")
     )
     stream = sub_tasks(0, 1)
@@ -112,14 +118,15 @@ def test_of_two_trainers_without_a_shared_disk_one_that_was_frozen_changes_nothi
     assert set(epochs(one)) <= {1, 2}
 
 
-@pytest.mark.parametrize("instant", list(INSTANTS))
+@pytest.mark.parametrize("instant", [*INSTANTS, *IN_REDIS])
 def test_a_death_at_any_instant_of_a_store_costs_neither_model_nor_events(
     stored: MakeSettings, processes: Zygote, instant: str, tmp_path: Path
 ) -> None:
     stream = sub_tasks(0, 1, batches=8)
-    one = stored(checkpoint_interval_s=0.0)
+    given = {"checkpoints": "redis"} if instant in IN_REDIS else {}
+    one = stored(checkpoint_interval_s=0.0, **given)
     send(one, *stream)
-    dying = processes.begin(one, tmp_path / "log", INSTANTS[instant])
+    dying = processes.begin(one, tmp_path / "log", {**INSTANTS, **IN_REDIS}[instant])
     assert processes.wait(dying) == -signal.SIGKILL
     with training(one):
         pass
@@ -129,12 +136,13 @@ def test_a_death_at_any_instant_of_a_store_costs_neither_model_nor_events(
         assert client.xlen(Keys(one.model).input) == 0  # all is held twice, and released
 
 
-def test_named_models_have_folders_of_their_own_which_go_with_them(
-    stored: MakeSettings,
+@pytest.mark.parametrize("store", ["file", "redis"])
+def test_named_models_have_objects_of_their_own_which_go_with_them(
+    stored: MakeSettings, store: str
 ) -> None:
-    one = stored()
+    one = stored(**({"checkpoints": "redis"} if store == "redis" else {}))
     own, named = objects_of(one), objects_of(one.for_model("pump-7", {}))
-    assert named.place.startswith(own.place.rpartition("/")[0])
+    assert own.place != named.place
     own.put_new("a", b"1")
     named.put_new("b", b"2")
     assert set(own.names()) == {"a"}
