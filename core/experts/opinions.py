@@ -69,6 +69,29 @@ def share_out(votes: Array, known: Array, doubt: float) -> None:
 
 
 @compiled
+def share_odds(found: Array, known: Array) -> None:
+    """Make log-odds probabilities of known classes; rows sum to one.
+
+    Arguments:
+        found: With shape (H, N, C).
+        known: With shape (H, C), bool.
+    """
+    for h in range(found.shape[0]):
+        asked = _may_name(known[h])
+        for i in range(found.shape[1]):
+            best = -np.inf
+            for c in range(found.shape[2]):
+                if asked[c]:
+                    best = max(best, found[h, i, c])
+            total = 0.0
+            for c in range(found.shape[2]):
+                found[h, i, c] = math.exp(found[h, i, c] - best) if asked[c] else 0.0
+                total += found[h, i, c]
+            for c in range(found.shape[2]):
+                found[h, i, c] /= total
+
+
+@compiled
 def weigh_distances(
     turned: Array, homes: Array, heights: Array, known: Array, found: Array
 ) -> None:

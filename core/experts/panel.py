@@ -18,14 +18,18 @@ from core.batch import UNLABELLED, Label, distinct
 from core.experts import forest, gaussians, neighbours, share
 from core.experts.features import joint
 from core.experts.forest import ForestRules, Forests
-from core.experts.gaussians import GaussianRules, Gaussians
+from core.experts.gaussians import AnyRules, Gaussians
 from core.experts.least_squares import LeastSquares, LinearRules
 from core.experts.neighbours import NOBODY, NeighbourRules, Neighbours
 from core.experts.opinions import completed
 from core.standardiser import CLIP, LEARNED_RANGE, Standardiser
 
-MOST_FEATURES = 256
+MOST_FEATURES = 1024
 """Features up to which there are experts: beyond, sums of products are too dear."""
+
+MOST_FOR_ALL = 256
+"""Features up to which all of them learn. With more only Gaussians do, at horizons at which they
+can tell that many apart; the others repeat what these and the mixture say."""
 
 JOINT_HORIZONS = (100.0, float("inf"))
 """Samples, for least squares."""
@@ -36,8 +40,14 @@ HORIZONS = (*gaussians.HORIZONS, *JOINT_HORIZONS, *forest.REACHES, *neighbours.H
 LASTING = torch.tensor(HORIZONS).isinf()
 """Which of those never fade, with shape (E - 1,), bool."""
 
+LASTING_OF_MANY = LASTING & (torch.arange(len(HORIZONS)) < len(gaussians.HORIZONS))
+"""The same among those that learn many features: see `MOST_FOR_ALL`."""
+
 FEWEST_ROWS = 32
 """Samples that are added up at a time: solving for each one, or copying trees, would be dear."""
+
+ROWS_PER_FEATURE = 1 / 4
+"""The same where there are many features, for each of them: solving is dearer then."""
 
 FEWEST_QUICK_ROWS = 4
 """The same for Gaussians, which are cheaper, and quicker to learn."""
@@ -68,6 +78,16 @@ before the scale follows: waves that were learned do not stretch with it."""
 
 NEIGHBOURS = ("places", "place_codes", "place_masses", "newest", "since", "neighbours_known")
 """Names of the tensors of `NeighbourRules`."""
+
+
+def fewest_rows(n_features: int) -> int:
+    """Samples that are added up at a time.
+
+    Example:
+        >>> fewest_rows(10), fewest_rows(256)
+        (32, 64)
+    """
+    return max(FEWEST_ROWS, round(ROWS_PER_FEATURE * n_features))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +132,7 @@ class Rules:
         shift: What is subtracted from features in the sender's units, with shape (D,).
         scale: By what they are divided then, with shape (D,), of the sign of `Panel.orientation`.
         weights: Of all experts, with shape (E,).
-        gaussians: See `GaussianRules`.
+        gaussians: See `core.experts.gaussians`.
         joint: Least squares.
         forests: See `ForestRules`.
         neighbours: See `NeighbourRules`.
@@ -121,7 +141,7 @@ class Rules:
     shift: Tensor
     scale: Tensor
     weights: Tensor
-    gaussians: GaussianRules
+    gaussians: AnyRules
     joint: LinearRules
     forests: ForestRules
     neighbours: NeighbourRules
@@ -142,14 +162,16 @@ class Rules:
             n_classes: C; as many as the mixture knows, unless told.
         """
         x = ((x.cpu().double() - self.shift) / self.scale).clamp_(-CLIP, CLIP)
+        drawn = self.joint.probabilities(joint(x.shape[1]).of(x))
         parts = (
-            (self.gaussians.probabilities(x), self.gaussians.known),
-            (self.joint.probabilities(joint(x.shape[1]).of(x)), self.joint.known),
+            _of_all(len(gaussians.HORIZONS), self.gaussians.probabilities(x), self.gaussians.known),
+            _of_all(len(JOINT_HORIZONS), drawn, self.joint.known),
             (self.forests.probabilities(x), self.forests.known),
             (self.neighbours.probabilities(x), self.neighbours.known),
         )
         base, n_classes = mixture.cpu().double(), n_classes or mixture.shape[1]
-        return Advice(completed(parts, base, self.weights, LASTING, n_classes), self.weights)
+        lasting = LASTING if x.shape[1] <= MOST_FOR_ALL else LASTING_OF_MANY
+        return Advice(completed(parts, base, self.weights, lasting, n_classes), self.weights)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor, by name."""
@@ -157,10 +179,7 @@ class Rules:
             "shift": self.shift,
             "scale": self.scale,
             "weights": self.weights,
-            "means": self.gaussians.means,
-            "whiteners": self.gaussians.whiteners,
-            "heights": self.gaussians.heights,
-            "known": self.gaussians.known,
+            **gaussians.tensors_of(self.gaussians),
             "joint": self.joint.solution,
             "joint_known": self.joint.known,
             "features": self.forests.features,
@@ -178,7 +197,6 @@ class Rules:
         Raises:
             KeyError: One is missing.
         """
-        names = ("means", "whiteners", "heights", "known")
         trees = ("features", "thresholds", "children", "values", "forests_known")
         weights = tensors["weights"]
         if NEIGHBOURS[0] in tensors:
@@ -190,7 +208,7 @@ class Rules:
             tensors["shift"],
             tensors["scale"],
             weights,
-            GaussianRules(*(tensors[name] for name in names)),
+            gaussians.rules_of(tensors),
             LinearRules(tensors["joint"], tensors["joint_known"]),
             ForestRules(*(tensors[name] for name in trees)),
             near,
@@ -234,17 +252,18 @@ class Panel:
     @classmethod
     def start(cls, n_features: int) -> Panel | None:
         """Before any sample; None in more features than `MOST_FEATURES`."""
-        zeros = torch.zeros(n_features, dtype=torch.float64)
-        unseen = Standardiser(False, 0, 0, zeros, zeros, zeros, zeros + 1)
         if n_features > MOST_FEATURES:
             return None
+        zeros = torch.zeros(n_features, dtype=torch.float64)
+        unseen = Standardiser(False, 0, 0, zeros, zeros, zeros, zeros + 1)
+        many = n_features > MOST_FOR_ALL
         n_experts = 1 + len(HORIZONS)
         return cls(
             unseen,
             zeros,
             torch.full((n_experts,), 1 / n_experts, dtype=torch.float64),
-            Gaussians.start(n_features),
-            LeastSquares.start(len(JOINT_HORIZONS), joint(n_features).size),
+            Gaussians.start(n_features, len(gaussians.HORIZONS) - many),
+            LeastSquares.start(0 if many else len(JOINT_HORIZONS), joint(n_features).size),
             Forests.start(),
             torch.zeros(0, n_features, dtype=torch.float64),
             torch.zeros(0, dtype=torch.int64),
@@ -268,8 +287,8 @@ class Panel:
             self.standardiser.shift,
             self.standardiser.scale * _signs(self.orientation),
             self.weights,
-            self.gaussians.rules(),
-            self.joint.rules(JOINT_HORIZONS),
+            self.gaussians.rules,
+            self.joint.rules(JOINT_HORIZONS[: len(self.joint.mass)]),
             self.forests.rules(),
             self.neighbours.rules(),
         )
@@ -318,8 +337,9 @@ class Panel:
         """
         named = (codes >= 0).nonzero()[:, 0]
         x, codes, panel = x.cpu()[named], codes[named], self
-        pieces = min(max(len(named) // FEWEST_ROWS, 1), MOST_PIECES)
-        part = max(SMALLEST_PART, -(-len(named) // (pieces * MOST_PIECES)))
+        fewest = fewest_rows(x.shape[1])
+        pieces = min(max(len(named) // fewest, 1), MOST_PIECES)
+        part = max(SMALLEST_PART * fewest // FEWEST_ROWS, -(-len(named) // (pieces * MOST_PIECES)))
         waiting = deque(torch.arange(len(named)).tensor_split(pieces))
         while waiting:
             rows = waiting.popleft()
@@ -376,24 +396,30 @@ class Panel:
         panel = replace(
             panel, rows=torch.cat([panel.rows, x]), codes=torch.cat([panel.codes, codes])
         )
-        if len(panel.rows) >= FEWEST_ROWS:
+        fewest = fewest_rows(x.shape[1])
+        if len(panel.rows) >= fewest:
             mine = before is not None and panel.forests is not before.forests
             return panel._added_up(n_classes, trees_in_place=mine)
-        return (
-            panel._told(n_classes) if len(panel.rows) - panel.told >= FEWEST_QUICK_ROWS else panel
-        )
+        quick = FEWEST_QUICK_ROWS * fewest // FEWEST_ROWS if panel._all_learn else fewest
+        return panel._told(n_classes) if len(panel.rows) - panel.told >= quick else panel
 
     def _told(self, n_classes: int) -> Panel:
         """Let Gaussians and micro-clusters learn what waits."""
         x, codes = self.rows[self.told :], self.codes[self.told :]
         if not len(x):
             return self
+        near = self.neighbours.grown(n_classes)
         return replace(
             self,
             gaussians=self.gaussians.grown(n_classes).learned(x, codes),
-            neighbours=self.neighbours.grown(n_classes).learned(x, codes),
+            neighbours=near.learned(x, codes) if self._all_learn else near,
             told=len(self.rows),
         )
+
+    @property
+    def _all_learn(self) -> bool:
+        """Whether features are so few that all experts learn."""
+        return self.rows.shape[1] <= MOST_FOR_ALL
 
     def _scaled(self, x: Tensor) -> Panel:
         """Take a scale that suits samples (N, D) as well, and move what was learned to it.
@@ -429,11 +455,11 @@ class Panel:
 
     def _added_up(self, n_classes: int, *, trees_in_place: bool = False) -> Panel:
         """Let least squares and trees learn what waits."""
-        lines = self.joint.grown(n_classes).learned(
-            joint(self.rows.shape[1]), JOINT_HORIZONS, self.rows, self.codes
-        )
-        trees = self.forests.grown(n_classes)
-        trees = trees.learned(self.rows, self.codes, in_place=trees_in_place)
+        lines, trees = self.joint.grown(n_classes), self.forests.grown(n_classes)
+        if self._all_learn:
+            drawn = joint(self.rows.shape[1])
+            lines = lines.learned(drawn, JOINT_HORIZONS, self.rows, self.codes)
+            trees = trees.learned(self.rows, self.codes, in_place=trees_in_place)
         told = self._told(n_classes)
         none = self.rows[:0].clone(), self.codes[:0].clone()
         return replace(told, joint=lines, forests=trees, rows=none[0], codes=none[1], told=0)
@@ -457,6 +483,12 @@ class Panel:
             forests=panel.forests.without_few(),
             neighbours=panel.neighbours.without_few(),
         )
+
+
+def _of_all(n_horizons: int, said: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """What experts of all horizons say, (H, N, C), and know, (H, C): of the first ones nothing."""
+    more = (0, 0) * (said.dim() - 1) + (n_horizons - len(said), 0)
+    return torch.nn.functional.pad(said, more), torch.nn.functional.pad(known, (0, 0, *more[-2:]))
 
 
 def _signs(orientation: Tensor) -> Tensor:

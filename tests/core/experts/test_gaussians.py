@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.experts import gaussians as module
-from core.experts.gaussians import HORIZONS, Gaussians
+from core.experts.gaussians import (
+    HORIZONS,
+    MOST_OWN,
+    Gaussians,
+    QuickAndLasting,
+    SharedRules,
+    rules_of,
+    tensors_of,
+)
 from tests.core.experts.made import cut, even, samples, sizes, taught
 
 
@@ -44,14 +52,14 @@ def test_a_class_that_there_is_no_room_for_is_an_error_and_no_sample_no_question
     gaussians = Gaussians.start(3).grown(3).learned(x, codes)
     with pytest.raises(IndexError):
         gaussians.learned(x, codes + 1)
-    assert gaussians.rules().probabilities(x[:0]).shape == (len(HORIZONS), 0, 3)
+    assert gaussians.rules.probabilities(x[:0]).shape == (len(HORIZONS), 0, 3)
     panel = taught()
     assert panel.rules.advice(x.new_zeros(0, 4), even(0, 3)).probabilities.shape == (0, 3)
 
 
 def test_gaussians_are_the_moments_of_each_class() -> None:
     x, codes = samples(5000, 3, 0)
-    rules = Gaussians.start(3).grown(3).learned(x, codes).rules()
+    rules = Gaussians.start(3).grown(3).learned(x, codes).rules
     forever = HORIZONS.index(math.inf)
     for code in range(3):
         mine = x[codes == code]
@@ -91,5 +99,69 @@ def test_many_classes_share_a_covariance_of_all(monkeypatch: pytest.MonkeyPatch)
     many = few.grown(4)
     assert many.squares.shape[1] == 1
     assert many.learned(*samples(10, 3, 1)).squares.shape[1] == 1
-    found = many.rules().probabilities(x)[:, :, :3].argmax(-1)
+    found = many.rules.probabilities(x)[:, :, :3].argmax(-1)
     assert float((found[-1] == codes).double().mean()) > 0.9
+
+
+@pytest.mark.parametrize("horizons", [2, 3])
+def test_of_one_covariance_classes_are_told_apart_by_distance_and_share(
+    monkeypatch: pytest.MonkeyPatch, horizons: int
+) -> None:
+    monkeypatch.setattr(module, "MOST_VALUES", 0)
+    x, codes = samples(400, 5, 0)
+    gaussians = Gaussians.start(5, horizons).grown(3).learned(x, codes)
+    rules = gaussians.rules
+    assert isinstance(rules, SharedRules)
+    assert rules.slopes.shape == (horizons, 3, 5)
+    means = gaussians.sums[-1] / gaussians.mass[-1][:, None]
+    within = torch.cat([x[codes == code] - means[code] for code in range(3)])
+    pooled = within.T @ within / len(x)
+    off = (x[:, None] - means) @ torch.linalg.inv(pooled)
+    distances = (off * (x[:, None] - means)).sum(-1)
+    shares = gaussians.mass[-1] / gaussians.mass[-1].sum()
+    expected = (shares.log() - distances / 2).softmax(1)
+    # What is believed beforehand is worth five samples of four hundred.
+    torch.testing.assert_close(rules.probabilities(x)[-1], expected, atol=0.02, rtol=0)
+
+
+def test_in_many_features_only_what_never_fades_has_a_covariance_for_each_class() -> None:
+    d = MOST_OWN + 1
+    x, codes = samples(600, d, 0)
+    gaussians = Gaussians.start(d).grown(3).learned(x, codes)
+    rules = gaussians.rules
+    assert isinstance(rules, QuickAndLasting)
+    assert rules.quick.slopes.shape == (len(HORIZONS) - 1, 3, d)
+    assert rules.lasting.whiteners.shape == (1, 3, d, d)
+    said = rules.probabilities(x)
+    assert said.shape == (len(HORIZONS), 600, 3)
+    torch.testing.assert_close(said.sum(-1), torch.ones_like(said[..., 0]))
+    assert rules.known.shape == (len(HORIZONS), 3)
+    assert float((said[-1].argmax(-1) == codes).double().mean()) > 0.9
+
+
+@pytest.mark.parametrize("d", [4, MOST_OWN + 1])
+@pytest.mark.parametrize("shared", [False, True])
+def test_rules_are_read_as_they_were_written(
+    monkeypatch: pytest.MonkeyPatch, d: int, shared: bool
+) -> None:
+    if shared:
+        monkeypatch.setattr(module, "MOST_VALUES", 0)
+    x, codes = samples(100, d, 0)
+    rules = Gaussians.start(d).grown(3).learned(x, codes).rules
+    again = rules_of(tensors_of(rules))
+    assert type(again) is type(rules)
+    torch.testing.assert_close(again.probabilities(x), rules.probabilities(x), rtol=0, atol=0)
+    with pytest.raises(KeyError):
+        rules_of({"known": x})
+
+
+def test_a_feature_that_never_differs_and_rounding_break_no_shared_covariance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_VALUES", 0)
+    x, codes = samples(200, 6, 0)
+    x[:, 3], x[:, 5] = 1e6, x[:, 0]
+    rules = Gaussians.start(6).grown(3).learned(x, codes).rules
+    found = rules.probabilities(x)
+    assert bool(found.isfinite().all())
+    assert float((found[-1].argmax(-1) == codes).double().mean()) > 0.9

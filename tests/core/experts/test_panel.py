@@ -19,9 +19,12 @@ from core.experts.panel import (
     DEFERENCE,
     FEWEST_ROWS,
     MOST_FEATURES,
+    MOST_FOR_ALL,
     MOST_PIECES,
     Advice,
     Panel,
+    Rules,
+    fewest_rows,
 )
 from tests.core.experts.made import cut, even, samples, sizes, taught
 from tests.core.states import assert_identical
@@ -301,3 +304,43 @@ def test_the_mixture_leaves_room_for_classes_that_it_has_yet_to_learn() -> None:
     torch.testing.assert_close(advice.opinions.sum(2), torch.ones(len(panel.weights), 600).double())
     assert float((advice.opinions[0, 300:, 3:].sum(1) > 0.9).double().mean()) > 0.9
     assert float((advice.opinions[0, :300, :3].sum(1) > 0.9).double().mean()) > 0.9
+
+
+MANY = MOST_FOR_ALL + 4
+
+
+def test_of_many_features_gaussians_alone_learn_and_the_rest_repeat_what_others_say() -> None:
+    panel = taught(MANY, 600)
+    assert len(panel.rows) < fewest_rows(MANY)
+    assert panel.neighbours.raw == 0
+    assert panel.gaussians.squares.shape[:2] == (2, 3)
+    x, codes = samples(300, MANY, 1)
+    mixture = torch.tensor([0.5, 0.3, 0.2]).expand(300, 3)
+    advice = panel.rules.advice(x, mixture)
+    right = (advice.opinions.argmax(2) == codes).double().mean(1)
+    assert (right[2:4] > 0.65).all()  # of 260 features one tells classes apart
+    both = panel.weights[0] * mixture + panel.weights[3] * advice.opinions[3]
+    both = both / (panel.weights[0] + panel.weights[3])
+    for one in advice.opinions[[1, *range(4, len(advice.opinions))]]:
+        torch.testing.assert_close(one, both)
+    again = Rules.read(panel.rules.tensors()).advice(x, mixture)
+    torch.testing.assert_close(again.opinions, advice.opinions, rtol=0, atol=0)
+
+
+def test_of_many_features_a_class_that_the_mixture_has_yet_to_learn_is_named() -> None:
+    panel = taught(MANY, 600)
+    x, codes = samples(300, MANY, 1)
+    named = panel.rules.advice(x, even(300, 2), 3).probabilities
+    torch.testing.assert_close(named.sum(1), torch.ones(300, dtype=torch.float64))
+    new = codes == 2
+    assert float((named.argmax(1) == codes)[new].double().mean()) > 0.6
+
+
+def test_of_many_features_nothing_raw_stays_behind_a_boundary() -> None:
+    panel = taught(MANY, 630)
+    assert panel.raw > 0
+    after = panel.without_raw()
+    assert after.raw == 0
+    x, codes = samples(300, MANY, 1)
+    named = after.rules.advice(x, even(300, 3)).probabilities
+    assert float((named.argmax(1) == codes).double().mean()) > 0.65
