@@ -108,7 +108,6 @@ def weigh_distances(
     for h in range(homes.shape[0]):
         asked = _may_name(known[h])
         for i in range(len(turned)):
-            best = -np.inf
             for c in range(homes.shape[1]):
                 if not asked[c]:
                     continue
@@ -117,13 +116,7 @@ def weigh_distances(
                 for d in range(len(home)):
                     distance += (own[d] - home[d]) ** 2
                 found[h, i, c] = heights[h, c] - 0.5 * distance
-                best = max(best, found[h, i, c])
-            total = 0.0
-            for c in range(homes.shape[1]):
-                found[h, i, c] = math.exp(found[h, i, c] - best) if asked[c] else 0.0
-                total += found[h, i, c]
-            for c in range(homes.shape[1]):
-                found[h, i, c] /= total
+    share_odds(found, known)
 
 
 @compiled
