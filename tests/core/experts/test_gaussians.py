@@ -165,3 +165,20 @@ def test_a_feature_that_never_differs_and_rounding_break_no_shared_covariance(
     found = rules.probabilities(x)
     assert bool(found.isfinite().all())
     assert float((found[-1].argmax(-1) == codes).double().mean()) > 0.9
+
+
+def test_few_samples_do_not_show_that_features_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_VALUES", 0)
+    x, codes = samples(12, 4, 0)
+    x[:, 1] += 3 * x[:, 2]
+    gaussians = Gaussians.start(4).grown(3).learned(x, codes)
+    mass, sums = gaussians.mass[-1], gaussians.sums[-1]
+    means = sums / mass[:, None]
+    total = float(mass.sum())
+    eye = torch.eye(4, dtype=torch.float64)
+    pooled = gaussians.squares[-1, 0] - means.T @ (means * mass[:, None])
+    pooled = (pooled + module.RIDGE * eye) / (total + 1)
+    shrunk = (total * pooled + 4 * pooled * eye) / (total + 4) + module.LEAST_VARIANCE * eye
+    assert isinstance(gaussians.rules, SharedRules)
+    expected = torch.linalg.solve(shrunk, means.T).T
+    torch.testing.assert_close(gaussians.rules.slopes[-1], expected, rtol=1e-9, atol=1e-9)

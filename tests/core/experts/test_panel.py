@@ -344,3 +344,12 @@ def test_of_many_features_nothing_raw_stays_behind_a_boundary() -> None:
     x, codes = samples(300, MANY, 1)
     named = after.rules.advice(x, even(300, 3)).probabilities
     assert float((named.argmax(1) == codes).double().mean()) > 0.65
+
+
+def test_of_many_features_nobody_learns_before_enough_samples_wait() -> None:
+    panel, fewest = Panel.start(MANY), fewest_rows(MANY)
+    assert panel is not None
+    x, codes = samples(fewest, MANY, 0)
+    waiting = panel.learned(x[:-1], codes[:-1], 3)
+    assert (waiting.told, len(waiting.rows)) == (0, fewest - 1)
+    assert len(waiting.learned(x[-1:], codes[-1:], 3).rows) == 0

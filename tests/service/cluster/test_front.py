@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -156,6 +158,7 @@ def test_a_cluster_that_is_begun_later_is_found_without_a_restart(
         assert settings.model in detail
         assert "gmr cluster up" in detail
         assert client.get("/health/live").status_code == 200
+        assert client.get("/health/ready").status_code == 200  # with no trainer anywhere
         begin(settings, 2)
         assert client.put("/models/pump").status_code == 201
 
@@ -167,3 +170,20 @@ def test_the_audit_trail_says_who_changed_which_model(
     front.put(f"/models/{name}")
     paths = [record["path"] for record in front.get("/audit").json()["actions"]]
     assert f"/models/{name}" in paths
+
+
+def test_the_oldest_heartbeat_of_all_buckets_is_told(redis_url: str, tmp_path: Path) -> None:
+    settings = make_settings(redis_url, tmp_path, cluster=True)
+    begin(settings, 3)
+    with connect(redis_url) as client:
+        for bucket, ago in ((1, 500.0), (2, 100.0)):
+            status = json.dumps({"time": time.time() - ago})
+            client.set(Keys(settings_of(settings, bucket).model).status, status)
+    with serving(settings) as client_of_api:
+        metrics = client_of_api.get("/metrics").text
+    [age] = [
+        float(line.split()[-1])
+        for line in metrics.splitlines()
+        if line.startswith("gmr_trainer_heartbeat_age_seconds ")
+    ]
+    assert 500 <= age < 600

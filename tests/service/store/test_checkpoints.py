@@ -20,8 +20,10 @@ from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.broker.pointer import Pointer
 from service.checkpoints import BEFORE_BOUNDARY, NEWEST_KEPT, Checkpoints, StoreUnavailable
+from service.settings import Settings
 from service.store import objects as objects_module
 from service.store.checkpoints import AnyObjects, ObjectCheckpoints, epoch_of
+from service.store.choice import most_bytes_of
 from service.store.in_redis import LARGEST, ObjectsInRedis
 from service.store.objects import Objects
 from service.supervisor.embedded import EmbeddedRedis
@@ -289,6 +291,15 @@ def test_redis_takes_small_checkpoints_only_and_says_so(client: SyncClient, keys
     with pytest.raises(StoreUnavailable, match="GMR_CHECKPOINTS to an object store"):
         objects.put_new("a", bytes(LARGEST + 1))
     assert objects.names() == {}
+
+
+@pytest.mark.parametrize(("asked", "most"), [(4096, 64), (10, 10)])
+def test_what_a_model_keeps_in_redis_is_little_whatever_it_may_keep_elsewhere(
+    asked: int, most: int
+) -> None:
+    own = Settings(redis_url="redis://r", checkpoints="redis", checkpoints_mib=asked)  # type: ignore[arg-type]
+    assert most_bytes_of(own) == most * 1024**2
+    assert most_bytes_of(own.model_copy(update={"checkpoints": "s3://a/b"})) == asked * 1024**2
 
 
 def test_a_redis_that_is_away_is_no_damaged_checkpoint(tmp_path: Path) -> None:

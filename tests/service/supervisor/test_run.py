@@ -354,3 +354,10 @@ def test_deaths_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> Non
     for _ in range(24):
         now[0] += 120.0
         assert deaths.count() == first
+
+
+def test_a_service_of_its_own_answers_for_itself_whatever_the_environment_says(
+    tmp_path: Path,
+) -> None:
+    supervisor = Supervisor(Settings(data_dir=tmp_path, cluster=True), print)
+    assert supervisor._environment("redis://r.example")["GMR_CLUSTER"] == "false"
