@@ -27,8 +27,8 @@ from service.api.audit import Audited
 from service.api.body_budget import BodyBudget, Budgeted
 from service.api.connection import BoundedConnection
 from service.api.feed import EventFeed
+from service.api.followed import FollowedModels
 from service.api.head import HeadAsGet
-from service.api.held import Held
 from service.api.hosts import TrustedHosts
 from service.api.key_rates import KeyRates, rates_of
 from service.api.key_ring import KeyRing
@@ -189,7 +189,7 @@ async def _parts(
         rates=KeyRates(rates_of(settings)),
         of_service=stream,
     )
-    parts.services = services = Services(parts, Held(parts, str(device)), cluster)
+    parts.services = services = Services(parts, FollowedModels(parts, str(device)), cluster)
     endless = (parts.follower.run(), parts.feed.run(), parts.count_on())
     tasks = [asyncio.create_task(one) for one in endless]
     try:

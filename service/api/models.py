@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from core.errors import InvalidRequest, InvalidSettings
 from service.api.errors import ModelConflict, ModelLeaving, TooManyModels, UnknownModel
-from service.api.held import Held
+from service.api.followed import FollowedModels
 from service.api.parts import Parts
 from service.broker.connection import StreamUnavailable
 from service.broker.register import Register
@@ -32,16 +32,16 @@ class Models:
     Arguments:
         settings: Of the service.
         stream: Of the service's own model.
-        held: The named models that this process answers for.
+        followed: The named models that this process answers for.
         own: The parts of the service's own model; None where this process does not answer for it.
     """
 
     def __init__(
-        self, settings: Settings, stream: Stream, held: Held, own: Parts | None = None
+        self, settings: Settings, stream: Stream, followed: FollowedModels, own: Parts | None = None
     ) -> None:
         self.settings = settings
         self.stream = stream
-        self._held = held
+        self._followed = followed
         self._own = own
         self._register: dict[str, NamedModel] | None = None
         self._read_at = -math.inf
@@ -137,7 +137,7 @@ class Models:
         if not register[name].leaving:
             await Register(self.stream).take_down(register[name])
         self._read_at = -math.inf
-        await self._held.let_go(self.settings.name_of(name))
+        await self._followed.let_go(self.settings.name_of(name))
 
     async def parts(self, name: str) -> Parts:
         """What routes work with for a model.
@@ -148,7 +148,7 @@ class Models:
         """
         if self._own is not None and name == self.settings.model:
             return self._own
-        return await self._held.parts(await self.find(name), self.settings, self.stream)
+        return await self._followed.parts(await self.find(name), self.settings, self.stream)
 
 
 def state_of(model: NamedModel, states: Mapping[str, Mapping[str, Any]]) -> State:

@@ -10,7 +10,7 @@ import asyncio
 from typing import Any
 
 from service.api.errors import Unavailable, UnknownModel
-from service.api.held import Held
+from service.api.followed import FollowedModels
 from service.api.models import Models
 from service.api.parts import Parts
 from service.broker.keys import Keys
@@ -25,13 +25,15 @@ class Services:
 
     Arguments:
         own: The parts of the process, which are those of a service's own model.
-        held: The named models that this process answers for.
+        followed: The named models that this process answers for.
         cluster: Settings of the cluster; None where there is one service only.
     """
 
-    def __init__(self, own: Parts, held: Held, cluster: Settings | None = None) -> None:
-        self._own = Models(own.settings, own.stream, held, own)
-        self._held = held
+    def __init__(
+        self, own: Parts, followed: FollowedModels, cluster: Settings | None = None
+    ) -> None:
+        self._own = Models(own.settings, own.stream, followed, own)
+        self._followed = followed
         self._cluster = cluster
         self._buckets: dict[int, Models] = {0: self._own}
         self._n_buckets: int | None = None
@@ -98,17 +100,17 @@ class Services:
 
     async def close(self) -> None:
         """Follow no model any longer."""
-        await self._held.close()
+        await self._followed.close()
 
     def drain(self) -> None:
         """End endless answers."""
-        self._held.drain()
+        self._followed.drain()
 
     def _of(self, cluster: Settings, bucket: int) -> Models:
         if bucket not in self._buckets:
             settings = settings_of(cluster, bucket)
             stream = Stream.beside(self._own.stream, settings)
-            self._buckets[bucket] = Models(settings, stream, self._held)
+            self._buckets[bucket] = Models(settings, stream, self._followed)
         return self._buckets[bucket]
 
     async def _how_many(self, cluster: Settings) -> int:

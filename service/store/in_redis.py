@@ -16,11 +16,10 @@ from typing import Any, Final
 import redis
 from redis.exceptions import RedisClusterException
 
-from core.errors import InvalidCheckpoint
 from service.broker.connection import Identity, SyncClient, connect
 from service.broker.keys import Keys
 from service.checkpoints import StoreUnavailable
-from service.store.objects import ObjectExists, Stored
+from service.store.objects import ObjectExists, Stored, gone, of_another_size
 
 LARGEST: Final = 16 * 1024 * 1024
 """Bytes of an object. Every checkpoint passes through Redis' append-only file."""
@@ -96,14 +95,9 @@ class ObjectsInRedis:
         except FAILURES as error:
             raise self._failed("get", name, error) from error
         if data is None:
-            raise InvalidCheckpoint(
-                f"{self.place}/{name} is not there. Look whether something deletes in that Redis."
-            )
+            raise gone(f"{self.place}/{name}")
         if nbytes is not None and len(data) != nbytes:
-            raise InvalidCheckpoint(
-                f"{self.place}/{name} has {len(data)} bytes; expected {nbytes}. Look after that "
-                f"Redis."
-            )
+            raise of_another_size(f"{self.place}/{name}", len(data), nbytes)
         return bytes(data)
 
     def names(self) -> dict[str, Stored]:

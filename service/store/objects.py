@@ -100,15 +100,10 @@ class Objects:
             found = obstore.get(self._store, self._at(name))
             size = found.meta["size"]
             if nbytes is not None and size != nbytes:
-                raise InvalidCheckpoint(
-                    f"{self.place}/{name} has {size} bytes; expected {nbytes}. Look after the "
-                    f"store."
-                )
+                raise of_another_size(f"{self.place}/{name}", size, nbytes)
             return bytes(found.bytes())
         except FileNotFoundError as error:
-            raise InvalidCheckpoint(
-                f"{self.place}/{name} is not there. Look whether something deletes in that store."
-            ) from error
+            raise gone(f"{self.place}/{name}") from error
         except InvalidCheckpoint:
             raise
         except Exception as error:
@@ -171,6 +166,16 @@ class Objects:
     def _failed(self, what: str, name: str, error: Exception) -> StoreUnavailable:
         where = f"{self.place}/{name}".rstrip("/")
         return StoreUnavailable(f"{what} {where}: {masked(str(error))}")
+
+
+def gone(place: str) -> InvalidCheckpoint:
+    """The error for an object that is not there any more."""
+    return InvalidCheckpoint(f"{place} is not there. Look whether something deletes in that store.")
+
+
+def of_another_size(place: str, got: int, expected: int) -> InvalidCheckpoint:
+    """The error for an object that has lost bytes, or gained some."""
+    return InvalidCheckpoint(f"{place} has {got} bytes; expected {expected}. Look after the store.")
 
 
 @lru_cache(maxsize=8)

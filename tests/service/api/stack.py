@@ -106,6 +106,11 @@ def serving(settings: Settings) -> Iterator[httpx2.Client]:
         assert not thread.is_alive()
 
 
+def of_model(client: httpx2.Client, name: str) -> httpx2.Client:
+    """A client of a named model of the same service."""
+    return httpx2.Client(base_url=f"{client.base_url}/models/{name}", timeout=20)
+
+
 def wait_until(condition: Any, timeout_s: float = 15.0) -> Any:
     """The first true value of `condition()`."""
     deadline = time.monotonic() + timeout_s

@@ -23,6 +23,7 @@ from tests.service.api.stack import (
     labels,
     learned,
     make_settings,
+    of_model,
     problem,
     samples,
     serving,
@@ -44,10 +45,6 @@ def service(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         with of_model(client, "taught") as taught:
             teach(taught)
         yield client
-
-
-def of_model(client: httpx2.Client, name: str) -> httpx2.Client:
-    return httpx2.Client(base_url=f"{client.base_url}/models/{name}", timeout=20)
 
 
 def names(client: httpx2.Client) -> list[str]:

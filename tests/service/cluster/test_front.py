@@ -20,6 +20,7 @@ from tests.service.api.stack import (
     labels,
     learned,
     make_settings,
+    of_model,
     problem,
     samples,
     serving,
@@ -36,10 +37,6 @@ def name_in(bucket: int, *, after: int = 0) -> str:
     """A name of a model that belongs to a bucket."""
     names = (f"pump-{number}" for number in range(after, after + 1000))
     return next(name for name in names if bucket_of(name, BUCKETS) == bucket)
-
-
-def of_model(client: httpx2.Client, name: str) -> httpx2.Client:
-    return httpx2.Client(base_url=f"{client.base_url}/models/{name}", timeout=20)
 
 
 def begin(settings: Settings, buckets: int) -> None:

@@ -49,7 +49,7 @@ class Followed:
             await self.parts.count()
 
 
-class Held:
+class FollowedModels:
     """The named models of one API process that it has a snapshot of.
 
     Arguments:
