@@ -16,7 +16,7 @@ from service.broker.connection import StreamUnavailable
 from service.broker.records import Record
 from service.broker.stream import Stream
 
-WAIT_MS: Final = 5_000
+WAIT_MS: Final = 2_000
 PAUSE_S: Final = 1.0
 CHUNK: Final = 100
 

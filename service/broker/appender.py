@@ -11,11 +11,10 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import redis.asyncio
-
 from core.errors import ShapeMismatch
 from service.broker.append import APPEND, MOST_LINES
 from service.broker.caller import Caller
+from service.broker.confirmed import confirmed_async
 from service.broker.connection import (
     AsyncClient,
     StreamUnavailable,
@@ -313,20 +312,15 @@ class Appender(Caller):
         """What the script says, and how many replicas have what it did."""
         if not self._replicas:
             return await self._append(keys=keys, args=arguments), 0
-        # All on one connection, since WAIT asks for what that one has written. A repeat writes
-        # nothing, so a value of no meaning is written after it, which replicas get after the entry.
-        assert isinstance(self.client, redis.asyncio.Redis)  # `Settings.load` sees to that
-        async with self.client.pipeline(transaction=False) as together:
-            await self._append(keys=keys, args=arguments, client=together)
-            together.set(self.keys.replicated, b"")
-            together.execute_command("WAIT", self._replicas, REPLICATION_MS)
-            # As they are: the pipeline's own error would begin with the command, ids and all.
-            found = await together.execute(raise_on_error=False)
-        for one in found:
-            if isinstance(one, Exception):
-                raise one
-        reply, _, replicas = found
-        return reply, int(replicas)
+        return await confirmed_async(
+            self.client,
+            self._append,
+            keys,
+            arguments,
+            self._replicas,
+            REPLICATION_MS,
+            self.keys.replicated,
+        )
 
 
 def _check_letter(id: str, outcome: str, detail: str) -> None:

@@ -14,25 +14,34 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 import redis.asyncio
+from redis.asyncio.cluster import ClusterNode as AsyncNode
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode
 from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
 from core.errors import GMRError, InvalidSettings
+from service.broker.address import Address, bad_address
 from service.broker.durability import End, Examiner, WeakDurability
 from service.broker.refusals import refusal_of
-from service.settings import Settings, mask_url
+from service.broker.sentinel import primary_of, primary_of_async
+from service.settings import Settings
 
 SyncClient = redis.Redis | redis.RedisCluster
 AsyncClient = redis.asyncio.Redis | redis.asyncio.RedisCluster
 
 SOCKET_TIMEOUT_S: Final = 10.0
 """Longest wait for an answer; blocking reads must block for less."""
+
+SHORT_TIMEOUT_S: Final = 3.0
+"""The same where another node takes over from one that hangs."""
+
+LAYOUT_S: Final = 2.0
+"""For how long the layout of a cluster is asked for, where a node does not answer."""
 
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 1.0
@@ -42,6 +51,8 @@ TRANSIENT: Final = (
     redis.TimeoutError,
     redis.ReadOnlyError,  # a replica that has not been told yet that it is one no more
     redis.exceptions.ClusterError,
+    redis.exceptions.AskError,  # as is MovedError: the key has gone to another node
+    redis.exceptions.TryAgainError,
     RedisClusterException,
     OSError,
 )
@@ -69,10 +80,8 @@ class Identity:
     certificate: Path | None = None
     key: Path | None = None
 
-    def options(self, url: str) -> dict[str, Any]:
-        """What redis-py is told of a connection to this address."""
-        if not url.startswith("rediss://"):
-            return {}
+    def options(self) -> dict[str, Any]:
+        """What redis-py is told of a connection."""
         files = {
             "ssl_ca_certs": self.authorities,
             "ssl_certfile": self.certificate,
@@ -97,28 +106,30 @@ def connect(
     """A client for the trainer. Connects at the first command.
 
     Arguments:
-        url: redis://, rediss://, unix://, or redis+cluster:// (the same as ?cluster=true).
+        url: As `Address.of` takes it.
         examiner: Looks at each new connection.
         identity: Files by which both sides of rediss:// know each other.
-        timeout_s: Longest wait for a connection, and for an answer; None: `SOCKET_TIMEOUT_S`.
+        timeout_s: Longest wait for a connection, and for an answer; None: `SOCKET_TIMEOUT_S`, or
+            `SHORT_TIMEOUT_S` where another node may take over.
 
     Raises:
         InvalidSettings: The address cannot be used.
     """
-    plain, cluster = _split(url)
-    options = {**_options(timeout_s), **identity.options(plain), "retry": Retry(NoBackoff(), 0)}
+    address = Address.of(url)
+    options = _options(address, identity, timeout_s) | {"retry": Retry(NoBackoff(), 0)}
     try:
-        if cluster:
+        if address.kind == "cluster":
             if examiner is not None:
                 # The client has introduced itself by then.
                 options["redis_connect_func"] = partial(examiner.examine, cluster=True)
-            # Opens a connection at once, to learn the cluster's layout.
-            return redis.RedisCluster.from_url(plain, **options)
+            return _cluster(address, options)
         if examiner is not None:
             options["redis_connect_func"] = partial(_introduced, examiner)
-        return redis.Redis.from_url(plain, **options)
+        if address.kind == "sentinel":
+            return primary_of(address, options)
+        return redis.Redis.from_url(address.url, **options)
     except ValueError:
-        raise _bad_url(url) from None
+        raise bad_address(url) from None
 
 
 def connect_async(
@@ -132,8 +143,9 @@ def connect_async(
     Raises:
         InvalidSettings: The address cannot be used.
     """
-    plain, cluster = _split(url)
-    options = {**_options(), **identity.options(plain), "retry": AsyncRetry(NoBackoff(), 0)}
+    address = Address.of(url)
+    options = _options(address, identity) | {"retry": AsyncRetry(NoBackoff(), 0)}
+    cluster = address.kind == "cluster"
 
     async def introduced(connection: Any) -> None:
         await connection.on_connect()
@@ -142,14 +154,17 @@ def connect_async(
 
     try:
         if cluster:
-            client = redis.asyncio.RedisCluster.from_url(plain, **options)
+            client = _cluster_async(address, options)
             # The client hands these on to nodes, and takes no such function itself.
             for kwargs in (client.connection_kwargs, *_of_nodes(client)):
                 kwargs["redis_connect_func"] = introduced
             return client
-        return redis.asyncio.Redis.from_url(plain, redis_connect_func=introduced, **options)
+        options["redis_connect_func"] = introduced
+        if address.kind == "sentinel":
+            return primary_of_async(address, options)
+        return redis.asyncio.Redis.from_url(address.url, **options)
     except ValueError:
-        raise _bad_url(url) from None
+        raise bad_address(url) from None
 
 
 def node_of(client: SyncClient | AsyncClient, key: str) -> Any:
@@ -193,6 +208,48 @@ def read_stream(
 def _introduced(examiner: Examiner, connection: Any) -> None:
     connection.on_connect()
     examiner.examine(connection)
+
+
+def _cluster(address: Address, options: dict[str, Any]) -> redis.RedisCluster:
+    """A client of a cluster, which asks for its layout at once.
+
+    It may ask a node that is gone; then it is made again, as long as others may take over.
+    """
+    deadline = time.monotonic() + LAYOUT_S
+    while True:
+        try:
+            if not address.places:
+                return redis.RedisCluster.from_url(address.url, **options)
+            node: Any = ClusterNode
+            nodes = [node(host, port) for host, port in address.places]
+            return redis.RedisCluster(startup_nodes=nodes, **_of_several(address), **options)
+        except TRANSIENT as error:
+            if is_refusal(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(LONGEST_PAUSE_S / 4)
+
+
+class _AsyncCluster(redis.asyncio.RedisCluster):
+    async def aclose(self) -> None:
+        await super().aclose()
+        # Which closes nothing while a new layout is to be asked for.
+        for nodes in ("nodes_cache", "startup_nodes"):
+            await self.nodes_manager.aclose(nodes)
+
+
+def _cluster_async(address: Address, options: dict[str, Any]) -> redis.asyncio.RedisCluster:
+    if not address.places:
+        return _AsyncCluster.from_url(address.url, **options)
+    made: Any = _AsyncCluster
+    nodes = [AsyncNode(host, port) for host, port in address.places]
+    several = _of_several(address) | options
+    client: redis.asyncio.RedisCluster = made(startup_nodes=nodes, **several)
+    return client
+
+
+def _of_several(address: Address) -> dict[str, Any]:
+    """Options of a cluster's client where several nodes are named."""
+    return address.options() | ({"ssl": True} if address.is_encrypted else {})
 
 
 def _of_nodes(client: redis.asyncio.RedisCluster) -> list[dict[str, Any]]:
@@ -386,33 +443,14 @@ def identity_of(settings: Settings) -> Identity:
     return Identity(settings.redis_tls_ca, settings.redis_tls_certificate, settings.redis_tls_key)
 
 
-def _options(timeout_s: float | None = None) -> dict[str, Any]:
-    timeout_s = SOCKET_TIMEOUT_S if timeout_s is None else timeout_s
+def _options(
+    address: Address, identity: Identity, timeout_s: float | None = None
+) -> dict[str, Any]:
+    if timeout_s is None:
+        timeout_s = SOCKET_TIMEOUT_S if address.kind == "server" else SHORT_TIMEOUT_S
     return {
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
         "protocol": 2,  # the one that every server speaks; answers then have one shape
+        **(identity.options() if address.is_encrypted else {}),
     }
-
-
-def _split(url: str) -> tuple[str, bool]:
-    """The address as redis-py reads it, and whether it is one of a cluster's nodes."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise _bad_url(url) from None
-    scheme, plus, _ = parts.scheme.partition("+")
-    query = parse_qsl(parts.query)
-    if not plus and ("cluster", "true") not in query:
-        return url, False
-    rest = urlencode([(name, value) for name, value in query if name != "cluster"])
-    return urlunsplit(parts._replace(scheme=scheme, query=rest)), True
-
-
-def _bad_url(url: str) -> InvalidSettings:
-    # Without what the parser says: it may quote a part of the password.
-    return InvalidSettings(
-        f"The Redis address {mask_url(url)} cannot be used. Expected something like "
-        f"redis://user:password@host:6379/0, with / ? # @ : in user and password as %2F %3F %23 "
-        f"%40 %3A. Correct GMR_REDIS_URL."
-    )

@@ -109,6 +109,8 @@ class Examiner:
         yield ("CONFIG", "GET", "appendfsync")
         if not self._rights_known:
             yield from rights(self._model, self._end)
+            if self._replicas:
+                yield ("WAIT", 0, 1)
 
     def _judge(self, replies: list[Any], cluster: bool) -> None:
         info, fsync, *tried = replies

@@ -16,6 +16,7 @@ from typing import Any, Final
 import redis
 
 from core.errors import GMRError
+from service.broker.confirmed import confirmed
 from service.broker.connection import SyncClient, patiently, unavailable
 from service.broker.keys import Keys
 from service.broker.lease import Lease
@@ -113,18 +114,15 @@ class Fenced:
         if not (self.replicas and confirm):
             self._write(keys=keys, args=arguments)
             return True
-        # On one connection, since WAIT asks for what that one has written; and something always is.
-        assert isinstance(self.client, redis.Redis)  # `Settings.load` sees to that
-        with self.client.pipeline(transaction=False) as piped:
-            together: Any = piped
-            self._write(keys=keys, args=arguments, client=together)
-            together.set(self.keys.replicated, b"")
-            together.execute_command("WAIT", self.replicas, CONFIRM_MS)
-            found = together.execute(raise_on_error=False)
-        for one in found:
-            if isinstance(one, Exception):
-                raise one
-        return int(found[-1]) >= self.replicas
+        _, have = confirmed(
+            self.client,
+            keys[0],
+            lambda together: self._write(keys=keys, args=arguments, client=together),
+            self.replicas,
+            CONFIRM_MS,
+            self.keys.replicated,
+        )
+        return have >= self.replicas
 
     def call(self, operation: Callable[[], Any]) -> Any:
         """The operation's result, repeating it while Redis is away.

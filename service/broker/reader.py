@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import redis
 
+from service.broker.confirmed import confirmed
 from service.broker.connection import SyncClient, is_refusal, is_transient, node_of, refused
 from service.broker.fenced import CONFIRM_MS, LeaseLost
 from service.broker.keys import GROUP
@@ -76,7 +77,7 @@ def read_next(
         LeaseLost: Another trainer has taken over the one stream; of several, it is left out.
     """
     if len(streams) > 1 and isinstance(client, redis.RedisCluster):
-        return _read_nodes(client, streams, block_ms)
+        return _read_nodes(client, streams, block_ms, replicas)
     return _read(client, streams, block_ms, replicas) or []
 
 
@@ -133,15 +134,17 @@ def _replicated(
     Raises:
         TimeoutError: Of redis: they do not have it yet.
     """
-    # On one connection: a read moves the group, which is a write that comes after the entries.
-    with client.pipeline(transaction=False) as together:
-        together.xreadgroup(GROUP, GROUP, names, count=count, block=block_ms or None)
-        together.execute_command("WAIT", replicas, CONFIRM_MS)
-        rows, have = together.execute(raise_on_error=False)
-    for one in (rows, have):
-        if isinstance(one, Exception):
-            raise one
-    if rows and int(have) < replicas:
+    # Without a value that marks the end: a read moves the group, which is a write, and comes last.
+    rows, have = confirmed(
+        client,
+        next(iter(names)),
+        lambda together: together.xreadgroup(
+            GROUP, GROUP, names, count=count, block=block_ms or None
+        ),
+        replicas,
+        CONFIRM_MS,
+    )
+    if rows and have < replicas:
         raise redis.TimeoutError(f"{have} of {replicas} replicas have the newest entries")
     return rows
 
@@ -160,9 +163,9 @@ def _prepared(streams: Sequence[S]) -> list[S]:
 
 
 def _read_nodes(
-    client: redis.RedisCluster, streams: Sequence[S], block_ms: int
+    client: redis.RedisCluster, streams: Sequence[S], block_ms: int, replicas: int
 ) -> list[tuple[S, list[Any]]]:
-    """As `read_next`, on a cluster, where replicas are not waited for.
+    """As `read_next`, on a cluster.
 
     A node that is away costs one attempt, however many streams are on it.
     """
@@ -170,19 +173,19 @@ def _read_nodes(
     for stream in streams:
         of_node[node_of(client, stream.stream)].append(stream)
     with ThreadPoolExecutor(len(of_node), "gmr-node") as threads:
-        answers = threads.map(lambda own: _read_in_turn(client, own), of_node.values())
+        answers = threads.map(lambda own: _read_in_turn(client, own, replicas), of_node.values())
         found = [one for answer in answers for one in answer]
-    return found or _read_in_turn(client, streams[-1:], block_ms)
+    return found or _read_in_turn(client, streams[-1:], replicas, block_ms)
 
 
 def _read_in_turn(
-    client: SyncClient, streams: Sequence[S], block_ms: int = 0
+    client: SyncClient, streams: Sequence[S], replicas: int, block_ms: int = 0
 ) -> list[tuple[S, list[Any]]]:
     """Entries of the streams of one node, up to the first that it does not answer for."""
     found: list[tuple[S, list[Any]]] = []
     for stream in streams:
         try:
-            answer = _read(client, [stream], block_ms, 0)
+            answer = _read(client, [stream], block_ms, replicas)
         except LeaseLost:
             time.sleep(block_ms / 1000)
             continue  # whoever writes for it is told at the next write

@@ -42,6 +42,8 @@ def mask_url(url: str) -> str:
         'rediss://trainer:***@redis.example:6380/0'
         >>> mask_url("unix:///run/redis.sock?password=s3cret&db=1")
         'unix:///run/redis.sock?password=***'
+        >>> mask_url("redis+sentinel://:s3cret@one,two:26380/orders")
+        'redis+sentinel://:***@one,two:26380/orders'
         >>> mask_url("s3cret")
         '***'
     """
@@ -50,7 +52,7 @@ def mask_url(url: str) -> str:
     if found is None:
         return "***"
     scheme, rest = found.groups()
-    query = re.search(r"[?&]password=", rest, re.IGNORECASE)
+    query = re.search(r"[?&](sentinel_)?password=", rest, re.IGNORECASE)
     if rest.startswith("/"):
         return scheme + (rest if query is None else f"{rest[: query.end()]}***")
     login, at, where = rest.rpartition("@")
@@ -60,7 +62,8 @@ def mask_url(url: str) -> str:
     return f"{scheme}{user}{':***' if colon else ''}{at}{where}"
 
 
+_PLACE: Final = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])?(:\w*)?"
 _WHERE: Final = re.compile(
-    r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])?(:\w*)?(/[A-Za-z0-9._/-]*)?(\?[A-Za-z0-9_=&.-]*)?"
+    rf"{_PLACE}(,{_PLACE})*(/[A-Za-z0-9._/-]*)?(\?[A-Za-z0-9_=&.-]*)?",
 )
 """Of an address what comes after user and password."""

@@ -16,7 +16,15 @@ from pydantic_settings import BaseSettings
 from core.errors import InvalidSettings
 from service.settings.paths import expanded
 
-REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
+REDIS_SCHEMES: Final = (
+    "redis",
+    "rediss",
+    "unix",
+    "redis+cluster",
+    "rediss+cluster",
+    "redis+sentinel",
+    "rediss+sentinel",
+)
 
 
 class RedisSettings(BaseSettings):
@@ -24,8 +32,8 @@ class RedisSettings(BaseSettings):
 
     redis_url: SecretStr | None = Field(
         None,
-        description="redis://, rediss://, unix:// or redis+cluster:// address of a Redis of your "
-        "own (6.2 or newer); without it `gmr serve` runs the embedded one.",
+        description="redis://, rediss://, unix://, redis+cluster:// or redis+sentinel:// address "
+        "of a Redis of your own (6.2 or newer); without it `gmr serve` runs the embedded one.",
     )
     redis_tls_ca: Path | None = Field(
         None,

@@ -226,11 +226,10 @@ class Settings(
                 "so that they would not be used. Correct GMR_REDIS_URL.",
                 setting="redis_url",
             )
-        if self.redis_replicas and (not address or "cluster" in address):
+        if self.redis_replicas and not address:
             raise InvalidSettings(
-                f"redis_replicas is {self.redis_replicas}, but the Redis is "
-                f"{'a cluster' if address else 'the embedded one'}, where replicas are not waited "
-                f"for. Expected the address of a primary in GMR_REDIS_URL, or 0.",
+                f"redis_replicas is {self.redis_replicas}, but the Redis is the embedded one, "
+                f"which has none. Set GMR_REDIS_URL, or 0.",
                 setting="redis_replicas",
             )
 

@@ -146,17 +146,25 @@ def main() -> int:
     parser.add_argument("--producers", type=int, default=2)
     parser.add_argument("--pause", type=float, default=0.2, help="seconds, of a producer")
     parser.add_argument("--cluster", action="store_true", help="six nodes in place of one")
+    parser.add_argument(
+        "--elect", action="store_true", help="there: replicas are waited for, and take over"
+    )
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="net-") as name:
         folder, chance = Path(name), random.Random(asked.seed)
-        kind = ClusteredSet if asked.cluster else Alone
-        with kind(folder / "redis", chance).whole() as redis:
+        place: ClusteredSet | Alone = (
+            ClusteredSet(folder / "redis", chance, elects=asked.elect)
+            if asked.cluster
+            else Alone(folder / "redis", chance)
+        )
+        with place.whole() as redis:
             return _storm(redis, folder / "data", asked)
 
 
 def _storm(redis: Reached, data_dir: Path, asked: argparse.Namespace) -> int:
     began = time.monotonic()
-    with attacked(data_dir, redis_url=redis.url, **LONG) as running:
+    replicas = 1 if asked.elect else 0
+    with attacked(data_dir, redis_url=redis.url, redis_replicas=replicas, **LONG) as running:
         storm = NetStorm(running, redis, asked.seed, asked.pause)
         try:
             storm.run(storm.plan(asked.hits), asked.producers)

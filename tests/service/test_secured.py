@@ -12,6 +12,7 @@ import httpx2
 import pytest
 import redis
 
+from benchmarks._redis_cluster import RedisCluster
 from core.errors import InvalidSettings
 from service.api.probe import check
 from service.broker.connection import connect
@@ -129,6 +130,25 @@ def test_a_whole_stream_runs_with_the_least_rights(binary: str, tmp_path: Path) 
                         client.execute_command(*command)
                 with pytest.raises(redis.ResponseError, match=r"(?i)permission|keys"):
                     client.get("another:key")
+
+
+def test_a_whole_stream_runs_with_the_least_rights_on_a_cluster_of_replicas(
+    tmp_path: Path,
+) -> None:
+    users = acl_file(tmp_path)
+    users.write_text(users.read_text() + " ".join(ADMIN) + "\n")
+    login = {"username": "admin", "password": "admin"}
+    options = ("--aclfile", str(users), "--masteruser", "admin", "--masterauth", "admin")
+    with RedisCluster(tmp_path / "redis", 1, options=options, login=login) as cluster:
+        at = cluster.members[0].name
+        api, trainer = (
+            make_settings(
+                f"redis+cluster://{user}@{at}", tmp_path / "data", model="m", redis_replicas=1
+            )
+            for user in ("gmr-api:of-the-API", "gmr-trainer:of-the-TRAINER")
+        )
+        whole_stream(api, trainer)
+        assert [denied(one.client) for one in cluster.members] == [[], []]
 
 
 def rights_of(path: Path, user: str) -> set[str]:
