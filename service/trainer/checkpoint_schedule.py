@@ -16,6 +16,7 @@ from service.archive.writer import Archive
 from service.broker.entries import Entry, Position
 from service.broker.feed import Feed
 from service.settings import MIB, Settings
+from service.trainer.budget import Budget
 from service.trainer.journal import Journal
 from service.trainer.metrics import TrainerMetrics
 from service.trainer.releases import Releases, Samples
@@ -34,6 +35,7 @@ class CheckpointSchedule:
         metrics: Takes how long a checkpoint took.
         held: What the newest checkpoint on disk holds.
         archive: Which must have what a checkpoint holds; None without one.
+        budget: Of all models that share a process; None without others.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class CheckpointSchedule:
         metrics: TrainerMetrics,
         held: Position,
         archive: Archive | None = None,
+        budget: Budget | None = None,
     ) -> None:
+        self._model, self._budget = settings.model, budget
         self._interval_s = settings.checkpoint_interval_s
         self._most_bytes = settings.checkpoint_mib * MIB
         self._ledger_length = settings.ledger_length
@@ -92,18 +96,28 @@ class CheckpointSchedule:
         finished = self._saver.finished()
         for saved in finished:
             self._metrics.checkpoint_duration.observe(saved.seconds)
+            if self._budget is not None:
+                self._budget.took(self._model, saved.seconds)
             self._metrics.checkpoint_timestamp.set(saved.time)
             self._held = saved.position
             self._releases.saved(saved)
         return bool(finished)
 
-    def save_if_due(self, now: Standing) -> None:
-        """Write the state down, where it is time to and nothing is being written."""
+    def save_if_due(self, now: Standing, *, crowded: bool = False) -> None:
+        """Write the state down, where it is time to and nothing is being written.
+
+        Arguments:
+            now: Where the model stands.
+            crowded: Whether entries of any model wait.
+        """
         twin = not self.is_behind(now)
         if self._saver.busy or (twin and not self._releases.twin_missing):
             return
         held = self._releases.nbytes if twin else self._unsaved_bytes
-        waited = time.monotonic() - self._saved_at >= self._interval_s
+        least_s = self._interval_s
+        if crowded and self._budget is not None:
+            least_s = max(least_s, self._budget.interval_s)
+        waited = time.monotonic() - self._saved_at >= least_s
         large = held >= self._most_bytes
         if waited or large or (self._soon and not twin):
             self.save(now, twin=twin)

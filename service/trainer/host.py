@@ -193,12 +193,12 @@ class Trainer:
             return
         slot, entry = self._queue.take()
         started = time.perf_counter()
-        more = bool(self._queue.waiting(slot))
+        more, crowded = bool(self._queue.waiting(slot)), bool(self._queue)
         if slot is None:
             self.default.learn(entry, more=more)
         elif slot.writer is None:
             return  # it was let go since, and will be read again
-        elif self._let(slot, lambda writer: writer.learn(entry, more=more)):
+        elif self._let(slot, lambda writer: writer.learn(entry, more=more, crowded=crowded)):
             self._named.learned(slot)
         self._queue.charge(slot, time.perf_counter() - started)
 
@@ -213,7 +213,10 @@ class Trainer:
         for slot in self._named.loaded:
             if now >= slot.rest_at and not self._queue.waiting(slot):
                 slot.rest_at = now + AMONG_MANY.house_s
-                self._let(slot, ModelWriter.rest)
+                self._let(slot, self._rest_one)
+
+    def _rest_one(self, writer: ModelWriter) -> None:
+        writer.rest(crowded=bool(self._queue))
 
     def _let(self, slot: Slot, act: Callable[[ModelWriter], None]) -> bool:
         """Let a named model's writer do something; where that fails, the model is let go."""

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import orjson
@@ -30,6 +30,7 @@ from service.broker.registry import NamedModel, Unwatched, forget, read_register
 from service.checkpoints import StoreUnavailable
 from service.settings import MIB, Settings
 from service.store.choice import objects_of
+from service.trainer.budget import Budget
 from service.trainer.faults import is_machines
 from service.trainer.heartbeat import Heart
 from service.trainer.pace import AMONG_MANY
@@ -104,6 +105,7 @@ class NamedModels:
         self._call = default.feed.call
         self._keys = Keys(settings.model)
         self._slots: dict[str, Slot] = {}
+        self._pace = replace(AMONG_MANY, house=Budget(), checkpoints=Budget())
         self._saving = ThreadPoolExecutor(1, "gmr-checkpoints")
         self._told: bytes | None = None
 
@@ -184,7 +186,7 @@ class NamedModels:
         writer = None
         try:
             settings = self._settings.for_model(slot.model.name, slot.model.settings)
-            writer = ModelWriter(settings, self._client, self._heart, AMONG_MANY, self._saving)
+            writer = ModelWriter(settings, self._client, self._heart, self._pace, self._saving)
             writer.begin(patience_s=0)
         except Exception as error:
             if writer is not None:

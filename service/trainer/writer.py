@@ -162,7 +162,8 @@ class ModelWriter:
         interval_s = settings.publish_interval_s
         self._publishing = PublishSchedule(engine, feed, self._files, journal, metrics, interval_s)
         parts = settings, saver, feed, journal, metrics
-        self._checkpoints = CheckpointSchedule(*parts, held, self._archive)
+        keeping = held, self._archive, self._pace.checkpoints
+        self._checkpoints = CheckpointSchedule(*parts, *keeping)
         progress = self._checkpoints.progress
         self._gatekeeper = Gatekeeper(settings, engine, saver, self._place, progress)
         shown = self._heart, self._pulse, self._starts
@@ -233,22 +234,26 @@ class ModelWriter:
         """Entries that come next, as they were read."""
         self._attempts.expect(entries)
 
-    def learn(self, entry: Entry, *, more: bool) -> None:
+    def learn(self, entry: Entry, *, more: bool, crowded: bool = False) -> None:
         """Apply the next entry, and look after what is due.
 
         Arguments:
             entry: As it came.
             more: Whether others wait behind it; without, whoever sent it soon has the model.
+            crowded: Whether entries of any model wait.
 
         Raises:
             LeaseLost: Another trainer has taken over.
         """
         self._learn(entry)
         at_once = not more and not self._pace.asks
-        self._keep_house(at_once=at_once and self._is_time_to_publish())
+        self._keep_house(at_once=at_once and self._is_time_to_publish(), crowded=crowded)
 
-    def rest(self) -> None:
+    def rest(self, *, crowded: bool = False) -> None:
         """Look after what is due while no entry waits.
+
+        Arguments:
+            crowded: Whether entries of other models wait.
 
         Raises:
             LeaseLost: Another trainer has taken over.
@@ -257,7 +262,7 @@ class ModelWriter:
         if self._is_quiet(CALM_S):
             self._starts.settle()
         self._own_entries.settle(self._now.state, quiet=self._is_quiet())
-        self._keep_house()
+        self._keep_house(crowded=crowded)
 
     def ring(self) -> None:
         """Say that readers want something."""
@@ -305,6 +310,9 @@ class ModelWriter:
         if self._begun:
             self._webhook.__exit__(None, None, None)
         self._heart.remove(self._pulse)
+        for budget in (self._pace.house, self._pace.checkpoints):
+            if budget is not None:
+                budget.left(self.model)
         self._saver.close()
         if self._archive is not None:
             self._archive.close()
@@ -546,15 +554,18 @@ class ModelWriter:
 
     # Housekeeping ---------------------------------------------------------------
 
-    def _keep_house(self, *, at_once: bool = False) -> None:
+    def _keep_house(self, *, at_once: bool = False, crowded: bool = False) -> None:
         """Report, publish, write down: whatever is due."""
         if self._pulse.lost:
             raise LeaseLost(
                 "Another trainer works on this model now; this one was away for too long. "
                 "Expected one at a time; it stops, and changes nothing more."
             )
-        moment = time.monotonic()
-        if not at_once and moment - self._house_at < self._pace.house_s:
+        moment, house = time.monotonic(), self._pace.house
+        since = moment - self._house_at
+        if crowded and house is not None and since < house.interval_s:
+            return
+        if not at_once and since < self._pace.house_s:
             return
         self._house_at = moment
         if self._checkpoints.let_go():
@@ -571,8 +582,10 @@ class ModelWriter:
         if publish:
             good, instead = self._gatekeeper.good(self._now), self._gatekeeper.instead
             self._publishing.publish(good, quiet=self._is_quiet(), instead=instead)
-        self._checkpoints.save_if_due(self._gatekeeper.good(self._now))
+        self._checkpoints.save_if_due(self._gatekeeper.good(self._now), crowded=crowded)
         self._answer_requests()
+        if house is not None:
+            house.took(self.model, time.monotonic() - moment)
 
     def _is_time_to_publish(self) -> bool:
         good, instead = self._gatekeeper.good(self._now), self._gatekeeper.instead
