@@ -19,7 +19,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -55,6 +55,8 @@ class Size:
     Arguments:
         loaded: Models that learn.
         batches: That each of them gets.
+        many: Models that learn a little each, at the same time.
+        few_batches: That each of these gets.
         registered: Models of which the trainer knows while nothing comes.
         quiet_s: Seconds of that.
         full: Models whose windows are filled.
@@ -64,6 +66,8 @@ class Size:
 
     loaded: int = 50
     batches: int = 40
+    many: int = 300
+    few_batches: int = 8
     registered: int = 1000
     quiet_s: float = 20.0
     full: int = 40
@@ -71,7 +75,7 @@ class Size:
     asks: int = 60
 
 
-QUICK: Final = Size(3, 3, 20, 1.0, 2, 3, 3)
+QUICK: Final = Size(3, 3, 4, 2, 20, 1.0, 2, 3, 3)
 
 
 def measure(quick: bool, say: Say) -> Measurement:
@@ -79,18 +83,18 @@ def measure(quick: bool, say: Say) -> Measurement:
     size = QUICK if quick else Size()
     learned = [_learned(size) for _ in range(1 if quick else ROUNDS)]
     say("  ".join(f"packed / lone {one['ratio']:.2f}" for one in learned))
+    few = replace(size, loaded=size.many, batches=size.few_batches)
+    many = [_learned(few) for _ in range(1 if quick else ROUNDS)]
+    say(f"{size.many} models: " + "  ".join(f"{one['ratio']:.2f}" for one in many))
     quiet = _quiet(size)
     say(f"quiet: {100 * quiet['share']:.2f} % of a core, {quiet['commands']:.1f} commands/s")
     memory = _memory(size)
     say(f"memory: {memory['mib']:.2f} MiB a model")
     loud = _loud(size)
     say(f"p99 of quiet models: {loud['without']:.3f} s, beside a loud one {loud['with']:.3f} s")
-    ratios = sorted(one["ratio"] for one in learned)
     rows = (
-        (
-            f"processor time per batch, {size.loaded} models: trainer / lone engine",
-            f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
-        ),
+        (f"processor time per batch, {size.loaded} models: trainer / lone engine", _shown(learned)),
+        (f"the same, {size.many} models, {size.few_batches} batches each", _shown(many)),
         (
             f"processor time of {size.registered} models that are quiet",
             f"{100 * quiet['share']:.2f} % of a core",
@@ -103,8 +107,13 @@ def measure(quick: bool, say: Say) -> Measurement:
         ("ratio", f"{loud['with'] / loud['without']:.2f}"),
     )
     table = Table("One trainer and many models", ("what", "figure"), rows)
-    results = {"learned": learned, "quiet": quiet, "memory": memory, "loud": loud}
+    results = {"learned": learned, "many": many, "quiet": quiet, "memory": memory, "loud": loud}
     return Measurement((table,), {"results": results})
+
+
+def _shown(rounds: list[dict[str, float]]) -> str:
+    ratios = sorted(one["ratio"] for one in rounds)
+    return f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
 
 
 def _batches(model: int, n: int) -> list[np.ndarray[Any, Any]]:

@@ -270,6 +270,26 @@ def test_a_loud_model_does_not_starve_a_quiet_one(settings: MakeSettings) -> Non
         assert published_position(loud)[1] < 50
 
 
+def test_where_chores_take_their_share_all_is_learned_before_more_is_served(
+    settings: MakeSettings,
+) -> None:
+    service = settings()
+    loud, quiet = register(service, "loud"), register(service, "quiet")
+    with training(service) as trainer:
+        for own in (quiet, loud):
+            send(own, batch(0, 0))
+            wait_for_backlog(own)
+        house = trainer._named._pace.house
+        assert house is not None
+        house.took("another", 3600.0)
+        send(loud, *(batch(0, i, n=200) for i in range(1, 60)))
+        send(quiet, batch(0, 1))
+        wait_for_backlog(quiet)
+        [writer] = [slot.writer for slot in trainer._named if slot.model.name == "loud"]
+        assert writer is not None
+        assert writer.position.entries_applied == 60
+
+
 def test_models_cost_no_command_while_they_are_quiet(settings: MakeSettings) -> None:
     service = settings()
     for i in range(30):
