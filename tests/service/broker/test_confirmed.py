@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import redis
 
 from benchmarks._redis_cluster import Member, RedisCluster
-from service.broker.connection import StreamUnavailable, connect
+from service.broker.connection import SHORT_TIMEOUT_S, StreamUnavailable, connect
 from service.broker.entries import Position
 from service.broker.feed import Feed
 from service.broker.keys import Keys
@@ -145,6 +146,26 @@ def test_a_trainer_writes_to_the_node_that_has_taken_over(
     [now] = cluster.primaries
     assert now is not primary
     assert now.client.get(feed.keys.status) == b"{}"
+
+
+def test_a_process_may_begin_while_a_node_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which redis-py asks, at random, for what commands there are."""
+    monkeypatch.setattr("service.broker.connection.LAYOUT_S", 30.0)
+    with RedisCluster(tmp_path, 1, node_timeout_ms=60_000) as cluster:
+        [primary] = cluster.primaries
+        [replica] = cluster.replicas_of(primary)
+        replica.kill()
+        for _ in range(6):
+            with connect(cluster.url) as client:
+                assert client.set("x", 1)
+
+
+def test_a_node_that_hangs_is_waited_for_a_short_time_only(cluster: RedisCluster) -> None:
+    for url in (cluster.url, "redis+sentinel://127.0.0.1:1/orders"):
+        with connect(url) as client:
+            assert client.get_connection_kwargs()["socket_timeout"] == SHORT_TIMEOUT_S
 
 
 def test_a_slot_without_a_node_is_waited_for(

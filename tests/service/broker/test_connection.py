@@ -73,7 +73,12 @@ def anyio_backend() -> str:
 
 
 @pytest.mark.parametrize(
-    "form", ["redis+cluster://127.0.0.1:{}", "redis://127.0.0.1:{}?cluster=true"]
+    "form",
+    [
+        "redis+cluster://127.0.0.1:{}",
+        "redis://127.0.0.1:{}?cluster=true",
+        "redis+cluster://127.0.0.1:1,127.0.0.1:{}",  # one that is gone comes first
+    ],
 )
 async def test_everything_works_on_a_cluster(
     cluster_port: int, settings: MakeSettings, form: str

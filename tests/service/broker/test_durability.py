@@ -187,6 +187,20 @@ def test_a_missing_right_is_told_before_anything_is_tried(server: Server, end: A
         patiently(client.ping, lambda error: pytest.fail(f"waits for {error}"))
 
 
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_the_right_to_wait_is_needed_where_replicas_are(server: Server, replicas: int) -> None:
+    server.client.execute_command(
+        "ACL", "SETUSER", "user", "~{gmr:m}:*", "+@all", "-wait", "on", ">secret"
+    )
+    url = f"redis://user:secret@127.0.0.1:{server.port}"
+    with connect(url, Examiner("m", "trainer", replicas=replicas)) as client:
+        if not replicas:
+            assert client.ping()
+        else:
+            with pytest.raises(InvalidSettings, match="NOPERM.*wait"):
+                patiently(client.ping, lambda error: pytest.fail(f"waits for {error}"))
+
+
 async def test_a_batch_is_not_acknowledged_before_replicas_have_it(
     server: Server, tmp_path: Path, settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
