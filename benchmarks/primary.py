@@ -32,7 +32,7 @@ import orjson
 import redis
 from pydantic import SecretStr
 
-from benchmarks._redis_cluster import Member, RedisCluster, until
+from benchmarks._redis_cluster import NODE_TIMEOUT_MS, Member, RedisCluster, until
 from clients.commands.bench import Measurement, Say, Table
 from service.broker.connection import TRANSIENT, StreamUnavailable, connect
 from service.broker.keys import Keys
@@ -273,10 +273,10 @@ def _settings(cluster: RedisCluster, folder: Path, **overrides: Any) -> Settings
 # Lost -----------------------------------------------------------------------------------------
 
 
-def _lost(replicas: int, seconds: float) -> dict[str, int]:
+def _lost(replicas: int, seconds: float, node_timeout_ms: int = NODE_TIMEOUT_MS) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="gmr-primary-") as name:
         folder = Path(name)
-        with RedisCluster(folder / "redis") as cluster:
+        with RedisCluster(folder / "redis", node_timeout_ms=node_timeout_ms) as cluster:
             settings = _settings(cluster, folder / "data", redis_replicas=replicas)
             acknowledged, unsure, heir = asyncio.run(_send(cluster, settings, seconds))
             kept = {id.decode() for id, _ in heir.client.xrange(Keys(settings.model).input)}

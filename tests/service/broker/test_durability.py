@@ -197,7 +197,7 @@ def test_the_right_to_wait_is_needed_where_replicas_are(server: Server, replicas
         if not replicas:
             assert client.ping()
         else:
-            with pytest.raises(InvalidSettings, match="NOPERM.*wait"):
+            with pytest.raises(InvalidSettings, match=r"NOPERM.*wait"):
                 patiently(client.ping, lambda error: pytest.fail(f"waits for {error}"))
 
 

@@ -66,8 +66,8 @@ def test_while_others_wait_a_model_is_learned_and_served_later(settings: MakeSet
     stream = sub_tasks(0, 1)
     with writing(own, pace) as writer:
         send(own, stream[0])
-        learn(writer, crowded=True)  # nobody has spent anything yet
-        assert published_position(own)[1] == 1
+        learn(writer, crowded=False)
+        wait_until(lambda: (writer.rest(), published_position(own)[1])[1] == 1)
         assert budget.interval_s > 0
         wait_until(lambda: (writer.rest(), checkpoints.interval_s)[1])
 

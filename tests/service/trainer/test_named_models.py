@@ -287,7 +287,7 @@ def test_where_chores_take_their_share_all_is_learned_before_more_is_served(
         wait_for_backlog(quiet)
         [writer] = [slot.writer for slot in trainer._named if slot.model.name == "loud"]
         assert writer is not None
-        assert writer.position.entries_applied == 60
+        assert writer.position.entries_applied > 50  # where none has spent so much: < 50
 
 
 def test_models_cost_no_command_while_they_are_quiet(settings: MakeSettings) -> None:
