@@ -14,11 +14,12 @@ import redis
 
 from core.errors import InvalidSettings
 from service.broker.address import Address
-from service.broker.connection import connect, connect_async, patiently
+from service.broker.connection import Identity, connect, connect_async, patiently
 from service.broker.durability import Examiner, WeakDurability
 from service.broker.stream import Stream
 from service.wire import RawBatch
-from tests.service.broker.servers import STRONG, Server, free_port, running
+from tests.service.broker.servers import NEEDS_SYSTEM, STRONG, SYSTEM, Server, free_port, running
+from tests.service.certificates import NEEDS_OPENSSL, authority, signed
 from tests.service.conftest import BINARY, MakeSettings
 from tests.service.running import send, training, wait_for_backlog, wait_until
 
@@ -161,6 +162,48 @@ async def test_a_primary_that_promises_too_little_is_refused(
     async with connect_async(address(sentinel), Examiner("m", "api")) as ours:
         with pytest.raises(redis.RedisError, match="appendfsync is everysec"):
             await ours.ping()
+
+
+@NEEDS_SYSTEM
+@NEEDS_OPENSSL
+async def test_tls_is_spoken_with_sentinels_and_the_primary(tmp_path: Path) -> None:
+    by = authority(tmp_path)
+    server, client = signed(tmp_path, "server", by), signed(tmp_path, "client", by)
+    files = {"cert": server.certificate, "key": server.key, "ca-cert": by.certificate}
+    tls = [
+        ("tls-replication", "yes"),
+        *((f"tls-{name}-file", path) for name, path in files.items()),
+    ]
+    ports = {"primary": free_port(), "sentinel": free_port()}
+    rows = {
+        "primary": [("appendonly", "yes"), ("appendfsync", "always")],
+        "sentinel": [("sentinel monitor", f"{PRIMARY} 127.0.0.1 {ports['primary']} 1")],
+    }
+    with ExitStack() as stack:
+        for name, own in rows.items():
+            folder = tmp_path / name
+            folder.mkdir()
+            place = [("port", 0), ("tls-port", ports[name]), ("dir", folder), ("logfile", "log")]
+            text = "".join(f"{key} {value}\n" for key, value in (*place, *tls, *own))
+            (folder / "conf").write_text(text)
+            kind = ["--sentinel"] if name == "sentinel" else []
+            process = subprocess.Popen([str(SYSTEM), str(folder / "conf"), *kind])
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        url = f"rediss+sentinel://localhost:{ports['sentinel']}/{PRIMARY}"
+        identity = Identity(by.certificate, client.certificate, client.key)
+        with connect(url, identity=identity) as trainer:
+            assert wait_until(lambda: reached(trainer))
+            async with connect_async(url, identity=identity) as api:
+                assert await api.get("x") == b"1"
+        with connect(url) as stranger, pytest.raises(redis.ConnectionError):
+            stranger.ping()
+
+
+def reached(client: Any) -> bool:
+    with suppress(redis.ConnectionError):
+        return bool(client.set("x", 1))
+    return False
 
 
 @pytest.mark.parametrize(
