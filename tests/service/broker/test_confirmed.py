@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +11,21 @@ import pytest
 import redis
 
 from benchmarks._redis_cluster import Member, RedisCluster
-from service.broker.connection import SHORT_TIMEOUT_S, StreamUnavailable, connect
+from service.api.feed import WAIT_MS as EVENTS_MS
+from service.broker.appender import REPLICATION_MS
+from service.broker.connection import (
+    SHORT_TIMEOUT_S,
+    StreamUnavailable,
+    connect,
+    connect_async,
+    patiently,
+)
 from service.broker.entries import Position
 from service.broker.feed import Feed
 from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.broker.reader import read_next
+from service.broker.snapshots import WAIT_MS as NOTICES_MS
 from service.broker.stream import Stream
 from service.wire import Control, RawBatch
 from tests.service.conftest import MakeSettings
@@ -88,6 +98,10 @@ async def test_a_batch_is_not_acknowledged_before_the_replica_of_its_primary_has
                 with pytest.raises(StreamUnavailable, match="0 of 1 replicas") as told:
                     await stream.append(batch("one"))
                 assert told.value.context["batch_id"] == "one"
+            # On a connection of its own, where a repeat is all that was ever written.
+            async with Stream.open(settings(redis_url=cluster.url, redis_replicas=1)) as other:
+                with pytest.raises(StreamUnavailable, match="0 of 1 replicas"):
+                    await other.append(batch("one"))
         finally:
             replica.thaw()
         monkeypatch.setattr("service.broker.appender.REPLICATION_MS", 2900)
@@ -148,24 +162,60 @@ def test_a_trainer_writes_to_the_node_that_has_taken_over(
     assert now.client.get(feed.keys.status) == b"{}"
 
 
-def test_a_process_may_begin_while_a_node_is_gone(
+def test_a_repeated_report_counts_once_a_replica_has_it(
+    cluster: RedisCluster, primary: Member, feeds: list[Feed]
+) -> None:
+    """It writes nothing, and nothing else was ever written on its connection."""
+    [feed, _] = feeds
+    report = ("XADD", feed.keys.events, "1-0", "data", b"{}")
+    assert feed.write([report])
+    [replica] = cluster.replicas_of(primary)
+    replica.freeze()
+    try:
+        primary.client.set("{gmr:one}:more", "so that the replica is behind")
+        with connect(cluster.url) as client:
+            other = Feed(client, "one", feed._lease, events_length=9, history_length=9, replicas=1)
+            assert not other.write([report])
+    finally:
+        replica.thaw()
+    wait_until(lambda: feed.write([report]))
+
+
+def test_a_process_may_begin_while_a_primary_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which redis-py asks, at random, for what commands there are."""
     monkeypatch.setattr("service.broker.connection.LAYOUT_S", 30.0)
     with RedisCluster(tmp_path, 1, node_timeout_ms=60_000) as cluster:
         [primary] = cluster.primaries
         [replica] = cluster.replicas_of(primary)
-        replica.kill()
-        for _ in range(6):
-            with connect(cluster.url) as client:
-                assert client.set("x", 1)
+        primary.kill()
+        begun = threading.Timer(1.0, replica.told, ("CLUSTER", "FAILOVER", "TAKEOVER"))
+        begun.start()
+        with connect(cluster.url) as client:
+            wait_until(lambda: replica.is_primary)
+            assert patiently(lambda: client.set("x", 1), print)
+        begun.join()
 
 
-def test_a_node_that_hangs_is_waited_for_a_short_time_only(cluster: RedisCluster) -> None:
+async def test_a_client_that_is_to_ask_for_a_new_layout_leaves_no_connection_open(
+    cluster: RedisCluster,
+) -> None:
+    client = connect_async(cluster.url)
+    assert isinstance(client, redis.asyncio.RedisCluster)
+    await client.get("x")
+    client._initialize = True  # as a failure leaves it
+    await client.aclose()
+    nodes = client.nodes_manager.nodes_cache.values()
+    assert not any(one.is_connected for node in nodes for one in node._connections)
+
+
+def test_a_node_that_hangs_is_waited_for_a_short_time_and_longer_than_a_read(
+    cluster: RedisCluster,
+) -> None:
     for url in (cluster.url, "redis+sentinel://127.0.0.1:1/orders"):
         with connect(url) as client:
             assert client.get_connection_kwargs()["socket_timeout"] == SHORT_TIMEOUT_S
+    assert max(EVENTS_MS, NOTICES_MS, REPLICATION_MS) < 1000 * SHORT_TIMEOUT_S
 
 
 def test_a_slot_without_a_node_is_waited_for(

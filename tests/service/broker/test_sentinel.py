@@ -141,6 +141,9 @@ async def test_sentinels_may_want_a_password(
 ) -> None:
     with connect(address(sentinel, password)) as client:
         assert client.ping()
+        pool: Any = client.connection_pool
+        asked = [one.connection_pool for one in pool.sentinel_manager.sentinels]
+    assert not any(one._sock for pool in asked for one in pool._available_connections)
     async with connect_async(address(sentinel, password)) as ours:
         assert await ours.ping()
     with connect(address(sentinel)) as client, pytest.raises(InvalidSettings, match="password"):
