@@ -563,7 +563,7 @@ class ModelWriter:
             )
         moment, house = time.monotonic(), self._pace.house
         since = moment - self._house_at
-        if crowded and house is not None and since < house.interval_s:
+        if crowded and not self._rung and house is not None and since < house.interval_s:
             return
         if not at_once and since < self._pace.house_s:
             return

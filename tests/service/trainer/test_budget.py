@@ -77,8 +77,15 @@ def test_while_others_wait_a_model_is_learned_and_served_later(settings: MakeSet
         writer.rest(crowded=True)
         assert writer.position.entries_applied == 4
         assert published_position(own)[1] == 1
+        rung = writer.ring, lambda: writer.rest(crowded=True)  # a reader waits for something
+        wait_until(lambda: [act() for act in rung] and published_position(own)[1] == 4)
+
+        send(own, *stream[4:6])
+        learn(writer, crowded=True)
+        writer.rest(crowded=True)
+        assert published_position(own)[1] == 4
         # Nobody waits any more.
-        wait_until(lambda: (writer.rest(), published_position(own)[1])[1] == 4)
+        wait_until(lambda: (writer.rest(), published_position(own)[1])[1] == 6)
     budget.left("another")
     assert budget.interval_s == checkpoints.interval_s == 0  # it was let go
 
