@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +19,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from benchmarks._service import until
 from service.supervisor.embedded import find_binary
 
 SLOTS: Final = 16384
@@ -26,7 +27,9 @@ BUS: Final = 10_000
 """A node's port for other nodes is so much beyond its own."""
 
 NODE_TIMEOUT_MS: Final = 2000
-TIMEOUT_S: Final = 60.0
+ACQUAINTANCE_S: Final = 0.2
+"""In which nodes that were introduced know each other, mostly."""
+
 NO_LOGIN: Final[Mapping[str, Any]] = {}
 
 OPTIONS: Final = (
@@ -168,7 +171,7 @@ class RedisCluster:
             del followed[None]
             states = [one.told("CLUSTER", "INFO") or b"" for one in self.members]
             agree = all(b"cluster_state:ok" in state for state in states)
-            whole = followed == dict.fromkeys(primaries, self._n_replicas)
+            whole = followed == Counter(dict.fromkeys(primaries, self._n_replicas))
             return agree and len(primaries) == self._n_primaries and whole
 
         until(whole)
@@ -196,7 +199,7 @@ class RedisCluster:
             if number < n:
                 first, beyond = (SLOTS * at // n for at in (number, number + 1))
                 one.client.execute_command("CLUSTER", "ADDSLOTS", *range(first, beyond))
-        until(self._meet, step_s=0.2)
+        until(self._meet)
         for number, one in enumerate(self.members[n:]):
             primary = self.members[number % n].client.execute_command("CLUSTER", "MYID").decode()
             until(partial(one.told, "CLUSTER", "REPLICATE", primary))
@@ -207,25 +210,14 @@ class RedisCluster:
         strangers = [one for one in self.members if len(_known(one)) < len(self.members)]
         for one in strangers:
             one.client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.members[0].port)
+        if strangers:
+            time.sleep(ACQUAINTANCE_S)
         return not strangers
 
     def _end(self) -> None:
         for one in self.members:
             one.kill()
             one.client.close()
-
-
-def until(done: Callable[[], Any], timeout_s: float = TIMEOUT_S, step_s: float = 0.02) -> None:
-    """Return when something is done.
-
-    Raises:
-        TimeoutError: It is not.
-    """
-    deadline = time.monotonic() + timeout_s
-    while not done():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not done after {timeout_s:.0f} s")
-        time.sleep(step_s)
 
 
 def _known(member: Member) -> list[bytes]:

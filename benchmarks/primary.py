@@ -32,7 +32,8 @@ import orjson
 import redis
 from pydantic import SecretStr
 
-from benchmarks._redis_cluster import NODE_TIMEOUT_MS, Member, RedisCluster, until
+from benchmarks._redis_cluster import NODE_TIMEOUT_MS, Member, RedisCluster
+from benchmarks._service import until
 from clients.commands.bench import Measurement, Say, Table
 from service.broker.connection import TRANSIENT, StreamUnavailable, connect
 from service.broker.keys import Keys

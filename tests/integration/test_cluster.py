@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import socket
-import subprocess
 import threading
 import time
 import uuid
@@ -19,6 +16,7 @@ import pytest
 import redis
 from pydantic import SecretStr
 
+from benchmarks._redis_cluster import RedisCluster
 from service.broker.caller import Caller
 from service.broker.connection import connect, connect_async
 from service.broker.entries import Position
@@ -27,65 +25,17 @@ from service.broker.keys import Keys
 from service.broker.reader import read_next
 from service.broker.reports import Reports
 from service.settings import Settings
-from service.supervisor.embedded import find_binary
 from tests.service.api.stack import labels, learned, samples, serving, teach, training
 from tests.service.broker.feeding import add, opened
 
-SLOTS = 16384
 NODES = 3
-BUS = 10_000
-"""A node's port for other nodes is so much beyond its own."""
-
-
-def free_port() -> int:
-    """A port that is free, and whose bus port is one."""
-    while True:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port: int = listener.getsockname()[1]
-        if port + BUS < 65536:
-            return port
-
-
-@contextlib.contextmanager
-def node(folder: Path, port: int) -> Iterator[redis.Redis]:
-    folder.mkdir()
-    binary = str(find_binary(Settings().redis_binary).path)
-    options = ["--cluster-enabled", "yes", "--appendonly", "yes", "--appendfsync", "always"]
-    place = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([binary, *place, *options], stdout=log, stderr=log)
-    client = redis.Redis(port=port)
-    try:
-        deadline = time.monotonic() + 20
-        while True:
-            with contextlib.suppress(redis.ConnectionError):
-                client.ping()
-                break
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        yield client
-    finally:
-        client.close()
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
     """The address of a cluster of three nodes without replicas."""
-    ports = [free_port() for _ in range(NODES)]
-    with contextlib.ExitStack() as stack:
-        nodes = [stack.enter_context(node(tmp_path / str(port), port)) for port in ports]
-        for i, one in enumerate(nodes):
-            own = range(SLOTS * i // NODES, SLOTS * (i + 1) // NODES)
-            one.execute_command("CLUSTER", "ADDSLOTS", *own)
-            one.execute_command("CLUSTER", "MEET", "127.0.0.1", ports[0])
-        deadline = time.monotonic() + 20
-        while not all(one.cluster("INFO")["cluster_state"] == "ok" for one in nodes):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        yield f"redis+cluster://127.0.0.1:{ports[0]}"
+    with RedisCluster(tmp_path / "redis", NODES, n_replicas=0) as made:
+        yield f"redis+cluster://{made.members[0].name}"
 
 
 def test_models_on_several_nodes_learn_and_answer(cluster: str, tmp_path: Path) -> None:

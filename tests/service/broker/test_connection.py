@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 import redis
 import uvloop
 
+from benchmarks._redis_cluster import RedisCluster
 from core.errors import InvalidSettings
 from service.broker.connection import (
     StreamUnavailable,
@@ -28,43 +25,17 @@ from service.broker.feed import Feed
 from service.broker.lease import Lease
 from service.broker.stream import Stream
 from service.wire import RawBatch, read_entry
-from tests.service.conftest import BINARY, MakeSettings
+from tests.service.conftest import MakeSettings
 
 pytestmark = pytest.mark.anyio
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def cluster_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A cluster of one node that owns every slot."""
-    directory: Path = tmp_path_factory.mktemp("cluster")
-    # A node also listens on its port plus 10,000.
-    port = next(port for port in iter(free_port, 0) if port < 55_000)
-    options = ["--port", str(port), "--cluster-enabled", "yes", "--dir", str(directory)]
-    options += ["--bind", "127.0.0.1", "--save", "", "--logfile", str(directory / "log")]
-    with subprocess.Popen([str(BINARY.path), *options]) as process:
-        try:
-            with redis.Redis(port=port) as node:
-                deadline = time.monotonic() + 10
-                while True:
-                    try:
-                        node.ping()
-                        break
-                    except redis.ConnectionError:
-                        assert time.monotonic() < deadline
-                        time.sleep(0.02)
-                node.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
-                while node.cluster("info")["cluster_state"] != "ok":
-                    assert time.monotonic() < deadline
-                    time.sleep(0.02)
-            yield port
-        finally:
-            process.terminate()
+    """A cluster of one node that owns every slot, and writes nothing to disk."""
+    weak = ("--appendonly", "no")
+    with RedisCluster(tmp_path_factory.mktemp("redis"), 1, n_replicas=0, options=weak) as cluster:
+        yield cluster.members[0].port
 
 
 @pytest.fixture

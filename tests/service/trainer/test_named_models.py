@@ -279,8 +279,9 @@ def test_where_chores_take_their_share_all_is_learned_before_more_is_served(
         for own in (quiet, loud):
             send(own, batch(0, 0))
             wait_for_backlog(own)
-        house = trainer._named._pace.house
+        house, checkpoints = trainer._named._pace.house, trainer._named._pace.checkpoints
         assert house is not None
+        assert checkpoints is not None
         house.took("another", 3600.0)
         send(loud, *(batch(0, i, n=200) for i in range(1, 60)))
         send(quiet, batch(0, 1))
