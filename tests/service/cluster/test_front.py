@@ -17,6 +17,7 @@ from service.cluster.buckets import bucket_of, settings_of
 from service.cluster.plan import agree
 from service.settings import Settings
 from tests.service.api.stack import (
+    at_rest,
     labels,
     learned,
     make_settings,
@@ -76,6 +77,7 @@ def test_models_of_all_buckets_are_made_taught_and_asked_at_one_address(
             assert model.post("/classify", json={"features": rows}).json()["labels"] == labels(20)
             assert model.get("/model").json()["name"] == f"{cluster.model}-b{bucket:03d}/{name}"
             assert model.get("/health/ready").status_code == 200
+            at_rest(model)  # else it may just settle, which is an entry
         found = front.get(f"/models/{name}").json()
         assert (found["samples_seen"], found["backlog"], found["classes"]) == (600, 0, 2)
         inputs = [{"name": "features", "shape": [20, 16], "datatype": "FP32", "data": rows}]
