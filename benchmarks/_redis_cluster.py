@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from benchmarks._ports import free_port
 from benchmarks._service import until
 from service.supervisor.embedded import find_binary
 
@@ -60,7 +60,7 @@ class Member:
         login: Mapping[str, Any] = NO_LOGIN,
     ) -> None:
         folder.mkdir(parents=True)
-        self.port, self._folder = _free_port(), folder
+        self.port, self._folder = free_port(companion=BUS), folder
         self.client: Any = redis.Redis(
             port=self.port, retry=Retry(NoBackoff(), 0), socket_timeout=5, **login
         )
@@ -74,15 +74,26 @@ class Member:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Begin, or begin again; return when it answers."""
+        """Begin, or begin again; return when it answers.
+
+        Raises:
+            ChildProcessError: It ended instead.
+        """
         command = [str(find_binary(None).path), "--port", str(self.port)]
         command += ["--bind", "127.0.0.1", "--dir", str(self._folder)]
         command += ["--logfile", str(self._folder / "log")]
         command += ["--cluster-node-timeout", str(self._node_timeout_ms)]
         command += [part for name, value in OPTIONS for part in (f"--{name}", value)]
         command += self._options
-        self._process = subprocess.Popen(command)
-        until(lambda: self.told("PING"))
+        self._process = process = subprocess.Popen(command)
+
+        def answers() -> bool:
+            if (status := process.poll()) is not None:
+                last = (self._folder / "log").read_text().strip().rpartition("\n")[2]
+                raise ChildProcessError(f"Node {self.name} ended with status {status}: {last}")
+            return self.told("PING") is not None
+
+        until(answers)
 
     def kill(self) -> None:
         """As a crash would."""
@@ -223,13 +234,3 @@ class RedisCluster:
 def _known(member: Member) -> list[bytes]:
     found: bytes = member.told("CLUSTER", "NODES") or b""
     return found.splitlines()
-
-
-def _free_port() -> int:
-    """One whose bus port is one, too."""
-    while True:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port: int = listener.getsockname()[1]
-        if port + BUS < 65536:
-            return port

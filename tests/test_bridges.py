@@ -15,9 +15,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from benchmarks._ports import free_port
 from gmr import GMRClient, RetryPolicy, ServiceUnreachable
 from tests.service.api.stack import (
-    free_port,
     labels,
     make_settings,
     redis_server,

@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks._ports import free_port
 from tests.chaos.clock import Clock
 from tests.chaos.inside import AIM, AT_START, HANGS, HERE, INSTANTS, SABOTAGE
 from tests.chaos.power import Medium
 from tests.chaos.preloaded import COMPILER, preloading
-from tests.service.broker.servers import free_port
 from tests.service.running import wait_until
 from tests.service.supervisor.test_run import Service
 from tests.service.webhook.listening import SECRET, Listening, listening

@@ -17,8 +17,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from benchmarks._ports import free_port
 from tests.chaos.proxy import Proxy
-from tests.service.broker.servers import STRONG, SYSTEM, free_port
+from tests.service.broker.servers import STRONG, SYSTEM
 from tests.service.running import wait_until
 
 NODES: Final = 3

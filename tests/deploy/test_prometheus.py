@@ -15,9 +15,9 @@ import httpx2
 import pytest
 import yaml
 
+from benchmarks._ports import free_port
 from tests.deploy.metric_names import series
 from tests.service.api.stack import (
-    free_port,
     make_settings,
     redis_server,
     serving,

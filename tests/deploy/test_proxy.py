@@ -12,9 +12,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from benchmarks._ports import free_port
 from service.settings import Settings
 from tests.service.api.conftest import redis_url  # noqa: F401
-from tests.service.api.stack import free_port, make_settings, serving, teach, training, wait_until
+from tests.service.api.stack import make_settings, serving, teach, training, wait_until
 
 CONFIGURED = Path(__file__).parents[2] / "deploy" / "proxy"
 MODELS = 9

@@ -10,7 +10,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,16 +19,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks._ports import free_port
 from clients.http.client import GMRClient
 from service.settings import Settings
 from service.supervisor.embedded import find_binary
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 import redis
 
+from benchmarks._ports import free_port
 from benchmarks._redis_cluster import RedisCluster
 from core.errors import InvalidSettings
 from service.api.probe import check
@@ -20,7 +21,6 @@ from service.broker.durability import Examiner, rights
 from service.settings import Settings
 from service.wire import RawBatch
 from tests.service.api.stack import (
-    free_port,
     learned,
     make_settings,
     samples,

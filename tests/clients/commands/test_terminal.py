@@ -20,6 +20,7 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from benchmarks._ports import free_port
 from clients.commands import status
 from clients.commands.cli import app
 from clients.commands.reading import Reading
@@ -28,7 +29,6 @@ from clients.http.answers import ServiceEvent
 from clients.http.client import GMRClient
 from service.wire import RawBatch
 from tests.service.api.stack import (
-    free_port,
     labels,
     learned,
     make_settings,

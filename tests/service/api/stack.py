@@ -7,7 +7,6 @@ milliseconds; tests/integration runs them as processes.
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import time
 import uuid
@@ -174,10 +173,3 @@ def problem(response: httpx2.Response, status: int, name: str) -> dict[str, Any]
     assert document["title"]
     assert str(document["detail"]).endswith((".", "?"))
     return document
-
-
-def free_port() -> int:
-    """A port that nobody listens on at the moment."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

@@ -17,6 +17,7 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
+from benchmarks._ports import free_port
 from core import errors as core_errors
 from service.api import errors as edge_errors
 from service.api import problems
@@ -24,7 +25,6 @@ from service.api.app import main
 from service.settings import Settings
 from service.wire import RawBatch
 from tests.service.api.stack import (
-    free_port,
     learned,
     problem,
     samples,

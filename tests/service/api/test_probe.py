@@ -9,9 +9,10 @@ from collections.abc import Callable
 import pytest
 from pydantic import SecretStr
 
+from benchmarks._ports import free_port
 from service.api.probe import check, main
 from service.settings import Settings
-from tests.service.api.stack import free_port, serving, training, wait_until
+from tests.service.api.stack import serving, training, wait_until
 
 
 def test_a_live_api_is_found_and_says_why_it_is_not_ready(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from benchmarks._ports import free_port
 from tests.service.conftest import BINARY
 
 SYSTEM = shutil.which("redis-server") or shutil.which("valkey-server")
@@ -27,12 +27,6 @@ BINARIES = [
 ]
 STRONG = ("--appendonly", "yes", "--appendfsync", "always")
 WEAK = ("--appendonly", "no")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port: int = one.getsockname()[1]
-        return port
 
 
 class Server:

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import redis
 
+from benchmarks._ports import free_port
 from core.errors import InvalidSettings
 from service.broker.address import Address
 from service.broker.connection import Identity, connect, connect_async, patiently
 from service.broker.durability import Examiner, WeakDurability
 from service.broker.stream import Stream
 from service.wire import RawBatch
-from tests.service.broker.servers import NEEDS_SYSTEM, STRONG, SYSTEM, Server, free_port, running
+from tests.service.broker.servers import NEEDS_SYSTEM, STRONG, SYSTEM, Server, running
 from tests.service.certificates import NEEDS_OPENSSL, authority, signed
 from tests.service.conftest import BINARY, MakeSettings
 from tests.service.running import send, training, wait_for_backlog, wait_until

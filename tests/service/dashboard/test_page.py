@@ -10,11 +10,12 @@ import numpy as np
 from playwright.sync_api import Browser, Route, expect
 
 from benchmarks import _history as history
+from benchmarks._ports import free_port
 from clients.http.client import GMRClient
 from service.api.curve import Curve
 from service.settings import Settings
 from service.wire import RawBatch
-from tests.service.api.stack import free_port, learned, send, serving, training
+from tests.service.api.stack import learned, send, serving, training
 from tests.service.api.test_curve import rows
 from tests.service.dashboard.browser import visiting
 from tests.service.dashboard.digits import Digits

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from benchmarks._ports import free_port
 from service.signature import key_of
 from service.webhook.receiver import Outcome, Receiver, meaning
-from tests.service.api.stack import free_port
 from tests.service.webhook.listening import SECRET, is_signed, listening
 
 
