@@ -15,10 +15,9 @@ of a sample is answered by experts, and the mixture is one of them:
 
 Every kind of expert has several *horizons*: the number of samples after which what it learned has
 faded to a third, or is gone. Experts are weighed by the probabilities that they gave to the labels
-that came. A share of every weight is spread over all experts, so that a new best expert gains
-weight soon (Herbster and Warmuth, Tracking the Best Expert, 1998: fixed share). The mixture stays
-as it is, and an expert leaves classes that did not come within its horizon to those that forget
-nothing.
+that came: half by which one is best just now, half by which of them are best together
+(`core.experts.share`). The mixture stays as it is, and an expert leaves classes that did not come
+within its horizon to those that forget nothing.
 
 Experts keep sums and trees of a bounded size, and the last few samples that wait to be added up
 (`FEWEST_ROWS`). Images have no experts: their classes do not wander.

@@ -215,6 +215,10 @@ class Rules:
         )
 
 
+NO_MIX = torch.zeros(0, dtype=torch.float64)
+"""Of a panel that an earlier release has written."""
+
+
 @dataclass(frozen=True, eq=False)
 class Panel:
     """Everything that the experts have learned.
@@ -223,7 +227,8 @@ class Panel:
         standardiser: Of the features of all samples so far. It rests once it has seen enough.
         orientation: Sign by which each feature is multiplied, with shape (D,); 0 while no sample
             differed. By the first one that does, so that a feature may as well come negative.
-        weights: Of all experts, the mixture first, with shape (E,), float64.
+        weights: Of all experts, the mixture first, by whoever is best just now, with shape (E,),
+            float64.
         gaussians: See there.
         joint: Least squares.
         forests: Decision trees.
@@ -234,6 +239,7 @@ class Panel:
         labels: The classes, in the order of their columns: those of the model first, then those
             that it has yet to learn.
         neighbours: Micro-clusters.
+        mix: Weights as well, by which experts are best together: see `core.experts.share`.
     """
 
     standardiser: Standardiser
@@ -248,6 +254,7 @@ class Panel:
     scaled_at: int = 0
     labels: tuple[Label, ...] = ()
     neighbours: Neighbours = NOBODY
+    mix: Tensor = NO_MIX
 
     @classmethod
     def start(cls, n_features: int) -> Panel | None:
@@ -257,28 +264,31 @@ class Panel:
         zeros = torch.zeros(n_features, dtype=torch.float64)
         unseen = Standardiser(False, 0, 0, zeros, zeros, zeros, zeros + 1)
         many = n_features > MOST_FOR_ALL
-        n_experts = 1 + len(HORIZONS)
+        even = torch.full((1 + len(HORIZONS),), 1 / (1 + len(HORIZONS)), dtype=torch.float64)
         return cls(
             unseen,
             zeros,
-            torch.full((n_experts,), 1 / n_experts, dtype=torch.float64),
+            even,
             Gaussians.start(n_features, len(gaussians.HORIZONS) - many),
             LeastSquares.start(0 if many else len(JOINT_HORIZONS), joint(n_features).size),
             Forests.start(),
             torch.zeros(0, n_features, dtype=torch.float64),
             torch.zeros(0, dtype=torch.int64),
             neighbours=Neighbours.start(n_features),
+            mix=even,
         )
 
     def of_today(self) -> Panel:
         """The same, with what an earlier release did not have: some sums, and newer experts."""
-        panel = replace(self, gaussians=self.gaussians.of_today())
+        mix = self.mix if len(self.mix) else self.weights
+        panel = replace(self, gaussians=self.gaussians.of_today(), mix=mix)
         if self.neighbours is not NOBODY:
             return panel
         new = self.weights.new_full((len(neighbours.HORIZONS),), share.SHARE / len(self.weights))
         weights = torch.cat([self.weights, new])
+        weights = weights / weights.sum()
         begun = Neighbours.start(len(self.orientation)).grown(len(self.labels))
-        return replace(panel, weights=weights / weights.sum(), neighbours=begun)
+        return replace(panel, weights=weights, mix=weights, neighbours=begun)
 
     @cached_property
     def rules(self) -> Rules:
@@ -286,7 +296,7 @@ class Panel:
         return Rules(
             self.standardiser.shift,
             self.standardiser.scale * _signs(self.orientation),
-            self.weights,
+            (self.weights + self.mix) / 2,
             self.gaussians.rules,
             self.joint.rules(JOINT_HORIZONS[: len(self.joint.mass)]),
             self.forests.rules(),
@@ -347,7 +357,9 @@ class Panel:
                 said = advice.of(named[rows])
                 if panel is not self:
                     said = panel.rules.advice(x[rows], said.opinions[0], len(self.labels))
-                if len(rows) > part and said.surprised(codes[rows]):
+                # A mix is sure of less, and so is surprised by less.
+                best = replace(said, weights=panel.weights)
+                if len(rows) > part and best.surprised(codes[rows]):
                     waiting.extendleft(reversed(rows.tensor_split(-(-len(rows) // part))))
                     continue
                 heard = codes[rows] < said.opinions.shape[2]
@@ -367,13 +379,13 @@ class Panel:
             return self
         said = advice.opinions[:, rows, codes[rows]]
         said = (1 - share.DOUBT) * said + share.DOUBT / advice.opinions.shape[2]
-        return replace(self, weights=share.shared(self.weights, said))
+        return replace(
+            self, weights=share.shared(self.weights, said), mix=share.mixed(self.mix, said)
+        )
 
     def deferring(self) -> Panel:
         """Give the mixture weight: it was told at once what others hear by and by."""
-        mine, others = self.weights[:1].clamp_min(DEFERENCE), self.weights[1:]
-        others = others / others.sum().clamp_min(share.SHARE)
-        return replace(self, weights=torch.cat([mine, others * (1 - mine)]))
+        return replace(self, weights=_deferring(self.weights), mix=_deferring(self.mix))
 
     def learned(
         self, x: Tensor, codes: Tensor, n_classes: int, before: Panel | None = None
@@ -489,6 +501,13 @@ def _of_all(n_horizons: int, said: Tensor, known: Tensor) -> tuple[Tensor, Tenso
     """What experts of all horizons say, (H, N, C), and know, (H, C): of the first ones nothing."""
     more = (0, 0) * (said.dim() - 1) + (n_horizons - len(said), 0)
     return torch.nn.functional.pad(said, more), torch.nn.functional.pad(known, (0, 0, *more[-2:]))
+
+
+def _deferring(weights: Tensor) -> Tensor:
+    """With `DEFERENCE` at least for the first of all."""
+    first, others = weights[:1].clamp_min(DEFERENCE), weights[1:]
+    others = others / others.sum()
+    return torch.cat([first, others * (1 - first)])
 
 
 def _signs(orientation: Tensor) -> Tensor:

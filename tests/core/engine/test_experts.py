@@ -270,11 +270,13 @@ def test_who_joins_experts_of_an_earlier_release_begins_with_nothing_and_goes_on
     del panel["neighbours"]
     weights = tensors[panel["weights"]]
     tensors[panel["weights"]] = weights[:9] / weights[:9].sum()
+    del panel["mix"]
     earlier, _, _ = load(pack(FORMAT, tensors, {**text, "state": json.dumps(tree)}))
     assert earlier.model.panel is not None
     assert earlier.model.panel.neighbours.size == 0
     assert float(earlier.model.panel.weights.sum()) == pytest.approx(1)
     assert bool((earlier.model.panel.weights > 0).all())
+    assert torch.equal(earlier.model.panel.mix, earlier.model.panel.weights)
     later, _ = play(one, earlier, moving(12, 1))
     assert later.model.panel is not None
     assert later.model.panel.neighbours.samples == 12 * 100
@@ -288,9 +290,11 @@ def test_a_panel_of_an_earlier_release_is_read_and_sums_count_as_their_mass() ->
     tensors, text = unpack(FORMAT, dump(state, one.config, {}))
     tree = json.loads(text["state"])
     del tree["model"]["panel"]["gaussians"]["mass_squares"]
+    del tree["model"]["panel"]["mix"]
     tree["model"]["panel"]["ahead"] = 1
     earlier, _, _ = load(pack(FORMAT, tensors, {**text, "state": json.dumps(tree)}))
     assert earlier.model.panel is not None
+    assert torch.equal(earlier.model.panel.mix, earlier.model.panel.weights)
     sums = earlier.model.panel.gaussians
     assert torch.equal(sums.mass_squares, sums.mass)
     later, _ = play(one, earlier, moving(12, 1))

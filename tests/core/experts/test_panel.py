@@ -204,6 +204,7 @@ def test_labels_among_many_unlabelled_samples_are_heard_as_if_they_came_alone() 
     among = panel.taught(x, sparse, advice)
     alone = panel.taught(x[::4], codes[::4], advice.of(torch.arange(0, 400, 4)))
     assert torch.equal(among.weights, alone.weights)
+    assert torch.equal(among.mix, alone.mix)
     assert_identical(among.gaussians, alone.gaussians)
 
 
@@ -213,10 +214,21 @@ def test_a_mixture_that_was_told_at_once_is_asked_and_never_less_than_before() -
         others = torch.linspace(1, 2, len(panel.weights) - 1, dtype=torch.float64)
         others *= (1 - before) / others.sum()
         weights = torch.cat([torch.tensor([before], dtype=torch.float64), others])
-        after = replace(panel, weights=weights).deferring().weights
-        assert float(after[0]) == pytest.approx(max(before, DEFERENCE))
-        assert float(after.sum()) == pytest.approx(1)
-        torch.testing.assert_close(after[1:] / after[1:].sum(), others / others.sum())
+        deferring = replace(panel, weights=weights, mix=weights.clone()).deferring()
+        for after in (deferring.weights, deferring.mix):
+            assert float(after[0]) == pytest.approx(max(before, DEFERENCE))
+            assert float(after.sum()) == pytest.approx(1)
+            torch.testing.assert_close(after[1:] / after[1:].sum(), others / others.sum())
+
+
+def test_answers_take_the_mean_of_both_kinds_of_weights() -> None:
+    panel = taught()
+    x, codes = samples(100, 4, 7)
+    heard = replace(panel, labels=("a", "b", "c")).taught(
+        x, codes, panel.rules.advice(x, even(100, 3))
+    )
+    assert not torch.equal(heard.weights, heard.mix)
+    torch.testing.assert_close(heard.rules.weights, (heard.weights + heard.mix) / 2)
 
 
 def test_so_many_features_have_no_experts() -> None:
