@@ -11,6 +11,7 @@ import typer
 from clients.commands.answer_file import answer_all, labels_of, names_of, numbers, plain
 from clients.commands.options import (
     AnswerFile,
+    DecimalSign,
     DroppedColumns,
     FeatureColumns,
     IdColumn,
@@ -46,6 +47,7 @@ def classify_command(
     id_column: IdColumn = None,
     columns: FeatureColumns = None,
     drop: DroppedColumns = None,
+    decimal: DecimalSign = ".",
     batch_size: SamplesPerQuestion = 500,
     url: Url = None,
     as_json: InsteadOfCsv = False,
@@ -75,6 +77,7 @@ def classify_command(
             id_column=id_column,
             columns=column_names(columns),
             drop=column_names(drop) or (),
+            decimal=decimal,
         )
         names += ["label"] if source.labelled else []
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from clients.commands.options import DroppedColumns, FeatureColumns, Url
+from clients.commands.options import DecimalSign, DroppedColumns, FeatureColumns, Url
 from clients.data.folder import files_of
 from clients.data.formats.rows import column_names
 from clients.data.standard_input import STANDARD_INPUT, named_file
@@ -59,6 +59,7 @@ def ingest_command(
     ] = False,
     columns: FeatureColumns = None,
     drop: DroppedColumns = None,
+    decimal: DecimalSign = ".",
     skip_bad_rows: Annotated[
         bool,
         typer.Option(
@@ -91,6 +92,8 @@ def ingest_command(
 
     Example: zcat log.csv.gz | gmr ingest - --columns temperature,pressure
 
+    Example: gmr ingest export.csv --decimal ,
+
     Example: gmr ingest inbox/ --watch
 
     Of a folder every file is sent, by name, once it has not changed for two seconds. Write a file
@@ -114,6 +117,7 @@ def ingest_command(
             "columns": column_names(columns),
             "drop": column_names(drop) or (),
             "skip_bad_rows": skip_bad_rows,
+            "decimal": decimal,
         },
         rate=rate,
         again=again,

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -40,6 +40,10 @@ FeatureColumns = Annotated[
 ]
 DroppedColumns = Annotated[
     str | None, typer.Option(help="Of a table: columns that are no features, likewise.")
+]
+DecimalSign = Annotated[
+    Literal[".", ","],
+    typer.Option(help="Of a .csv: the sign before decimals. With a comma, cells are parted by ;."),
 ]
 SamplesPerQuestion = Annotated[int, typer.Option(min=1, help="Samples per question.")]
 InsteadOfCsv = Annotated[

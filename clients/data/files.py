@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from clients.data.formats.arrays import open_npy, open_npz
 from clients.data.formats.csv import CsvSource
 from clients.data.formats.idx import IdxSource
+from clients.data.formats.numerals import Numerals
 from clients.data.formats.parquet import ParquetSource
 from clients.data.formats.rows import Label, Labels, Rows, Source
 from clients.http.errors import InputError
@@ -34,6 +35,7 @@ def open_source(
     columns: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     skip_bad_rows: bool = False,
+    decimal: str = ".",
 ) -> Source:
     """Open a file of samples.
 
@@ -49,6 +51,7 @@ def open_source(
             the file's order; None: all but those of labels and ids.
         drop: Columns of a table that are none.
         skip_bad_rows: Leave out the rows of a csv file that cannot be used, in place of an error.
+        decimal: The sign before the decimals of a csv file's numbers, "." or ",".
 
     Raises:
         InputError: there is no such file, it is of no known format, or it does not have
@@ -73,6 +76,11 @@ def open_source(
             f"Rows of {path} that cannot be used were to be left out, but it is {kind} and "
             f"no text. Expected a .csv or .tsv file. Leave out --skip-bad-rows."
         )
+    if decimal != "." and kind != "csv":
+        raise InputError(
+            f"A decimal sign was named for {path}, but it is {kind} and no text, so that its "
+            f"numbers have none. Leave out --decimal."
+        )
     if labels is not None and (kind in ("csv", "parquet") or label_column is not None):
         raise InputError(
             f"Labels were asked for both in {labels} and in a column of {path}, or {path} is a "
@@ -84,7 +92,9 @@ def open_source(
     if kind == "npy":
         return open_npy(path, label_column, labels)
     if kind == "csv":
-        return CsvSource(path, label_column, id_column, columns, drop, skip_bad_rows)
+        return CsvSource(
+            path, label_column, id_column, columns, drop, skip_bad_rows, Numerals(decimal)
+        )
     if kind == "parquet":
         return ParquetSource(path, label_column, id_column, columns, drop)
     if label_column is not None:

@@ -71,6 +71,7 @@ class Job:
         columns: Sequence[str] | None = None,
         drop: Sequence[str] = (),
         skip_bad_rows: bool = False,
+        decimal: str = ".",
     ) -> Job:
         """The job of sending a file.
 
@@ -85,6 +86,7 @@ class Job:
             columns=columns,
             drop=drop,
             skip_bad_rows=skip_bad_rows,
+            decimal=decimal,
         )
         options: list[object] = [batch_size, label_column, with_labels]
         if text_ids and id_column is None:
@@ -104,6 +106,8 @@ class Job:
             options += ["columns", *(columns or ()), "drop", *drop]
         if skip_bad_rows:
             options.append("skip_bad_rows")
+        if decimal != ".":
+            options += ["decimal", decimal]
         files = [path] if labels is None else [path, labels]
         name = fingerprint(files, *options)
         return cls(source, name, batch_size, epochs, with_labels, text_ids)

@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.data.formats.csv_table import CsvTable, is_number
+from clients.data.formats.csv_table import CsvTable
 from clients.data.formats.ids import as_ids
+from clients.data.formats.numerals import POINT, Numerals
 from clients.data.formats.rows import (
     READ_IDS,
     Label,
@@ -41,10 +42,12 @@ class CsvSource:
         columns: Sequence[str] | None = None,
         drop: Sequence[str] = (),
         skip_bad_rows: bool = False,
+        numerals: Numerals = POINT,
     ) -> None:
         self.path = path
         self.n_samples: int | None = None
-        self._table = CsvTable(path, (label_column, id_column, *drop), columns)
+        self._numerals = numerals
+        self._table = CsvTable(path, (label_column, id_column, *drop), columns, numerals)
         self._label, self._id, *dropped = self._table.found
         check_apart(self._label, self._id, path=path)
         apart = {index for index in (self._label, self._id, *dropped) if index is not None}
@@ -66,10 +69,39 @@ class CsvSource:
             )
 
     def read(self, size: int, start: int = 0) -> Iterator[Rows]:
+        last: Rows | None = None
+        skipped = 0  # before the first that can be used
         for first, chunk in self._table.read(size, start, check=not self._skip):
             good = self._good(chunk)
-            if good:
-                yield replace(self._rows(good, first), skipped=len(chunk) - len(good))
+            if not good:
+                # They are told with the piece before them, so that it ends where they do.
+                if last is None:
+                    skipped += len(chunk)
+                else:
+                    last = replace(last, skipped=last.skipped + len(chunk))
+                continue
+            if last is not None:
+                yield last
+            bad = skipped + len(chunk) - len(good)
+            last, skipped = replace(self._rows(good, first - skipped), skipped=bad), 0
+        if last is not None:
+            yield last
+        elif skipped and not start:
+            self._refuse(skipped)
+
+    def _refuse(self, n: int) -> None:
+        """Say why no row at all can be used.
+
+        Raises:
+            InputError: Always.
+        """
+        try:
+            for first, chunk in self._table.read(1):
+                self._rows(chunk, first)
+        except InputError as error:
+            raise InputError(
+                f"None of the {n} rows of {self.path} can be used. The first: {error}"
+            ) from None
 
     def read_ids(self) -> Iterator[list[SampleId]]:
         if self._id is None:
@@ -86,26 +118,30 @@ class CsvSource:
         if len(cells) != self._table.width:
             return False
         features = (cell for index, cell in enumerate(cells) if index not in self._apart)
-        if not all(is_number(cell) and abs(float(cell)) <= _LARGEST for cell in features):
+        number, is_number = self._numerals.number, self._numerals.is_number
+        if not all(is_number(cell) and abs(number(cell)) <= _LARGEST for cell in features):
             return False
         if self._label is None or not is_number(cells[self._label]):
             return True
-        label = float(cells[self._label])
+        label = number(cells[self._label])
         return math.isnan(label) or label.is_integer()
 
     def _rows(self, chunk: list[list[str]], first: int) -> Rows:
         taken = {index: [cells.pop(index) for cells in chunk] for index in self._apart}
         labels: Labels | None = None
         if self._label is not None:
-            labels = cell_labels(taken[self._label], self.path, first)
+            labels = cell_labels(taken[self._label], self.path, first, self._numerals)
         ids: list[SampleId] | None = None
         if self._id is not None:
             ids = as_ids(taken[self._id], path=self.path, start=first)
         return Rows(first, self._features(chunk, first), labels, ids)
 
     def _features(self, chunk: list[list[str]], first: int) -> NDArray[np.float32]:
+        cells: list[list[Any]] = chunk
         try:
-            values = np.array(chunk, dtype=np.float64)
+            if self._numerals.decimal != ".":
+                cells = [[self._numerals.number(cell) for cell in row] for row in chunk]
+            values = np.array(cells, dtype=np.float64)
         except ValueError:
             raise self._not_a_number(chunk, first) from None
         return cast("NDArray[np.float32]", as_features(values, path=self.path, start=first))
@@ -115,7 +151,7 @@ class CsvSource:
             (row, column)
             for row, cells in enumerate(chunk)
             for column, cell in enumerate(cells)
-            if not is_number(cell)
+            if not self._numerals.is_number(cell)
         )
         text = chunk[row][column]
         for index in reversed(self._apart):
@@ -125,6 +161,7 @@ class CsvSource:
         what = f"holds {text!r}" if text.strip() else "is empty"
         return InputError(
             f"{self.path}: row {first + row}, {name} {what}; every feature must be a number. "
+            f"{self._numerals.advice(text, self._table.delimiter)}"
             f"Leave the column out with --drop, or encode it, or name it with --label-column if it "
             f"is the label, with --id-column if it is the id.",
             row=first + row,
@@ -132,17 +169,18 @@ class CsvSource:
         )
 
 
-def cell_labels(cells: list[str], path: Path, first: int) -> Labels:
+def cell_labels(cells: list[str], path: Path, first: int, numerals: Numerals = POINT) -> Labels:
     """Whole numbers as integers ("3", "3.0"), other text as it is, empty as None."""
     try:
         return np.array([int(cell) for cell in cells], dtype=np.int64)
     except ValueError:
-        return [_label(cell.strip(), path, first + row) for row, cell in enumerate(cells)]
+        stripped = enumerate((cell.strip() for cell in cells), first)
+        return [_label(cell, path, row, numerals) for row, cell in stripped]
 
 
-def _label(cell: str, path: Path, row: int) -> Label | None:
+def _label(cell: str, path: Path, row: int, numerals: Numerals) -> Label | None:
     try:
-        number = float(cell or "nan")
+        number = numerals.number(cell or "nan")
     except ValueError:
         return cell
     if math.isnan(number):  # how an absent label is written by many tools

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Final, cast
 
 from clients.data.formats.ids import ID_NAMES
+from clients.data.formats.numerals import POINT, Numerals
 from clients.data.formats.rows import LABEL_NAMES
 from clients.http.errors import InputError
 
@@ -29,6 +30,7 @@ class CsvTable:
         path: Where it is.
         text_columns: Names or indices of columns that may hold text, None for none.
         columns: Names or indices of the columns beside these that are read; None: all.
+        numerals: How numbers are written.
 
     Attributes:
         width: How many columns it has.
@@ -45,6 +47,7 @@ class CsvTable:
         path: Path,
         text_columns: Sequence[str | None] = (),
         columns: Sequence[str] | None = None,
+        numerals: Numerals = POINT,
     ) -> None:
         self.path = path
         with self._errors(), open_text(path) as file:
@@ -55,7 +58,7 @@ class CsvTable:
                     f"names of the columns. Check the file."
                 )
             # The delimiter is what the first line has most of; a single column has none.
-            self.delimiter = max(",;\t", key=first.count)
+            self.delimiter = max(";\t" if numerals.decimal == "," else ",;\t", key=first.count)
         with self._records() as reader:
             head = self._next(reader, _LOOK_AT)
         self.first_line = head[0]
@@ -66,7 +69,7 @@ class CsvTable:
             # What is not read may be anything.
             read = {index % self.width for one in columns if (index := _integer(one)) is not None}
             text |= set(range(self.width)) - read if len(read) == len(columns) else set()
-        self.header = self.first_line if _names_columns(head, text) else None
+        self.header = self.first_line if _names_columns(head, text, numerals) else None
         self.found = tuple(
             None if column is None else self._index(column) for column in text_columns
         )
@@ -146,23 +149,15 @@ def open_text(path: Path) -> Iterator[IO[str]]:
             yield file
 
 
-def is_number(cell: str) -> bool:
-    """Whether a cell can be read as one."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _names_columns(head: list[list[str]], text: set[int]) -> bool:
+def _names_columns(head: list[list[str]], text: set[int], numerals: Numerals) -> bool:
     """Whether the first line names the columns, from what follows it.
 
     Arguments:
         head: The first lines.
         text: Columns that may hold text, so far as they are known by their index.
+        numerals: How numbers are written.
     """
-    first = head[0]
+    first, is_number = head[0], numerals.is_number
     if not all(is_number(cell) for i, cell in enumerate(first) if i not in text):
         return True
     # Columns may be called 0, 1, 2, ...: then only the label's name is no number, while the

@@ -246,6 +246,21 @@ def test_columns_of_a_table_are_chosen_alike_by_all_commands(gmr: Gmr, tmp_path:
     assert "column 0 ('date')" in gmr("classify", path, "--label-column", "kind", status=2)
 
 
+def test_a_table_with_decimal_commas_is_read_alike_by_all_commands(
+    gmr: Gmr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    points, commas = tmp_path / "points.csv", tmp_path / "commas.csv"
+    rows = [[str(value) for value in row] for row in samples(2).tolist()]
+    points.write_text("\n".join(",".join(row) for row in rows))
+    commas.write_text("\n".join(";".join(row).replace(".", ",") for row in rows))
+
+    for command in ("classify", "outliers"):
+        assert gmr.rows(command, commas, "--decimal", ",") == gmr.rows(command, points)
+        assert "Add --decimal ," in gmr(command, commas, status=2)
+    assert "2 samples in 1 batch" in gmr("ingest", commas, "--decimal", ",", "--wait")
+
+
 def test_a_file_is_sent_by_standard_input_once(
     gmr: Gmr, service: httpx2.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -498,3 +498,80 @@ def test_rows_that_cannot_be_used_are_left_out_where_asked_to(tmp_path: Path) ->
         list(open_source(path, label_column="kind", id_column="id").read(5))
     with pytest.raises(InputError, match="no text"):
         open_source(write_npy(tmp_path)[0], skip_bad_rows=True)
+
+
+def test_pieces_in_which_nothing_can_be_used_are_counted_with_those_beside_them(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.csv"
+    bad = ["x,1"]
+    path.write_text("\n".join(["a,b", *bad * 5, "1,2", *bad * 7, "3,4", *bad * 3]))
+    source = open_source(path, skip_bad_rows=True)
+
+    whole = [(rows.start, len(rows), rows.skipped) for rows in source.read(2)]
+
+    assert whole == [(0, 1, 11), (12, 1, 4)]
+    for start, n, skipped in whole:  # a run that is resumed sees the rest alike
+        after = [
+            (rows.start, len(rows), rows.skipped) for rows in source.read(2, start + n + skipped)
+        ]
+        assert after == [piece for piece in whole if piece[0] > start]
+
+
+def test_a_table_of_which_no_row_can_be_used_is_refused_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["a,b", *["x,1"] * 5]))
+
+    with pytest.raises(InputError, match=r"None of the 5 rows .*row 0, column 0 \('a'\) holds 'x'"):
+        list(open_source(path, skip_bad_rows=True).read(2))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("a;b;y\n1,5;-2;p,q\n,25;3e1;r", True),
+        ("1,5;-2;p,q\n,25;3e1;r", False),
+        ("a\tb\ty\n1,5\t-2\tp,q\n,25\t3e1\tr", True),
+    ],
+)
+def test_numbers_with_a_comma_before_their_decimals(tmp_path: Path, text: str, named: bool) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+
+    source = open_source(path, label_column="y" if named else "2", decimal=",")
+    features, labels, _ = collect(source, 10)
+
+    assert features == [[1.5, -2.0], [0.25, 30.0]]
+    assert labels == ["p,q", "r"]
+
+
+@pytest.mark.parametrize("text", ["a;b\n1,5;2\n", "1,5;2\n2,5;3\n", "a\tb\n1,5\t2\n"])
+def test_a_comma_before_decimals_is_known_by_the_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+
+    with pytest.raises(InputError, match="Add --decimal , if"):
+        collect(open_source(path), 10)
+
+
+def test_a_point_in_a_table_with_decimal_commas_is_not_guessed_at(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a;b\n1,5;1.234\n")
+
+    with pytest.raises(InputError, match=r"holds '1\.234'.*thousands are not separated"):
+        collect(open_source(path, decimal=","), 10)
+
+
+def test_labels_with_a_decimal_comma_are_read_as_those_with_a_point(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a;y\n1,5;3,0\n2,5;\n")
+
+    assert collect(open_source(path, label_column="y", decimal=","), 10)[1] == [3, None]
+    path.write_text("a;y\n1,5;3,5\n")
+    with pytest.raises(InputError, match="whole numbers or text"):
+        collect(open_source(path, label_column="y", decimal=","), 10)
+
+
+def test_an_array_has_no_decimal_sign(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no text"):
+        open_source(write_npy(tmp_path)[0], decimal=",")
