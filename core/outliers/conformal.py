@@ -15,6 +15,10 @@ the strangest. Its rank among the rows' own is the p-value (split conformal pred
 al. 2005; weighted: Tibshirani et al. 2019). So a share of about a of inliers has a p-value of a
 or less, whatever the model, and p-values of different models compare.
 
+Rows come from models that went on learning since. Where samples repeat each other (categories,
+switches, sensors that rest) nothing but that tells a sample from rows of the very same values. So
+there numbers that differ by no more than such models do are alike.
+
 Beyond the rows' lowest twentieth a tail is taken to fall exponentially (peaks over a threshold),
 so that typicality ranks samples that are stranger than any row. P-values do not go below
 1 / (n + 1) for n rows: more cannot be known from n.
@@ -30,6 +34,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 FEWEST_ROWS = 100
 """With fewer rows than these, nothing is calibrated."""
@@ -44,6 +49,21 @@ by no less."""
 
 LEAST = -1e300
 """Log share of what is stranger than can be said: finite, and so are sums of a few."""
+
+REPEATED = 0.5
+"""Share of rows that have another like them, from which on samples repeat each other."""
+
+SAME = 1e-6
+"""Part by which numbers of equal samples differ, as float32."""
+
+GRAIN = 0.7
+"""Nats by which models differ about the same sample: one that splits a component takes log 2."""
+
+NOISE = 0.1
+"""Deviation of traits that must go together, for the same reason ..."""
+
+ALIKE = 0.01
+"""... and what is left of that in typicalities."""
 
 WAYS = 2
 """The lowest shares, whose mean counts."""
@@ -62,6 +82,7 @@ class Tails:
         edge: Where the exponential tail begins, with shape (W, 1); likewise:
         log_edge: The log share there.
         scale: Distance below the edge over which the share falls by the factor e; positive.
+        grain: Values that differ by less are alike; 0 where all are told apart.
     """
 
     values: Tensor
@@ -69,9 +90,10 @@ class Tails:
     edge: Tensor
     log_edge: Tensor
     scale: Tensor
+    grain: float
 
     @classmethod
-    def of(cls, rows: Tensor, weights: Tensor) -> Tails:
+    def of(cls, rows: Tensor, weights: Tensor, grain: float) -> Tails:
         """Measure the tails of rows, (n, W); the weights, with shape (n,), sum to one."""
         values, order = rows.T.contiguous().sort(1)
         shares = weights[order].cumsum(1).clamp(max=1.0)
@@ -83,11 +105,19 @@ class Tails:
         spread = values[:, -1:] - values[:, values.shape[1] // 2, None]
         least = 1e-9 * spread + torch.finfo(torch.float32).tiny
         scale = torch.maximum((edge - middle) / math.log(2), least)
-        return cls(values, shares.log(), edge, there.log(), scale)
+        return cls(values, shares.log(), edge, there.log(), scale, grain)
 
     def log_shares_of(self, asked: Tensor) -> Tensor:
         """Log of the share of inliers that are as low or lower, of numbers (N, W), as (N, W)."""
         asked = asked.T.contiguous()
+        if not self.grain:
+            return self._log_shares(asked).T
+        # What is within the grain counts half.
+        both = self._log_shares(asked - self.grain), self._log_shares(asked + self.grain)
+        return torch.logaddexp(*both).T - math.log(2)
+
+    def _log_shares(self, asked: Tensor) -> Tensor:
+        """The same of numbers (W, N), as (W, N), all told apart."""
         right = torch.searchsorted(self.values, asked).clamp_(1, self.values.shape[1] - 1)
         low, high = self.values.gather(1, right - 1), self.values.gather(1, right)
         part = ((asked - low) / (high - low).clamp_min(1e-300)).clamp(0, 1)
@@ -95,7 +125,7 @@ class Tails:
             self.log_shares.gather(1, right - 1), self.log_shares.gather(1, right), part
         )
         outer = self.log_edge - (self.edge - asked) / self.scale
-        return torch.where(asked < self.edge, outer, inner).T
+        return torch.where(asked < self.edge, outer, inner)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +138,7 @@ class Fit:
         tails: Of the first trait, of what says the same at T other scales, and of minus the
             squared Mahalanobis distance.
         n_scales: T.
+        alike: Typicalities that differ by no more are the same.
         typicalities: Of the rows themselves, ascending, with shape (n,).
         ranks: Weight of all rows up to each, with shape (n,); the last is one.
     """
@@ -116,6 +147,7 @@ class Fit:
     whitening: Tensor
     tails: Tails
     n_scales: int
+    alike: float
     typicalities: Tensor
     ranks: Tensor
 
@@ -161,6 +193,8 @@ class Typicality:
         """What is usual; made at the first question, in some milliseconds."""
         rows, weights = self.rows.double().cpu(), self.weights.double().cpu()
         weights = weights / weights.sum()
+        repeated = _repeated(rows[:, 0]) > REPEATED
+        grain, noise, alike = (GRAIN, NOISE, ALIKE) if repeated else (0.0, 0.0, 0.0)
         together = _together(rows, self.n_scales)
         ends = torch.quantile(
             together, torch.tensor([WINSORISED, 1 - WINSORISED], dtype=rows.dtype), dim=0
@@ -168,19 +202,19 @@ class Typicality:
         inner = together.clamp(ends[0], ends[1])
         mean = weights @ inner
         centred = inner - mean
-        deviation = (weights @ centred.square()).sqrt()
+        deviation = (weights @ centred.square() + noise**2).sqrt()
         # A trait that never varies says nothing.
         scale = torch.where(deviation > 1e-9 * (1 + mean.abs()), 1 / deviation, 0.0)
         scaled = centred * scale
         correlation = (scaled * weights[:, None]).T @ scaled
-        correlation += RIDGE * torch.eye(len(mean), dtype=correlation.dtype)
+        correlation += torch.diag(RIDGE + (noise * scale).square())
         values, vectors = torch.linalg.eigh(correlation)
         whitening = scale[:, None] * (vectors / values.clamp_min(RIDGE).sqrt())
         apart = ((together - mean) @ whitening).square().sum(-1)
         ways = _ways(rows, self.n_scales, apart)
-        tails = Tails.of(ways, weights)
+        tails = Tails.of(ways, weights, grain)
         own, order = _mean_of_lowest(_shares(tails, ways)).sort()
-        return Fit(mean, whitening, tails, self.n_scales, own, weights[order].cumsum(0))
+        return Fit(mean, whitening, tails, self.n_scales, alike, own, weights[order].cumsum(0))
 
     def typicality(self, traits: Tensor) -> Tensor:
         """Log of a tail probability per sample, with shape (N,), float64; less is stranger."""
@@ -198,9 +232,16 @@ class Typicality:
     def p_values(self, typicality: Tensor) -> Tensor:
         """Share of inliers at least as strange, with shape (N,), in (0, 1], float64."""
         fit, n = self.fit, self.n_effective
-        below = torch.searchsorted(fit.typicalities, typicality, right=True)
+        below = torch.searchsorted(fit.typicalities, typicality + fit.alike, right=True)
         shares = torch.cat([fit.ranks.new_zeros(1), fit.ranks.clamp(max=1.0)])[below]
         return ((1 + n * shares) / (n + 1)).clamp(max=1.0)
+
+
+def _repeated(numbers: Tensor) -> float:
+    """Share of numbers (n,) that are next to the same."""
+    ordered = numbers.sort().values
+    same = ordered.diff() <= SAME * (1 + ordered[1:].abs())
+    return float((functional.pad(same, (1, 0)) | functional.pad(same, (0, 1))).double().mean())
 
 
 def _together(traits: Tensor, n_scales: int) -> Tensor:

@@ -113,3 +113,33 @@ def test_a_model_stays_what_it_is_though_one_sample_in_thirty_is_garbage(
         strange = snapshot.outliers(wild[test]).p_values
         assert float((strange < 0.05).double().mean()) > 0.98
     assert likelihood["mixed"] > likelihood["clean"] - 3
+
+
+def repeated(kind: str, n: int) -> Tensor:
+    """Samples of few values, with shape (n, 3); a fifth of them, or fewer, are not zero."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.zeros(n, 3)
+    if kind == "switch":
+        x[:, 0] = (torch.rand(n, generator=generator) < 0.01).float()
+    elif kind == "codes":
+        x[:, 0] = (torch.rand(n, generator=generator) < 0.2) * torch.randint(
+            1, 4, (n,), generator=generator
+        )
+    else:
+        awake = (torch.rand(n, generator=generator) < 0.1)[:, None]
+        x = awake * torch.randn(n, 3, generator=generator).abs()
+    return x
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+@pytest.mark.parametrize("kind", ["switch", "codes", "sensors at rest"])
+def test_what_most_samples_are_is_never_strange(kind: str, preset: str) -> None:
+    engine = Engine(EngineConfig(preset=preset, detector="none"))
+    state = engine.start()
+    lowest = []
+    for batch in repeated(kind, 5000).split(100):
+        state, _ = engine.step(state, Batch(batch))
+        if (found := engine.snapshot(state).outliers(torch.zeros(1, 3)).p_values) is not None:
+            lowest.append(float(found))
+    assert len(lowest) > 40
+    assert min(lowest) > 0.05

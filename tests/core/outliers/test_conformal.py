@@ -108,3 +108,27 @@ def test_p_values_are_shares_whatever_is_asked(
     assert bool(scores.isfinite().all())
     found = float(typicality.p_values(scores))
     assert 0 < found <= 1
+
+
+def test_a_sample_like_all_rows_is_usual_though_models_differ_by_a_little() -> None:
+    generator = torch.Generator().manual_seed(0)
+    same = torch.tensor([7.0, 6.4, 6.4, 0.7, 0.0])
+    rows = same + 1e-5 * torch.randn(400, 5, generator=generator)
+    typicality = Typicality(rows, torch.ones(400), n_scales=2)
+
+    for by in (0.0, -1e-4, -0.05, 0.05):
+        assert float(p_values(typicality, (same + by)[None])) > 0.3
+    far = torch.stack(
+        [same - torch.tensor([3.0, 3.0, 3.0, 0, 0]), same + torch.tensor([0, 0, 0, 9, 9.0])]
+    )
+    assert p_values(typicality, far).le(0.01).all()
+
+
+def test_of_two_values_the_rare_one_is_as_strange_as_it_is_rare() -> None:
+    often, rarely = torch.tensor([3.0, 3.0, 0.5]), torch.tensor([0.0, -1.0, 2.5])
+    rows = torch.where(torch.arange(400)[:, None] % 20 == 0, rarely, often)
+    typicality = Typicality(rows, torch.ones(400))
+
+    found = p_values(typicality, torch.stack([often, rarely]))
+
+    assert found.tolist() == pytest.approx([1.0, 21 / 401])
