@@ -10,7 +10,7 @@ Throughout: N samples, K components, J bets, S scores.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 
 import numpy as np
@@ -36,10 +36,25 @@ EDGES = (0.02, 0.1, 0.3, 0.6)
 RANK_BINS = len(EDGES) + 1
 """Bins of the rank of the log-likelihood."""
 
+SAME = 1e-6
+"""Part by which the log-likelihoods of equal samples differ, at most."""
+
+MANY_EQUALS = 0.02
+"""Share of samples with the same log-likelihood from which on bins have fixed edges ..."""
+
+FEWEST_EQUALS = 3
+"""... and how many they are, at least."""
+
+
+def _no_edges() -> Array:
+    return np.zeros(0)
+
+
 Layout = tuple[int, int, int, int, int, int]
 """Cells of each division, classes, features, and bets on features."""
 
 _Pair = tuple[Array, Array]
+_Smoothing = tuple[Array, float, Layout, Array]
 _Parts = tuple[_Pair, _Pair, tuple[Array, Array, Array]]
 
 BetTerms = tuple[
@@ -47,7 +62,7 @@ BetTerms = tuple[
     Array,
     _Pair,
     tuple[Array, tuple[int, int, int, int]],
-    tuple[Array, float, Layout],
+    _Smoothing,
     tuple[int, Array, Array, bool, bool],
 ]
 """The fields of a `FrozenScores`; classes of components, with shape (K,); scores of a `Ranks`, and
@@ -65,16 +80,24 @@ class Counts:
         spread: See `CellCounts`.
         quiet: See `CellCounts`.
         layout: What there is of each.
+        edges: Log-likelihoods between bins of its rank, rising; none where ranks say it. A rank
+            among ever more samples moves a little, and an edge may come to lie on the other side
+            of many that are equal: see `edges_between`.
     """
 
     numbers: Array
     spread: Array
     quiet: float
     layout: Layout
+    edges: Array = field(default_factory=_no_edges)
 
     @classmethod
     def of(
-        cls, cell_counts: CellCounts, label_errors: LabelErrors, features: FeatureCounts
+        cls,
+        cell_counts: CellCounts,
+        label_errors: LabelErrors,
+        features: FeatureCounts,
+        edges: Array,
     ) -> Counts:
         """From what each counts."""
         parts = (
@@ -86,7 +109,7 @@ class Counts:
         n_bets, n_features = features.evidence.shape
         layout = by_component, by_class, by_rank, len(label_errors.counts), n_features, n_bets
         numbers = np.concatenate([part.ravel() for part in parts])
-        return cls(numbers, cell_counts.spread, cell_counts.quiet, layout)
+        return cls(numbers, cell_counts.spread, cell_counts.quiet, layout, edges)
 
     @classmethod
     def none(cls, frozen_model: FrozenModel, seen: FrozenScores, bet_table: BetTable) -> Counts:
@@ -97,6 +120,7 @@ class Counts:
             CellCounts.empty(widths),
             label_errors,
             FeatureCounts.empty(seen.bins.shape[1], bet_table),
+            edges_between(seen.scores[LIKELIHOOD]),
         )
 
     @cached_property
@@ -121,18 +145,18 @@ class Counts:
 
     def with_numbers(self, numbers: Array) -> Counts:
         """The same after more samples."""
-        return Counts(numbers, self.spread, self.quiet, self.layout)
+        return Counts(numbers, self.spread, self.quiet, self.layout, self.edges)
 
     def faded(self) -> Counts:
         """Keep what is known of the long run of cells and features, and drop the rest."""
         label_errors = LabelErrors.none(len(self.label_errors.counts))
-        return Counts.of(self.cell_counts.faded(), label_errors, self.features.faded())
+        features = self.features.faded()
+        return Counts.of(self.cell_counts.faded(), label_errors, features, self.edges)
 
     def settled(self) -> Counts:
         """Keep what is known, and drop evidence that came before it was known."""
-        return Counts.of(
-            self.cell_counts.smoothed(), self.label_errors.settled(), self.features.settled()
-        )
+        label_errors, features = self.label_errors.settled(), self.features.settled()
+        return Counts.of(self.cell_counts.smoothed(), label_errors, features, self.edges)
 
     def smoothed(self) -> Counts:
         """Smooth the counts as the cells in use ask for."""
@@ -141,7 +165,8 @@ class Counts:
 
     def renewed(self) -> Counts:
         """As if the last samples were all that there have been."""
-        return Counts.of(self.cell_counts.renewed(), self.label_errors, self.features)
+        renewed = self.cell_counts.renewed()
+        return Counts.of(renewed, self.label_errors, self.features, self.edges)
 
     def betted_on(
         self,
@@ -200,9 +225,31 @@ class Counts:
             frozen_model.classes,
             (earlier.scores, earlier.begins),
             (bet_table.table, bet_table.ends),
-            (self.spread, self.quiet, self.layout),
+            (self.spread, self.quiet, self.layout, self.edges),
             held,
         )
+
+
+def edges_between(likelihoods: Array) -> Array:
+    """Edges of bins by rank that leave equal samples together; none where hardly any are equal.
+
+    Arguments:
+        likelihoods: Of the first samples, with shape (N,).
+
+    Example:
+        >>> edges_between(np.repeat([1.0, 2.0, 4.0], [2, 2, 6])).tolist()
+        [0.0, 0.0, 3.0, 3.0]
+    """
+    ordered = np.sort(likelihoods)
+    alone = np.diff(ordered) > SAME * (1 + np.abs(ordered[1:]))
+    ends = np.append(alone.nonzero()[0] + 1, len(ordered))
+    sizes = np.diff(ends, prepend=0)
+    if sizes.max(initial=0) < max(FEWEST_EQUALS, MANY_EQUALS * len(ordered)):
+        return _no_edges()
+    middle_ranks = (ends - sizes / 2) / len(ordered)
+    between = (ordered[ends[:-1] - 1] + ordered[ends[:-1]]) / 2
+    cuts = np.concatenate([[ordered[0] - 1], between, [ordered[-1] + 1]])
+    return cuts[np.searchsorted(middle_ranks, EDGES, side="right")]
 
 
 @compiled
@@ -249,7 +296,7 @@ def bet(e_values: Array, places: Array, numbers: Array, terms: BetTerms) -> None
     """
     seen, classes, earlier, (bets, ends), smoothing, held = terms
     scores, winners, labels, bins = seen
-    spread, quiet, layout = smoothing
+    spread, quiet, layout, edges = smoothing
     thinning, log_bias, autocorrelation_time, online, growing = held
     known, begins = earlier
     cell_counts, label_errors, features = _cut(numbers, layout)
@@ -265,7 +312,7 @@ def bet(e_values: Array, places: Array, numbers: Array, terms: BetTerms) -> None
         find_ranks(low, high, places, known, begins, scores)
     n, widths = len(winners), layout[:3]
     cells, fell = np.empty((len(widths), n), np.int64), np.empty(n, np.int64)
-    _place(cells, fell, winners, classes, low, high, widths)
+    _place(cells, fell, winners, classes, scores, low, high, widths, edges)
     end = ends[0]
     pay_ranks(e_values[:end], low, high, bets[:end])
     begin, end = ends[0], ends[1]
@@ -302,23 +349,29 @@ def _place(
     fell: Array,
     winners: Array,
     classes: Array,
+    scores: Array,
     low: Array,
     high: Array,
     widths: tuple[int, ...],
+    edges: Array,
 ) -> None:
     """Fills `cells`, of every sample in each division, and `fell`, on which class."""
     by_class, by_rank = widths[0], widths[0] + widths[1]
     highest = 0
     for one in classes:
         highest = max(highest, one)
-    enough = (highest + 1) * RANK_BINS <= widths[1] and widths[2] >= RANK_BINS
+    enough = (highest + 1) * RANK_BINS <= widths[1] and widths[2] >= RANK_BINS > len(edges)
     if len(classes) != widths[0] or not enough:
         # Whoever counts in them does not look.
         raise ValueError("the cell counts are of other components")
     for i in range(len(winners)):
         rank, rank_bin = (low[LIKELIHOOD, i] + high[LIKELIHOOD, i]) / 2, 0
-        for edge in EDGES:
-            rank_bin += rank > edge
+        if len(edges):
+            for edge in edges:
+                rank_bin += scores[LIKELIHOOD, i] > edge
+        else:
+            for edge in EDGES:
+                rank_bin += rank > edge
         fell[i] = classes[winners[i]]
         cells[BY_COMPONENT, i] = winners[i]
         cells[BY_CLASS, i] = by_class + fell[i] * RANK_BINS + rank_bin

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -425,6 +426,17 @@ def test_components_of_an_earlier_release_were_named_after_their_family() -> Non
     text["state"] = text["state"].replace('"components"', '"analysers"')
     loaded, _, _ = load(pack(FORMAT, tensors, text))
     assert_identical(loaded.model.learner, state.model.learner)
+
+
+def test_of_an_earlier_release_ranks_say_the_bins_of_likelihoods() -> None:
+    config = CONFIGS["mfa"]
+    engine = Engine(config)
+    state, _ = play(engine, engine.start(), batches([0, 1], 30))
+    tensors, text = unpack(FORMAT, dump(state, config, {}))
+    text["state"], n = re.subn(r', "edges": "[^"]*"|"edges": "[^"]*", ', "", text["state"])
+    assert n > 0
+    loaded, _, _ = load(pack(FORMAT, tensors, text))
+    assert_identical(loaded.watch.detector, state.watch.detector)
 
 
 def test_what_an_earlier_release_called_otherwise_is_read() -> None:

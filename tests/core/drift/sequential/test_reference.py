@@ -152,7 +152,7 @@ def test_the_state_that_it_is_given_is_not_changed() -> None:
     )
     assert np.array_equal(e_values, same)
     assert np.array_equal(one.earlier.ranking.scores, other.earlier.ranking.scores)
-    assert len(kept) == 7
+    assert len(kept) == 8
     for array, before in zip(arrays, kept, strict=True):
         assert np.array_equal(array, before)
 
