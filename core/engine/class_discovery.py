@@ -34,7 +34,7 @@ from core.memory.proposals import (
     Recent,
     Unknowns,
 )
-from core.outliers.unknown import READY_SAMPLES, is_unknown
+from core.outliers.unknown import READY_SAMPLES, UNKNOWN_DEVIATIONS, is_unknown
 from core.running import Running
 
 MOST_OF_STREAM = 0.3
@@ -182,7 +182,7 @@ class ClassDiscovery:
         if least and len(proposals.unknown) >= least and proposals.unseen * LOOKS >= least:
             proposals = replace(proposals, unseen=0)
             state = state.with_pending(proposals=proposals)
-            rows = self.proximity.group(state, proposals.unknown.features, least)
+            rows = self._group(state, proposals.unknown.features, least)
             if rows is not None:
                 mine = set(rows)
                 rest = [row for row in range(len(proposals.unknown)) if row not in mine]
@@ -201,6 +201,41 @@ class ClassDiscovery:
             return state, [*events, *learned]
         state, found = self._looked(state)
         return state, [*events, *learned, *found]
+
+    def _group(self, state: EngineState, features: Tensor, least: int) -> list[int] | None:
+        """Which unknown samples lie together, and not around what is known; None where too few do.
+
+        Arguments:
+            features: In the sender's units, with shape (N, D).
+            least: Samples of a group.
+        """
+        left = torch.arange(len(features))
+        while (rows := self.proximity.group(state, features[left], least)) is not None:
+            if not self._around_known(state, features[left[rows]]):
+                found: list[int] = left[rows].tolist()
+                return found
+            left = left[[row for row in range(len(left)) if row not in set(rows)]]
+        return None
+
+    def _around_known(self, state: EngineState, features: Tensor) -> bool:
+        """Whether samples of a table are the outer ones of what is known.
+
+        Then their mean lies in the middle of that. Log-likelihoods of a Gaussian have a variance of
+        D / 2, and lie D / 2 below that of its middle on average. The mean of images says nothing:
+        it is a blur.
+
+        Arguments:
+            features: In the sender's units, with shape (N, D).
+        """
+        if state.standardiser.identity:
+            return False
+        x = state.standardiser.apply(features).mean(0, keepdim=True)
+        scores = self.candidates.learner.score(state.model.learner, x)
+        if scores is None:
+            return False
+        likelihood, known = float(scores.log_likelihood), state.likelihood
+        below = known.mean + known.variance - likelihood + state.standardiser.log_volume
+        return below < UNKNOWN_DEVIATIONS / 2 * known.deviation
 
     def name(
         self, state: EngineState, number: int, label: Label | None

@@ -284,6 +284,26 @@ def test_neither_known_classes_nor_outliers_of_many_kinds_are_proposed(seed: int
     assert sum(event.unknown for event in of(BatchLearned, happened)) >= 250
 
 
+@pytest.mark.parametrize(("preset", "seed"), [("mfa", 1), ("flat", 0), ("flat", 1)])
+def test_outer_samples_of_known_categories_are_proposed_never(preset: str, seed: int) -> None:
+    """They lie closer to those of their category than to any others."""
+    generator = torch.Generator().manual_seed(seed)
+    category = torch.randint(4, (12_000,), generator=generator)
+    numbers = category[:, None] + torch.randn(len(category), 2, generator=generator)
+    x = torch.cat([torch.eye(4)[category], numbers], 1)
+    heard = torch.rand(len(x), generator=generator) < 0.1
+    heard[:2000] = True
+    engine = Engine(EngineConfig(preset=preset))
+    state, proposed = engine.start(), []
+    for start in range(0, len(x), 100):
+        rows = range(start, start + 100)
+        labels = [int(category[row]) // 2 if heard[row] else None for row in rows]
+        state, events = engine.step(state, Batch.of(x[start : start + 100], labels))
+        proposed += of(ClassProposed, events)
+    assert state.pending.proposals.unknown.arrived
+    assert proposed == []
+
+
 def test_labelled_samples_and_a_stream_without_classes_are_held_back_never() -> None:
     engine = engine_of()
     state, events = engine.step(taught(engine), Batch.of(blob(NEW, 60, 3), ["new"] * 60))
