@@ -69,9 +69,21 @@ class CsvSource:
             )
 
     def read(self, size: int, start: int = 0) -> Iterator[Rows]:
+        if self._skip:
+            yield from self._usable_rows(size, start)
+            return
+        for first, chunk in self._table.read(size, start):
+            yield self._rows(chunk, first)
+
+    def _usable_rows(self, size: int, start: int) -> Iterator[Rows]:
+        """The same without rows that cannot be used.
+
+        Raises:
+            InputError: There are no others.
+        """
         last: Rows | None = None
         skipped = 0  # before the first that can be used
-        for first, chunk in self._table.read(size, start, check=not self._skip):
+        for first, chunk in self._table.read(size, start, check=False):
             good = self._good(chunk)
             if not good:
                 # They are told with the piece before them, so that it ends where they do.

@@ -575,3 +575,13 @@ def test_labels_with_a_decimal_comma_are_read_as_those_with_a_point(tmp_path: Pa
 def test_an_array_has_no_decimal_sign(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no text"):
         open_source(write_npy(tmp_path)[0], decimal=",")
+
+
+def test_what_comes_before_a_row_of_another_width_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,2\n3,4\n5,6,7\n")
+    pieces = open_source(path).read(1)
+
+    assert [next(pieces).features.tolist() for _ in range(2)] == [[[1.0, 2.0]], [[3.0, 4.0]]]
+    with pytest.raises(InputError, match="row 2 has 3 columns"):
+        next(pieces)
