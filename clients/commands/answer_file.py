@@ -17,11 +17,13 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 import orjson
+import typer
 from rich import progress as bars
 from rich.console import Console
 
 from clients.data.files import Rows, Source
 from clients.http.errors import InputError
+from core.counted import counted
 from service.wire import SampleId
 
 
@@ -107,22 +109,28 @@ def answer_all(
         InputError: the file cannot be read, or the answers not be written.
     """
     versions: set[int] = set()
-    n = 0
+    n = skipped = 0
     with output(out) as file, _bar(source, out) as advance:
         answers = (JsonAnswers if as_json else CsvAnswers)(file, columns)
         for rows in source.read(batch_size):
             version, told = ask(rows)
             versions.add(version)
             answers.add(told)
-            n += len(rows)
+            n, skipped = n + len(rows), skipped + rows.skipped
             advance(n)
         if isinstance(answers, JsonAnswers):
             answers.end({"model_versions": sorted(versions), **summary()})
+    if skipped:
+        typer.echo(f"{counted(skipped, 'row')} could not be used, left out.", err=True)
 
 
 def names_of(rows: Rows) -> list[SampleId]:
     """The id of each sample where the file has ids, else its row, from 0."""
-    return list(range(rows.start, rows.start + len(rows))) if rows.ids is None else rows.ids
+    if rows.ids is not None:
+        return rows.ids
+    return (
+        list(range(rows.start, rows.start + len(rows))) if rows.places is None else [*rows.places]
+    )
 
 
 def labels_of(rows: Rows) -> list[int | str | None]:

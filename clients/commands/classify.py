@@ -18,6 +18,7 @@ from clients.commands.options import (
     InsteadOfCsv,
     SampleFile,
     SamplesPerQuestion,
+    SkipBadRows,
     Url,
 )
 from clients.data.files import Rows, open_source
@@ -48,6 +49,7 @@ def classify_command(
     columns: FeatureColumns = None,
     drop: DroppedColumns = None,
     decimal: DecimalSign = ".",
+    skip_bad_rows: SkipBadRows = False,
     batch_size: SamplesPerQuestion = 500,
     url: Url = None,
     as_json: InsteadOfCsv = False,
@@ -78,6 +80,7 @@ def classify_command(
             columns=column_names(columns),
             drop=column_names(drop) or (),
             decimal=decimal,
+            skip_bad_rows=skip_bad_rows,
         )
         names += ["label"] if source.labelled else []
 

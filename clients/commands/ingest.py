@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from clients.commands.options import DecimalSign, DroppedColumns, FeatureColumns, Url
+from clients.commands.options import DecimalSign, DroppedColumns, FeatureColumns, SkipBadRows, Url
 from clients.data.folder import files_of
 from clients.data.formats.rows import column_names
 from clients.data.standard_input import STANDARD_INPUT, named_file
@@ -60,12 +60,7 @@ def ingest_command(
     columns: FeatureColumns = None,
     drop: DroppedColumns = None,
     decimal: DecimalSign = ".",
-    skip_bad_rows: Annotated[
-        bool,
-        typer.Option(
-            "--skip-bad-rows", help="Of a .csv: leave out rows with a cell that cannot be used."
-        ),
-    ] = False,
+    skip_bad_rows: SkipBadRows = False,
     rate: Annotated[
         float | None, typer.Option(min=0.001, help="Samples per second, at most.")
     ] = None,

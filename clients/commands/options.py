@@ -45,6 +45,12 @@ DecimalSign = Annotated[
     Literal[".", ","],
     typer.Option(help="Of a .csv: the sign before decimals. With a comma, cells are parted by ;."),
 ]
+SkipBadRows = Annotated[
+    bool,
+    typer.Option(
+        "--skip-bad-rows", help="Of a .csv: leave out rows with a cell that cannot be used."
+    ),
+]
 SamplesPerQuestion = Annotated[int, typer.Option(min=1, help="Samples per question.")]
 InsteadOfCsv = Annotated[
     bool, typer.Option("--json", help="Write one JSON document instead of CSV.")

@@ -17,6 +17,7 @@ from clients.commands.options import (
     InsteadOfCsv,
     SampleFile,
     SamplesPerQuestion,
+    SkipBadRows,
     Url,
 )
 from clients.data.files import Rows, open_source
@@ -45,6 +46,7 @@ def outliers_command(
     columns: FeatureColumns = None,
     drop: DroppedColumns = None,
     decimal: DecimalSign = ".",
+    skip_bad_rows: SkipBadRows = False,
     batch_size: SamplesPerQuestion = 500,
     url: Url = None,
     as_json: InsteadOfCsv = False,
@@ -70,6 +72,7 @@ def outliers_command(
             columns=column_names(columns),
             drop=column_names(drop) or (),
             decimal=decimal,
+            skip_bad_rows=skip_bad_rows,
         )
         names += ["label"] if source.labelled else []
 

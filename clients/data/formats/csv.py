@@ -94,8 +94,10 @@ class CsvSource:
                 continue
             if last is not None:
                 yield last
+            places = [first + row for row, cells in enumerate(chunk) if self._usable(cells)]
             bad = skipped + len(chunk) - len(good)
-            last, skipped = replace(self._rows(good, first - skipped), skipped=bad), 0
+            last = replace(self._rows(good, first - skipped), skipped=bad, places=places)
+            skipped = 0
         if last is not None:
             yield last
         elif skipped and not start:
@@ -170,12 +172,14 @@ class CsvSource:
             column += column >= index  # that one was taken out of the row
         header = self._table.header
         name = f"column {column}" + (f" ({header[column]!r})" if header else "")
-        what = f"holds {text!r}" if text.strip() else "is empty"
+        what, advice = "is empty", "Leave such rows out with --skip-bad-rows. "
+        if text.strip():
+            what = f"holds {text!r}"
+            advice = self._numerals.advice(text, self._table.delimiter)
         return InputError(
             f"{self.path}: row {first + row}, {name} {what}; every feature must be a number. "
-            f"{self._numerals.advice(text, self._table.delimiter)}"
-            f"Leave the column out with --drop, or encode it, or name it with --label-column if it "
-            f"is the label, with --id-column if it is the id.",
+            f"{advice}Leave the column out with --drop, or encode it, or name it with "
+            f"--label-column if it is the label, with --id-column if it is the id.",
             row=first + row,
             column=column,
         )

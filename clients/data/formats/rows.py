@@ -45,6 +45,7 @@ class Rows:
         labels: N labels, or None when the file has none.
         ids: N ids, or None when none were asked for.
         skipped: Rows among them in the file that were left out, because they cannot be used.
+        places: Position of each in the file, where some were left out; None: one after the other.
     """
 
     start: int
@@ -52,6 +53,7 @@ class Rows:
     labels: Labels | None
     ids: list[SampleId] | None = None
     skipped: int = 0
+    places: list[int] | None = None
 
     def __len__(self) -> int:
         return len(self.features)

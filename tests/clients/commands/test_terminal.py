@@ -261,6 +261,21 @@ def test_a_table_with_decimal_commas_is_read_alike_by_all_commands(
     assert "2 samples in 1 batch" in gmr("ingest", commas, "--decimal", ",", "--wait")
 
 
+def test_rows_that_cannot_be_used_are_left_out_and_the_others_keep_their_numbers(
+    gmr: Gmr, tmp_path: Path
+) -> None:
+    path = tmp_path / "gaps.csv"
+    rows = [",".join(map(str, row)) for row in samples(4).tolist()]
+    path.write_text("\n".join([rows[0], "", f",{rows[0]}"[:9], *rows[1:3], "x" + rows[0], rows[3]]))
+
+    for command in ("classify", "outliers"):
+        result = gmr.run(command, path, "--skip-bad-rows", "--batch-size", 2)
+        told = list(csv.DictReader(io.StringIO(result.stdout)))
+        assert [row["row"] for row in told] == ["0", "2", "3", "5"]
+        assert "2 rows could not be used, left out" in result.stderr
+        assert "row 1" in gmr(command, path, status=2)
+
+
 def test_a_file_is_sent_by_standard_input_once(
     gmr: Gmr, service: httpx2.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

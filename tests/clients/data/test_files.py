@@ -585,3 +585,11 @@ def test_what_comes_before_a_row_of_another_width_is_read(tmp_path: Path) -> Non
     assert [next(pieces).features.tolist() for _ in range(2)] == [[[1.0, 2.0]], [[3.0, 4.0]]]
     with pytest.raises(InputError, match="row 2 has 3 columns"):
         next(pieces)
+
+
+def test_an_empty_cell_is_told_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,2\n3,\n")
+
+    with pytest.raises(InputError, match=r"row 1, column 1 \('b'\) is empty.*--skip-bad-rows"):
+        collect(open_source(path), 10)
