@@ -238,7 +238,7 @@ def edges_between(likelihoods: Array) -> Array:
 
     Example:
         >>> edges_between(np.repeat([1.0, 2.0, 4.0], [2, 2, 6])).tolist()
-        [0.0, 0.0, 3.0, 3.0]
+        [0.0, 1.5, 3.0, 3.0]
     """
     ordered = np.sort(likelihoods)
     alone = np.diff(ordered) > SAME * (1 + np.abs(ordered[1:]))
