@@ -214,7 +214,9 @@ class ClassDiscovery:
             if not self._around_known(state, features[left[rows]]):
                 found: list[int] = left[rows].tolist()
                 return found
-            left = left[[row for row in range(len(left)) if row not in set(rows)]]
+            others = torch.ones(len(left), dtype=torch.bool)
+            others[rows] = False
+            left = left[others]
         return None
 
     def _around_known(self, state: EngineState, features: Tensor) -> bool:
