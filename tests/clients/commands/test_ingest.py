@@ -190,6 +190,7 @@ def test_a_job_is_named_after_what_is_sent_and_not_after_the_file(tmp_path: Path
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     (tmp_path / "moved.csv").write_text("a,b\n1,2\n")
     (tmp_path / "edited.csv").write_text("a,b\n1,3\n")
+    (tmp_path / "whole.csv").write_text("a;b\n1;2\n")
     name = Job.of(tmp_path / "a.csv").name
     assert Job.of(tmp_path / "moved.csv").name == name
     others = {
@@ -201,6 +202,8 @@ def test_a_job_is_named_after_what_is_sent_and_not_after_the_file(tmp_path: Path
         Job.of(tmp_path / "a.csv", drop=["b"]).name,
     }
     assert len(others | {name}) == 7
+    whole = tmp_path / "whole.csv"
+    assert Job.of(whole, decimal=",").name != Job.of(whole).name
 
 
 def test_a_boundary_between_two_files_matters(tmp_path: Path) -> None:

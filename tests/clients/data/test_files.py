@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from clients.data.files import Source, open_source, read_file
+from clients.data.formats.numerals import Numerals
 from clients.http.errors import InputError
 
 X = np.arange(20, dtype=np.float32).reshape(10, 2) / 8
@@ -593,3 +594,15 @@ def test_an_empty_cell_is_told_with_what_to_do(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match=r"row 1, column 1 \('b'\) is empty.*--skip-bad-rows"):
         collect(open_source(path), 10)
+
+
+def test_where_only_bad_rows_are_left_a_resumed_run_ends(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,2\nx,3\ny,4\n")
+
+    assert list(open_source(path, skip_bad_rows=True).read(1, 1)) == []
+
+
+def test_only_a_cell_with_a_point_is_told_of_points() -> None:
+    assert "no decimal sign" in Numerals(",").advice("1.5", ";")
+    assert Numerals(",").advice("x", ";") == ""

@@ -11,12 +11,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from core.batch import Batch
 from core.config import EngineConfig
 from core.engine.checkpoint import dump, load
+from core.engine.class_discovery import ClassDiscovery
 from core.engine.clusters import DEGREES, clusters
 from core.engine.engine import Engine
+from core.engine.proximity import Proximity
 from core.engine.state import EngineState
 from core.errors import InvalidLabels, InvalidRequest
 from core.events import (
@@ -650,3 +653,42 @@ def act(
         return engine.step(state, Batch(blob(3, 15, turn), sample_ids=ids))
     x = torch.cat([blob(0, 40, turn), blob(choice, 14, turn)])
     return engine.step(state, Batch(x))
+
+
+def test_around_what_is_known_is_what_has_its_mean_in_the_middle() -> None:
+    """A new class may lie nearer to that than samples do, where features are many."""
+    generator = torch.Generator().manual_seed(0)
+    known = torch.randn(4000, 64, generator=generator)
+    engine = Engine(EngineConfig(preset="flat", n_components=4, detector="none"))
+    state = engine.start()
+    for batch in known.split(100):
+        state, _ = engine.step(state, Batch.of(batch, ["known"] * 100))
+    away = torch.zeros(64)
+    away[0] = math.sqrt(44)
+
+    around = engine.discovery._around_known
+
+    assert around(state, known[:60])
+    assert not around(state, known[:60] + away)
+    images = replace(state.standardiser, identity=True)
+    assert not around(state.with_model(standardiser=images), known[:60])
+
+
+def test_beside_a_group_around_what_is_known_another_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = engine_of()
+    state, asked = taught(engine), list[list[float]]()
+
+    def group(_: Proximity, __: EngineState, features: Tensor, least: int) -> list[int] | None:
+        asked.append(features[:, 0].tolist())
+        return [0, 2] if len(features) >= least else None
+
+    first_is_known = iter([True, False])
+    monkeypatch.setattr(Proximity, "group", group)
+    monkeypatch.setattr(ClassDiscovery, "_around_known", lambda *_: next(first_is_known))
+
+    found = engine.discovery._group(state, torch.arange(6.0)[:, None], 2)
+
+    assert asked == [[0, 1, 2, 3, 4, 5], [1, 3, 4, 5]]
+    assert found == [1, 4]

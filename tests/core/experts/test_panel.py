@@ -365,3 +365,22 @@ def test_of_many_features_nobody_learns_before_enough_samples_wait() -> None:
     waiting = panel.learned(x[:-1], codes[:-1], 3)
     assert (waiting.told, len(waiting.rows)) == (0, fewest - 1)
     assert len(waiting.learned(x[-1:], codes[-1:], 3).rows) == 0
+
+
+def test_labels_are_a_surprise_to_whoever_is_best_just_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    panel = replace(taught(), labels=("a", "b", "c"))
+    lone = torch.zeros_like(panel.weights)
+    lone[1] = 1
+    panel, heard = replace(panel, weights=lone), list[Tensor]()
+
+    def surprised(advice: Advice, codes: Tensor) -> bool:
+        heard.append(advice.weights)
+        return False
+
+    monkeypatch.setattr(Advice, "surprised", surprised)
+    x, codes = samples(100, 4, 7)
+    panel.taught(x, codes, panel.rules.advice(x, even(100, 3)))
+
+    assert torch.equal(heard[0], lone)

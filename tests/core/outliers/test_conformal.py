@@ -132,3 +132,20 @@ def test_of_two_values_the_rare_one_is_as_strange_as_it_is_rare() -> None:
     found = p_values(typicality, torch.stack([often, rarely]))
 
     assert found.tolist() == pytest.approx([1.0, 21 / 401])
+
+
+def test_the_rare_one_of_two_values_is_as_strange_though_its_last_digit_differs() -> None:
+    rows = torch.cat([torch.zeros(100, 1), torch.ones(300, 1)])
+
+    found = p_values(Typicality(rows, torch.ones(400)), torch.tensor([[-1e-6], [0.0], [1.0]]))
+
+    assert found.tolist() == pytest.approx([101 / 401, 101 / 401, 1.0])
+
+
+def test_where_samples_do_not_repeat_each_other_every_difference_counts() -> None:
+    fit = usual().fit
+
+    assert (fit.alike, fit.tails.grain) == (0, 0)
+    half = torch.cat([rows_of(900, 0), rows_of(100, 1)[:1].expand(800, -1)])
+    assert Typicality(half, torch.ones(len(half))).fit.alike == 0
+    assert Typicality(half[200:], torch.ones(len(half) - 200)).fit.alike > 0

@@ -388,3 +388,11 @@ def test_equal_scores_are_no_trouble() -> None:
     now = Reference.of(FROZEN, scored(rows), BET_TABLE)
     _, e_values = updated(now, FROZEN, scored(rows), BET_TABLE, NONE)
     assert np.abs(np.log(e_values[OPEN])).max() < 1.5
+
+
+def test_edges_between_bins_stay_whatever_is_forgotten_of_counts() -> None:
+    edges = np.array([-1.0, 0.0, 1.0, 2.0])
+    counts = replace(reference(600).counts, edges=edges)
+
+    for now in (counts.faded(), counts.settled(), counts.renewed(), counts.smoothed()):
+        assert np.array_equal(now.edges, edges)
