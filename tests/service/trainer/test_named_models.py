@@ -15,6 +15,7 @@ from core.engine.checkpoint import load
 from core.engine.engine import Engine
 from core.errors import InvalidSettings
 from service.broker.connection import connect
+from service.broker.entries import Entry
 from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.broker.reader import Readable, Reader
@@ -23,6 +24,9 @@ from service.broker.registry import NamedModel, read_register
 from service.broker.snapshots import SnapshotFiles
 from service.broker.stream import Stream
 from service.settings import Settings
+from service.trainer import host
+from service.trainer.fair_queue import FairQueue
+from service.trainer.writer import ModelWriter
 from tests.service.conftest import MakeSettings
 from tests.service.forked import TRAINER, forked
 from tests.service.running import (
@@ -270,25 +274,41 @@ def test_a_loud_model_does_not_starve_a_quiet_one(settings: MakeSettings) -> Non
         assert published_position(loud)[1] < 50
 
 
-def test_where_chores_take_their_share_all_is_learned_before_more_is_served(
-    settings: MakeSettings,
+def test_writers_are_told_whether_entries_of_any_model_wait(
+    settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By that they put chores off: `tests/service/trainer/test_budget.py`."""
     service = settings()
     loud, quiet = register(service, "loud"), register(service, "quiet")
-    with training(service) as trainer:
-        for own in (quiet, loud):
-            send(own, batch(0, 0))
-            wait_for_backlog(own)
-        house, checkpoints = trainer._named._pace.house, trainer._named._pace.checkpoints
-        assert house is not None
-        assert checkpoints is not None
-        house.took("another", 3600.0)
-        send(loud, *(batch(0, i, n=200) for i in range(1, 60)))
-        send(quiet, batch(0, 1))
-        wait_for_backlog(quiet)
-        [writer] = [slot.writer for slot in trainer._named if slot.model.name == "loud"]
-        assert writer is not None
-        assert writer.position.entries_applied > 50  # where none has spent so much: < 50
+    send(loud, *(batch(0, i) for i in range(20)))
+    send(quiet, batch(0, 1))
+    told, queues = list[tuple[str, bool, bool]](), list[FairQueue[Any, Entry]]()
+
+    class Seen(FairQueue[Any, Entry]):
+        def __init__(self) -> None:
+            super().__init__()
+            queues.append(self)
+
+    def telling(name: str) -> None:
+        act = getattr(ModelWriter, name)
+
+        def acted(writer: ModelWriter, *entry: Entry, crowded: bool = False, **how: bool) -> None:
+            if writer.model != service.model:
+                told.append((name, crowded, bool(queues[0])))
+            act(writer, *entry, crowded=crowded, **how)
+
+        monkeypatch.setattr(ModelWriter, name, acted)
+
+    monkeypatch.setattr(host, "FairQueue", Seen)
+    telling("learn")
+    telling("rest")
+    with training(service):
+        wait_until(lambda: sum(name == "learn" for name, _, _ in told) >= 21)
+        wait_until(lambda: ("rest", False, False) in told)
+
+    assert all(crowded == waiting for _, crowded, waiting in told)
+    assert ("learn", True, True) in told  # those of one read
+    assert ("learn", False, False) in told  # the last one
 
 
 def test_models_cost_no_command_while_they_are_quiet(settings: MakeSettings) -> None:
