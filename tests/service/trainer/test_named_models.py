@@ -264,11 +264,9 @@ def test_kills_lose_nothing_of_any_model(settings: MakeSettings) -> None:
 def test_a_loud_model_does_not_starve_a_quiet_one(settings: MakeSettings) -> None:
     service = settings()
     loud, quiet = register(service, "loud"), register(service, "quiet")
+    send(loud, *(batch(0, i, n=200) for i in range(100)))
+    send(quiet, batch(0, 1))
     with training(service):
-        send(quiet, batch(0, 0))
-        wait_for_backlog(quiet)
-        send(loud, *(batch(0, i, n=200) for i in range(60)))
-        send(quiet, batch(0, 1))
         wait_for_backlog(quiet)
         # In turns: when the one entry of the quiet model is served, most of the loud one's wait.
         assert published_position(loud)[1] < 50
