@@ -4,9 +4,10 @@ A Redis Cluster of three primaries on one machine, node timeout 2 s, without ful
 each primary has two replicas; a trainer process works on named models (D = 16, K = 20, batches of
 100), two on each primary; one client, as an API process has it, appends ten batches a second to
 each and waits for one replica. A primary that does not hold the service's own model dies by
-SIGKILL, or is frozen by SIGSTOP. *Acknowledged* is the time from then until a batch is, *learned*
-until a batch sent since is in the trainer's status, which is written about once a second: the
-longest of two models, and of the four whose primaries live. *Lost*: each primary has one replica;
+SIGKILL, or is frozen by SIGSTOP; or nothing happens, for comparison. *Acknowledged* is the time
+from then until a batch is, *learned* until a batch sent since is in the trainer's status, which is
+written about once a second: the longest of two models, and of the four whose primaries live.
+*Lost*: each primary has one replica;
 eight senders without a trainer fill one model, whose replica hears nothing of its primary for the
 last 0.3 s before that one dies, as where the network fails first. An entry is lost that was
 acknowledged and that the replica, elected, does not have.
@@ -48,11 +49,12 @@ PAUSE_S: Final = 0.1
 OF_EACH: Final = 2
 SENDERS: Final = 8
 UNHEARD_S: Final = 0.3
-FAULTS: Final = ("primary dies", "primary frozen")
+NOTHING: Final = "nothing happens"
+FAULTS: Final = ("primary dies", NOTHING, "primary frozen")
 
 
 def measure(quick: bool, say: Say) -> Measurement:
-    """Quick: one primary that dies, and one round of losses."""
+    """Quick: one primary that dies, and one shorter round of losses."""
     faults = []
     for fault in FAULTS[:1] if quick else FAULTS:
         faults.append(_fault(fault))
@@ -152,22 +154,26 @@ async def _hit(
         }
         tasks = [asyncio.create_task(one.feed(ended)) for one in fed.values()]
         watch = Watch(settings, list(fed))
-        async with asyncio.timeout(300):
-            while not all(watch.latest[name] >= 20 for name in fed):
-                await asyncio.sleep(0.1)
-            sent = {name: len(one.acked) for name, one in fed.items()}
-            began = time.monotonic()
-            dying.kill() if fault == "primary dies" else dying.freeze()
-            while not all(
-                watch.since(name, began, sent[name] + 1) is not None and one.acked[-1][1] > began
-                for name, one in fed.items()
-            ):
-                await asyncio.sleep(0.05)
-        ended.set()
-        if fault != "primary dies":
+        try:
+            async with asyncio.timeout(120):
+                while not all(watch.latest[name] >= 20 for name in fed):
+                    await asyncio.sleep(0.1)
+                sent = {name: len(one.acked) for name, one in fed.items()}
+                began = time.monotonic()
+                if fault != NOTHING:
+                    dying.kill() if fault == "primary dies" else dying.freeze()
+                while not all(
+                    watch.since(name, began, sent[name] + 1) is not None
+                    and one.acked[-1][1] > began
+                    for name, one in fed.items()
+                ):
+                    await asyncio.sleep(0.05)
+        finally:
+            ended.set()
+            watch.end()
+        if fault == "primary frozen":
             dying.thaw()
         await asyncio.gather(*tasks)
-        watch.end()
     found: dict[str, Any] = {"fault": fault}
     for whose, names in (
         ("its models", models[dying.name]),

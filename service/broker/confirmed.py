@@ -16,6 +16,7 @@ import redis.asyncio
 from redis.commands.core import AsyncScript
 from redis.exceptions import RedisClusterException
 
+from service.broker.clustered import Cluster
 from service.broker.connection import AsyncClient, SyncClient, node_of
 
 FAILURES: Final = (redis.RedisError, RedisClusterException)
@@ -52,9 +53,9 @@ def confirmed(
             together.execute_command("WAIT", replicas, timeout_ms)
             found = _without_errors(together.execute(raise_on_error=False))
     except FAILURES:
-        if isinstance(client, redis.RedisCluster):
+        if isinstance(client, Cluster):
             with suppress(*FAILURES):
-                client.get(key)  # by a plain command the client learns who has the key now
+                client.look_again(key)
         raise
     return found[0], int(found[-1])
 

@@ -26,6 +26,7 @@ from redis.retry import Retry
 
 from core.errors import GMRError, InvalidSettings
 from service.broker.address import Address, bad_address
+from service.broker.clustered import AsyncCluster, Cluster
 from service.broker.durability import End, Examiner, WeakDurability
 from service.broker.refusals import refusal_of
 from service.broker.sentinel import primary_of, primary_of_async
@@ -219,28 +220,20 @@ def _cluster(address: Address, options: dict[str, Any]) -> redis.RedisCluster:
     while True:
         try:
             if not address.places:
-                return redis.RedisCluster.from_url(address.url, **options)
+                return Cluster.from_url(address.url, **options)
             node: Any = ClusterNode
             nodes = [node(host, port) for host, port in address.places]
-            return redis.RedisCluster(startup_nodes=nodes, **_of_several(address), **options)
+            return Cluster(startup_nodes=nodes, **_of_several(address), **options)
         except TRANSIENT as error:
             if is_refusal(error) or time.monotonic() > deadline:
                 raise
         time.sleep(LONGEST_PAUSE_S / 4)
 
 
-class _AsyncCluster(redis.asyncio.RedisCluster):
-    async def aclose(self) -> None:
-        await super().aclose()
-        # Which closes nothing while a new layout is to be asked for.
-        for nodes in ("nodes_cache", "startup_nodes"):
-            await self.nodes_manager.aclose(nodes)
-
-
 def _cluster_async(address: Address, options: dict[str, Any]) -> redis.asyncio.RedisCluster:
     if not address.places:
-        return _AsyncCluster.from_url(address.url, **options)
-    made: Any = _AsyncCluster
+        return AsyncCluster.from_url(address.url, **options)
+    made: Any = AsyncCluster
     nodes = [AsyncNode(host, port) for host, port in address.places]
     several = _of_several(address) | options
     client: redis.asyncio.RedisCluster = made(startup_nodes=nodes, **several)

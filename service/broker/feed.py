@@ -13,6 +13,7 @@ Rules of this module:
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -162,6 +163,7 @@ class Feed(Fenced):
         dead_letters_length: Dead letters kept.
         dead_letters_bytes: Of the entries among them, in all.
         replicas: That are to have an entry before it is read, and a report before it is told.
+        patience_s: Seconds for which a call is repeated while Redis is away.
     """
 
     def __init__(
@@ -176,8 +178,9 @@ class Feed(Fenced):
         dead_letters_length: int = 1000,
         dead_letters_bytes: int = 64 * MIB,
         replicas: int = 0,
+        patience_s: float = math.inf,
     ) -> None:
-        super().__init__(client, model, lease, give_up, replicas)
+        super().__init__(client, model, lease, give_up, replicas, patience_s)
         self.reports = ReportQueue(self, events_length, history_length)
         self.requests = Requests(self)
         self.dead_letters = Burial(self, dead_letters_length, dead_letters_bytes)
@@ -191,7 +194,12 @@ class Feed(Fenced):
 
     @classmethod
     def of(
-        cls, settings: Settings, client: SyncClient, lease: Lease, give_up: Callable[[], bool]
+        cls,
+        settings: Settings,
+        client: SyncClient,
+        lease: Lease,
+        give_up: Callable[[], bool],
+        patience_s: float = math.inf,
     ) -> Feed:
         """The end of the model that the settings name."""
         return cls(
@@ -204,6 +212,7 @@ class Feed(Fenced):
             dead_letters_length=settings.dead_letters_length,
             dead_letters_bytes=settings.dead_letters_mib * MIB,
             replicas=settings.redis_replicas,
+            patience_s=patience_s,
         )
 
     # The input stream -----------------------------------------------------------

@@ -10,6 +10,8 @@ of the fence).
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -61,6 +63,7 @@ class Fenced:
         lease: Held by this trainer.
         give_up: Asked while Redis is away; True makes calls fail instead of waiting on.
         replicas: That are to have what is written, before it counts as confirmed.
+        patience_s: Seconds for which a call is repeated while Redis is away.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Fenced:
         lease: Lease,
         give_up: Callable[[], bool] = lambda: False,
         replicas: int = 0,
+        patience_s: float = math.inf,
     ) -> None:
         self.client = client
         self.replicas = replicas
@@ -77,6 +81,7 @@ class Fenced:
         self.redis_errors = 0
         self._lease = lease
         self._give_up = give_up
+        self._patience_s = patience_s
         self._write = client.register_script(WRITE)
 
     @property
@@ -128,17 +133,18 @@ class Fenced:
         """The operation's result, repeating it while Redis is away.
 
         Raises:
-            StreamUnavailable: It is to be given up.
+            StreamUnavailable: It is to be given up, or was repeated for long enough.
             LeaseLost: Another trainer has begun.
         """
+        deadline = time.monotonic() + self._patience_s
         try:
-            return patiently(operation, self._failed)
+            return patiently(operation, lambda error: self._failed(error, deadline))
         except redis.ResponseError as error:
             raise lost(error) from error
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: Exception, deadline: float) -> None:
         self.redis_errors += 1
-        if self._give_up():
+        if self._give_up() or time.monotonic() > deadline:
             raise unavailable(error) from error
         logger.warning("Redis is away, trying again: %s", error)
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import redis
 
+from service.broker.away import AwayNodes
 from service.broker.confirmed import confirmed
 from service.broker.connection import SyncClient, is_refusal, is_transient, node_of, refused
 from service.broker.fenced import CONFIRM_MS, LeaseLost
@@ -28,6 +29,10 @@ MOST_OF_MANY: Final = 256
 
 READ_BYTES: Final = 8 * 1024 * 1024
 """About how much one read asks for: enough to hide the round trip, little to hold."""
+
+
+class Unconfirmed(redis.TimeoutError):
+    """Fewer replicas have the newest entries than are to have them."""
 
 
 class Readable(Protocol):
@@ -55,7 +60,11 @@ S = TypeVar("S", bound=Readable)
 
 
 def read_next(
-    client: SyncClient, streams: Sequence[S], block_ms: int, replicas: int = 0
+    client: SyncClient,
+    streams: Sequence[S],
+    block_ms: int,
+    replicas: int = 0,
+    away: AwayNodes | None = None,
 ) -> list[tuple[S, list[Any]]]:
     """The next entries of several streams, in one command, as many of each as suit.
 
@@ -67,6 +76,7 @@ def read_next(
         replicas: That must have entries before these are given out. An entry that only the primary
             has is lost with it; its sender, who was not answered, sends it again, and a trainer
             that had learned it would learn it twice.
+        away: Told of nodes that do not answer; None where nobody asks.
 
     Returns:
         Streams that have entries, with these; none when the wait was over, or when Redis is away
@@ -77,12 +87,19 @@ def read_next(
         LeaseLost: Another trainer has taken over the one stream; of several, it is left out.
     """
     if len(streams) > 1 and isinstance(client, redis.RedisCluster):
-        return _read_nodes(client, streams, block_ms, replicas)
-    return _read(client, streams, block_ms, replicas) or []
+        return _read_nodes(client, streams, block_ms, replicas, away)
+    answer = _read(client, streams, block_ms, replicas, away)
+    if answer is None:
+        time.sleep(READ_PAUSE_S)
+    return answer or []
 
 
 def _read(
-    client: SyncClient, streams: Sequence[S], block_ms: int, replicas: int
+    client: SyncClient,
+    streams: Sequence[S],
+    block_ms: int,
+    replicas: int,
+    away: AwayNodes | None,
 ) -> list[tuple[S, list[Any]]] | None:
     """As `read_next`, in one command; None when Redis is away for the moment."""
     total = sum(stream.mean_bytes for stream in streams)
@@ -100,13 +117,14 @@ def _read(
         lost = isinstance(error, redis.ResponseError) and str(error).startswith("NOGROUP")
         for stream in streams:
             stream.missed(counts=passing)
+        if passing and away is not None and not isinstance(error, Unconfirmed):
+            away.missed(streams[0].stream)
         if is_refusal(error):
             raise refused(error) from error
         if not passing and not lost:
             raise
         if passing:
             logger.warning("reading from Redis failed, trying again: %s", error)
-            time.sleep(READ_PAUSE_S)
         return None
     by_name = {stream.stream.encode(): stream for stream in streams}
     # redis-py types answers by what they could be.
@@ -132,7 +150,7 @@ def _replicated(
     """The answer of a read, once replicas have what it gives out.
 
     Raises:
-        TimeoutError: Of redis: they do not have it yet.
+        Unconfirmed: They do not have it yet.
     """
     # Without a value that marks the end: a read moves the group, which is a write, and comes last.
     rows, have = confirmed(
@@ -145,7 +163,7 @@ def _replicated(
         CONFIRM_MS,
     )
     if rows and have < replicas:
-        raise redis.TimeoutError(f"{have} of {replicas} replicas have the newest entries")
+        raise Unconfirmed(f"{have} of {replicas} replicas have the newest entries")
     return rows
 
 
@@ -163,7 +181,11 @@ def _prepared(streams: Sequence[S]) -> list[S]:
 
 
 def _read_nodes(
-    client: redis.RedisCluster, streams: Sequence[S], block_ms: int, replicas: int
+    client: redis.RedisCluster,
+    streams: Sequence[S],
+    block_ms: int,
+    replicas: int,
+    away: AwayNodes | None,
 ) -> list[tuple[S, list[Any]]]:
     """As `read_next`, on a cluster.
 
@@ -173,23 +195,31 @@ def _read_nodes(
     for stream in streams:
         of_node[node_of(client, stream.stream)].append(stream)
     with ThreadPoolExecutor(len(of_node), "gmr-node") as threads:
-        answers = threads.map(lambda own: _read_in_turn(client, own, replicas), of_node.values())
+        answers = threads.map(
+            lambda own: _read_in_turn(client, own, replicas, away), of_node.values()
+        )
         found = [one for answer in answers for one in answer]
-    return found or _read_in_turn(client, streams[-1:], replicas, block_ms)
+    return found or _read_in_turn(client, streams[-1:], replicas, away, block_ms)
 
 
 def _read_in_turn(
-    client: SyncClient, streams: Sequence[S], replicas: int, block_ms: int = 0
+    client: SyncClient,
+    streams: Sequence[S],
+    replicas: int,
+    away: AwayNodes | None,
+    block_ms: int = 0,
 ) -> list[tuple[S, list[Any]]]:
     """Entries of the streams of one node, up to the first that it does not answer for."""
     found: list[tuple[S, list[Any]]] = []
     for stream in streams:
         try:
-            answer = _read(client, [stream], block_ms, replicas)
+            answer = _read(client, [stream], block_ms, replicas, away)
         except LeaseLost:
             time.sleep(block_ms / 1000)
             continue  # whoever writes for it is told at the next write
         if answer is None:
+            if away is None or block_ms:  # or the next read would begin at once, and fail
+                time.sleep(READ_PAUSE_S)
             break
         found += answer
     return found
@@ -202,6 +232,7 @@ class Reader:
         client: Of all streams.
         block_ms: Longest wait of one read, in milliseconds.
         replicas: As for `read_next`.
+        away: Told of nodes that do not answer; None where nobody asks.
 
     Example:
         reader.ask([feed])
@@ -211,9 +242,16 @@ class Reader:
         reader.ask([feed])
     """
 
-    def __init__(self, client: SyncClient, block_ms: int = 250, replicas: int = 0) -> None:
+    def __init__(
+        self,
+        client: SyncClient,
+        block_ms: int = 250,
+        replicas: int = 0,
+        away: AwayNodes | None = None,
+    ) -> None:
         self._client = client
         self._replicas = replicas
+        self._away = away
         self._block_ms = block_ms
         self._thread = ThreadPoolExecutor(1, "gmr-reader")
         self._next: Future[Any] | None = None
@@ -227,7 +265,7 @@ class Reader:
         """Begin a read. None may be under way."""
         assert self._next is None
         self._next = self._thread.submit(
-            read_next, self._client, streams, self._block_ms, self._replicas
+            read_next, self._client, streams, self._block_ms, self._replicas, self._away
         )
 
     def next(self, timeout_s: float) -> list[tuple[Any, list[Any]]] | None:

@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 
 import orjson
 
-from service.broker.connection import SyncClient
+from service.broker.connection import SyncClient, node_of
 from service.broker.keys import GROUP, Keys
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
@@ -125,7 +125,9 @@ def forget(client: SyncClient, keys: Keys, token: str, name: str) -> None:
 
 def keys_of(client: SyncClient, keys: Keys) -> Iterator[bytes]:
     """Every key that Redis has of a model."""
-    yield from client.scan_iter(match=_escaped(keys.prefix) + "*", count=1000)
+    node = node_of(client, keys.input)  # the others of a cluster need not answer
+    named: dict[str, Any] = {} if node is None else {"target_nodes": node}
+    yield from client.scan_iter(match=_escaped(keys.prefix) + "*", count=1000, **named)
 
 
 class Doorbell:

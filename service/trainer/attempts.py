@@ -106,16 +106,17 @@ class Attempts:
         self._given_up: dict[str, str] = {}
         self._read_to = ""
 
-    def open(self, position: Position) -> None:
+    def open(self, position: Position, *, died: bool = True) -> None:
         """Look at what the trainer before has left.
 
         Arguments:
             position: What the checkpoint holds; entries up to it are no matter any more.
+            died: Whether that one ended by what it was applying, if it was.
         """
         left = Attempt.of(self._feed.get(self._feed.keys.applying))
         held = _place(position.last_entry_id)
         self._given_up = {id: why for id, why in left.given_up.items() if _place(id) > held}
-        if left.first and _place(left.last) > held:
+        if died and left.first and _place(left.last) > held:
             self._suspect = left.died()
             logger.warning(
                 "the trainer before ended while it applied entries %s to %s (%s)",

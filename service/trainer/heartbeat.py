@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
+from service.broker.away import AwayNodes
 from service.broker.connection import SyncClient, is_transient
 from service.broker.lease import Lease
 from service.trainer.journal import encode_status
@@ -41,8 +42,8 @@ class Pulse:
 
     def __init__(self, lease: Lease, status_key: str, beat_s: float = BEAT_S) -> None:
         self.lost = False  # whether another trainer has the lease now
+        self.key = status_key
         self._lease = lease
-        self._key = status_key
         self._beat_s = beat_s
         self._status: Mapping[str, object] | None = None
         self._told_at = self._renewed_at = time.monotonic()
@@ -51,11 +52,11 @@ class Pulse:
         """Say which status the trainer has just sent itself."""
         self._status, self._told_at = status, time.monotonic()
 
-    def beat(self, client: SyncClient, facts: Mapping[str, object]) -> None:
+    def beat(self, repeat: Callable[..., object], facts: Mapping[str, object]) -> None:
         """Do what is due.
 
         Arguments:
-            client: To do it by.
+            repeat: The script that sends a status again.
             facts: Of this moment, that the status says as well.
         """
         now = time.monotonic()
@@ -68,7 +69,7 @@ class Pulse:
             self._told_at = now
             status = encode_status({**self._status, **facts})
             # Also on a Redis that is full, as in `service.broker.fenced`.
-            client.eval(REPEAT, 1, self._key, status)
+            repeat(keys=[self.key], args=[status])
 
 
 class Heart:
@@ -76,11 +77,13 @@ class Heart:
 
     Arguments:
         client: Connection that threads may share.
+        away: Nodes whose models have no pulse, and which is told of others; None where nobody asks.
     """
 
-    def __init__(self, client: SyncClient) -> None:
+    def __init__(self, client: SyncClient, away: AwayNodes | None = None) -> None:
         self.progress = Progress()
-        self._client = client
+        self._repeat = client.register_script(REPEAT)
+        self._away = away
         self._pulses: tuple[Pulse, ...] = ()  # replaced whole, since two threads look at it
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="gmr-heart", daemon=True)
@@ -110,13 +113,15 @@ class Heart:
         while not self._end.wait(BEAT_S / 4):
             facts = self.progress.measure()
             for pulse in self._pulses:
-                if pulse.lost:
+                if pulse.lost or (self._away is not None and self._away.has(pulse.key)):
                     continue
                 try:
-                    pulse.beat(self._client, facts)
+                    pulse.beat(self._repeat, facts)
                 except Exception as error:
                     # The trainer itself meets the same failure and reports it.
                     if is_transient(error):
                         self.progress.went_on()  # it waits for Redis, and hangs at nothing
+                        if self._away is not None:
+                            self._away.missed(pulse.key)
                     level = logging.DEBUG if is_transient(error) else logging.WARNING
                     logger.log(level, "no heartbeat: %s", error)

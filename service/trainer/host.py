@@ -22,6 +22,7 @@ from typing import Final
 import torch
 
 from core.errors import InvalidSettings
+from service.broker.away import AwayNodes
 from service.broker.connection import (
     StreamUnavailable,
     SyncClient,
@@ -79,10 +80,11 @@ class Trainer:
 
     def __init__(self, settings: Settings, lease: Lease | None = None) -> None:
         self._client = _connect(settings)
-        self._heart = Heart(self._client)
+        self._away = AwayNodes(self._client)
+        self._heart = Heart(self._client, self._away)
         pace = replace(ALONE, status_s=min(ALONE.status_s, settings.stall_s / 4))
         self.default = ModelWriter(settings, self._client, self._heart, pace, lease=lease)
-        self._named = NamedModels(settings, self._client, self._heart, self.default)
+        self._named = NamedModels(settings, self._client, self._heart, self._away, self.default)
         self._doorbell = Doorbell(self._client, self.default.feed.keys)
         self._queue: FairQueue[Slot | None, Entry] = FairQueue()  # None: the default model's
         self._rested_at = self._looked_at = self._refreshed_at = self._watched_at = NEVER
@@ -118,10 +120,11 @@ class Trainer:
         finally:
             self._named.close(failure)
             self.default.close()
+            self._away.close()
             self._client.close()
 
     def _work(self) -> None:
-        reader = Reader(self._client, replicas=self.default.feed.replicas)
+        reader = Reader(self._client, replicas=self.default.feed.replicas, away=self._away)
         try:
             while not self._stopping:
                 if not reader.asked:
@@ -136,6 +139,9 @@ class Trainer:
     def _look_after_named(self) -> None:
         """Load and let go of named models. No read of streams is under way."""
         now = time.monotonic()
+        for slot in self._named.loaded:
+            if slot.read_again and not self._named.is_away(slot):
+                self._read_again(slot)
         if now - self._refreshed_at >= REFRESH_S:
             self._refreshed_at = now
             # Before the register is read, so that no ring is lost.
@@ -147,6 +153,13 @@ class Trainer:
             self._named.unload_idle({slot for slot in self._named if self._queue.waiting(slot)})
             self._named.report()
 
+    def _read_again(self, slot: Slot) -> None:
+        """Go back to where a model stands, which was not led for a while."""
+        assert slot.writer is not None
+        self._queue.drop(slot)
+        slot.writer.feed.go_back(slot.writer.position)
+        slot.read_again = False
+
     def _streams(self) -> list[Readable]:
         """What to read next: the streams of which not enough waits already."""
         streams: list[Readable] = [self._doorbell]
@@ -155,7 +168,9 @@ class Trainer:
         if look:
             self._watched_at = now
         for slot in self._named:
-            if slot.writer is None:
+            if self._named.is_away(slot):
+                slot.read_again = True
+            elif slot.writer is None:
                 if look and not slot.wanted:
                     streams.append(slot.stream)
             elif self._queue.waiting(slot) < MOST_WAITING_OF_ONE:
@@ -184,6 +199,8 @@ class Trainer:
                 continue  # its model was let go meanwhile, and will be read again
             elif slot.writer is None:
                 self._named.want(slot)
+            elif self._named.is_away(slot) or slot.read_again:
+                slot.read_again = True
             else:
                 slot.writer.expect(came)
                 self._queue.put(slot, came)
@@ -198,6 +215,9 @@ class Trainer:
             self.default.learn(entry, more=more)
         elif slot.writer is None:
             return  # it was let go since, and will be read again
+        elif self._named.is_away(slot) or slot.read_again:
+            slot.read_again = True
+            return
         elif self._let(slot, lambda writer: writer.learn(entry, more=more, crowded=crowded)):
             self._named.learned(slot)
         self._queue.charge(slot, time.perf_counter() - started)
@@ -211,6 +231,8 @@ class Trainer:
         if not self._queue.waiting(None):
             self.default.rest()
         for slot in self._named.loaded:
+            if self._named.is_away(slot):
+                continue
             if now >= slot.rest_at and not self._queue.waiting(slot):
                 slot.rest_at = now + AMONG_MANY.house_s
                 self._let(slot, self._rest_one)
@@ -223,8 +245,10 @@ class Trainer:
         assert slot.writer is not None
         try:
             act(slot.writer)
-        except StreamUnavailable:
-            raise
+        except StreamUnavailable as error:
+            self._queue.drop(slot)
+            self._named.stand_aside(slot, error)
+            return False
         except Exception as error:
             self._queue.drop(slot)
             self._named.failed(slot, error)

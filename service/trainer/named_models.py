@@ -6,25 +6,32 @@ Rules of this module:
 2. One that misbehaves stops nobody: an error of its own lets it go, and it is tried again later,
    ever more rarely. Faults of the machine end the process, as they do for the default model.
 3. Models begin and end here only while no read of streams is under way.
+4. Where the node of Redis that has a model is away, the model waits and others go on. One that
+   met this in the middle of something stands aside: it is let go, keeps its lease, and goes on
+   from its checkpoint. One that did not is as it was.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import orjson
+import redis
 
 from core.errors import InvalidSettings
-from service.broker.connection import StreamUnavailable, SyncClient
+from service.broker.away import AwayNodes
+from service.broker.connection import StreamUnavailable, SyncClient, is_transient, unavailable
 from service.broker.fenced import LeaseLost
 from service.broker.keys import Keys
+from service.broker.lease import Lease
 from service.broker.reader import Readable
 from service.broker.registry import NamedModel, Unwatched, forget, read_register
 from service.checkpoints import StoreUnavailable
@@ -40,6 +47,11 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
+
+AWAY: Final = "Its node of Redis is away."
+
+PATIENCE_S: Final = 0.05
+"""Seconds for which a model of a cluster waits for its node before it stands aside."""
 
 
 @dataclass(eq=False)
@@ -57,6 +69,9 @@ class Slot:
         error: Of the last one; None where all is well.
         again_at: Not before this is it tried again.
         rest_at: Not before this need it look after what is due.
+        lease: Of a model that stands aside, to go on by; None of any other.
+        led: Whether it was led by that before.
+        read_again: Whether what was read of its stream since is to be read again.
     """
 
     model: NamedModel
@@ -69,6 +84,9 @@ class Slot:
     error: str | None = None
     again_at: float = 0.0
     rest_at: float = 0.0
+    lease: Lease | None = None
+    led: bool = False
+    read_again: bool = False
 
     @property
     def streams(self) -> tuple[Readable, ...]:
@@ -92,16 +110,24 @@ class NamedModels:
         settings: Of the service.
         client: Connection to Redis that threads may share.
         heart: Beats for those that are loaded.
+        away: Nodes whose models wait.
         default: Writer of the default model; while it holds its lease, this trainer is the one.
     """
 
     def __init__(
-        self, settings: Settings, client: SyncClient, heart: Heart, default: ModelWriter
+        self,
+        settings: Settings,
+        client: SyncClient,
+        heart: Heart,
+        away: AwayNodes,
+        default: ModelWriter,
     ) -> None:
         self._settings = settings
         self._client = client
         self._heart = heart
-        self._token = default.token
+        self._away = away
+        self._is_on_cluster = isinstance(client, redis.RedisCluster)
+        self._token = default.lease.token
         self._call = default.feed.call
         self._keys = Keys(settings.model)
         self._slots: dict[str, Slot] = {}
@@ -152,14 +178,36 @@ class NamedModels:
     def _slot(self, model: NamedModel) -> Slot:
         keys = self._keys.named(model.name)
         slot = Slot(model, keys, Unwatched(self._client, keys))
-        # What came while nobody watched, or was read by a trainer that died.
-        came = self._call(lambda: self._client.xlen(keys.input))
-        asked = self._call(lambda: self._client.llen(keys.requests))
-        if came or asked:
+        if self._is_wanted(slot):
             self.want(slot)
         return slot
 
+    def _is_wanted(self, slot: Slot) -> bool:
+        """Whether something came while nobody watched, or was read by a trainer that died."""
+        client, keys = self._client, slot.keys
+
+        def came() -> Any:
+            return client.xlen(keys.input) or client.llen(keys.requests)
+
+        if not self._is_on_cluster:
+            return bool(self._call(came))
+        if self.is_away(slot):
+            return True
+        try:
+            return bool(came())
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            self._away.missed(keys.input)
+            return True
+
+    def is_away(self, slot: Slot) -> bool:
+        """Whether the node is away that has a model."""
+        return self._away.has(slot.keys.input)
+
     def _take_down(self, slot: Slot) -> None:
+        if self.is_away(slot):
+            return  # its name stays, and it is tried again
         self._unload(slot)
         name = slot.model.name
         shutil.rmtree(self._settings.data_dir / "models" / name, ignore_errors=True)
@@ -179,25 +227,81 @@ class NamedModels:
         """Load what is wanted, unless it failed just now."""
         now = time.monotonic()
         for slot in self:
-            if slot.wanted and slot.writer is None and now >= slot.again_at:
+            if not slot.wanted or slot.writer is not None or now < slot.again_at:
+                continue
+            if not self.is_away(slot):
                 self._load(slot)
 
     def _load(self, slot: Slot) -> None:
         writer = None
         try:
             settings = self._settings.for_model(slot.model.name, slot.model.settings)
-            writer = ModelWriter(settings, self._client, self._heart, self._pace, self._saving)
+            lease = self._lease_kept(slot)
+            stood_aside = lease is not None and slot.led
+            writer = ModelWriter(
+                settings,
+                self._client,
+                self._heart,
+                self._pace,
+                self._saving,
+                lease,
+                PATIENCE_S if self._is_on_cluster else math.inf,
+                stood_aside=stood_aside,
+            )
             writer.begin(patience_s=0)
+        except StreamUnavailable as error:
+            if writer is not None:
+                writer.close()
+                slot.lease, slot.led = writer.lease, stood_aside
+            self._wait(slot, error)
+            return
         except Exception as error:
             if writer is not None:
                 _close(writer)
-            stops = is_machines(error) and not isinstance(error, OSError)
-            if stops or isinstance(error, StreamUnavailable):
+            if is_machines(error) and not isinstance(error, OSError):
                 raise
             self._failed(slot, error)
             return
         slot.writer, slot.wanted, slot.error = writer, False, None
+        slot.lease, slot.led, slot.read_again = None, False, False
         slot.used_at = time.monotonic()
+
+    def _lease_kept(self, slot: Slot) -> Lease | None:
+        """The lease of a model that stood aside, if it is this trainer's still."""
+        lease = slot.lease
+        if lease is None:
+            return None
+        try:
+            lease.held = lease.renew()
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            raise unavailable(error) from error
+        return lease if lease.held else None
+
+    def stand_aside(self, slot: Slot, error: StreamUnavailable) -> None:
+        """Let a model go whose node of Redis is away, until it is back.
+
+        Raises:
+            StreamUnavailable: There is one server, and so nothing that could go on.
+        """
+        writer = slot.writer
+        assert writer is not None
+        if not self._is_on_cluster:
+            raise error
+        writer.fall(error)
+        writer.close()
+        slot.writer, slot.lease, slot.led = None, writer.lease, True
+        self.want(slot)
+        self._wait(slot, error)
+
+    def _wait(self, slot: Slot, error: StreamUnavailable) -> None:
+        """Try a model again when its node is back."""
+        if not self._is_on_cluster:
+            raise error
+        slot.error = str(error)[:1000]
+        self._away.missed(slot.keys.input)
+        logger.warning("model %r stands aside: %s", slot.model.name, slot.error)
 
     def failed(self, slot: Slot, error: Exception) -> None:
         """Let a model go whose writer met an error, and try again later.
@@ -242,7 +346,7 @@ class NamedModels:
             busy: Those with entries that wait.
         """
         now = time.monotonic()
-        quiet = [slot for slot in self.loaded if slot not in busy]
+        quiet = [slot for slot in self.loaded if slot not in busy and not self.is_away(slot)]
         quiet.sort(key=lambda slot: slot.used_at)
         room = self._settings.loaded_models_mib * MIB
         held = sum(slot.writer.nbytes for slot in self.loaded if slot.writer is not None)
@@ -261,14 +365,17 @@ class NamedModels:
             return
         try:
             writer.end("unloaded")
+        except StreamUnavailable as error:
+            self.stand_aside(slot, error)
         except Exception as error:
             writer.fall(error)
             if is_machines(error):
                 raise
             self._failed(slot, error)
         finally:
-            writer.close()
-            slot.writer = None
+            if slot.writer is not None:
+                writer.close()
+                slot.writer = None
 
     def stop(self) -> None:
         """Prepare the orderly end of all: calls of Redis wait no longer for ever."""
@@ -279,7 +386,8 @@ class NamedModels:
     def end(self) -> None:
         """Let go of all."""
         for slot in self.loaded:
-            self._unload(slot)
+            if not self.is_away(slot):
+                self._unload(slot)
 
     def close(self, error: Exception | None = None) -> None:
         """Let go of threads and folders, whatever has happened.
@@ -291,6 +399,8 @@ class NamedModels:
             assert slot.writer is not None
             if isinstance(error, StreamUnavailable):
                 slot.writer.fall(error)
+            elif self.is_away(slot):
+                slot.writer.fall(StreamUnavailable(AWAY))
             slot.writer.close()
             slot.writer = None
         self._saving.shutdown()
@@ -299,11 +409,13 @@ class NamedModels:
 
     def report(self) -> None:
         """Say how the models are, where that has changed."""
-        states = {
-            slot.model.name: {"state": slot.state, "error": slot.error}
-            for slot in self
-            if slot.state != "unloaded"
-        }
+        states = {}
+        for slot in self:
+            state, error = slot.state, slot.error
+            if state != "leaving" and self.is_away(slot):
+                state, error = "failing", error or AWAY
+            if state != "unloaded":
+                states[slot.model.name] = {"state": state, "error": error}
         said = orjson.dumps(states)
         if said != self._told:
             self._call(lambda: self._client.set(self._keys.model_states, said))

@@ -21,6 +21,7 @@ Rules of this module:
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ from core.errors import GMRError, InvalidSettings
 from core.events import BoundaryDetected, EntriesLost, Event, OutlierBurst
 from service.archive.parts import ARCHIVE
 from service.archive.writer import Archive
-from service.broker.connection import StreamUnavailable, SyncClient, patiently, unavailable
+from service.broker.connection import StreamUnavailable, SyncClient
 from service.broker.entries import LAST_REPORT, Entry, Position, next_id
 from service.broker.feed import Feed
 from service.broker.fenced import LeaseLost
@@ -93,6 +94,8 @@ class ModelWriter:
         pace: How often it reports.
         saving: Thread on which checkpoints are written, of one worker; None for one of its own.
         lease: Of the model, where it was taken before.
+        patience_s: Seconds for which a call of Redis is repeated while that is away.
+        stood_aside: Whether it goes on with a lease that this process has had all the while.
 
     Raises:
         InvalidSettings: They cannot work: no such device, a data dir in use, or a checkpoint of
@@ -107,6 +110,9 @@ class ModelWriter:
         pace: Pace,
         saving: ThreadPoolExecutor | None = None,
         lease: Lease | None = None,
+        patience_s: float = math.inf,
+        *,
+        stood_aside: bool = False,
     ) -> None:
         self._settings = settings
         self._pace = pace
@@ -117,7 +123,7 @@ class ModelWriter:
         if not (settings.standby or settings.checkpoints_in_store):  # there the fence decides
             self._lock = DirectoryLock(settings.data_dir / "checkpoints", "trainer")
         self._lease = lease or Lease(client, Keys(settings.model), settings.lease_s)
-        self._feed = feed = Feed.of(settings, client, self._lease, self._gives_up)
+        self._feed = feed = Feed.of(settings, client, self._lease, self._gives_up, patience_s)
         pointer = Pointer(client, feed.keys, self._lease)
         self._place = place = place_of(settings, pointer)
         self._saver = saver = Saver(place, engine, saving, heart.progress.saving)
@@ -138,6 +144,8 @@ class ModelWriter:
             self._unlock()
             raise
         self._begun = False
+        self._stood_aside = stood_aside
+        self._is_whole = True  # no entry is being applied
         self._rung = True  # something may have been wanted before
         self._dying = False
         self._learned_at = time.monotonic()
@@ -182,9 +190,9 @@ class ModelWriter:
         return self._feed
 
     @property
-    def token(self) -> str:
-        """Of its lease."""
-        return self._lease.token
+    def lease(self) -> Lease:
+        """By which it may change the model."""
+        return self._lease
 
     @property
     def now(self) -> Standing:
@@ -220,7 +228,7 @@ class ModelWriter:
 
         Raises:
             InvalidSettings: Another trainer works on this model, or entries are missing.
-            StreamUnavailable: It was asked to stop while Redis was away.
+            StreamUnavailable: Redis stayed away, or it was asked to stop while that was away.
         """
         patience_s = self._lease.seconds + 1 if patience_s is None else patience_s
         self._take_lease(patience_s)
@@ -297,7 +305,8 @@ class ModelWriter:
             # reported when it is read again.
             logger.warning("stopping without Redis: %s", error)
             good = self._gatekeeper.good(self._now)
-            if self._checkpoints.is_behind(good) and not self._feed.reports.waiting:
+            told = self._is_whole and not self._feed.reports.waiting
+            if told and self._checkpoints.is_behind(good):
                 self._checkpoints.save_without_redis(good)
             self._saver.wait()
         elif self._begun and not isinstance(error, LeaseLost):
@@ -329,15 +338,8 @@ class ModelWriter:
     # Phases ---------------------------------------------------------------------
 
     def _take_lease(self, patience_s: float) -> None:
-        if self._lease.held:
-            return
-
-        def failed(error: Exception) -> None:
-            if self._is_stopping():
-                raise unavailable(error) from error
-            logger.warning("waiting for Redis: %s", error)
-
-        patiently(lambda: self._lease.acquire(patience_s), failed)
+        if not self._lease.held:
+            self._feed.call(lambda: self._lease.acquire(patience_s))
 
     def _take_fence(self, *, patient: bool) -> None:
         try:
@@ -365,7 +367,7 @@ class ModelWriter:
         gap = find_gap(self._feed, held, position)
         if gap is not None:
             self._accept(gap)
-        self._attempts.open(position)
+        self._attempts.open(position, died=not self._stood_aside)
         samples = self._now.ledger.since, self._now.ledger.accepted
         self._checkpoints.open(position if gap is None else Position(), samples)
         self._now = replace(self._now, position=position)
@@ -440,9 +442,12 @@ class ModelWriter:
         before, applied = self._now, None
         told: list[Event] = []  # of the gate
         given_up = self._attempts.begin(entry)
+        self._is_whole = False
         try:
             if not given_up:
                 applied = self._applier.apply(before, entry)
+        except (StreamUnavailable, LeaseLost):
+            raise  # no fault of the entry
         except GMRError as error:
             self._reject(entry, _reason(error), str(error))
         except Exception as error:
@@ -475,6 +480,7 @@ class ModelWriter:
         self._now = self._now.after(entry)
         self._pass_gate(entry, applied, told)
         self._checkpoints.read(entry)
+        self._is_whole = True
         self._learned_at = time.monotonic()
         self._heart.progress.went_on()
         self._starts.applied(self._now.position.entries_applied)

@@ -18,7 +18,10 @@ from core.errors import InvalidSettings
 from service.api.probe import check
 from service.broker.connection import connect
 from service.broker.durability import Examiner, rights
+from service.broker.keys import Keys
+from service.broker.lease import Lease
 from service.settings import Settings
+from service.trainer.heartbeat import Heart, Pulse
 from service.wire import RawBatch
 from tests.service.api.stack import (
     learned,
@@ -96,6 +99,16 @@ def identity(settings: Settings) -> Any:
     return identity_of(settings)
 
 
+def status_is_repeated(settings: Settings) -> None:
+    """As while a step takes long."""
+    keys = Keys("one-at-work")
+    with connect(settings.redis_address() or "") as client, Heart(client) as heart:
+        pulse = Pulse(Lease(client, keys), keys.status, 0.05)
+        heart.add(pulse)
+        pulse.told({"state": "running"})
+        wait_until(lambda: client.get(keys.status))
+
+
 def denied(admin: redis.Redis) -> list[str]:
     """What users were not permitted, but how the client's library names itself."""
     entries: Any = admin.acl_log()
@@ -118,6 +131,7 @@ def test_a_whole_stream_runs_with_the_least_rights(binary: str, tmp_path: Path) 
             f"redis://gmr-trainer:of-the-TRAINER@{at}", tmp_path / "data", model=api.model
         )
         whole_stream(api, trainer)
+        status_is_repeated(trainer)
         assert denied(server.client) == []
         # What is tried at the start is all there, and nothing else may be done.
         for settings, end in ((api, "api"), (trainer, "trainer")):
