@@ -1,14 +1,16 @@
 """The named models of one service, as an API process knows them.
 
-The register is Redis'. It is read again where it is older than a second, or where a name is not in
-it; while Redis is away it goes on counting.
+The register is Redis'. It is asked for again where that was done more than a second ago, or where a
+name is not in it; while Redis is away, or slow to answer, it goes on counting.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 from core.errors import InvalidRequest, InvalidSettings
@@ -24,6 +26,9 @@ from service.settings import Settings
 State = Literal["loaded", "unloaded", "failing", "leaving"]
 
 FRESH_S: Final = 1.0
+
+PATIENCE_S: Final = 0.25
+"""For Redis to answer, where what is known will do: models are asked without it."""
 
 
 class Models:
@@ -44,7 +49,7 @@ class Models:
         self._followed = followed
         self._own = own
         self._register: dict[str, NamedModel] | None = None
-        self._read_at = -math.inf
+        self._asked_at = -math.inf
 
     async def register(self, name: str | None = None) -> dict[str, NamedModel]:
         """All named models, by name.
@@ -53,18 +58,18 @@ class Models:
             name: That should be among them, or the register is read anew.
 
         Raises:
-            StreamUnavailable: Redis does not tell, and never has.
+            StreamUnavailable: Redis does not tell, and never has; or it has not told of that name.
         """
-        now = time.monotonic()
-        fresh = self._register is not None and now - self._read_at < FRESH_S
-        if self._register is not None and fresh and (name is None or name in self._register):
+        known, now = self._register, time.monotonic()
+        if known is None or (name is not None and name not in known):
+            self._register, self._asked_at = await Register(self.stream).all(), now
             return self._register
-        try:
-            self._register, self._read_at = await Register(self.stream).all(), now
-        except StreamUnavailable:
-            if self._register is None:
-                raise
-        return self._register
+        if now - self._asked_at >= FRESH_S:
+            self._asked_at = now
+            with suppress(StreamUnavailable, TimeoutError):
+                async with asyncio.timeout(PATIENCE_S):
+                    self._register = known = await Register(self.stream).all()
+        return known
 
     async def states(self) -> dict[str, dict[str, Any]]:
         """What the trainer says of those that are not unloaded, by name.
@@ -117,7 +122,7 @@ class Models:
         found = await Register(self.stream).add(wanted, self.settings.max_models)
         if found is None:
             raise TooManyModels.beyond(self.settings.max_models)
-        self._read_at = -math.inf
+        self._asked_at = -math.inf
         if found.leaving:
             raise ModelLeaving.of(name)
         if dict(found.settings) != own:
@@ -130,13 +135,13 @@ class Models:
         Raises:
             UnknownModel: There is none of this name.
         """
-        self._read_at = -math.inf
+        self._asked_at = -math.inf
         register = await self.register()
         if name not in register:
             raise UnknownModel.among(name, list(register), on_demand=False)
         if not register[name].leaving:
             await Register(self.stream).take_down(register[name])
-        self._read_at = -math.inf
+        self._asked_at = -math.inf
         await self._followed.let_go(self.settings.name_of(name))
 
     async def parts(self, name: str) -> Parts:

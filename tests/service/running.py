@@ -133,7 +133,7 @@ def upload(settings: Settings, data: bytes, *, entry: bool = True) -> Upload:
     return made
 
 
-def wait_until(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+def wait_until(condition: Callable[[], Any], timeout_s: float = 90.0) -> Any:
     """The first true value of `condition()`."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
@@ -148,7 +148,7 @@ def published_position(settings: Settings) -> tuple[int, int]:
     return (0, 0) if notice is None else (notice.version, notice.entries_applied)
 
 
-def wait_for_backlog(settings: Settings, timeout_s: float = 30.0) -> None:
+def wait_for_backlog(settings: Settings, timeout_s: float = 90.0) -> None:
     """Wait until what is published holds everything that was accepted."""
 
     def done() -> bool:

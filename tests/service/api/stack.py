@@ -110,7 +110,7 @@ def of_model(client: httpx2.Client, name: str) -> httpx2.Client:
     return httpx2.Client(base_url=f"{client.base_url}/models/{name}", timeout=20)
 
 
-def wait_until(condition: Any, timeout_s: float = 15.0) -> Any:
+def wait_until(condition: Any, timeout_s: float = 90.0) -> Any:
     """The first true value of `condition()`."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):

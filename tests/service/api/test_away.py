@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 from service.broker.caller import READ_S, READ_TRIES, RETRY_S
 from service.broker.connection import SOCKET_TIMEOUT_S
+from service.broker.register import Register
 from service.supervisor.embedded import EmbeddedRedis
 from service.wire import RawBatch
 from tests.service.api.stack import (
@@ -177,6 +179,30 @@ def test_what_the_model_knows_is_answered_while_redis_hangs(
             assert client.get("/sample?n=2&seed=1").status_code == 200
             body = {"features": samples(2).tolist()}
             assert client.post("/classify", json=body).status_code == 200
+
+
+async def never(_: object) -> None:
+    await asyncio.Event().wait()
+
+
+def test_a_named_model_answers_while_nobody_tells_which_there_are(
+    redis: EmbeddedRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make_settings(redis.url, tmp_path)
+    body = {"features": samples(2).tolist()}
+    with training(settings), serving(settings) as client:
+        client.put("/models/known").raise_for_status()
+        with httpx2.Client(base_url=f"{client.base_url}/models/known", timeout=20) as known:
+            teach(known, batches=1)
+            monkeypatch.setattr("service.api.models.FRESH_S", 0.0)
+            with monkeypatch.context() as patched:
+                patched.setattr(Register, "all", never)
+                assert known.post("/classify", json=body).status_code == 200
+            monkeypatch.setattr("service.broker.caller.READ_S", 0.1)
+            with hanging(redis):
+                assert known.post("/classify", json=body).status_code == 200
+                # It may be there, for all that is known.
+                problem(client.post("/models/new/classify", json=body), 503, "stream-unavailable")
 
 
 def test_a_listener_is_let_go_in_order_so_that_it_comes_back(
