@@ -25,7 +25,7 @@ from clients.data.datasets import load_dataset
 from clients.http.errors import InputError
 
 SETS = {"digits": "mnist", "clothes": "fashion_mnist"}
-SIZES = (128, 256, 384, 768, 1024)
+SIZES = (128, 256, 384, 768, 1024, 3072)
 SAMPLES, HELD_OUT = 6000, 1000
 BATCH = 100
 SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -87,8 +87,9 @@ def try_out(engine: Engine, state: EngineState) -> None:
     shift, scale = standardiser.shift.cpu(), standardiser.scale.cpu()
     x = shift + scale * torch.rand(TRIED, len(shift), generator=generator) / 10
     if state.model.panel is not None:
-        check_trees(state.model.panel.forests.trees, len(shift))
-        check_clusters(state.model.panel.neighbours, len(shift))
+        n_features = len(state.model.panel.orientation)
+        check_trees(state.model.panel.forests.trees, n_features)
+        check_clusters(state.model.panel.neighbours, n_features)
     _answers(engine, state, x)
     batches = [Batch.of(x)]
     if classes := state.model.classes:

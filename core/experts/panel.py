@@ -22,10 +22,11 @@ from core.experts.gaussians import AnyRules, Gaussians
 from core.experts.least_squares import LeastSquares, LinearRules
 from core.experts.neighbours import NOBODY, NeighbourRules, Neighbours
 from core.experts.opinions import completed
+from core.experts.sketch import SIZE, Sketch
 from core.standardiser import CLIP, LEARNED_RANGE, Standardiser
 
-MOST_FEATURES = 1024
-"""Features up to which there are experts: beyond, sums of products are too dear."""
+MOST_FEATURES = SIZE
+"""Features up to which experts learn them as they are; beyond, a sketch: products are too dear."""
 
 MOST_FOR_ALL = 256
 """Features up to which all of them learn. With more only Gaussians do, at horizons at which they
@@ -136,6 +137,7 @@ class Rules:
         joint: Least squares.
         forests: See `ForestRules`.
         neighbours: See `NeighbourRules`.
+        sketch: What samples of more than `MOST_FEATURES` go through first: then D is its size.
     """
 
     shift: Tensor
@@ -145,6 +147,7 @@ class Rules:
     joint: LinearRules
     forests: ForestRules
     neighbours: NeighbourRules
+    sketch: Sketch | None = None
 
     def advice(self, x: Tensor, mixture: Tensor, n_classes: int | None = None) -> Advice:
         """What every expert says of samples.
@@ -156,12 +159,13 @@ class Rules:
         has yet to learn, those say how likely they are of whom nothing fades.
 
         Arguments:
-            x: Samples in the sender's units, with shape (N, D).
+            x: Samples in the sender's units, with shape (N, D); before the sketch, if any.
             mixture: Probabilities of classes by the mixture; rows sum to one. It may know the
                 first ones only.
             n_classes: C; as many as the mixture knows, unless told.
         """
-        x = ((x.cpu().double() - self.shift) / self.scale).clamp_(-CLIP, CLIP)
+        x = x.cpu().double() if self.sketch is None else self.sketch.of(x.cpu())
+        x = ((x - self.shift) / self.scale).clamp_(-CLIP, CLIP)
         drawn = self.joint.probabilities(joint(x.shape[1]).of(x))
         parts = (
             _of_all(len(gaussians.HORIZONS), self.gaussians.probabilities(x), self.gaussians.known),
@@ -175,7 +179,9 @@ class Rules:
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor, by name."""
+        sketch = {} if self.sketch is None else {"sketch": self.sketch.scale}
         return {
+            **sketch,
             "shift": self.shift,
             "scale": self.scale,
             "weights": self.weights,
@@ -212,6 +218,7 @@ class Rules:
             LinearRules(tensors["joint"], tensors["joint_known"]),
             ForestRules(*(tensors[name] for name in trees)),
             near,
+            Sketch(tensors["sketch"]) if "sketch" in tensors else None,
         )
 
 
@@ -240,6 +247,8 @@ class Panel:
             that it has yet to learn.
         neighbours: Micro-clusters.
         mix: Weights as well, by which experts are best together: see `core.experts.share`.
+        sketch: Of more than `MOST_FEATURES`; then D is its size. While its scale is not known,
+            rows wait in the sender's units.
     """
 
     standardiser: Standardiser
@@ -255,12 +264,15 @@ class Panel:
     labels: tuple[Label, ...] = ()
     neighbours: Neighbours = NOBODY
     mix: Tensor = NO_MIX
+    sketch: Sketch | None = None
 
     @classmethod
-    def start(cls, n_features: int) -> Panel | None:
-        """Before any sample; None in more features than `MOST_FEATURES`."""
+    def start(cls, n_features: int) -> Panel:
+        """Before any sample."""
         if n_features > MOST_FEATURES:
-            return None
+            waiting = torch.zeros(0, n_features, dtype=torch.float64)
+            sketch = Sketch.start(n_features)
+            return replace(cls.start(SIZE), sketch=sketch, rows=waiting)
         zeros = torch.zeros(n_features, dtype=torch.float64)
         unseen = Standardiser(False, 0, 0, zeros, zeros, zeros, zeros + 1)
         many = n_features > MOST_FOR_ALL
@@ -301,6 +313,7 @@ class Panel:
             self.joint.rules(JOINT_HORIZONS[: len(self.joint.mass)]),
             self.forests.rules(),
             self.neighbours.rules(),
+            self.sketch,
         )
 
     def of_classes(self, labels: tuple[Label, ...]) -> Panel:
@@ -347,7 +360,7 @@ class Panel:
         """
         named = (codes >= 0).nonzero()[:, 0]
         x, codes, panel = x.cpu()[named], codes[named], self
-        fewest = fewest_rows(x.shape[1])
+        fewest = fewest_rows(self._n_features)
         pieces = min(max(len(named) // fewest, 1), MOST_PIECES)
         part = max(SMALLEST_PART * fewest // FEWEST_ROWS, -(-len(named) // (pieces * MOST_PIECES)))
         waiting = deque(torch.arange(len(named)).tensor_split(pieces))
@@ -403,7 +416,12 @@ class Panel:
         x, codes = x.cpu().double()[named], codes[named]
         if not len(x):
             return self
-        panel = self._scaled(x)
+        panel = self
+        if self.sketch is not None:
+            panel, x, codes = self._sketched(self.sketch, x, codes)
+            if not len(x):
+                return panel
+        panel = panel._scaled(x)
         x = panel.standardiser.apply(x).clamp_(*LEARNED_RANGE) * _signs(panel.orientation)
         panel = replace(
             panel, rows=torch.cat([panel.rows, x]), codes=torch.cat([panel.codes, codes])
@@ -414,6 +432,17 @@ class Panel:
             return panel._added_up(n_classes, trees_in_place=mine)
         quick = FEWEST_QUICK_ROWS * fewest // FEWEST_ROWS if panel._all_learn else fewest
         return panel._told(n_classes) if len(panel.rows) - panel.told >= quick else panel
+
+    def _sketched(self, sketch: Sketch, x: Tensor, codes: Tensor) -> tuple[Panel, Tensor, Tensor]:
+        """Samples that can be learned now, as sums; until they say what the scale is they wait."""
+        if sketch.is_known:
+            return self, sketch.of(x), codes
+        x, codes = torch.cat([self.rows, x]), torch.cat([self.codes, codes])
+        if len(x) < FEWEST_ROWS:
+            return replace(self, rows=x, codes=codes), x[:0], codes[:0]
+        sketch = sketch.fitted(x)
+        none = x.new_zeros(0, SIZE), codes[:0]
+        return replace(self, sketch=sketch, rows=none[0], codes=none[1]), sketch.of(x), codes
 
     def _told(self, n_classes: int) -> Panel:
         """Let Gaussians and micro-clusters learn what waits."""
@@ -429,9 +458,14 @@ class Panel:
         )
 
     @property
+    def _n_features(self) -> int:
+        """D: of the sketch, where there is one."""
+        return len(self.orientation)
+
+    @property
     def _all_learn(self) -> bool:
         """Whether features are so few that all experts learn."""
-        return self.rows.shape[1] <= MOST_FOR_ALL
+        return self._n_features <= MOST_FOR_ALL
 
     def _scaled(self, x: Tensor) -> Panel:
         """Take a scale that suits samples (N, D) as well, and move what was learned to it.
@@ -484,7 +518,9 @@ class Panel:
     def without_raw(self) -> Panel:
         """Add up the samples that wait, and drop sums of fewer than three samples."""
         panel = self
-        if len(self.rows):
+        if self.rows.shape[1] != self._n_features:  # they wait for a scale
+            panel = replace(self, rows=self.rows[:0].clone(), codes=self.codes[:0].clone())
+        elif len(self.rows):
             heard = self.gaussians.mass.shape[1]
             panel = self._added_up(max(heard, 1 + int(self.codes.max())))
         return replace(

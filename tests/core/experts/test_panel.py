@@ -18,7 +18,6 @@ from core.experts.gaussians import HORIZONS
 from core.experts.panel import (
     DEFERENCE,
     FEWEST_ROWS,
-    MOST_FEATURES,
     MOST_FOR_ALL,
     MOST_PIECES,
     Advice,
@@ -229,11 +228,6 @@ def test_answers_take_the_mean_of_both_kinds_of_weights() -> None:
     )
     assert not torch.equal(heard.weights, heard.mix)
     torch.testing.assert_close(heard.rules.weights, (heard.weights + heard.mix) / 2)
-
-
-def test_so_many_features_have_no_experts() -> None:
-    assert Panel.start(MOST_FEATURES) is not None
-    assert Panel.start(MOST_FEATURES + 1) is None
 
 
 @given(
