@@ -1,14 +1,17 @@
-"""Who names the next samples of a stream of embeddings best, and what does it cost?
+"""Who names the next samples of a stream of embeddings or texts best, and what does it cost?
 
 Embeddings of digits and clothes: a random convolutional network (two layers of random filters, the
 larger of neighbours, means over nine places, a random projection), each less the mean of all and of
-unit length, sent as tables. *At random*: every batch is named before it is learned. *In pairs*: two
-classes at a time, each pair once; held-out samples of all ten are named at the end. Beside the
-engine as it is served stands its mixture alone, without experts.
+unit length, sent as tables. Words: made-up texts on ten topics, as TF-IDF of unit length. *At
+random*: every batch is named before it is learned. *In pairs*: two classes at a time, each pair
+once; held-out samples of all ten are named at the end. Beside the engine as it is served stands its
+mixture alone, without experts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,7 @@ SETS = {"digits": "mnist", "clothes": "fashion_mnist"}
 SIZES = (128, 256, 384, 768, 1024, 3072)
 SAMPLES, HELD_OUT = 6000, 1000
 BATCH = 100
+TOPICS = 10
 SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "mfa": ("mfa", {}),
     "flat": ("flat", {}),
@@ -39,6 +43,9 @@ SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
 """Name in the table -> opponent and its settings."""
 
 Features = NDArray[Any]
+Samples = tuple[Features, Features]
+Made = Callable[[int], Samples]
+"""From a number of features to samples and their classes."""
 
 
 @as_in_the_trainer()
@@ -47,9 +54,15 @@ def measure(quick: bool, say: Say) -> Measurement:
     sizes = SIZES[1:3] if quick else SIZES
     systems = dict(list(SYSTEMS.items())[:2]) if quick else SYSTEMS
     rows, values = [], []
-    for name, images, labels in _made_up() if quick else _images(say):
+    sets: dict[str, Made] = {
+        name: partial(_embedded, images, labels)
+        for name, images, labels in (_made_up() if quick else _images(say))
+    }
+    if not quick:
+        sets["words"] = partial(words, SAMPLES + HELD_OUT)
+    for name, made in sets.items():
         for size in sizes:
-            stream = LabelledStream(f"{name}-{size}", embedded(images, size, 0), labels)
+            stream = LabelledStream(f"{name}-{size}", *made(size))
             for system in systems:
                 found = _measured(system, stream)
                 values.append({"set": name, "features": size, "system": system, **found})
@@ -105,6 +118,31 @@ def embedded(images: Features, size: int, seed: int) -> Features:
         x = x @ torch.randn(x.shape[1], size, generator=generator)
         found: Features = functional.normalize(x - x.mean(0)).numpy()
     return found
+
+
+def _embedded(images: Features, labels: Features, size: int) -> Samples:
+    return embedded(images, size, 0), labels
+
+
+def words(n: int, size: int, seed: int = 0) -> Samples:
+    """Texts of 20 to 60 words and their topics, with shapes (n, size), float32, and (n,), int64.
+
+    Seven words of ten are a topic's own, of which some are common and most are rare.
+
+    Arguments:
+        n: Texts.
+        size: Words that there are.
+        seed: Of topics and texts.
+    """
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(size, 0.05), TOPICS)
+    common, labels = topics.mean(0), rng.integers(0, TOPICS, n)
+    counts = np.stack(
+        [rng.multinomial(rng.integers(20, 60), 0.7 * topics[one] + 0.3 * common) for one in labels]
+    )
+    weighted = np.log1p(counts) * np.log(n / (1 + (counts > 0).sum(0)))
+    length = np.linalg.norm(weighted, axis=1, keepdims=True)
+    return (weighted / length).astype(np.float32), labels.astype(np.int64)
 
 
 def _images(say: Say) -> list[tuple[str, Features, Features]]:
