@@ -13,6 +13,8 @@ of a sample is answered by experts, and the mixture is one of them:
   features decide, one after the other. Trees begin anew, and counts fade.
 * *Neighbours* (`core.experts.neighbours`): the nearest of micro-clusters, for fine patterns.
 
+Of many features Gaussians alone learn, and of very many a sketch of them (`core.experts.sketch`).
+
 Every kind of expert has several *horizons*: the number of samples after which what it learned has
 faded to a third, or is gone. Experts are weighed by the probabilities that they gave to the labels
 that came: half by which one is best just now, half by which of them are best together
