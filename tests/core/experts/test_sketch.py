@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.experts import panel as module
 from core.experts.panel import FEWEST_ROWS, MOST_FEATURES, Panel, Rules, fewest_rows
-from core.experts.sketch import QUIET, SIZE, Sketch
+from core.experts.sketch import QUIET, SIZE, Sketch, _drawn
 from core.snapshot import Snapshot
 from tests.core.experts.made import even
 from tests.core.states import assert_identical
@@ -51,6 +52,39 @@ def test_distances_stay_about_what_they_were(d: int, seed: int) -> None:
     ratio = after / before * (-(-d // SIZE)) ** 0.5
     assert 0.75 < float(ratio.min()) <= float(ratio.max()) < 1.3
     assert abs(float(ratio.mean()) - 1) < 0.03
+
+
+def test_features_that_go_together_neither_add_up_nor_cancel() -> None:
+    level = torch.linspace(-1, 1, 40).double()[:, None]
+    waves = Sketch.start(8 * SIZE).fitted(level.expand(40, 8 * SIZE))
+    same = waves.of(level.expand(40, 8 * SIZE))
+    ratio = torch.pdist(same) / torch.pdist(level / waves.scale[0]) / SIZE**0.5
+    assert 0.75 < float(ratio.min()) <= float(ratio.max()) < 1.3
+    twins = torch.eye(SIZE).repeat(1, 2)
+    seen = Sketch.start(2 * SIZE).fitted(twins).of(twins).any(1)
+    assert float(seen.double().mean()) > 0.95
+
+
+def test_the_same_sums_are_drawn_in_every_process() -> None:
+    x = made(40)[0]
+    sketch = Sketch.start(VERY_MANY).fitted(x)
+    before = sketch.of(x)
+    _drawn.cache_clear()
+    torch.manual_seed(1)
+    assert torch.equal(sketch.of(x), before)
+
+
+def test_labels_are_heard_in_pieces_as_of_so_many_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = list[int]()
+    real = Panel.learned
+
+    def learned(panel: Panel, x: Tensor, *given: Any) -> Panel:
+        heard.append(len(x))
+        return real(panel, x, *given)
+
+    monkeypatch.setattr(Panel, "learned", learned)
+    taught(2 * fewest_rows(SIZE))
+    assert heard == [fewest_rows(SIZE)] * 2
 
 
 @given(
@@ -121,18 +155,18 @@ def test_rules_are_the_same_after_a_journey() -> None:
 
 def learned(engine: Engine, state: EngineState, seeds: range) -> EngineState:
     for seed in seeds:
-        x, codes = made(50, seed)
+        x, codes = made(20, seed)
         state, _ = engine.step(state, Batch(x, codes, ("a", "b", "c")))
     return state
 
 
-@pytest.mark.parametrize("at", [0, 1, 4])
+@pytest.mark.parametrize("at", [0, 1, 7])
 def test_an_engine_goes_on_from_a_checkpoint_bit_for_bit(at: int) -> None:
     engine = Engine(EngineConfig(preset="flat", n_components=6))
-    whole = learned(engine, engine.start(), range(8))
+    whole = learned(engine, engine.start(), range(20))
     state = learned(engine, engine.start(), range(at))
     again, _, _ = load(dump(state, engine.config, {}))
-    again = learned(engine, again, range(at, 8))
+    again = learned(engine, again, range(at, 20))
     assert dump(again, engine.config, {}) == dump(whole, engine.config, {})
     snapshot = engine.snapshot(whole)
     x, codes = made(200, 99)
