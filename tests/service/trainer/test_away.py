@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,11 +39,22 @@ from tests.service.trainer.test_writer import events, history, status
 STREAM = sub_tasks(0, 1)
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[RedisCluster]:
-    """Two primaries without replicas: nobody takes over, nor takes the cluster for down."""
-    with RedisCluster(tmp_path / "redis", 2, n_replicas=0, node_timeout_ms=60_000) as cluster:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    """Three primaries without replicas, so that nobody takes over."""
+    folder = tmp_path_factory.mktemp("redis")
+    with RedisCluster(folder, 3, n_replicas=0, node_timeout_ms=1500) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def cluster(whole: RedisCluster) -> Iterator[RedisCluster]:
+    """The same, of which each node is there again afterwards."""
+    yield whole
+    for one in whole.members:
+        if one.told("PING") is None:
+            one.start()
+    whole.wait_until_whole()
 
 
 @pytest.fixture
@@ -52,7 +63,7 @@ def service(cluster: RedisCluster, settings: MakeSettings) -> Settings:
 
 
 def spread(service: Settings, cluster: RedisCluster) -> tuple[Member, list[Settings], Settings]:
-    """The node that does not have the default model, two models of it, and one of the other."""
+    """A node that does not have the default model, two models of it, and one of another node."""
     with connect(service.redis_address() or "") as client:
         assert isinstance(client, redis.RedisCluster)
 
@@ -62,11 +73,12 @@ def spread(service: Settings, cluster: RedisCluster) -> tuple[Member, list[Setti
 
         keys = Keys(service.model)
         own = at(keys)
-        names = [f"m{number}" for number in range(40)]
-        theirs = [name for name in names if at(keys.named(name)) != own][:2]
-        other = next(name for name in names if at(keys.named(name)) == own)
-    [dying] = [one for one in cluster.members if one.name != own]
-    return dying, [register(service, name) for name in theirs], register(service, other)
+        of_node = defaultdict[str, list[str]](list)
+        for number in range(60):
+            of_node[at(keys.named(f"m{number}"))].append(f"m{number}")
+    [dying, beside] = [one for one in cluster.members if one.name != own]
+    theirs = [register(service, name) for name in of_node[dying.name][:2]]
+    return dying, theirs, register(service, of_node[beside.name][0])
 
 
 def check(own: Settings) -> None:
