@@ -55,16 +55,17 @@ class Models:
         """All named models, by name.
 
         Arguments:
-            name: That should be among them, or the register is read anew.
+            name: The one that is asked for, of which what is known will do; None: all of them.
 
         Raises:
-            StreamUnavailable: Redis does not tell, and never has; or it has not told of that name.
+            StreamUnavailable: Redis does not tell, and has not told of that name.
         """
         known, now = self._register, time.monotonic()
-        if known is None or (name is not None and name not in known):
+        fresh = now - self._asked_at < FRESH_S
+        if known is None or (name not in known if name is not None else not fresh):
             self._register, self._asked_at = await Register(self.stream).all(), now
             return self._register
-        if now - self._asked_at >= FRESH_S:
+        if not fresh:
             self._asked_at = now
             with suppress(StreamUnavailable, TimeoutError):
                 async with asyncio.timeout(PATIENCE_S):

@@ -15,6 +15,7 @@ import pytest
 from service.broker.caller import READ_S, READ_TRIES, RETRY_S
 from service.broker.connection import SOCKET_TIMEOUT_S
 from service.broker.register import Register
+from service.broker.registry import NamedModel
 from service.supervisor.embedded import EmbeddedRedis
 from service.wire import RawBatch
 from tests.service.api.stack import (
@@ -28,6 +29,7 @@ from tests.service.api.stack import (
     teach,
     training,
 )
+from tests.service.running import ask
 
 READS = (
     "/model",
@@ -203,6 +205,12 @@ def test_a_named_model_answers_while_nobody_tells_which_there_are(
                 assert known.post("/classify", json=body).status_code == 200
                 # It may be there, for all that is known.
                 problem(client.post("/models/new/classify", json=body), 503, "stream-unavailable")
+            # Whoever asks for all of them, or takes one down, has what another process made.
+            monkeypatch.setattr("service.api.models.PATIENCE_S", 0.0)
+            made = NamedModel.made_now("elsewhere", {}, "")
+            assert ask(settings, lambda stream: Register(stream).add(made, 100)) == made
+            assert "elsewhere" in client.get("/models").text
+            assert client.delete("/models/elsewhere").status_code == 202
 
 
 def test_a_listener_is_let_go_in_order_so_that_it_comes_back(
