@@ -10,28 +10,23 @@ others would be of no use to a process that begins, or to a script that is new t
 from __future__ import annotations
 
 from contextlib import suppress
-from inspect import signature
 from typing import Any
 
 import redis
 import redis.asyncio
 from redis._parsers import AsyncCommandsParser
-from redis.cluster import NodesManager
 from redis.commands.core import AsyncScript, Script
 from redis.exceptions import NoScriptError
-
-CAN_ASK_LAST = "last_failed_node_name" in signature(NodesManager.initialize).parameters
-"""Whether redis-py asks a node that failed for the layout after all others; from version 8 on."""
 
 
 class Cluster(redis.RedisCluster):
     """For the trainer."""
 
     def look_again(self, key: str) -> None:
-        """Learn who has a key now, after the node that had it has failed."""
+        """Learn who has a key now, after the node that had it has failed; that is asked last."""
         cluster: Any = self
-        last = {"last_failed_node_name": cluster.get_node_from_key(key).name}
-        cluster.nodes_manager.initialize(**(last if CAN_ASK_LAST else {}))
+        node = cluster.get_node_from_key(key)
+        cluster.nodes_manager.initialize(last_failed_node_name=node.name)
 
     def register_script(self, script: Any) -> Script:
         """A script that is loaded where it is needed."""
