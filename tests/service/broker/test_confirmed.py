@@ -13,6 +13,7 @@ import redis
 from benchmarks._redis_cluster import Member, RedisCluster
 from service.api.feed import WAIT_MS as EVENTS_MS
 from service.broker.appender import REPLICATION_MS
+from service.broker.away import AwayNodes
 from service.broker.connection import (
     SHORT_TIMEOUT_S,
     StreamUnavailable,
@@ -136,7 +137,11 @@ def test_an_entry_is_read_once_the_replica_of_its_primary_has_it(
     replica.freeze()
     try:
         primary.client.set("{gmr:one}:more", "so that the replica is behind")
-        assert read_next(feeds[0].client, feeds, 0, replicas=1) == []
+        away = AwayNodes(feeds[0].client)
+        assert read_next(feeds[0].client, feeds, 0, replicas=1, away=away) == []
+        # The node answers; its replica does not.
+        assert not away.has(feeds[0].stream)
+        away.close()
     finally:
         replica.thaw()
     found: dict[str, list[str]] = {}

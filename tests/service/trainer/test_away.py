@@ -94,12 +94,17 @@ def failing(service: Settings) -> set[str]:
     return {name for name, said in states(service).items() if said["state"] == "failing"}
 
 
+def registered(service: Settings) -> dict[str, Any]:
+    found: dict[str, Any] = ask(service, lambda stream: Register(stream).all())
+    return found
+
+
 def test_a_node_that_dies_stops_its_own_models_only(
     service: Settings, cluster: RedisCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     dying, theirs, other = spread(service, cluster)
     names = {own.model.rpartition("/")[2] for own in theirs}
-    with training(service):
+    with training(service) as trainer:
         for own in (*theirs, other):
             send(own, *STREAM[:9])
             wait_for_backlog(own)
@@ -111,7 +116,10 @@ def test_a_node_that_dies_stops_its_own_models_only(
             send(service, *STREAM[9 + round : 10 + round])
             for own in (other, service):
                 wait_for_backlog(own)
-            assert failing(service) == names
+            wait_until(lambda: failing(service) == names)
+            asked = {one.stream for one in trainer._streams()}
+            assert Keys(other.model).input in asked
+            assert not asked & {Keys(own.model).input for own in theirs}
             dying.start()
             wait_until(lambda: not failing(service))
             for own in theirs:
@@ -122,10 +130,16 @@ def test_a_node_that_dies_stops_its_own_models_only(
             check(own)
         assert status(other)["state"] == "running"
         # Each time one at most met it in the middle of something.
-        assert sum("stands aside" in said for said in caplog.messages) <= 2
+        assert sum("stands aside" in said for said in caplog.messages) <= 3
         dying.kill()
-        take_down(service, other.model.rpartition("/")[2])
-        wait_until(lambda: len(ask(service, lambda stream: Register(stream).all())) == 2)
+        wait_until(lambda: failing(service) == names)
+        for own in (theirs[0], other):
+            take_down(service, own.model.rpartition("/")[2])
+        wait_until(lambda: set(registered(service)) == names)
+        send(service, *STREAM[11:])
+        wait_for_backlog(service)
+        dying.start()
+        wait_until(lambda: len(registered(service)) == 1)
 
 
 def test_a_trainer_ends_in_order_while_a_node_is_away_and_the_next_goes_on(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
+from service.broker.away import AwayNodes
 from service.broker.connection import SyncClient, connect
 from service.broker.keys import Keys
 from service.broker.lease import Lease
@@ -100,3 +101,43 @@ def test_a_model_that_is_lost_does_not_keep_others_from_beating(
         pulses[1].told({"state": "running"})
         time.sleep(0.3)
         assert client.get(second.status) is None
+
+
+def test_models_whose_node_is_away_are_left_alone(
+    redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.trainer.heartbeat.BEAT_S", 0.05)
+    monkeypatch.setattr("service.trainer.heartbeat.RENEWALS", 300)
+    gone, there = Keys(uuid.uuid4().hex), Keys(uuid.uuid4().hex)
+    with connect(redis_server.url) as client:
+        away = AwayNodes(client)
+        monkeypatch.setattr(away, "has", lambda key: key == gone.status)
+        with Heart(client, away) as heart:
+            for keys in (gone, there):
+                lease = Lease(client, keys)
+                lease.acquire()
+                client.pexpire(keys.lease, 3_000)
+                heart.add(Pulse(lease, keys.status, 0.05))
+            for _ in range(2):  # so that a whole round has passed
+                client.pexpire(there.lease, 3_000)
+                wait_until(lambda: client.pttl(there.lease) > 3_000)
+            assert client.pttl(gone.lease) <= 3_000
+
+
+def test_it_says_whose_node_does_not_answer(
+    own_redis: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.trainer.heartbeat.BEAT_S", 0.05)
+    monkeypatch.setattr("service.trainer.heartbeat.RENEWALS", 300)
+    own_redis.start()
+    keys, missed = Keys("m"), list[str]()
+    with connect(own_redis.url) as client:
+        away = AwayNodes(client)
+        monkeypatch.setattr(away, "missed", missed.append)
+        lease = Lease(client, keys)
+        lease.acquire()
+        with Heart(client, away) as heart:
+            heart.add(Pulse(lease, keys.status, 0.05))
+            own_redis.stop()
+            wait_until(lambda: missed)
+    assert set(missed) == {keys.status}
