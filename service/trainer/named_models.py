@@ -17,7 +17,7 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ import redis
 from core.errors import InvalidSettings
 from service.broker.away import AwayNodes
 from service.broker.connection import StreamUnavailable, SyncClient, is_transient, unavailable
-from service.broker.fenced import LeaseLost
+from service.broker.fenced import LeaseLost, lost
 from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.broker.reader import Readable
@@ -184,22 +184,36 @@ class NamedModels:
 
     def _is_wanted(self, slot: Slot) -> bool:
         """Whether something came while nobody watched, or was read by a trainer that died."""
-        client, keys = self._client, slot.keys
+        client, keys, found = self._client, slot.keys, list[Any]()
 
-        def came() -> Any:
-            return client.xlen(keys.input) or client.llen(keys.requests)
+        def look() -> None:
+            found.append(client.xlen(keys.input) or client.llen(keys.requests))
 
+        return self.is_away(slot) or not self._reached(slot, look) or bool(found[-1])
+
+    def _reached(self, slot: Slot, act: Callable[[], None]) -> bool:
+        """Do something with the keys of a model; False where its node is away, and others go on.
+
+        Arguments:
+            slot: The model.
+            act: Safe to repeat. A single server is waited for.
+
+        Raises:
+            LeaseLost: Another trainer has taken over.
+        """
         if not self._is_on_cluster:
-            return bool(self._call(came))
-        if self.is_away(slot):
+            self._call(act)
             return True
         try:
-            return bool(came())
+            act()
         except Exception as error:
-            if not is_transient(error):
-                raise
-            self._away.missed(keys.input)
-            return True
+            if is_transient(error):
+                self._away.missed(slot.keys.input)
+                return False
+            if isinstance(error, redis.ResponseError):
+                raise lost(error) from error
+            raise
+        return True
 
     def is_away(self, slot: Slot) -> bool:
         """Whether the node is away that has a model."""
@@ -209,6 +223,8 @@ class NamedModels:
         if self.is_away(slot):
             return  # its name stays, and it is tried again
         self._unload(slot)
+        if self.is_away(slot):
+            return
         name = slot.model.name
         shutil.rmtree(self._settings.data_dir / "models" / name, ignore_errors=True)
         if self._settings.checkpoints_in_store:
@@ -217,7 +233,8 @@ class NamedModels:
             except StoreUnavailable as error:
                 logger.warning("model %r is taken down later: %s", name, error)
                 return  # its name stays, and it is tried again
-        self._call(lambda: forget(self._client, self._keys, self._token, name))
+        if not self._reached(slot, lambda: forget(self._client, self._keys, self._token, name)):
+            return
         del self._slots[name]
         logger.info("model %r was taken down", name)
 

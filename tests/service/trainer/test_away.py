@@ -240,3 +240,25 @@ def test_a_node_that_is_taken_for_away_now_and_then_costs_no_entry(
             time.sleep(0.02)  # some are learned, and others wait in the queue
         check(own)
         check(beside)
+
+
+def test_a_model_whose_node_dies_just_then_is_taken_down_later_and_keeps_nobody_waiting(
+    service: Settings, cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.trainer.host.REFRESH_S", 0.5)
+    dying, theirs, other = spread(service, cluster)
+    names = {own.model.rpartition("/")[2] for own in theirs}
+    with training(service) as trainer:
+        for own in (*theirs, other):
+            send(own, *STREAM[:1])
+            wait_for_backlog(own)
+        with monkeypatch.context() as patched:
+            patched.setattr(trainer._away, "has", lambda _: False)  # nobody has noticed
+            dying.kill()
+            for own in (theirs[0], other):
+                take_down(service, own.model.rpartition("/")[2])
+            wait_until(lambda: set(registered(service)) == names, 30)
+            send(service, *STREAM[:3])
+            wait_for_backlog(service)
+        dying.start()
+        wait_until(lambda: len(registered(service)) == 1)
