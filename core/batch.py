@@ -45,6 +45,7 @@ class Batch:
             of it. The engine says so of samples that it has held back, not the sender.
         places: Samples of the stream before each, with shape (N,), int64, on the CPU; None where
             nobody asks. The engine notes them of what it keeps, so that it can be told whose it is.
+        image_shape: (H, W) or (H, W, C) of images that came in that shape; empty for others.
 
     Example:
         >>> batch = Batch.of(torch.zeros(3, 2), ["cat", None, "dog"])
@@ -59,6 +60,7 @@ class Batch:
     images: bool = False
     strange: bool = False
     places: Tensor | None = None
+    image_shape: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return self.features.shape[0]
@@ -92,8 +94,10 @@ class Batch:
 
     def to_float32(self, device: torch.device) -> Batch:
         """The same with features (N, D) of float32, on a device."""
-        images = self.images or self.features.dtype == torch.uint8 or self.features.ndim in (3, 4)
-        return replace(self, features=as_float32(self.features, device), images=images)
+        shape = tuple(self.features.shape[1:]) if self.features.ndim in (3, 4) else self.image_shape
+        images = self.images or self.features.dtype == torch.uint8 or bool(shape)
+        features = as_float32(self.features, device)
+        return replace(self, features=features, images=images, image_shape=shape)
 
     def select(self, rows: Tensor) -> Batch:
         """Some of the samples, by index (M,); without their names."""

@@ -129,6 +129,7 @@ class ModelInfo:
     unknown: int = 0  # raw samples without a label held because they are unknown
     recent: int = 0  # the last raw samples learned without a label, held to find new classes
     heard: int = 0  # raw labelled samples that experts hold
+    image_shape: tuple[int, ...] = ()  # (H, W) or (H, W, C), where samples first came in it
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; `classes` becomes a list of label and count."""
@@ -459,6 +460,7 @@ class Snapshot:
             values = facts["info"]
             values["classes"] = tuple(values["classes"])
             values["class_counts"] = tuple(values["class_counts"])
+            values["image_shape"] = tuple(values.get("image_shape", ()))
             values["device"] = str(device)
             family = facts["density"]
             density = density_of(family.pop("kind"), tensors, family)

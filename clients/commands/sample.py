@@ -40,7 +40,10 @@ def sample_command(
     ] = True,
     shape: Annotated[
         str | None,
-        typer.Option(help="Of one sample in a .png: HEIGHT,WIDTH; not needed for squares."),
+        typer.Option(
+            help="Of one sample in a .png: HEIGHT,WIDTH or HEIGHT,WIDTH,3; not needed for squares, "
+            "nor where images came in their shape."
+        ),
     ] = None,
     url: Url = None,
     as_json: AsDocument = False,
@@ -138,5 +141,6 @@ def _shape(text: str | None) -> tuple[int, ...] | None:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InputError(
-            f"The shape {text!r} is not two whole numbers. Expected HEIGHT,WIDTH, like 28,28."
+            f"The shape {text!r} is not whole numbers. Expected HEIGHT,WIDTH, like 28,28, or "
+            f"HEIGHT,WIDTH,3."
         ) from None

@@ -202,7 +202,7 @@ class GMRClient(Blocking):
             n: How many.
             classes: Only of these classes; one row each.
             seed: Of the draw; None: a new one each time.
-            shape: Height and width of one sample; None where samples are square.
+            shape: (H, W) or (H, W, 3) of a sample; None where the service knows it, or for squares.
             min_probability, noise: See `sample`.
         """
         return self.send(calls.sample_image(n, classes, seed, shape, min_probability, noise))
@@ -384,7 +384,7 @@ class GMRClient(Blocking):
 
         Arguments:
             id: `Boundary.id`.
-            shape: Height and width of one sample; None where samples are square.
+            shape: (H, W) or (H, W, 3) of a sample; None where the service knows it, or for squares.
         """
         return self.send(calls.boundary_image(id, shape))
 

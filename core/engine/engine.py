@@ -450,6 +450,7 @@ class Engine:
             unknown=state.pending.proposals.raw_samples,
             recent=len(state.pending.proposals.recent),
             heard=0 if state.model.panel is None else state.model.panel.raw,
+            image_shape=state.model.image_shape,
         )
         return Snapshot(
             info,

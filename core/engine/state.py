@@ -188,6 +188,7 @@ class LearnedModel:
         calibration: Scores of held-out inliers, for p-values; see `core.outliers.calibration`.
         version: Of the model as it stands; 0 means that nothing was learned.
         last_version: The largest version ever given; a rollback does not lower it.
+        image_shape: (H, W) or (H, W, C) where the first batch came in it; empty where not.
     """
 
     random: Tensor
@@ -201,6 +202,7 @@ class LearnedModel:
     calibration: Calibration = field(default_factory=Calibration)
     version: int = 0
     last_version: int = 0
+    image_shape: tuple[int, ...] = ()
 
     def changed(self, **fields: Any) -> LearnedModel:
         """Another model, whose version was never used before.

@@ -238,13 +238,14 @@ class Step:
         return course
 
     def _first(self, state: EngineState, batch: Batch) -> EngineState:
-        """The first batch fixes D and the scale."""
+        """The first batch fixes D, the scale and the shape of images."""
         images = batch.images or self.config.images
         n_features = batch.features.shape[1]
         return state.with_model(
             standardiser=Standardiser.of(batch.features, images=images),
             panel=self.naming.first(n_features, images),
             learner=self.learner.start(n_features, self.device),
+            image_shape=batch.image_shape,
         )
 
     def _advance(self, state: EngineState, n: int, judgement: Judgement) -> EngineState:

@@ -2,8 +2,8 @@
 
 Rules of this module:
 
-1. Pictures are only guessed where a guess cannot mislead: D must be a square
-   number, or the client names the shape.
+1. Pictures are only guessed where a guess cannot mislead: the client, the settings or the
+   samples as they came say the shape, or D must be a square number.
 2. Samples of one class share a row when classes are known; the label stands beside it.
 3. Values are shown as they are when they look like intensities in [0, 1]; other
    scales are stretched between their 1st and 99th percentile, the same for all tiles.
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from core.snapshot import ModelInfo
 from service.api.errors import InvalidShape, NotAcceptable
 
 Shape = tuple[int, ...]
@@ -51,21 +52,40 @@ def parse_shape(text: str) -> Shape:
     return sizes
 
 
-def image_shape(n_features: int, wanted: Shape | None) -> Shape:
+def known_shape(info: ModelInfo, declared: str | None) -> Shape | None:
+    """The shape of a model's samples, as the settings declare it or as they came; None without.
+
+    Arguments:
+        info: Of the model.
+        declared: By the settings.
+    """
+    shape = info.image_shape if declared is None else tuple(map(int, declared.split(",")))
+    return shape if shape and math.prod(shape) == info.features else None
+
+
+def image_shape(n_features: int, wanted: Shape | None, known: Shape | None = None) -> Shape:
     """The shape in which a sample of `n_features` numbers is drawn.
+
+    Arguments:
+        n_features: D.
+        wanted: By the client.
+        known: Of `known_shape`.
 
     Raises:
         InvalidShape: the wanted shape holds another number of pixels.
-        NotAcceptable: no shape was named and `n_features` is no square.
+        NotAcceptable: no shape was named, and none is known that can be drawn, nor is
+            `n_features` a square.
     """
     if wanted is not None:
         if math.prod(wanted) != n_features:
             raise InvalidShape.mismatch(wanted, n_features)
         return wanted
     side = math.isqrt(n_features)
-    if side * side != n_features:
+    shape = (side, side) if known is None else known
+    shape = shape[:2] if shape[2:] == (1,) else shape
+    if shape[2:] not in ((), (3,)) or math.prod(shape) != n_features:
         raise NotAcceptable.no_picture(n_features)
-    return side, side
+    return shape
 
 
 def draw(

@@ -81,7 +81,11 @@ async def boundary(
     explanation = record.data["explanation"]
     if not explanation.get("prototypes"):
         raise NotAcceptable.no_prototypes(id)
-    picture = montage.image_shape(len(explanation["contributions"]), wanted_shape)
+    n_features, served = len(explanation["contributions"]), parts.follower.current
+    known = None
+    if served is not None and served.snapshot is not None:
+        known = montage.known_shape(served.snapshot.info, parts.settings.image)
+    picture = montage.image_shape(n_features, wanted_shape, known)
     content = await parts.workers.run(lambda: _drawn(explanation, picture), math.inf)
     return answers.png(content, version=version)
 

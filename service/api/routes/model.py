@@ -13,6 +13,7 @@ from service.api import answers
 from service.api.bodies import read_model
 from service.api.control import apply, asking_for_control
 from service.api.gate import GateState
+from service.api.montage import known_shape
 from service.api.openapi import problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
@@ -257,13 +258,13 @@ def _durability(parts: Parts) -> dict[str, object]:
 
 
 def _image_shape(parts: Parts, snapshot: Snapshot) -> list[int] | None:
-    """Shape of one sample: as it is set, or a square; null where samples are no images."""
-    if not snapshot.standardiser.identity:
-        return None
-    features, set_to = snapshot.info.features, parts.settings.image
-    side = math.isqrt(features)
-    shape = [side, side] if set_to is None else [int(part) for part in set_to.split(",")]
-    return shape if math.prod(shape) == features else None
+    """Shape of one sample: as it is set, as it came, or a square; null where they are no images."""
+    known = known_shape(snapshot.info, parts.settings.image)
+    if known is not None:
+        return [*known]
+    features, side = snapshot.info.features, math.isqrt(snapshot.info.features)
+    is_square = snapshot.standardiser.identity and side * side == features
+    return [side, side] if is_square else None
 
 
 def _nothing_learned(parts: Parts, n_features: int | None) -> dict[str, object]:

@@ -115,7 +115,8 @@ async def sample(
     drawn_with = secrets.randbelow(LARGEST_OWN_SEED + 1) if seed is None else seed
     snapshot = snapshot_of(parts)
     if form == PNG:
-        picture = montage.image_shape(snapshot.info.features, wanted_shape)
+        known = montage.known_shape(snapshot.info, parts.settings.image)
+        picture = montage.image_shape(snapshot.info.features, wanted_shape, known)
     wanted = None if classes is None else _labels(classes, snapshot.classes)
     rounds = 1 if min_probability is None else PATIENT_DRAWS
     drawn = await parts.workers.run(

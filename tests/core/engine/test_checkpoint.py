@@ -455,3 +455,16 @@ def test_what_an_earlier_release_called_otherwise_is_read() -> None:
         text["state"] = text["state"].replace(f'"{now}"', f'"{was}"')
     loaded, _, _ = load(pack(FORMAT, tensors, text))
     assert_identical(loaded.watch.detector, state.watch.detector)
+
+
+def test_a_model_remembers_the_shape_in_which_images_came_first() -> None:
+    """Through a checkpoint and a snapshot, also where their features are no intensities."""
+    engine = Engine(EngineConfig(preset="flat", n_components=4))
+    images = torch.rand(100, 2, 3, 3, generator=torch.Generator().manual_seed(0))
+    state, _ = engine.step(engine.start(), Batch(40 * images))
+    state, _ = engine.step(state, Batch(40 * images.flatten(1)))
+    state, _, _ = load(dump(state, engine.config, {}))
+    snapshot, _ = Snapshot.from_bytes(engine.snapshot(state).to_bytes({}))
+    assert snapshot.info.image_shape == (2, 3, 3)
+    table, _ = engine.step(engine.start(), Batch(images.flatten(1)))
+    assert engine.snapshot(table).info.image_shape == ()

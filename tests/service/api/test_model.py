@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import numpy as np
 import pytest
+from PIL import Image
 
 from service.api.routes.model import ModelState, Versions
 from service.settings import Settings
@@ -53,6 +55,28 @@ def test_the_model_says_of_which_shape_its_images_are(
         images = (255 * samples(100)).astype(np.uint8)
         send(client, RawBatch.of(images, labels(100))).raise_for_status()
         assert learned(client)["image_shape"] == shape
+
+
+@pytest.mark.parametrize("shape", [(2, 8), (4, 4), (2, 2, 4), (4, 4, 1)])
+@pytest.mark.parametrize("whole", [True, False])
+def test_images_are_of_the_shape_in_which_they_came(
+    settings: Callable[..., Settings], shape: tuple[int, ...], whole: bool
+) -> None:
+    """As bytes from 0 to 255, or in whichever unit."""
+    made, png = settings(), {"Accept": "image/png"}
+    with training(made), serving(made) as client:
+        for i in range(2):
+            images = samples(100, seed=i).reshape(100, *shape)
+            images = (255 * images).astype(np.uint8) if whole else 1000 * images
+            send(client, RawBatch.of(images, labels(100))).raise_for_status()
+        assert learned(client)["image_shape"] == list(shape)
+        drawn = client.get("/sample?n=1", headers=png)
+        assert client.get("/sample?n=1&shape=2,8", headers=png).status_code == 200
+    if shape == (2, 2, 4):
+        assert drawn.status_code == 406  # nor is it taken for a square of 16
+        return
+    picture = Image.open(io.BytesIO(drawn.content))
+    assert (picture.width > 3 * picture.height) == (shape == (2, 8))
 
 
 def test_a_table_has_no_shape_even_where_it_could_be_drawn(taught: httpx2.Client) -> None:

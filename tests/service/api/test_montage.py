@@ -32,6 +32,14 @@ def test_a_wanted_shape_must_hold_every_feature() -> None:
         image_shape(784, (28, 27))
 
 
+def test_a_known_shape_serves_unless_it_cannot_be_drawn() -> None:
+    assert image_shape(3072, None, (32, 32, 3)) == (32, 32, 3)
+    assert image_shape(784, None, (28, 28, 1)) == (28, 28)
+    assert image_shape(784, (14, 56), (28, 28)) == (14, 56)
+    with pytest.raises(NotAcceptable, match="1024"):
+        image_shape(1024, None, (16, 16, 4))
+
+
 @pytest.mark.parametrize("text", ["", "28", "28,", "28,28,1", "28,28,3,1", "0,5", "-1,-1", "a,b"])
 def test_a_text_that_is_no_shape_is_refused(text: str) -> None:
     with pytest.raises(InvalidShape):
