@@ -476,7 +476,7 @@ class Snapshot:
             # An earlier release had other traits of tables.
             if "usual_rows" in tensors and n_scales is not None:
                 rows, weights = tensors["usual_rows"], tensors["usual_weights"]
-                usual = Typicality(rows.cpu(), weights.cpu(), int(n_scales))
+                usual = Typicality(rows.cpu(), weights.cpu(), int(n_scales), len(shift))
             rate = facts.get("false_positive_rate")
             shifted = facts.get("shifts", {"pixels": 0, "image": None})
             image = shifted["image"]

@@ -56,12 +56,13 @@ class Inliers:
             for sub_task, n in state.model.calibration.wanted.items()
             if n and sub_task in sets
         }
+        n_features = state.n_features or 0
         if not wanted:
-            return state.model.calibration.typicality({})
+            return state.model.calibration.typicality({}, n_features)
         traits = self._traits_of(state, torch.cat([x.float() for x in wanted.values()]))
         parts = torch.split(traits, [len(x) for x in wanted.values()])
         now = dict(zip(wanted, parts, strict=True))
-        return state.model.calibration.typicality(now)
+        return state.model.calibration.typicality(now, n_features)
 
     def p_values(self, state: EngineState, scores: Scores) -> Tensor | None:
         """P-values of scored samples, with shape (n,), float64; None while nothing tells them."""

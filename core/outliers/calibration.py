@@ -163,11 +163,12 @@ class Calibration:
         each = max(1, DRAWN_IN_ALL // max(1, len(self.past)))
         return {group.sub_task: min(each, len(group.drawn)) for group in self.past}
 
-    def typicality(self, now: Mapping[int, Tensor]) -> Typicality:
+    def typicality(self, now: Mapping[int, Tensor], n_features: int = 0) -> Typicality:
         """What follows from it: every sub-task counts by its samples, the current one for more.
 
         Arguments:
             now: Sub-task -> traits of its first drawn samples, as they are by now.
+            n_features: Of the samples.
         """
         past = tuple(
             group.moved(now[group.sub_task]) if group.sub_task in now else group
@@ -181,7 +182,7 @@ class Calibration:
             for group, stands_for in zip(groups, self._stand_for(), strict=True)
         ]
         rows = torch.cat([group.rows for group in groups])
-        return Typicality(rows, torch.cat(weights), self.n_scales)
+        return Typicality(rows, torch.cat(weights), self.n_scales, n_features)
 
     def _stand_for(self) -> list[float]:
         """Samples for which each group counts, past ones first."""

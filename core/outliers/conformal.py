@@ -6,8 +6,10 @@ before they were learned, each with a weight. A sample may be strange in several
 * the first trait, its closeness or likelihood, is low;
 * so is one of the next traits, which say the same at other scales (`core.outliers.scales`); or
 * its other traits are not as they are among inliers: their Mahalanobis distance from the rows' mean
-  is large. This is two-sided: a sample may be too simple (an image without ink). Where there are
-  no other scales, the first trait must go with these, too.
+  is large. A sample may be too simple (an image without ink). But one that fits better and is as
+  usual else is not strange, because those that were learned do: the distance is that from the mean
+  and all that fits better (`core.density.traits.BETTER`). Where there are no other scales, the
+  first trait must go with these, too.
 
 Each way is turned into the log of a tail probability among the rows. The mean of the two lowest is
 the sample's *typicality*: one way alone is often chance, and all of them together know less than
@@ -23,7 +25,7 @@ Beyond the rows' lowest twentieth a tail is taken to fall exponentially (peaks o
 so that typicality ranks samples that are stranger than any row. P-values do not go below
 1 / (n + 1) for n rows: more cannot be known from n.
 
-Throughout: N samples, n rows, S traits, T of them of other scales.
+Throughout: N samples, D features, n rows, S traits, T of them of other scales.
 """
 
 from __future__ import annotations
@@ -35,6 +37,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from core.density.traits import BETTER
+from core.outliers.cone import Cone
 
 FEWEST_ROWS = 100
 """With fewer rows than these, nothing is calibrated."""
@@ -64,6 +69,11 @@ NOISE = 0.1
 
 ALIKE = 0.01
 """... and what is left of that in typicalities."""
+
+PER_COMPONENT = 40
+"""Samples that components are learned from, at least, about. By learning so many a component leaves
+of each, in D features, up to e^(D / 40) times less unexplained than of others (docs/notebook.md).
+What fits better than that is strange in a table: a tight group that got a component of its own."""
 
 WAYS = 2
 """The lowest shares, whose mean counts."""
@@ -135,8 +145,9 @@ class Fit:
     Arguments:
         mean: Of the traits that must go together, with shape (F,).
         whitening: (these - mean) @ whitening has independent columns of variance one; (F, F).
+        better: Where, of such columns, samples are that fit better than usual.
         tails: Of the first trait, of what says the same at T other scales, and of minus the
-            squared Mahalanobis distance.
+            squared distance.
         n_scales: T.
         alike: Typicalities that differ by no more are the same.
         typicalities: Of the rows themselves, ascending, with shape (n,).
@@ -145,6 +156,7 @@ class Fit:
 
     mean: Tensor
     whitening: Tensor
+    better: Cone
     tails: Tails
     n_scales: int
     alike: float
@@ -154,8 +166,8 @@ class Fit:
     def shares(self, traits: Tensor) -> Tensor:
         """Logs of tail probabilities, the last one of the fit, with shape (N, T + 2)."""
         traits = traits.double().cpu()
-        together = _together(traits, self.n_scales)
-        apart = ((together - self.mean) @ self.whitening).square().sum(-1)
+        together = (_together(traits, self.n_scales) - self.mean) @ self.whitening
+        apart = self.better.squared_distances(together)
         return _shares(self.tails, _ways(traits, self.n_scales, apart))
 
 
@@ -167,11 +179,13 @@ class Typicality:
         rows: Traits of inliers, with shape (n, S).
         weights: How much each counts, with shape (n,), positive.
         n_scales: T, traits after the first that say the same at other scales.
+        n_features: D.
     """
 
     rows: Tensor
     weights: Tensor
     n_scales: int = 0
+    n_features: int = 0
 
     @classmethod
     def none(cls) -> Typicality:
@@ -210,11 +224,21 @@ class Typicality:
         correlation += torch.diag(RIDGE + (noise * scale).square())
         values, vectors = torch.linalg.eigh(correlation)
         whitening = scale[:, None] * (vectors / values.clamp_min(RIDGE).sqrt())
-        apart = ((together - mean) @ whitening).square().sum(-1)
+        better = self._better(whitening)
+        apart = better.squared_distances((together - mean) @ whitening)
         ways = _ways(rows, self.n_scales, apart)
         tails = Tails.of(ways, weights, grain)
         own, order = _mean_of_lowest(_shares(tails, ways)).sort()
-        return Fit(mean, whitening, tails, self.n_scales, alike, own, weights[order].cumsum(0))
+        ranks = weights[order].cumsum(0)
+        return Fit(mean, whitening, better, tails, self.n_scales, alike, own, ranks)
+
+    def _better(self, whitening: Tensor) -> Cone:
+        """Where samples lie that fit better than usual, of traits so whitened."""
+        ways, longest = BETTER, math.inf
+        if self.n_scales:  # beside them: the size and, where there are factors, the rest
+            ways, longest = BETTER[2::2], self.n_features / PER_COMPONENT
+        signs = torch.tensor(ways[: len(whitening)], dtype=whitening.dtype)
+        return Cone.of(torch.diag(signs)[signs != 0] @ whitening, longest)
 
     def typicality(self, traits: Tensor) -> Tensor:
         """Log of a tail probability per sample, with shape (N,), float64; less is stranger."""
@@ -253,7 +277,7 @@ def _ways(traits: Tensor, n_scales: int, apart: Tensor) -> Tensor:
     """Numbers of which less is stranger, with shape (N, T + 2).
 
     Arguments:
-        apart: Squared Mahalanobis distance, with shape (N,).
+        apart: Squared distance from what is usual or better, with shape (N,).
     """
     return torch.cat([traits[:, : 1 + n_scales], -apart[:, None]], 1)
 

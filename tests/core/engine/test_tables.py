@@ -143,3 +143,40 @@ def test_what_most_samples_are_is_never_strange(kind: str, preset: str) -> None:
             lowest.append(float(found))
     assert len(lowest) > 40
     assert min(lowest) > 0.05
+
+
+def related(n: int, seed: int) -> tuple[Tensor, list[int]]:
+    """Eight related clusters in a hundred features, and which one each sample is of."""
+    law = torch.Generator().manual_seed(3)
+    centres, mixing = 0.5 * torch.randn(8, 100, generator=law), torch.randn(100, 100, generator=law)
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(8, (n,), generator=generator)
+    noise = torch.randn(n, 100, generator=generator) @ mixing / 10
+    return centres[labels] + noise, labels.tolist()
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_samples_that_were_learned_are_not_strange(labelled: bool) -> None:
+    """Few samples teach many features to fit them better than any others: by tens of nats."""
+    x, labels = related(2500, 0)
+    engine = Engine(EngineConfig())
+    state = engine.start()
+    for i in range(0, len(x), 100):
+        batch = Batch.of(x[i : i + 100], labels[i : i + 100] if labelled else None)
+        state, _ = engine.step(state, batch)
+    snapshot = engine.snapshot(engine.settle(state)[0])
+    again, _ = Snapshot.from_bytes(snapshot.to_bytes({}))
+    assert strange(again, x) == strange(snapshot, x)
+    fresh, _ = related(1500, 1)
+    for asked in (x, fresh):
+        assert strange(snapshot, asked) < 0.1
+    mean = x.mean(0)
+    for odd in (mean.expand(50, -1), mean + (fresh - mean) / 2, 2 * fresh):
+        assert strange(snapshot, odd) > 0.9
+
+
+def strange(snapshot: Snapshot, x: Tensor) -> float:
+    """Share of samples that one inlier in twenty is as strange as."""
+    p_values = snapshot.outliers(x).p_values
+    assert p_values is not None
+    return float((p_values <= 0.05).double().mean())

@@ -47,6 +47,27 @@ def test_what_is_far_or_does_not_go_together_is_strange(traits: list[float], str
     assert (found < 0.01) == strange
 
 
+def test_what_fits_better_than_usual_is_not_strange_unless_it_is_odd_besides() -> None:
+    """Traits of images: closeness, likelihood, size, stretch and rest, each by itself here."""
+    generator = torch.Generator().manual_seed(0)
+    typicality = Typicality(torch.randn(3000, 5, generator=generator), torch.ones(3000))
+    better = torch.tensor([[0, 0, 0, 0, -8.0], [0, 9.0, 0, 0, 0], [6.0, 30.0, 0.3, 0.2, -7.0]])
+    assert p_values(typicality, better).gt(0.3).all()
+    odd = torch.tensor([[0, 0, 0, 0, 8.0], [0, -9.0, 0, 0, 0], [6, 30, 6, 0, -7], [0, 0, 0, -6, 0]])
+    assert p_values(typicality, odd.float()).lt(0.01).all()
+
+
+@pytest.mark.parametrize(("n_features", "usual"), [(16, False), (200, True)])
+def test_in_a_table_no_sample_fits_better_than_learning_can_make_it(
+    n_features: int, usual: bool
+) -> None:
+    """Likelihood and one scale, size and rest, of which 3 nats less are left unexplained."""
+    rows = 0.3 * torch.randn(3000, 4, generator=torch.Generator().manual_seed(0))
+    typicality = Typicality(rows, torch.ones(3000), 1, n_features)
+    asked = torch.tensor([[0.0, 0.0, 0.0, -3.0]])
+    assert (float(p_values(typicality, asked)) > 0.3) == usual
+
+
 def test_no_p_value_is_below_what_so_many_rows_can_tell() -> None:
     hopeless = torch.tensor([[-1e30, -1e30, 1e30]])
     assert float(p_values(usual(500), hopeless)) == pytest.approx(1 / 501)
