@@ -31,8 +31,8 @@ from core.density.factor_mixture import WhitenedForm
 from core.density.mixture import LOG_2PI, log_sum_exp
 
 BETTER: tuple[int, ...] = (1, 1, 0, 0, -1)
-"""Of each trait which way it lies for a sample that fits better than usual, as samples do that were
-learned: the likelier, and the less that is left unexplained. Of the others either way is odd."""
+"""In which direction each trait says that a sample fits better: up (1) or down (-1). Samples that
+were learned fit better than new ones. Size and stretch (0) say nothing of it: either way is odd."""
 
 SOFTNESS = 4.0
 """t: chosen on held-out training data of MNIST and on made-up tables (docs/notebook.md)."""

@@ -6,10 +6,10 @@ before they were learned, each with a weight. A sample may be strange in several
 * the first trait, its closeness or likelihood, is low;
 * so is one of the next traits, which say the same at other scales (`core.outliers.scales`); or
 * its other traits are not as they are among inliers: their Mahalanobis distance from the rows' mean
-  is large. A sample may be too simple (an image without ink). But one that fits better and is as
-  usual else is not strange, because those that were learned do: the distance is that from the mean
-  and all that fits better (`core.density.traits.BETTER`). Where there are no other scales, the
-  first trait must go with these, too.
+  is large. So a sample may be too simple (an image without ink). It is not strange for fitting
+  better than new samples do, because samples that were learned fit better: the distance is that
+  from the mean and all that fits better (`core.density.traits.BETTER`). Where there are no other
+  scales, the first trait must go with these, too.
 
 Each way is turned into the log of a tail probability among the rows. The mean of the two lowest is
 the sample's *typicality*: one way alone is often chance, and all of them together know less than
@@ -71,9 +71,9 @@ ALIKE = 0.01
 """... and what is left of that in typicalities."""
 
 PER_COMPONENT = 40
-"""Samples that components are learned from, at least, about. By learning so many a component leaves
-of each, in D features, up to e^(D / 40) times less unexplained than of others (docs/notebook.md).
-What fits better than that is strange in a table: a tight group that got a component of its own."""
+"""Samples that a component is learned from, at least, about. Of these it leaves up to e^(D / 40)
+times less unexplained than of others (docs/notebook.md). In a table a sample that fits better still
+is strange: it is of a tight group that got a component of its own."""
 
 WAYS = 2
 """The lowest shares, whose mean counts."""
@@ -145,7 +145,7 @@ class Fit:
     Arguments:
         mean: Of the traits that must go together, with shape (F,).
         whitening: (these - mean) @ whitening has independent columns of variance one; (F, F).
-        better: Where, of such columns, samples are that fit better than usual.
+        better: What, in these columns, fits better than usual.
         tails: Of the first trait, of what says the same at T other scales, and of minus the
             squared distance.
         n_scales: T.
@@ -233,7 +233,7 @@ class Typicality:
         return Fit(mean, whitening, better, tails, self.n_scales, alike, own, ranks)
 
     def _better(self, whitening: Tensor) -> Cone:
-        """Where samples lie that fit better than usual, of traits so whitened."""
+        """What fits better than usual, in whitened traits."""
         ways, longest = BETTER, math.inf
         if self.n_scales:  # beside them: the size and, where there are factors, the rest
             ways, longest = BETTER[2::2], self.n_features / PER_COMPONENT

@@ -181,8 +181,8 @@ class NotAcceptable(InvalidRequest):
     def no_picture(cls, n_features: int) -> NotAcceptable:
         """The error for samples that cannot be drawn without knowing their shape."""
         return cls(
-            f"Samples of {n_features} features are no square images, so they cannot be drawn. "
-            f"Expected a square number of features or a shape. Name one, for example "
+            f"Samples of {n_features} features cannot be drawn as they are. Expected a square "
+            f"number of features, or images of one channel or three. Name a shape, for example "
             f"shape=height,width, or ask for application/json.",
             features=n_features,
         )

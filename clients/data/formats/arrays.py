@@ -99,8 +99,8 @@ class ArraySource:
                 part = self._ids[first : first + size].tolist()
                 ids = as_ids(part, path=self.path, start=first)
             features = as_features(values, path=self.path, start=first)
-            if values.ndim in (3, 4) and features.dtype != np.uint8:
-                # Their shape declares them as images, which uint8 does by itself.
+            if values.ndim in (3, 4):
+                # Their shape declares them as images, and says how they are drawn.
                 features = features.reshape(values.shape)
             yield Rows(first, features, labels, ids)
 

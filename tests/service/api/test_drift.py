@@ -160,6 +160,25 @@ def test_prototypes_of_images_can_be_looked_at(drifted: httpx2.Client) -> None:
     problem(drifted.get(path, headers={"Accept": "text/csv"}), 406, "not-acceptable")
 
 
+def test_prototypes_are_drawn_in_the_shape_in_which_images_came(
+    settings: Callable[..., Settings],
+) -> None:
+    """As wide images, where 16 features could be a square."""
+    made = settings()
+    with training(made), serving(made) as client:
+        for i in range(2 * CHANGE):
+            x = samples(100, seed=i) if i < CHANGE else 1 - samples(100, seed=i) / 4
+            send(client, RawBatch.of(x.reshape(100, 2, 8), [f"{i // CHANGE}"] * 100))
+        learned(client)
+        (found,) = client.get("/drift/boundaries").json()["boundaries"]
+        path, png = f"/drift/boundaries/{found['id']}", {"Accept": "image/png"}
+        drawn, wide, square = (
+            client.get(path + query, headers=png).content
+            for query in ("", "?shape=2,8", "?shape=4,4")
+        )
+    assert drawn == wide != square
+
+
 @pytest.mark.parametrize("id", ["1-1", "latest", "1-2-3", "(1-0", "-"])
 def test_a_boundary_that_is_not_there_is_answered_with_those_that_are(
     drifted: httpx2.Client, id: str
