@@ -18,11 +18,16 @@ os.environ.setdefault("GMR_TRAINER_NICENESS", "0")
 
 import pytest
 import torch
+from hypothesis import settings
 
 # A shell that starts the tests in the background ignores Ctrl-C on behalf of every process below.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+# A loop that is compiled at its first call takes seconds: no property fails by that.
+settings.register_profile("any pace", deadline=None)
+settings.load_profile("any pace")
 
 # Modules of an extra that is not installed cannot be looked through for doctests.
 collect_ignore = (

@@ -280,6 +280,27 @@ class ChangeContinued(Event):
 
 
 @dataclass(frozen=True)
+class SamplesRepeated(Event):
+    """The stream sends samples again that the sub-task has learned: no change.
+
+    They are learned once more. While they come the detector, p-values and the estimated accuracy
+    stay as they are.
+    """
+
+    kind: ClassVar[str] = "samples_repeated"
+
+    sub_task: int  # that goes on
+    batch_index: int  # of the batch at which it is reported
+    sample_index: int
+    estimated_start_batch: int  # of what comes again
+    estimated_start_sample: int
+    detector: str
+    signal: str  # of a change that these samples were taken for; "" if they were not
+    evidence: dict[str, float]  # as of a boundary; empty if they were not
+    model_version: int
+
+
+@dataclass(frozen=True)
 class PriorShift(Event):
     """The shares of the sub-task's classes changed, and nothing else: no boundary.
 

@@ -35,6 +35,7 @@ CORE_COMPILED = {
     "core.experts.share",
     "core.memory.class_shares",
     "core.memory.feature_sums",
+    "core.memory.fingerprints",
     "core.memory.reliability",
     "core.memory.tallies",
 }

@@ -36,7 +36,13 @@ NARROW = ("detector", "found", "delay, batches", "false", "per 1,000", "F1", "ru
 """Those that fit a terminal."""
 
 
-WITHDRAWN = ("outlier_burst", "outlier_burst_continued", "prior_shift", "change_continued")
+WITHDRAWN = (
+    "outlier_burst",
+    "outlier_burst_continued",
+    "prior_shift",
+    "change_continued",
+    "samples_repeated",
+)
 """Kinds of events that tell of an alarm which was no boundary."""
 
 

@@ -138,6 +138,11 @@ class Verdict(NamedTuple):
     feature_shares: Sequence[float] = ()
     cause: Cause = Cause.UNKNOWN
 
+    def unheard(self) -> Verdict:
+        """The same where the batch says nothing of a change, whatever it looks like."""
+        silent = [0.0] * len(self.values)
+        return self._replace(level=Level.NORMAL, values=silent, burst=False, probe=None)
+
     @property
     def statistic(self) -> float:
         """What decides."""

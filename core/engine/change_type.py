@@ -20,11 +20,20 @@ from torch import Tensor
 
 from core.batch import UNLABELLED, Batch
 from core.drift.detector import Cause, Detector, Level, Verdict
+from core.engine.decision import Instead
 from core.engine.judgement import Position, evidence_of
 from core.engine.learning import Learning
 from core.engine.recurrence import mostly_labelled
 from core.engine.state import EngineState, joined
-from core.events import ChangeContinued, Event, OutlierBurst, OutlierBurstContinued, PriorShift
+from core.events import (
+    ChangeContinued,
+    Event,
+    OutlierBurst,
+    OutlierBurstContinued,
+    PriorShift,
+    SamplesRepeated,
+)
+from core.memory.fingerprints import NEARLY_ALL, fingerprints
 
 MIXED = (0.25, 0.9)
 """Share of typical samples from which on, and below which, a change is taken for a mixture of old
@@ -112,15 +121,65 @@ class ChangeType:
 
     def instead(
         self, state: EngineState, rest: Batch, position: Position, verdict: Verdict | None
-    ) -> PriorShift | ChangeContinued | None:
+    ) -> Instead | None:
         """What the detector's boundary is instead of one; None if it is one, or if there is none.
 
         Arguments:
             rest: Of the batch by which it spoke, what is to be learned.
         """
-        shifts = self.prior_shift(state, rest, position, verdict)
-        found = [*shifts, *(() if shifts else self.continuation(state, rest, position, verdict))]
-        return found[0] if found else None
+        for kind in (self.repetition, self.prior_shift, self.continuation):
+            found = kind(state, rest, position, verdict)
+            if found:
+                return found[0]
+        return None
+
+    def repetition(
+        self, state: EngineState, rest: Batch, position: Position, verdict: Verdict | None
+    ) -> list[SamplesRepeated]:
+        """The event, if what the detector calls a boundary are samples that were learned before.
+
+        In this sub-task, that is: what comes from an earlier one is a return, and a boundary.
+        Whole batches of such samples no detector sees. These began within one.
+        """
+        if verdict is None or verdict.level is not Level.BOUNDARY:
+            return []
+        start = max(state.sub_task.first_sample, state.stream.samples - verdict.change_samples)
+        batches = joined(state.pending.set_aside, rest)
+        if not batches:
+            return []
+        # The batch in which they begin may have others before them: the newer half is asked.
+        since = slice(-max(1, (state.stream.samples - start) // 2), None)
+        x = torch.cat([one.features for one in batches])[since]
+        own, codes = fingerprints(x), codes_of(state, batches)[since]
+        share = state.sub_task.fingerprints.share_known(own, codes)
+        if share is None or share < NEARLY_ALL:
+            return []
+        evidence = evidence_of(verdict) | {"repeated_share": share}
+        return [self._repeated(state, position, start, verdict.signal, evidence)]
+
+    def begun_again(self, state: EngineState, position: Position) -> SamplesRepeated:
+        """The event of the first batch of samples that come again, which no detector has seen."""
+        return self._repeated(state, position, position.sample, "", {})
+
+    def _repeated(
+        self,
+        state: EngineState,
+        position: Position,
+        start: int,
+        signal: str,
+        evidence: dict[str, float],
+    ) -> SamplesRepeated:
+        return SamplesRepeated(
+            sub_task=state.sub_task.number,
+            batch_index=position.batch,
+            sample_index=position.sample,
+            estimated_start_batch=state.stream.batch_at(start),
+            estimated_start_sample=start,
+            detector=self.detector.name,
+            signal=signal,
+            evidence=evidence,
+            model_version=state.model.version,
+        )
 
     def prior_shift(
         self, state: EngineState, rest: Batch, position: Position, verdict: Verdict | None
@@ -265,11 +324,5 @@ def _split(batches: tuple[Batch, ...], n: int) -> tuple[tuple[Batch, ...], tuple
 
 def codes_of(state: EngineState, batches: Sequence[Batch]) -> Tensor:
     """Class code of all samples in one; the number of classes where the label is new."""
-    codes = [torch.zeros(0, dtype=torch.int64)]
-    for one in batches:
-        own = state.model.codes_of(one)
-        if one.codes is not None:
-            unheard = (one.codes.cpu() != UNLABELLED) & (own == UNLABELLED)
-            own = torch.where(unheard, len(state.model.classes), own)
-        codes.append(own)
-    return torch.cat(codes)
+    none = torch.zeros(0, dtype=torch.int64)
+    return torch.cat([none, *(state.model.codes_and_new(one) for one in batches)])

@@ -34,6 +34,7 @@ from core.errors import InvalidCheckpoint, InvalidSettings
 from core.experts.panel import Panel
 from core.memory.class_shares import ClassShares
 from core.memory.course import Course
+from core.memory.fingerprints import Fingerprints
 from core.memory.reliability import Reliability
 from core.model.families import density_of
 from core.model.model import Model
@@ -104,9 +105,9 @@ class _Reading(threading.local):
         on_cpu.register_structure_hook_func(
             _is_version, lambda tree, kind: _version(tree, kind, model)
         )
-        # What p-values and the estimated accuracy rest on, the course of a sub-task, sums of
-        # classes, experts and codes of labels stay there, too.
-        for kind in (Calibration, ClassShares, Course, Reliability):
+        # What p-values and the estimated accuracy rest on, the course of a sub-task, fingerprints
+        # of its samples, sums of classes, experts and codes of labels stay there, too.
+        for kind in (Calibration, ClassShares, Course, Fingerprints, Reliability):
             model.register_structure_hook(kind, on_cpu.structure)
         model.register_structure_hook(Panel, lambda tree, _: _panel(tree, on_cpu))
         model.register_structure_hook(Batch, _batches(model, on_cpu))

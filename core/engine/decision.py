@@ -1,7 +1,7 @@
 """The decision on a batch, as a value, before anything is done.
 
-The detector says how sure it is of a change; labels may say that it is none of the kind that
-begins a sub-task. The rest is a table:
+The detector says how sure it is of a change; labels, the course of the stream, or the samples
+themselves may say that it is none of the kind that begins a sub-task. The rest is a table:
 
 | level | besides | decision |
 |---|---|---|
@@ -12,6 +12,7 @@ begins a sub-task. The rest is a table:
 | boundary | | `BOUNDARY` |
 | boundary | only the shares of classes have changed | `PRIOR_SHIFT` |
 | boundary | the change at the last boundary goes on | `CONTINUED` |
+| boundary | the sub-task has learned these very samples before | `REPEATED` |
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from __future__ import annotations
 from enum import StrEnum
 
 from core.drift.detector import Level
-from core.events import ChangeContinued, PriorShift
+from core.events import ChangeContinued, PriorShift, SamplesRepeated
+
+Instead = PriorShift | ChangeContinued | SamplesRepeated
+"""What a change may be that begins no sub-task."""
 
 
 class Decision(StrEnum):
@@ -31,6 +35,7 @@ class Decision(StrEnum):
     BURST = "burst"  # of outliers: keep them apart, learn the rest
     PRIOR_SHIFT = "prior_shift"  # no new sub-task: learn, and find the new shares usual
     CONTINUED = "continued"  # no new sub-task: learn, and watch anew from here
+    REPEATED = "repeated"  # no new sub-task: learn, and forget the evidence
     BOUNDARY = "boundary"  # begin a sub-task
 
 
@@ -41,6 +46,7 @@ PHASE_AFTER = {
     Decision.BURST: "armed",
     Decision.PRIOR_SHIFT: "armed",
     Decision.CONTINUED: "learning",
+    Decision.REPEATED: "armed",
     Decision.BOUNDARY: "learning",
 }
 """The phase of the sub-task that follows (`EngineState.phase`). It is "learning" while the detector
@@ -53,7 +59,7 @@ def decide(
     *,
     burst: bool = False,
     full: bool = False,
-    instead: PriorShift | ChangeContinued | None = None,
+    instead: Instead | None = None,
 ) -> Decision:
     """The decision on a batch.
 
@@ -61,7 +67,7 @@ def decide(
         level: How sure the detector is of a change.
         burst: Whether an alarm has just gone away.
         full: Whether no more samples may be set aside.
-        instead: What a boundary turns out to be by labels, if it is none.
+        instead: What a boundary turns out to be, if it is none.
 
     Example:
         >>> decide(Level.WARNING, full=True)
@@ -72,6 +78,8 @@ def decide(
             return Decision.PRIOR_SHIFT
         case Level.BOUNDARY if isinstance(instead, ChangeContinued):
             return Decision.CONTINUED
+        case Level.BOUNDARY if isinstance(instead, SamplesRepeated):
+            return Decision.REPEATED
         case Level.BOUNDARY:
             return Decision.BOUNDARY
         case Level.WARNING:

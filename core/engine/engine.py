@@ -64,6 +64,7 @@ from core.events import (
 from core.learners.learner import Learner
 from core.memory.class_shares import ClassShares
 from core.memory.course import Course
+from core.memory.fingerprints import Fingerprints
 from core.memory.pending_samples import PendingSamples
 from core.memory.retention import SubTaskRetention
 from core.snapshot import ModelInfo, Snapshot
@@ -389,7 +390,7 @@ class Engine:
         """
         gone = state.pending.proposals.forgotten()
         panel = None if state.model.panel is None else state.model.panel.without_raw()
-        state = replace(state, rest=Rest())
+        state = replace(state, rest=Rest()).with_sub_task(fingerprints=Fingerprints())
         scale = state.model.standardiser
         scale = None if scale is None else scale.without_raw()
         state = state.with_model(panel=panel, standardiser=scale).with_pending(

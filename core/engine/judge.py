@@ -17,6 +17,7 @@ from core.engine.naming import Naming
 from core.engine.state import EngineState
 from core.experts.panel import Advice
 from core.learners.learner import Learner, Scores
+from core.memory.fingerprints import fingerprints
 from core.memory.reliability import Answered
 from core.outliers.calibration import chosen
 from core.running import Running
@@ -62,7 +63,16 @@ class Judge:
         seen = self.observation(state, batch, scores)
         settled = self.learner.settled(state.model.learner)
         detector, verdict = self.detector.observe(state.watch.detector, seen, settled)
-        shadows = self.shadows.observe(state.watch.shadows, seen, settled)
+        own = fingerprints(batch.features)
+        known, repeated = state.sub_task.fingerprints, False
+        if not state.suspected:
+            known = known.heard(own, state.model.codes_and_new(batch))
+            repeated = known.repeating
+        if repeated:
+            detector, verdict = state.watch.detector, verdict.unheard()
+            shadows = ShadowVerdicts(state.watch.shadows, {})
+        else:
+            shadows = self.shadows.observe(state.watch.shadows, seen, settled)
         likelihoods = seen.log_likelihoods.double()
         clipped = likelihoods.clamp(min=state.sub_task.likelihood.lowest)
         spread, centre = torch.var_mean(clipped, correction=0, keepdim=True)
@@ -83,6 +93,9 @@ class Judge:
             shadows,
             answers.advice,
             answers.answered,
+            known,
+            repeated,
+            own,
         )
 
     def observation(self, state: EngineState, batch: Batch, scores: Scores) -> Observation:

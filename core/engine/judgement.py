@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.batch import UNLABELLED, Batch
+from core.compiled.loops import Array
 from core.drift.detector import Level, Verdict
 from core.drift.shadows import ShadowVerdicts
 from core.engine.class_accuracy import ClassAccuracy
@@ -13,6 +14,7 @@ from core.engine.state import EngineState, Stream
 from core.events import Event, Replayed, ShadowAlarm
 from core.experts.panel import Advice
 from core.learners.learner import Replay, Scores
+from core.memory.fingerprints import Fingerprints
 from core.memory.reliability import Answered
 from core.running import Running
 
@@ -40,6 +42,9 @@ class Judgement:
     shadows: ShadowVerdicts  # what the shadows say
     advice: Advice | None = None  # what experts call its samples, where any has a label
     answered: Answered | None = None  # the classes that were named
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)  # with those heard
+    repeated: bool = False  # its samples were learned before, and no detector has seen them
+    own: Array | None = None  # fingerprints of its samples
 
     @property
     def level(self) -> Level:
@@ -51,7 +56,7 @@ class Judgement:
         prequential, reliability = stream.prequential, stream.reliability
         if self.accuracy is not None:
             prequential = prequential.updated(self.guessed, self.accuracy)
-        if self.answered is not None:
+        if self.answered is not None and not self.repeated:
             reliability = reliability.observed(self.answered)
         return replace(stream, prequential=prequential, reliability=reliability)
 
@@ -100,10 +105,11 @@ class Judgement:
         }
 
     @property
-    def unsuspected(self) -> bool:
-        """Whether nothing of the batch has to do with a change or with outliers."""
+    def usual(self) -> bool:
+        """Whether it shows what is usual: nothing of it has to do with a change or with outliers,
+        and it was not learned before."""
         burst = self.verdict.burst if self.verdict else False
-        return self.level is Level.NORMAL and not burst
+        return self.level is Level.NORMAL and not burst and not self.repeated
 
     def alarms(self, position: Position) -> list[Event]:
         """The alarms of shadows, as events."""

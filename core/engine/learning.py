@@ -15,10 +15,12 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Batch
+from core.compiled.loops import Array
 from core.engine.judgement import replayed
 from core.engine.state import EngineState
 from core.events import ClassDiscovered, Event, SetAsideReleased
 from core.learners.learner import Learner, Scores
+from core.memory.fingerprints import fingerprints
 from core.outliers.unknown import least_known
 
 STAND_IN_WEIGHT = 50.0
@@ -38,11 +40,19 @@ class Learning:
     device: torch.device
 
     def learn(
-        self, state: EngineState, batch: Batch, scores: Scores | None
+        self,
+        state: EngineState,
+        batch: Batch,
+        scores: Scores | None,
+        own: Array | None = None,
     ) -> tuple[EngineState, list[Event]]:
         """Learn one batch as part of the current sub-task; the version grows by one.
 
         Labels of samples that are unknown by their likelihood, or strange, name nothing known.
+
+        Arguments:
+            scores: By the model as it stands; None where there are none.
+            own: Fingerprints of the samples, likewise.
         """
         if not len(batch):
             return state, []
@@ -74,7 +84,9 @@ class Learning:
             generator,
             least,
         )
-        state = state.changed(
+        own = fingerprints(batch.features) if own is None else own
+        known = state.sub_task.fingerprints.learned(own, codes)
+        state = state.with_sub_task(fingerprints=known).changed(
             learner=learner,
             class_counts=state.model.counted(codes),
             batches_seen=state.model.batches_seen + 1,

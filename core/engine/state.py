@@ -28,6 +28,7 @@ from core.experts.panel import Panel
 from core.memory.burst import Burst
 from core.memory.class_shares import ClassShares
 from core.memory.course import Course
+from core.memory.fingerprints import Fingerprints
 from core.memory.marginals import Marginals
 from core.memory.pending_samples import PendingSamples
 from core.memory.proposals import Proposals
@@ -217,6 +218,14 @@ class LearnedModel:
         """Class code per sample, with shape (N,), int64, on the CPU; -1 where there is none."""
         return codes_among(batch, self.classes)
 
+    def codes_and_new(self, batch: Batch) -> Tensor:
+        """The same, and the number of classes where the label is of none of them."""
+        codes = self.codes_of(batch)
+        if batch.codes is None:
+            return codes
+        new = (batch.codes.cpu() != UNLABELLED) & (codes == UNLABELLED)
+        return torch.where(new, len(self.classes), codes)
+
     def counted(self, codes: Tensor) -> tuple[int, ...]:
         """`class_counts` with the samples of these codes (N,), on the CPU."""
         counts = torch.bincount(codes[codes != UNLABELLED], minlength=len(self.classes))
@@ -240,6 +249,7 @@ class SubTask:
         likelihood: Of its samples, nats in the sender's units.
         marginals: Of its single features; see `core.memory.marginals`.
         course: Where its samples lie since the boundary; see `core.memory.course`.
+        fingerprints: Of samples that it has learned; see `core.memory.fingerprints`.
         class_shares: Of its samples, after the first; see `core.memory.class_shares`.
     """
 
@@ -251,6 +261,7 @@ class SubTask:
     likelihood: Running = field(default_factory=Running)
     marginals: Marginals = field(default_factory=Marginals)
     course: Course = field(default_factory=Course)
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
     class_shares: ClassShares = field(default_factory=ClassShares)
 
 
@@ -441,6 +452,11 @@ class EngineState:
         """Whether errors of the model are its usual ones, not those of a sub-task just begun."""
         since = self.stream.samples - self.sub_task.first_sample
         return self.sub_task.number == 0 or since >= UNREADY_SAMPLES
+
+    @property
+    def suspected(self) -> bool:
+        """Whether samples wait for it to become clear whether something has changed."""
+        return bool(self.pending.set_aside) or self.pending.awaiting.suspect_since is not None
 
     @property
     def phase(self) -> str:

@@ -19,7 +19,7 @@ from core.engine.boundary import BoundaryCrossing
 from core.engine.change_type import ChangeType
 from core.engine.class_discovery import ClassDiscovery
 from core.engine.class_limit import check_classes
-from core.engine.decision import Decision, decide
+from core.engine.decision import Decision, Instead, decide
 from core.engine.delayed_labels import DelayedLabels
 from core.engine.inliers import Inliers
 from core.engine.judge import Judge
@@ -35,9 +35,7 @@ from core.engine.state import (
 from core.events import (
     BatchLearned,
     BatchSetAside,
-    ChangeContinued,
     Event,
-    PriorShift,
     Replayed,
 )
 from core.learners.learner import Learner
@@ -81,8 +79,9 @@ class Step:
         """
         state, batch, claimed = self._admitted(state, batch)
         judgement = self.judge.judge(state, batch)
+        again = state.sub_task.fingerprints.repeating
         state, arrival = self._arrived(state, batch, judgement)
-        state, decision, instead = self._decided(state, arrival, judgement)
+        state, decision, instead = self._decided(state, arrival, judgement, again)
         match decision:
             case Decision.SET_ASIDE:
                 return self._set_aside(state, arrival, judgement, claimed)
@@ -132,9 +131,13 @@ class Step:
         )
 
     def _decided(
-        self, state: EngineState, arrival: Arrival, judgement: Judgement
-    ) -> tuple[EngineState, Decision, list[PriorShift | ChangeContinued]]:
-        """What is done, and what a boundary is instead of one, if it is none."""
+        self, state: EngineState, arrival: Arrival, judgement: Judgement, already: bool
+    ) -> tuple[EngineState, Decision, list[Instead]]:
+        """What is done, and what a boundary is instead of one, if it is none.
+
+        Arguments:
+            already: Whether the batch before was of samples that came again.
+        """
         full = False
         if judgement.level is Level.WARNING:
             suspected = state.pending.awaiting.suspecting(arrival.position.sample)
@@ -142,6 +145,8 @@ class Step:
             suspects = state.pending.set_aside_samples + suspected.suspects + len(arrival.rest)
             full = suspects > self.config.set_aside_limit
         instead = self.change_type.instead(state, arrival.rest, arrival.position, judgement.verdict)
+        if judgement.repeated and not already:
+            instead = self.change_type.begun_again(state, arrival.position)
         burst = judgement.verdict is not None and judgement.verdict.burst
         decision = decide(judgement.level, burst=burst, full=full, instead=instead)
         return state, decision, [] if instead is None else [instead]
@@ -184,6 +189,11 @@ class Step:
             case Decision.GIVE_UP:
                 # A suspicion must not hold up learning for ever.
                 state = state.with_watch(detector=self.detector.dismiss(state.watch.detector))
+            case Decision.REPEATED:
+                told = state.sub_task.fingerprints.told()
+                state = state.with_sub_task(fingerprints=told).with_watch(
+                    detector=self.detector.dismiss(state.watch.detector)
+                )
             case Decision.PRIOR_SHIFT:
                 state = state.with_watch(detector=self.detector.accept(state.watch.detector))
         state = state.with_sub_task(course=self._course(state, arrival.batch))
@@ -205,9 +215,10 @@ class Step:
         gains = None if arrival.gains is None else arrival.gains[arrival.rows]
         state = self.discovery.remembered(state, arrival.rest, arrival.places, gains)
         # Scores hold for the model that gave them, and for the whole batch.
-        hold = state.model.version == arrival.version and len(arrival.rest) == len(arrival.batch)
-        scores = judgement.scores if hold else None
-        state, learned = self.learning.learn(state, arrival.rest, scores)
+        whole = len(arrival.rest) == len(arrival.batch)
+        scores = judgement.scores if whole and state.model.version == arrival.version else None
+        own = judgement.own if whole else None
+        state, learned = self.learning.learn(state, arrival.rest, scores, own)
         state, proposed = self.discovery.look(state)
         return state, arrival, [*learned, *proposed]
 
@@ -253,7 +264,7 @@ class Step:
         likelihood, marginals = state.sub_task.likelihood, state.sub_task.marginals
         calibration, class_shares = state.model.calibration, state.sub_task.class_shares
         learned = state.stream.samples - state.sub_task.first_sample
-        if judgement.unsuspected and judgement.scores is not None:
+        if judgement.usual and judgement.scores is not None:
             clipped = state.standardiser.clipped(judgement.scores.x)
             marginals = marginals.observed(state.standardiser.invert(clipped))
             if learned >= UNREADY_SAMPLES:
@@ -264,7 +275,7 @@ class Step:
             ):
                 calibration = self.inliers.observed(state, judgement.scores)
         answered = judgement.answered
-        if answered is not None and learned >= UNREADY_SAMPLES:
+        if answered is not None and not judgement.repeated and learned >= UNREADY_SAMPLES:
             class_shares = class_shares.observed(
                 answered.codes, answered.truths, answered.likelihoods
             )
@@ -277,6 +288,7 @@ class Step:
                 likelihood=likelihood,
                 marginals=marginals,
                 class_shares=class_shares,
+                fingerprints=judgement.fingerprints,
             ),
             watch=replace(
                 state.watch,

@@ -380,6 +380,7 @@ DASHBOARDS = (
                         Query(gauge("gmr_recurrences_total"), "sub-tasks that came back"),
                         Query(gauge("gmr_prior_shifts_total"), "shares of classes"),
                         Query(gauge("gmr_changes_continued_total"), "changes that went on"),
+                        Query(gauge("gmr_repetitions_total"), "samples sent again"),
                         Query(gauge("gmr_changes_detected_total"), "changes told in detect-only"),
                     ),
                     more=FROM_ZERO,

@@ -49,6 +49,9 @@ class Instruments:
         self.changes_continued = counter(
             "changes_continued", "Changes found again that had gone on since their boundary."
         )
+        self.repetitions = counter(
+            "repetitions", "Times that samples came again which the sub-task had learned."
+        )
         self.outlier_bursts = counter(
             "outlier_bursts", "Bursts of outliers: alarms that went away again."
         )

@@ -77,6 +77,7 @@ class Journal:
             recurrences=totals.recurrences,
             prior_shifts=totals.prior_shifts,
             continued=totals.continued,
+            repetitions=totals.repetitions,
             bursts=totals.bursts,
             quarantined=totals.quarantined,
             passed_batches=totals.passed_batches,

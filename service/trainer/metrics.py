@@ -44,6 +44,7 @@ from core.events import (
     PriorShift,
     ProposalClosed,
     Replayed,
+    SamplesRepeated,
     SetAsideReleased,
     UnknownsLearned,
     WindowsSettled,
@@ -72,6 +73,7 @@ class TrainerMetrics(Instruments):
         recurrences: int = 0,
         prior_shifts: int = 0,
         continued: int = 0,
+        repetitions: int = 0,
         bursts: int = 0,
         quarantined: int = 0,
         passed_batches: int = 0,
@@ -89,6 +91,7 @@ class TrainerMetrics(Instruments):
         self.recurrences.inc(recurrences)
         self.prior_shifts.inc(prior_shifts)
         self.changes_continued.inc(continued)
+        self.repetitions.inc(repetitions)
         self.outlier_bursts.inc(bursts)
         self.outliers_quarantined.inc(quarantined)
         self.batches_passed.inc(passed_batches)
@@ -146,6 +149,8 @@ class TrainerMetrics(Instruments):
                 self.model_version.set(event.model_version)
             case ChangeContinued():
                 self.changes_continued.inc()
+            case SamplesRepeated():
+                self.repetitions.inc()
             case PriorShift():
                 self.prior_shifts.inc()
             case OutlierBurst():

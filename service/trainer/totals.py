@@ -28,6 +28,7 @@ from core.events import (
     PriorShift,
     ProposalClosed,
     Replayed,
+    SamplesRepeated,
     SetAsideReleased,
     UnknownsLearned,
 )
@@ -63,6 +64,7 @@ class Totals:
         recurrences: Boundaries at which an earlier sub-task came back.
         prior_shifts: Changes of the shares of classes alone.
         continued: Changes found again that had gone on since their boundary.
+        repetitions: Times that the stream sent samples again which its sub-task had learned.
         bursts: Of outliers.
         quarantined: Outliers of those, neither learned nor lost.
         passed_batches: Scored and told while the model was at rest, and not learned.
@@ -93,6 +95,7 @@ class Totals:
     recurrences: int = 0
     prior_shifts: int = 0
     continued: int = 0
+    repetitions: int = 0
     bursts: int = 0
     quarantined: int = 0
     passed_batches: int = 0
@@ -160,6 +163,8 @@ class Totals:
                 self.changes_detected += 1
             case ChangeContinued():
                 self.continued += 1
+            case SamplesRepeated():
+                self.repetitions += 1
             case PriorShift():
                 self.prior_shifts += 1
             case OutlierBurst():

@@ -95,7 +95,7 @@ def test_shadows_may_be_changed_between_two_runs() -> None:
     assert [shadow.detector for shadow in state.watch.shadows] == ["page_hinkley", "adwin"]
     fresh, kept = (shadow.state.samples for shadow in state.watch.shadows)
     assert (fresh, kept) == (100, 900)
-    state, _ = play(Engine(ALONE), state, list(STREAM[9:10]))
+    state, _ = play(Engine(ALONE), state, list(STREAM[10:11]))
     assert state.watch.shadows == ()
 
 

@@ -21,6 +21,7 @@ from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.errors import InvalidCheckpoint
 from core.memory.class_shares import ClassShares
+from core.memory.fingerprints import Fingerprints
 from core.memory.reliability import Reliability
 from core.snapshot import Snapshot
 from core.tensors import pack, unpack
@@ -304,8 +305,10 @@ def test_a_checkpoint_from_before_a_state_had_parts_is_the_same_state(saved: byt
     for part, names in EARLIER.items():
         flat |= {was: tree[part][now] for now, was in names.items()}
     state, loaded_config, _ = load(rewritten(saved, {"state": flat}))
-    # It knew nothing of how reliable answers are, nor of the shares of classes.
-    without = kept.with_stream(reliability=Reliability()).with_sub_task(class_shares=ClassShares())
+    # It knew nothing of how reliable answers are, of the shares of classes, or of fingerprints.
+    without = kept.with_stream(reliability=Reliability()).with_sub_task(
+        class_shares=ClassShares(), fingerprints=Fingerprints()
+    )
     assert_identical(state, without)
     assert loaded_config == config
     checked = verifier()

@@ -11,7 +11,7 @@ from core.config import EngineConfig
 from core.drift.detector import Level
 from core.engine.decision import PHASE_AFTER, Decision, decide
 from core.engine.engine import Engine
-from core.events import ChangeContinued, PriorShift
+from core.events import ChangeContinued, PriorShift, SamplesRepeated
 from tests.core.streams import batches, blob
 
 WHERE = {
@@ -27,6 +27,7 @@ WHERE = {
 }
 SHIFT = PriorShift(**WHERE)  # type: ignore[arg-type]
 MORE = ChangeContinued(**WHERE, boundary_sample=50)  # type: ignore[arg-type]
+AGAIN = SamplesRepeated(**WHERE)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,8 @@ MORE = ChangeContinued(**WHERE, boundary_sample=50)  # type: ignore[arg-type]
         (Level.BOUNDARY, {}, Decision.BOUNDARY),
         (Level.BOUNDARY, {"instead": SHIFT}, Decision.PRIOR_SHIFT),
         (Level.BOUNDARY, {"instead": MORE}, Decision.CONTINUED),
+        (Level.BOUNDARY, {"instead": AGAIN}, Decision.REPEATED),
+        (Level.NORMAL, {"instead": AGAIN}, Decision.LEARN),
     ],
 )
 def test_what_is_done_follows_from_what_was_found(
@@ -86,7 +89,7 @@ def test_every_decision_can_be_taken() -> None:
     taken = {
         decide(level, burst=burst, full=full, instead=instead)
         for level, burst, full, instead in product(
-            Level, [False, True], [False, True], [None, SHIFT, MORE]
+            Level, [False, True], [False, True], [None, SHIFT, MORE, AGAIN]
         )
     }
     assert taken == set(Decision)

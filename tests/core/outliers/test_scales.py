@@ -15,6 +15,7 @@ from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.memory.class_shares import ClassShares
+from core.memory.fingerprints import Fingerprints
 from core.memory.reliability import Reliability
 from core.model.readout import LinearReadout, PosteriorReadout
 from core.outliers.calibration import Calibration
@@ -174,5 +175,7 @@ def test_traits_of_an_earlier_release_are_not_mixed_with_those_of_today() -> Non
     text["state"] = checkpoint.json.dumps(flat)
     old, _, _ = load(checkpoint.pack(checkpoint.FORMAT, tensors, text))
     # Nor did an earlier release know how reliable answers are, or the shares of classes.
-    known = state.with_stream(reliability=Reliability()).with_sub_task(class_shares=ClassShares())
+    known = state.with_stream(reliability=Reliability()).with_sub_task(
+        class_shares=ClassShares(), fingerprints=Fingerprints()
+    )
     assert_identical(old, known.with_model(calibration=Calibration()))

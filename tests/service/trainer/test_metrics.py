@@ -25,6 +25,7 @@ from core.events import (
     OutlierBurstContinued,
     ProposalClosed,
     Replayed,
+    SamplesRepeated,
     SetAsideReleased,
     UnknownsLearned,
 )
@@ -248,6 +249,15 @@ def test_a_change_that_goes_on_is_no_boundary() -> None:
     totals = Totals()
     totals.count(event)
     assert (totals.boundaries, totals.continued) == (0, 1)
+
+
+def test_samples_that_come_again_are_no_boundary() -> None:
+    event = SamplesRepeated(**{name: getattr(BURST, name) for name in CONTINUED_FIELDS})
+    values = observed(BOUNDARY, event)
+    assert (values["gmr_boundaries_total"], values["gmr_repetitions_total"]) == (1, 1)
+    totals = Totals()
+    totals.count(event)
+    assert (totals.boundaries, totals.repetitions) == (0, 1)
 
 
 def test_a_burst_that_goes_on_counts_once_and_each_of_its_samples_once() -> None:

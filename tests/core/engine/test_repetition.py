@@ -1,0 +1,181 @@
+"""Samples that are sent a second time: learned again, and no change of the world."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from core.batch import Batch
+from core.config import EngineConfig
+from core.engine.checkpoint import dump, load
+from core.engine.engine import Engine
+from core.engine.state import EngineState, Mode
+from core.events import BatchLearned, BoundaryDetected, Event, PriorShift, SamplesRepeated
+
+PRESETS = ["mfa", "flat"]
+FEATURES, FACTORS = 64, 6
+
+
+def rows(n: int, seed: int, classes: Sequence[int] = range(8)) -> tuple[Tensor, Tensor]:
+    """Related features of some classes, with shape (n, 64), and the classes.
+
+    So many features of so few samples that a model fits what it has learned better.
+    """
+    made = torch.Generator().manual_seed(1)
+    factors = torch.randn(12, FEATURES, FACTORS, generator=made)
+    centres = torch.randn(12, FEATURES, generator=made)
+    generator = torch.Generator().manual_seed(seed)
+    codes = torch.tensor(classes)[torch.randint(len(classes), (n,), generator=generator)]
+    along = torch.randn(n, FACTORS, generator=generator)
+    apart = torch.randn(n, FEATURES, generator=generator)
+    x = centres[codes] + 0.5 * (factors[codes] @ along[..., None])[..., 0] + 0.3 * apart
+    return x, codes
+
+
+FILE, FRESH = rows(2000, 5), rows(1500, 6)
+OTHERS, NEW = (torch.arange(8) + 1) % 8, torch.arange(8) + 8
+"""What classes may be called instead."""
+
+
+def engine(preset: str) -> Engine:
+    return Engine(EngineConfig(preset=preset, n_components=60, seed=0))
+
+
+def taken(
+    one: Engine,
+    state: EngineState,
+    part: tuple[Tensor, Tensor],
+    *,
+    labelled: bool = False,
+    size: int = 100,
+) -> tuple[EngineState, list[Event]]:
+    events: list[Event] = []
+    for x, codes in zip(part[0].split(size), part[1].split(size), strict=True):
+        state, told = one.step(state, Batch.of(x, codes if labelled else None))
+        events += told
+    return state, events
+
+
+def changes(events: list[Event]) -> list[Event]:
+    kinds = (BoundaryDetected, PriorShift, SamplesRepeated)
+    return [event for event in events if isinstance(event, kinds)]
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_file_that_is_sent_three_times_is_no_change_and_what_follows_is_judged_as_ever(
+    preset: str, labelled: bool
+) -> None:
+    one = engine(preset)
+    state, events = taken(one, one.start(), FILE, labelled=labelled)
+    assert changes(events) == []
+    for round_ in range(2):
+        state, events = taken(one, state, FILE, labelled=labelled)
+        told = changes(events)
+        assert [type(event) for event in told] == ([] if round_ else [SamplesRepeated])
+    state, events = taken(one, state, FRESH, labelled=labelled)
+    assert changes(events) == []
+    assert state.model.samples_seen == 3 * 2000 + 1500
+    state, events = taken(one, state, rows(300, 7, [9]), labelled=labelled)
+    (boundary,) = changes(events)
+    assert isinstance(boundary, BoundaryDetected)
+    assert boundary.estimated_start_sample == pytest.approx(7500, abs=20)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_repetition_may_begin_within_a_batch(preset: str) -> None:
+    one = engine(preset)
+    x = torch.cat([FILE[0], FRESH[0][:50], FILE[0]]), torch.cat([FILE[1], FRESH[1][:50], FILE[1]])
+    state, events = taken(one, one.start(), x, labelled=True)
+    (told,) = changes(events)
+    assert isinstance(told, SamplesRepeated)
+    assert told.sample_index in (2000, 2100)
+    assert state.sub_task.number == 0
+
+
+def test_single_samples_that_come_again_are_told_after_a_few() -> None:
+    one = engine("flat")
+    state, _ = taken(one, one.start(), (FILE[0][:900], FILE[1][:900]))
+    state, events = taken(one, state, (FILE[0][:40], FILE[1][:40]), size=1)
+    (told,) = changes(events)
+    assert isinstance(told, SamplesRepeated)
+    assert (told.sample_index, told.signal, told.evidence) == (903, "", {})
+
+
+@pytest.mark.parametrize(("names", "signals"), [(OTHERS, ["labels"]), (NEW, [])])
+def test_the_same_samples_by_other_names_do_not_come_again(
+    names: Tensor, signals: list[str]
+) -> None:
+    one = engine("flat")
+    state, _ = taken(one, one.start(), FILE, labelled=True)
+    renamed = FILE[0], names[FILE[1]]
+    state, events = taken(one, state, renamed, labelled=True)
+    assert [event.signal for event in changes(events)] == signals  # type: ignore[attr-defined]
+    assert state.sub_task.number == len(signals)
+
+
+def test_an_earlier_sub_task_that_is_sent_again_is_a_return() -> None:
+    one = engine("flat")
+    state, _ = taken(one, one.start(), FILE)
+    state, _ = taken(one, state, rows(2000, 8, [9, 10, 11]))
+    assert state.sub_task.number == 1
+    state, events = taken(one, state, FILE)
+    (boundary,) = changes(events)
+    assert isinstance(boundary, BoundaryDetected)
+    assert boundary.sample_index == 4000
+
+
+def test_samples_that_come_again_show_nothing_of_what_is_usual() -> None:
+    one = engine("mfa")
+    state, _ = taken(one, one.start(), FILE, labelled=True)
+    again, events = taken(one, state, FILE, labelled=True)
+    assert again.model.calibration is state.model.calibration
+    assert again.sub_task.likelihood is state.sub_task.likelihood
+    assert again.stream.reliability is state.stream.reliability
+    assert again.watch.detector is state.watch.detector
+    assert again.stream.prequential.weight == state.stream.prequential.weight + 2000
+    learned = [event for event in events if isinstance(event, BatchLearned)]
+    assert {event.statistic for event in learned} == {0.0}
+    assert {event.probe_samples for event in learned} == {0}
+    assert all(event.armed for event in learned)
+    # p-values of what is new stay right.
+    typicality = one.snapshot(again).outliers(FRESH[0]).p_values
+    assert typicality is not None
+    assert 0.02 < float((typicality <= 0.05).double().mean()) < 0.08
+
+
+def test_a_model_that_only_watches_tells_no_change_either() -> None:
+    one = engine("flat")
+    state, _ = taken(one, one.start(), FILE)
+    state, _ = one.change_mode(state, Mode.DETECT_ONLY)
+    state, events = taken(one, state, FILE)
+    assert [event.kind for event in events] == ["batch_passed"] * 20
+    _, events = taken(one, state, rows(300, 7, [9]))
+    assert "change_detected" in {event.kind for event in events}
+
+
+def test_what_was_heard_is_in_the_checkpoint_and_not_in_what_is_kept_for_long() -> None:
+    one = engine("flat")
+    state, _ = taken(one, one.start(), FILE)
+    back, _, _ = load(dump(state, one.config, {}))
+    first, here = taken(one, state, FILE)
+    second, there = taken(one, back, FILE)
+    assert here == there
+    assert dump(first, one.config, {}) == dump(second, one.config, {})
+    bare = one.without_raw(state)
+    assert len(state.sub_task.fingerprints.marks) == 2000
+    assert not len(bare.sub_task.fingerprints.marks)
+
+
+def test_a_suspicion_is_never_passed_over() -> None:
+    """Of samples that wait for a decision the detector sees what follows, known or not."""
+    one = engine("flat")
+    state, _ = taken(one, one.start(), FILE)
+    waiting = replace(state.pending, set_aside=(Batch(FRESH[0][:20]),))
+    assert replace(state, pending=waiting).suspected
+    after, _ = one.step(replace(state, pending=waiting), Batch(FILE[0][:100]))
+    assert after.watch.detector is not state.watch.detector
