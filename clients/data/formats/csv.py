@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,14 @@ class CsvSource:
             chosen = set(self._table.chosen)
             check_chosen(chosen & apart, self._table.header, path=path)
             apart |= set(range(self._table.width)) - chosen
+        elif (counter := self._table.counter(apart)) is not None:
+            raise InputError(
+                f"{path}: {self._table.name(counter)} counts the rows, by one each, so that no "
+                f"sample would be like one before. Expected features that say what samples are "
+                f"like. Leave the column out with --drop {counter}, or take it out of the file; if "
+                f"it is meant to be learned, name the features with --columns.",
+                column=counter,
+            )
         # From the right, so that taking one out moves none of the others.
         self._apart = sorted(apart, reverse=True)
         self._skip = skip_bad_rows
@@ -133,7 +142,8 @@ class CsvSource:
             return False
         features = (cell for index, cell in enumerate(cells) if index not in self._apart)
         number, is_number = self._numerals.number, self._numerals.is_number
-        if not all(is_number(cell) and abs(number(cell)) <= _LARGEST for cell in features):
+        value, is_value = self._numerals.feature, self._numerals.is_feature
+        if not all(is_value(cell) and abs(value(cell)) <= _LARGEST for cell in features):
             return False
         if self._label is None or not is_number(cells[self._label]):
             return True
@@ -151,27 +161,35 @@ class CsvSource:
         return Rows(first, self._features(chunk, first), labels, ids)
 
     def _features(self, chunk: list[list[str]], first: int) -> NDArray[np.float32]:
-        cells: list[list[Any]] = chunk
         try:
-            if self._numerals.decimal != ".":
-                cells = [[self._numerals.number(cell) for cell in row] for row in chunk]
-            values = np.array(cells, dtype=np.float64)
+            values = self._values(chunk)
         except ValueError:
             raise self._not_a_number(chunk, first) from None
         return cast("NDArray[np.float32]", as_features(values, path=self.path, start=first))
+
+    def _values(self, chunk: list[list[str]]) -> NDArray[np.float64]:
+        """The numbers of cells with shape (N, D).
+
+        Raises:
+            ValueError: One of them holds none.
+        """
+        if self._numerals.decimal == ".":
+            # As nearly all tables are written: at once.
+            with suppress(ValueError):
+                return np.array(chunk, dtype=np.float64)
+        return np.array([[self._numerals.feature(cell) for cell in row] for row in chunk])
 
     def _not_a_number(self, chunk: list[list[str]], first: int) -> InputError:
         row, column = next(
             (row, column)
             for row, cells in enumerate(chunk)
             for column, cell in enumerate(cells)
-            if not self._numerals.is_number(cell)
+            if not self._numerals.is_feature(cell)
         )
         text = chunk[row][column]
         for index in reversed(self._apart):
             column += column >= index  # that one was taken out of the row
-        header = self._table.header
-        name = f"column {column}" + (f" ({header[column]!r})" if header else "")
+        name = self._table.name(column)
         what, advice = "is empty", "Leave such rows out with --skip-bad-rows. "
         if text.strip():
             what = f"holds {text!r}"

@@ -1,16 +1,17 @@
-"""Cells of comma, semicolon or tab separated text, read in pieces, plain or gzipped.
+"""Cells of text that , ; | or a tab separates, read in pieces, plain or gzipped.
 
 A first line that holds anything but numbers names the columns.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, Final, cast
 
@@ -20,6 +21,7 @@ from clients.data.formats.rows import LABEL_NAMES
 from clients.http.errors import InputError
 
 _LOOK_AT: Final = 100
+_SHOW_COUNTING: Final = 30  # rows; fewer may be as many of one week
 _USUAL_NAMES: Final = frozenset((*ID_NAMES, *LABEL_NAMES))
 
 
@@ -58,10 +60,12 @@ class CsvTable:
                     f"names of the columns. Check the file."
                 )
             # The delimiter is what the first line has most of; a single column has none.
-            self.delimiter = max(";\t" if numerals.decimal == "," else ",;\t", key=first.count)
+            marks = ";\t|" if numerals.decimal == "," else ",;\t|"
+            self.delimiter = max(marks, key=first.count)
         with self._records() as reader:
             head = self._next(reader, _LOOK_AT)
         self.first_line = head[0]
+        self._head, self._numerals = head, numerals
         self.width = len(self.first_line)
         indices = [_integer(column) for column in text_columns]
         text = {index % self.width for index in indices if index is not None}
@@ -69,7 +73,8 @@ class CsvTable:
             # What is not read may be anything.
             read = {index % self.width for one in columns if (index := _integer(one)) is not None}
             text |= set(range(self.width)) - read if len(read) == len(columns) else set()
-        self.header = self.first_line if _names_columns(head, text, numerals) else None
+        names = [name.strip() for name in self.first_line]
+        self.header = names if _names_columns(head, text, numerals) else None
         self.found = tuple(
             None if column is None else self._index(column) for column in text_columns
         )
@@ -93,6 +98,27 @@ class CsvTable:
                     self._check(chunk, first)
                 yield first, chunk
                 first += len(chunk)
+
+    def name(self, column: int) -> str:
+        """A column, for messages."""
+        return f"column {column}" + (f" ({self.header[column]!r})" if self.header else "")
+
+    def counter(self, apart: Collection[int]) -> int | None:
+        """A column that counts the first rows by one, as tools write that keep a table's index.
+
+        Arguments:
+            apart: Columns that are not asked about.
+        """
+        rows = self._head[self.header is not None :]
+        if len(rows) < _SHOW_COUNTING or any(len(cells) != self.width for cells in rows):
+            return None
+        for column in range(self.width):
+            cells = [row[column] for row in rows]
+            if column not in apart and all(map(self._numerals.is_number, cells)):
+                numbers = [self._numerals.number(cell) for cell in cells]
+                if all(after - before == 1 for before, after in pairwise(numbers)):
+                    return column
+        return None
 
     def _check(self, chunk: list[list[str]], first: int) -> None:
         for row, cells in enumerate(chunk, first):
@@ -121,7 +147,8 @@ class CsvTable:
     @contextmanager
     def _records(self) -> Iterator[Iterator[list[str]]]:
         with open_text(self.path) as file:
-            yield (row for row in csv.reader(file, delimiter=self.delimiter) if row)
+            cells = csv.reader(file, delimiter=self.delimiter, skipinitialspace=True)
+            yield (row for row in cells if row)
 
     def _next(self, reader: Iterator[list[str]], size: int) -> list[list[str]]:
         with self._errors():
@@ -134,18 +161,23 @@ class CsvTable:
         except (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
             raise InputError(
                 f"{self.path} cannot be read on ({error}). Expected UTF-8 text with one sample "
-                f"per line. Check the file."
+                f"per line. Check the file; what another encoding was written in can be made so: "
+                f"iconv -f WINDOWS-1252 -t UTF-8 old.csv > new.csv"
             ) from error
 
 
 @contextmanager
 def open_text(path: Path) -> Iterator[IO[str]]:
-    """The text of a file, unpacked where it is gzipped."""
-    if path.suffix == ".gz":
-        with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
+    """The text of a file, unpacked where it is gzipped; UTF-8, or UTF-16 where it is marked so."""
+    packed = path.suffix == ".gz"
+    with gzip.open(path) if packed else path.open("rb") as file:
+        marked = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    encoding = "utf-16" if marked else "utf-8-sig"
+    if packed:
+        with gzip.open(path, "rt", encoding=encoding, newline="") as file:
             yield cast(IO[str], file)
     else:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with path.open(encoding=encoding, newline="") as file:
             yield file
 
 
@@ -158,7 +190,7 @@ def _names_columns(head: list[list[str]], text: set[int], numerals: Numerals) ->
         numerals: How numbers are written.
     """
     first, is_number = head[0], numerals.is_number
-    if not all(is_number(cell) for i, cell in enumerate(first) if i not in text):
+    if not all(numerals.is_feature(cell) for i, cell in enumerate(first) if i not in text):
         return True
     # Columns may be called 0, 1, 2, ...: then only the label's name is no number, while the
     # labels below it are. (Text labels below leave the first a sample.)

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+_TRUTH: Final = {"true": 1.0, "false": 0.0}
 _WITH_COMMA: Final = re.compile(r"\s*[+-]?\d*,\d+([eE][+-]?\d+)?\s*")
 
 
@@ -39,6 +40,27 @@ class Numerals:
         """Whether a cell is one."""
         try:
             self.number(cell)
+        except ValueError:
+            return False
+        return True
+
+    def feature(self, cell: str) -> float:
+        """The value of a cell of a feature: a number, or 1 and 0 for "true" and "false".
+
+        Raises:
+            ValueError: It is neither.
+
+        Example:
+            >>> Numerals().feature("True"), Numerals().feature("2.5")
+            (1.0, 2.5)
+        """
+        said = _TRUTH.get(cell.strip().casefold())
+        return self.number(cell) if said is None else said
+
+    def is_feature(self, cell: str) -> bool:
+        """Whether a cell may be one of a feature."""
+        try:
+            self.feature(cell)
         except ValueError:
             return False
         return True

@@ -606,3 +606,62 @@ def test_where_only_bad_rows_are_left_a_resumed_run_ends(tmp_path: Path) -> None
 def test_only_a_cell_with_a_point_is_told_of_points() -> None:
     assert "no decimal sign" in Numerals(",").advice("1.5", ";")
     assert Numerals(",").advice("x", ";") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("a, b, kind\n1, 2.5, x\n3, 4, y\n", "utf-8"),
+        ('"a", "b", "kind"\n"1", "2.5", "x"\n"3", "4", "y"\n', "utf-8"),
+        ("a |b |kind\n1 |2.5 |x\n3 |4 |y\n", "utf-8"),
+        ("a\tb\tkind\r\n1\t2.5\tx\r\n3\t4\ty\r\n", "utf-16"),
+        ("a;b;kind\n1;2.5;x\n3;4;y\n", "utf-16"),
+    ],
+)
+def test_tables_as_many_tools_write_them(tmp_path: Path, text: str, encoding: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(text.encode(encoding))
+    [rows] = open_source(path, label_column="kind").read(10)
+    assert rows.features.tolist() == [[1, 2.5], [3, 4]]
+    assert rows.labels == ["x", "y"]
+    packed = tmp_path / "table.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    [again] = open_source(packed, label_column="kind").read(10)
+    assert again.features.tolist() == rows.features.tolist()
+
+
+def test_true_and_false_are_features_and_as_labels_they_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("a,b,kind\nTrue,2,True\nfalse,3,False\n TRUE ,4,True\n", "utf-8")
+    [rows] = open_source(path, label_column="kind").read(10)
+    assert rows.features.tolist() == [[1, 2], [0, 3], [1, 4]]
+    assert rows.labels == ["True", "False", "True"]
+    [some] = open_source(path, label_column="kind", skip_bad_rows=True).read(10)
+    assert (len(some), some.skipped) == (3, 0)
+    path.write_text("True,1.5\nFalse,2\n", "utf-8")  # and no names of columns
+    [rows] = open_source(path).read(10)
+    assert rows.features.tolist() == [[1, 1.5], [0, 2]]
+    path.write_text("a,b\n1,yes\n", "utf-8")
+    with pytest.raises(InputError, match="holds 'yes'"):
+        list(open_source(path).read(10))
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "id"])
+def test_a_column_that_counts_the_rows_is_refused_unless_it_is_named(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "table.csv"
+    lines = [f"{name},a,kind", *(f"{7 + row},{row % 3},x" for row in range(60))]
+    path.write_text("\n".join(lines), "utf-8")
+    with pytest.raises(InputError, match=r"column 0 .* counts the rows.*--drop 0"):
+        open_source(path, label_column="kind")
+    assert open_source(path, label_column="kind", drop=["0"]).n_features == 1
+    assert open_source(path, label_column="kind", columns=["0", "a"]).n_features == 2
+    assert open_source(path, label_column="kind", id_column="0").n_features == 1
+
+
+@pytest.mark.parametrize("column", [range(29), [*range(40), 41], [0.5 * row for row in range(60)]])
+def test_a_column_that_rises_otherwise_is_a_feature(tmp_path: Path, column: list[float]) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(f"{value},1.5" for value in column), "utf-8")
+    assert open_source(path).n_features == 2
