@@ -5,8 +5,9 @@ therefore likelier than any detector expects, and by that alone look like a chan
 sent twice, or in several epochs, would begin a new sub-task. Whether they are the same is a matter
 of fact, and told by fingerprints.
 
-Where samples repeat each other anyway (categories, switches), some combinations come far more often
-than others. A stream that begins anew brings each as often as before.
+Where samples repeat each other anyway (categories, switches, a sensor at rest) nothing follows from
+that. So they tell of a repetition only where they have hardly ever come twice before, and each no
+more often than in a stream that begins anew.
 
 Rules of this module:
 
@@ -41,6 +42,12 @@ NEARLY_ALL = 0.9
 ROWS = 1024
 """Samples that are hashed at a time, at most: there are eight bytes for each feature of theirs."""
 
+LEAST = 30
+"""Samples that a stream must have brought, for it to be known that they come once each."""
+
+BY_CHANCE = 0.1
+"""Share of a stream's samples that may have come before without a repetition."""
+
 SEED = 22
 """Of the numbers that features are multiplied by."""
 
@@ -60,6 +67,7 @@ class Fingerprints:
         codes: Class that each was called first, with shape (M,), int64; -1 for none so far.
         level: Those that 2^level divides are kept.
         in_a_row: Of these the last that came again, without any other in between.
+        twice: Of these all that came before, while the stream was not repeating.
 
     Example:
         >>> x, codes = torch.arange(120.0).view(40, 3), torch.full((40,), -1)
@@ -75,11 +83,17 @@ class Fingerprints:
     codes: Array = field(default_factory=_none)
     level: int = 0
     in_a_row: int = 0
+    twice: int = 0
 
     @property
     def repeating(self) -> bool:
         """Whether the samples heard last come again."""
         return self.in_a_row >= FEWEST
+
+    @property
+    def tells(self) -> bool:
+        """Whether it would mean anything that samples come again."""
+        return len(self.marks) >= LEAST and self.twice <= BY_CHANCE * len(self.marks)
 
     def learned(self, own: Array, codes: Tensor) -> Fingerprints:
         """Add samples.
@@ -90,29 +104,29 @@ class Fingerprints:
         """
         if not len(own):
             return self
-        marks, counts, named = _merged(
-            self.marks, self.counts, self.codes, *self._kept(own, codes, self.level)
-        )
-        level = self.level
+        kept = self._kept(own, codes, self.level)
+        marks, counts, named = _merged(self.marks, self.counts, self.codes, *kept)
+        level, twice = self.level, self.twice
+        if not self.repeating:
+            twice += len(kept[0]) - (len(marks) - len(self.marks))
         while len(marks) > MOST:
-            level += 1
+            level, twice = level + 1, twice // 2
             stay = marks % 2**level == 0
             marks, counts, named = marks[stay], counts[stay], named[stay]
-        return Fingerprints(marks, counts, named, level, self.in_a_row)
+        return Fingerprints(marks, counts, named, level, self.in_a_row, twice)
 
     def heard(self, own: Array, codes: Tensor) -> Fingerprints:
         """The same after samples that are not learned yet.
 
         Samples come again if nearly all of them have come before, by the same name where they had
         one, and with this time no more often than once in each round that the stream can have
-        made. Where combinations of categories come more or less often, most samples are of those
-        that came more often than that.
+        made; and if samples of this stream do not do so anyway.
 
         Arguments:
             own, codes: See `learned`.
         """
-        if not len(self.marks) or not len(own):
-            return self
+        if not self.tells or not len(own):
+            return self if not self.in_a_row or not len(own) else replace(self, in_a_row=0)
         n, known = self._known(own, codes)
         if not n:
             return self
@@ -123,13 +137,13 @@ class Fingerprints:
         return replace(self, in_a_row=max(FEWEST, self.in_a_row))
 
     def share_known(self, own: Array, codes: Tensor) -> float | None:
-        """The share of samples that come again, 0 to 1; None if too few can be told.
+        """The share of samples that come again, 0 to 1; None if that cannot be told.
 
         Arguments:
             own, codes: See `learned`.
         """
         n, known = self._known(own, codes)
-        return known / n if n >= FEWEST else None
+        return known / n if self.tells and n >= FEWEST else None
 
     def _known(self, own: Array, codes: Tensor) -> tuple[int, int]:
         """Samples whose fingerprints would be kept, and those of them that come again."""

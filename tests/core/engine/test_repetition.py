@@ -158,6 +158,19 @@ def test_a_model_that_only_watches_tells_no_change_either() -> None:
     assert "change_detected" in {event.kind for event in events}
 
 
+@pytest.mark.parametrize("size", [1, 50])
+def test_a_change_after_samples_that_were_all_the_same_is_found(size: int) -> None:
+    one = engine("flat")
+    same = torch.zeros(1500, 1), torch.zeros(1500, dtype=torch.int64)
+    generator = torch.Generator().manual_seed(2)
+    other = torch.randint(2, (400, 1), generator=generator).float(), same[1][:400]
+    state, events = taken(one, one.start(), same, size=size)
+    assert changes(events) == []
+    state, events = taken(one, state, other, size=size)
+    assert isinstance(changes(events)[0], BoundaryDetected)
+    assert state.sub_task.number == 1
+
+
 def test_what_was_heard_is_in_the_checkpoint_and_not_in_what_is_kept_for_long() -> None:
     one = engine("flat")
     state, _ = taken(one, one.start(), FILE)

@@ -107,7 +107,8 @@ def test_each_round_is_a_repetition_whatever_came_before() -> None:
     known = learned(x)
     for _ in range(3):
         for part in x.split(50):
-            assert repeating(known, part)
+            known = known.heard(fingerprints(part), none(part))
+            assert known.repeating
             known = known.learned(fingerprints(part), none(part))
 
 
@@ -115,7 +116,8 @@ def test_what_comes_more_often_than_a_round_brings_it_is_no_repetition() -> None
     x = rows(300)
     known = learned(x)
     assert not repeating(known, x[:1].expand(30, -1))  # a sensor that is stuck
-    known = known.learned(fingerprints(x[:50]), none(x[:50]))
+    first = fingerprints(x[:50]), none(x[:50])
+    known = known.heard(*first).learned(*first)
     assert repeating(known, x[50:100])
     assert not repeating(known, x[:50])  # a sender that goes round in a small circle
 
@@ -131,6 +133,26 @@ def test_combinations_of_categories_are_no_repetition(shares: list[float]) -> No
     known = learned(drawn(1000, shares))
     for weights in (shares, shares[::-1], shares[:3]):
         assert not repeating(known, drawn(100, weights))
+
+
+@pytest.mark.parametrize("values", [1, 2, 5])
+@pytest.mark.parametrize("size", [1, 10])
+def test_a_stream_of_few_values_repeats_nothing(values: int, size: int) -> None:
+    generator, known = torch.Generator().manual_seed(4), Fingerprints()
+    for _ in range(300):
+        x = torch.randint(values, (size, 1), generator=generator).float()
+        known = known.heard(fingerprints(x), none(x))
+        assert not known.repeating
+        known = known.learned(fingerprints(x), none(x))
+
+
+def test_a_few_that_come_twice_by_chance_do_not_hide_a_repetition() -> None:
+    x = rows(300)
+    x[280:] = x[:20]
+    known = learned(*x.split(50))
+    assert (known.twice, known.tells) == (20, True)
+    assert repeating(known, x[30:130])
+    assert not learned(*x.split(50), x[:50]).tells
 
 
 def test_another_name_makes_another_sample_and_none_makes_none() -> None:
