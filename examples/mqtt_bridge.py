@@ -1,13 +1,17 @@
-"""MQTT to gmr-stream: every message of a topic is a batch.
+"""MQTT to gmr-stream: every message of a topic is learned, those that wait together at once.
 
     pip install 'gmr-stream[mqtt]'
     python examples/mqtt_bridge.py plant/+/readings --host localhost
 
 A message is JSON like the body of POST /ingest: `features` (rows of numbers), and where there
-are any `labels`, `sample_ids` and `batch_id`. The broker keeps what comes while this program is
-away (quality of service 1, a session that lasts), and a message is acknowledged once the
-service holds it. So none is lost; one that the broker sends again is learned once if it
-carries a `batch_id`, because MQTT itself gives a message no name that lasts.
+are any `labels`, `sample_ids` and `batch_id`. Messages without a `batch_id` that have come by the
+time go as one batch, so that a topic of single samples is followed, too; a broker sends only so
+many before the first is acknowledged (Mosquitto: 20, unless its configuration says more).
+
+The broker keeps what comes while this program is away (quality of service 1, a session that
+lasts), and a message is acknowledged once the service holds it. So none is lost; one that the
+broker sends again is learned once if it carries a `batch_id`, because MQTT itself gives a message
+no name that lasts.
 
 What can never be learned is left out, with a line that says why. Whatever else is wrong (the
 service away, a key that does not count) ends the program before the message is acknowledged.
@@ -15,8 +19,6 @@ service away, a key that does not count) ends the program before the message is 
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -25,23 +27,20 @@ from typing import Annotated
 import typer
 from paho.mqtt.client import CallbackAPIVersion, Client, MQTTMessage
 
-from gmr import GMRClient, InvalidBatch, RequestRefused
+from gmr import GMRClient, Message, hand_on
+
+TOGETHER = 100
+"""Messages that are sent at once, at most."""
 
 
-def learn(message: MQTTMessage, client: GMRClient) -> None:
-    """Hand on one message; when this returns, the service holds it or never will."""
-    try:
-        body = json.loads(message.payload)
-        client.ingest(
-            body["features"],
-            body.get("labels"),
-            sample_ids=body.get("sample_ids"),
-            batch_id=body.get("batch_id"),
-        )
-    except (KeyError, TypeError, ValueError, InvalidBatch, RequestRefused) as error:
-        if isinstance(error, RequestRefused) and error.status not in (413, 422):
-            raise  # such as no model of this name: not the message's fault
-        print(f"a message of {message.topic} is left out: {error!r}", file=sys.stderr)
+def gathered(waiting: SimpleQueue[MQTTMessage]) -> list[MQTTMessage]:
+    """What has come by the time: after a fifth of a second without anything, nothing."""
+    messages: list[MQTTMessage] = []
+    with suppress(Empty):
+        messages.append(waiting.get(timeout=0.2))
+        while len(messages) < TOGETHER:
+            messages.append(waiting.get_nowait())
+    return messages
 
 
 def bridge(
@@ -62,12 +61,10 @@ def bridge(
     mqtt.loop_start()
     try:
         while going():
-            try:
-                message = waiting.get(timeout=0.2)
-            except Empty:
-                continue
-            learn(message, client)
-            mqtt.ack(message.mid, message.qos)
+            messages = gathered(waiting)
+            hand_on([Message(one.payload, f"a message of {one.topic}") for one in messages], client)
+            for one in messages:
+                mqtt.ack(one.mid, one.qos)
     finally:
         mqtt.disconnect()
         mqtt.loop_stop()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from clients.http.retry import RetryPolicy
+    from clients.sending.messages import Message, hand_on
     from core import events
     from core.batch import Batch
     from core.config import EngineConfig
@@ -86,6 +87,7 @@ _FROM = {
     "InvalidRequest": "core.errors",
     "InvalidSettings": "core.errors",
     "ModelAtRest": "core.errors",
+    "Message": "clients.sending.messages",
     "MissingExtra": "clients.extras",
     "ModelNotReady": "core.errors",
     "NonFiniteFeature": "core.errors",
@@ -106,6 +108,7 @@ _FROM = {
     "UnknownProposal": "core.errors",
     "UnknownVersion": "core.errors",
     "WaitTimeout": "clients.http.errors",
+    "hand_on": "clients.sending.messages",
 }
 
 __all__ = [
@@ -125,6 +128,7 @@ __all__ = [
     "InvalidLabels",
     "InvalidRequest",
     "InvalidSettings",
+    "Message",
     "MissingExtra",
     "ModelAtRest",
     "ModelNotReady",
@@ -148,6 +152,7 @@ __all__ = [
     "WaitTimeout",
     "checkpoint",
     "events",
+    "hand_on",
 ]
 
 # Hidden from type checkers: to them, a module with such a function has every name.

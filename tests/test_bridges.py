@@ -68,84 +68,128 @@ def until(condition: Callable[[], bool]) -> Callable[[], bool]:
     return lambda: not (late.is_set() or condition())
 
 
-def test_kafka_messages_are_learned_once_however_often_they_come(
-    model: GMRClient, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
-    bridge = runpy.run_path(str(EXAMPLES / "kafka_bridge.py"))["bridge"]
-    quiet = {"log_level": 0}
-    producer = kafka.Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, **quiet})
-    [broker] = producer.list_topics(timeout=10).brokers.values()
+class Topic:
+    """A topic of one partition, on Kafka's mock brokers."""
 
-    def consumer(group: str) -> Any:
-        made = kafka.Consumer(
+    def __init__(self) -> None:
+        self.kafka = pytest.importorskip("confluent_kafka", reason="it is not installed")
+        quiet = {"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0}
+        self._producer = self.kafka.Producer(quiet)
+        [broker] = self._producer.list_topics(timeout=10).brokers.values()
+        self._servers = f"{broker.host}:{broker.port}"
+
+    def send(self, *messages: bytes) -> None:
+        for message in messages:
+            self._producer.produce("readings", message, partition=0)
+        self._producer.flush(10)
+
+    @contextlib.contextmanager
+    def reader(self, group: str = "one") -> Iterator[Any]:
+        made = self.kafka.Consumer(
             {
-                "bootstrap.servers": f"{broker.host}:{broker.port}",
+                "bootstrap.servers": self._servers,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                **quiet,
+                "log_level": 0,
             }
         )
         # From where the group stopped; without a subscription, which the mock is slow to balance.
-        made.assign([kafka.TopicPartition("readings", 0, kafka.OFFSET_STORED)])
-        return made
+        made.assign([self.kafka.TopicPartition("readings", 0, self.kafka.OFFSET_STORED)])
+        try:
+            yield made
+        finally:
+            made.close()
 
-    def read(reader: Any, offset: int) -> bool:
-        # A bridge asks whether to go on after it has committed what it read.
-        [place] = reader.position([kafka.TopicPartition("readings", 0)])
-        return bool(place.offset >= offset)
+    def committed(self, reader: Any) -> int:
+        [place] = reader.committed([self.kafka.TopicPartition("readings", 0)], timeout=10)
+        return int(place.offset)
 
-    def send(*messages: bytes) -> None:
-        for message in messages:
-            producer.produce("readings", message, partition=0)
-        producer.flush(10)
+    def hand_on(self, model: GMRClient, offset: int, together: int = 100) -> None:
+        """Run the bridge until all before an offset is committed."""
+        with self.reader() as reader:
+            bridge(reader, model, together).run(until(lambda: self.committed(reader) >= offset))
+            assert self.committed(reader) == offset
 
-    send(*(json.dumps(batch(seed)).encode() for seed in range(3)), b"no JSON", b'{"features": []}')
-    first = consumer("one")
-    try:
-        bridge(first, model, until(lambda: read(first, 5)))
-    finally:
-        first.close()
+
+def bridge(*arguments: Any) -> Any:
+    return runpy.run_path(str(EXAMPLES / "kafka_bridge.py"))["Bridge"](*arguments)
+
+
+@pytest.fixture
+def topic() -> Topic:
+    return Topic()
+
+
+def single(seed: int) -> bytes:
+    return json.dumps({"features": samples(1, seed=seed).tolist(), "labels": ["a"]}).encode()
+
+
+def test_kafka_messages_are_learned_in_batches_from_where_the_group_stopped(
+    topic: Topic, model: GMRClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic.send(*(json.dumps(batch(seed)).encode() for seed in range(3)), b"no JSON", b"{}")
+    topic.hand_on(model, 5)
     assert counted(model) == 30
     left_out = capsys.readouterr().err.splitlines()
-    assert [line.split(" is left out: ")[0] for line in left_out] == [
-        "readings-0-3",
-        "readings-0-4",
-    ]
-
-    # The same group goes on where it stopped.
-    send(json.dumps(batch(3)).encode())
-    second = consumer("one")
-    try:
-        bridge(second, model, until(lambda: read(second, 6)))
-    finally:
-        second.close()
-    assert counted(model) == 40
+    names = [line.split(" is left out: ")[0] for line in left_out]
+    assert names == ["readings-0-3", "readings-0-4"]
+    topic.send(*map(single, range(250)))
+    topic.hand_on(model, 255)
+    assert counted(model) == 280
+    assert model.model().batches_seen < 30
     assert capsys.readouterr().err == ""
 
-    # Another group, which has committed nothing, reads everything again: nothing is learned twice.
-    again = consumer("two")
-    try:
-        bridge(again, model, until(lambda: read(again, 6)))
-    finally:
-        again.close()
-    assert counted(model) == 40
+
+class Killed(Exception):
+    """The bridge is gone."""
 
 
-def test_kafka_messages_stay_where_the_service_is_away(model: GMRClient) -> None:
-    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
-    learn = runpy.run_path(str(EXAMPLES / "kafka_bridge.py"))["learn"]
+class Mortal:
+    """A consumer whose n-th commit is the bridge's last deed, and comes to nothing."""
 
-    class Message:
-        topic = staticmethod(lambda: "readings")
-        partition = staticmethod(lambda: 0)
-        offset = staticmethod(lambda: 0)
-        value = staticmethod(lambda: json.dumps(batch(0)).encode())
+    def __init__(self, reader: Any, n: int) -> None:
+        self.consume, self.committed = reader.consume, reader.committed
+        self._reader, self._left = reader, n
 
+    def commit(self, **what: Any) -> None:
+        self._left -= 1
+        if not self._left:
+            raise Killed
+        self._reader.commit(**what)
+
+
+def test_kafka_messages_are_learned_once_wherever_the_bridge_is_killed(
+    topic: Topic, model: GMRClient
+) -> None:
+    topic.send(*map(single, range(30)))
+    for n in (1, 2, 3):
+        with topic.reader() as reader, pytest.raises(Killed):
+            bridge(Mortal(reader, n), model, 20).run(until(lambda: False))
+        # What comes meanwhile must not be taken for a part of what was being sent.
+        topic.send(*map(single, range(100 * n, 100 * n + 7)))
+    topic.hand_on(model, 51, together=20)
+    assert counted(model) == 51
+
+
+def test_kafka_messages_stay_where_the_service_is_away(topic: Topic, model: GMRClient) -> None:
+    topic.send(*map(single, range(3)))
     away = GMRClient(f"http://127.0.0.1:{free_port()}", retry=RetryPolicy(total_s=0))
-    with away, pytest.raises(ServiceUnreachable):
-        learn(Message(), away)
+    with topic.reader() as reader, away, pytest.raises(ServiceUnreachable):
+        bridge(reader, away).run(until(lambda: False))
+    topic.hand_on(model, 3)
+    assert counted(model) == 3
+
+
+def test_messages_that_kafka_has_deleted_are_waited_for_no_longer(
+    topic: Topic, model: GMRClient
+) -> None:
+    topic.send(*map(single, range(10)))
+    with topic.reader() as reader:
+        promised = topic.kafka.TopicPartition("readings", 0, 4, "3")
+        reader.commit(offsets=[promised], asynchronous=False)
+    topic.hand_on(model, 10)
+    assert counted(model) == 6
 
 
 @contextlib.contextmanager
@@ -200,6 +244,12 @@ def test_mqtt_messages_wait_for_the_bridge_and_are_learned(
         send("plant/1/readings", json.dumps(batch(3)).encode())
         bridge("plant/+/readings", model, port=port, going=seen(30))
         assert counted(model) == 30
+        before = model.model().batches_seen
+        for seed in range(60):
+            send("plant/1/readings", single(seed))
+        bridge("plant/+/readings", model, port=port, going=seen(90))
+        assert counted(model) == 90
+        assert model.model().batches_seen - before < 30
         assert "a message of plant/2/readings is left out" in capsys.readouterr().err
         sender.loop_stop()
         sender.disconnect()
