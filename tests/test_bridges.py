@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from benchmarks._ports import free_port
-from gmr import GMRClient, RetryPolicy, ServiceUnreachable
+from gmr import GMRClient, Message, RetryPolicy, ServiceUnreachable, hand_on
 from tests.service.api.stack import (
     labels,
     make_settings,
@@ -170,6 +170,25 @@ def test_kafka_messages_are_learned_once_wherever_the_bridge_is_killed(
         topic.send(*map(single, range(100 * n, 100 * n + 7)))
     topic.hand_on(model, 51, together=20)
     assert counted(model) == 51
+
+
+def test_what_was_promised_to_another_reader_is_forgotten_with_its_partition(
+    topic: Topic, model: GMRClient
+) -> None:
+    topic.send(*map(single, range(4)))
+    with topic.reader() as reader:
+        one = bridge(reader, model)
+        one.run(until(lambda: topic.committed(reader) == 4))
+        # Kafka gives the partition out anew: another reader promises a batch, and ends.
+        topic.send(*map(single, range(4, 10)))
+        promised = topic.kafka.TopicPartition("readings", 0, 4, "6")
+        reader.commit(offsets=[promised], asynchronous=False)
+        places = [f"readings-0-{seed}" for seed in (4, 5, 6)]
+        values = [single(seed) for seed in (4, 5, 6)]
+        hand_on([Message(*both, both[1]) for both in zip(values, places, strict=True)], model)
+        one.forget()
+        one.run(until(lambda: topic.committed(reader) == 10))
+    assert counted(model) == 10
 
 
 def test_kafka_messages_stay_where_the_service_is_away(topic: Topic, model: GMRClient) -> None:

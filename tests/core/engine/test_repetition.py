@@ -148,6 +148,15 @@ def test_samples_that_come_again_show_nothing_of_what_is_usual() -> None:
     assert 0.02 < float((typicality <= 0.05).double().mean()) < 0.08
 
 
+def test_detectors_that_run_beside_do_not_see_them_either() -> None:
+    config = EngineConfig(preset="flat", n_components=60, seed=0, shadow_detectors="paper, adwin")
+    one = Engine(config)
+    state, _ = taken(one, one.start(), FILE)
+    again, events = taken(one, state, FILE)
+    assert again.watch.shadows is state.watch.shadows
+    assert not {event.kind for event in events} & {"shadow_alarm", "boundary"}
+
+
 def test_a_model_that_only_watches_tells_no_change_either() -> None:
     one = engine("flat")
     state, _ = taken(one, one.start(), FILE)

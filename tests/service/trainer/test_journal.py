@@ -28,6 +28,7 @@ from service.trainer.class_accuracies import MOST_CLASSES, told
 from service.trainer.journal import Journal, encode_status
 from service.trainer.metrics import TrainerMetrics
 from service.trainer.totals import Totals
+from tests.service.metrics_text import read
 from tests.service.trainer.test_metrics import BOUNDARY, BURST, LEARNED, SET_ASIDE
 
 
@@ -175,6 +176,12 @@ def test_totals_come_through_a_checkpoint_unchanged() -> None:
     assert Totals.from_json(totals.to_json()) == totals
     assert totals.rejected == {"shape_mismatch": 1}
     assert totals.replayed == 70
+
+
+def test_repetitions_are_counted_on_after_a_start(feed: Feed) -> None:
+    metrics = TrainerMetrics()
+    Journal(feed, Totals(repetitions=3), metrics)
+    assert read(metrics.text())["gmr_repetitions_total"] == 3
 
 
 def test_each_event_goes_where_readers_look_for_it(feed: Feed) -> None:
