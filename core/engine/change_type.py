@@ -78,7 +78,7 @@ class ChangeType:
             state, learned = self.learning.learn(state, one, None)
             events += learned
         state, released = self.learning.release(state)
-        start = max(state.sub_task.first_sample, state.stream.samples - verdict.change_samples)
+        start = _start_of(state, verdict)
         n_outliers, start_batch = sum(map(len, quarantined)), state.stream.batch_at(start)
         more = state.watch.burst.holds(start_batch, start, state.sub_task.first_sample)
         burst = state.watch.burst if more else state.watch.burst.followed(start)
@@ -139,11 +139,11 @@ class ChangeType:
         """The event, if what the detector calls a boundary are samples that were learned before.
 
         In this sub-task, that is: what comes from an earlier one is a return, and a boundary.
-        Whole batches of such samples no detector sees. These began within one.
+        No detector sees a batch that is made of such samples. These began within one.
         """
         if verdict is None or verdict.level is not Level.BOUNDARY:
             return []
-        start = max(state.sub_task.first_sample, state.stream.samples - verdict.change_samples)
+        start = _start_of(state, verdict)
         batches = joined(state.pending.set_aside, rest)
         if not batches:
             return []
@@ -208,7 +208,7 @@ class ChangeType:
         alike &= _are_few(len(unnamed), int(unnamed.sum()) - A_FEW)
         if not alike or not bool(state.shown[named].all()):
             return []
-        start = max(state.sub_task.first_sample, state.stream.samples - verdict.change_samples)
+        start = _start_of(state, verdict)
         return [
             PriorShift(
                 sub_task=state.sub_task.number,
@@ -236,7 +236,7 @@ class ChangeType:
             return []
         if verdict.cause in (Cause.UNKNOWN, Cause.LABELS):
             return []
-        start = max(state.sub_task.first_sample, state.stream.samples - verdict.change_samples)
+        start = _start_of(state, verdict)
         # Where every sample waits for its label, nothing is set aside beside them.
         batches = joined(state.pending.set_aside, rest) or state.pending.awaiting.since(start)
         codes = codes_of(state, batches)
@@ -303,6 +303,11 @@ class ChangeType:
             return typical
         unheard = (batch.codes.cpu() != UNLABELLED) & (state.model.codes_of(batch) == UNLABELLED)
         return typical & ~unheard
+
+
+def _start_of(state: EngineState, verdict: Verdict) -> int:
+    """Where a change is estimated to have begun, in samples of the stream."""
+    return max(state.sub_task.first_sample, state.stream.samples - verdict.change_samples)
 
 
 def _are_few(n: int, strange: int) -> bool:

@@ -125,8 +125,10 @@ class Fingerprints:
         Arguments:
             own, codes: See `learned`.
         """
-        if not self.tells or not len(own):
-            return self if not self.in_a_row or not len(own) else replace(self, in_a_row=0)
+        if not len(own):
+            return self
+        if not self.tells:
+            return replace(self, in_a_row=0)
         n, known = self._known(own, codes)
         if not n:
             return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,11 +39,7 @@ class Numerals:
 
     def is_number(self, cell: str) -> bool:
         """Whether a cell is one."""
-        try:
-            self.number(cell)
-        except ValueError:
-            return False
-        return True
+        return _can(self.number, cell)
 
     def feature(self, cell: str) -> float:
         """The value of a cell of a feature: a number, or 1 and 0 for "true" and "false".
@@ -59,11 +56,7 @@ class Numerals:
 
     def is_feature(self, cell: str) -> bool:
         """Whether a cell may be one of a feature."""
-        try:
-            self.feature(cell)
-        except ValueError:
-            return False
-        return True
+        return _can(self.feature, cell)
 
     def advice(self, cell: str, delimiter: str) -> str:
         """What to do about a cell that is no number, where the way of writing may be why.
@@ -83,6 +76,15 @@ class Numerals:
         if _WITH_COMMA.fullmatch(cell) if delimiter != "," else ";" in cell:
             return "Add --decimal , if numbers have a comma before their decimals. "
         return ""
+
+
+def _can(read: Callable[[str], float], cell: str) -> bool:
+    """Whether a cell can be read so."""
+    try:
+        read(cell)
+    except ValueError:
+        return False
+    return True
 
 
 POINT: Final = Numerals()
