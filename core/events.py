@@ -283,8 +283,8 @@ class ChangeContinued(Event):
 class SamplesRepeated(Event):
     """The stream sends samples again that the sub-task has learned: no change.
 
-    They are learned once more. While they come the detector, p-values and the estimated accuracy
-    stay as they are.
+    They are learned once more. While they come, a detector that has a whole reference, p-values and
+    the estimated accuracy stay as they are.
     """
 
     kind: ClassVar[str] = "samples_repeated"

@@ -55,7 +55,7 @@ class _Batch:
         """One message.
 
         Raises:
-            ValueError, TypeError, KeyError: It is none that could be sent.
+            ValueError, TypeError, KeyError, RecursionError: It is none that could be sent.
         """
         body = json.loads(message.value)
         features, labels, ids = body["features"], body.get("labels"), body.get("sample_ids")
@@ -133,7 +133,7 @@ def _batches(
     for message in messages:
         try:
             one = _Batch.of(message)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             left_out(message.place, error)
             continue
         if held is not None and held.kind is not None and held.kind == one.kind:

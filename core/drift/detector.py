@@ -118,6 +118,7 @@ class Verdict(NamedTuple):
         feature_shares: Share of each feature in the evidence, where it is about single
             features.
         probe: What shows whether the asked run time between false alarms is kept.
+        early: Whether so little is known yet that every sample is wanted, learned before or not.
     """
 
     level: Level
@@ -137,6 +138,7 @@ class Verdict(NamedTuple):
     probe: Probe | None = None
     feature_shares: Sequence[float] = ()
     cause: Cause = Cause.UNKNOWN
+    early: bool = False
 
     def unheard(self) -> Verdict:
         """The same where the batch says nothing of a change, whatever it looks like."""

@@ -139,7 +139,8 @@ class ChangeType:
         """The event, if what the detector calls a boundary are samples that were learned before.
 
         In this sub-task, that is: what comes from an earlier one is a return, and a boundary.
-        No detector sees a batch that is made of such samples. These began within one.
+        A detector with a whole reference sees no batch of such samples. These began within one, or
+        came before.
         """
         if verdict is None or verdict.level is not Level.BOUNDARY:
             return []
@@ -158,7 +159,7 @@ class ChangeType:
         return [self._repeated(state, position, start, verdict.signal, evidence)]
 
     def begun_again(self, state: EngineState, position: Position) -> SamplesRepeated:
-        """The event of the first batch of samples that come again, which no detector has seen."""
+        """The event of the first batch of samples that come again."""
         return self._repeated(state, position, position.sample, "", {})
 
     def _repeated(

@@ -67,7 +67,7 @@ class Judge:
         known, repeated = state.sub_task.fingerprints, False
         if not state.suspected:
             known = known.heard(own, state.model.codes_and_new(batch))
-            repeated = known.repeating
+            repeated = known.repeating and verdict.armed and not verdict.early
         if repeated:
             detector, verdict = state.watch.detector, verdict.unheard()
             shadows = ShadowVerdicts(state.watch.shadows, {})

@@ -145,7 +145,7 @@ class Step:
             suspects = state.pending.set_aside_samples + suspected.suspects + len(arrival.rest)
             full = suspects > self.config.set_aside_limit
         instead = self.change_type.instead(state, arrival.rest, arrival.position, judgement.verdict)
-        if judgement.repeated and not already:
+        if instead is None and judgement.fingerprints.repeating and not already:
             instead = self.change_type.begun_again(state, arrival.position)
         burst = judgement.verdict is not None and judgement.verdict.burst
         decision = decide(judgement.level, burst=burst, full=full, instead=instead)

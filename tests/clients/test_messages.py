@@ -99,6 +99,7 @@ def test_what_is_no_fault_of_the_messages_is_raised() -> None:
         b'{"features": [[1], [2]], "labels": ["a"]}',
         b'{"features": [[1], [2]], "sample_ids": {"a": 1, "b": 2}}',
         b'{"features": null}',
+        b"[" * 100_000,
     ],
 )
 def test_what_is_no_batch_is_left_out(value: bytes, capsys: pytest.CaptureFixture[str]) -> None:

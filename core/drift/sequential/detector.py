@@ -449,6 +449,7 @@ class SequentialDetector:
             probe=probe,
             feature_shares=feature_shares,
             cause=CAUSES[loudest],
+            early=watched is None or watched.reference.online,
         )
 
 

@@ -157,6 +157,23 @@ def test_detectors_that_run_beside_do_not_see_them_either() -> None:
     assert not {event.kind for event in events} & {"shadow_alarm", "boundary"}
 
 
+@pytest.mark.parametrize(("n", "rounds"), [(150, 10), (400, 3)])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_end_of_a_small_sub_task_that_is_sent_in_rounds_is_found(
+    preset: str, n: int, rounds: int
+) -> None:
+    """Of a sub-task that is too small for a reference the detector needs every round."""
+    one = engine(preset)
+    state, starts = one.start(), list[int]()
+    for sub_task in range(3):
+        part = rows(n, 20 + sub_task, [3 * sub_task, 3 * sub_task + 1])
+        for _ in range(rounds):
+            state, events = taken(one, state, part, labelled=True, size=50)
+            found = [event for event in events if isinstance(event, BoundaryDetected)]
+            starts += [event.estimated_start_sample for event in found]
+    assert starts == [n * rounds, 2 * n * rounds]
+
+
 def test_a_model_that_only_watches_tells_no_change_either() -> None:
     one = engine("flat")
     state, _ = taken(one, one.start(), FILE)
