@@ -230,29 +230,26 @@ class Reader:
 
     Arguments:
         client: Of all streams.
-        block_ms: Longest wait of one read, in milliseconds.
         replicas: As for `read_next`.
         away: Told of nodes that do not answer; None where nobody asks.
 
     Example:
-        reader.ask([feed])
+        reader.ask([feed], 250)
         while (found := reader.next(0.05)) is None:
             ...  # a read is under way
         # None is: streams may be opened and closed here
-        reader.ask([feed])
+        reader.ask([feed], 250)
     """
 
     def __init__(
         self,
         client: SyncClient,
-        block_ms: int = 250,
         replicas: int = 0,
         away: AwayNodes | None = None,
     ) -> None:
         self._client = client
         self._replicas = replicas
         self._away = away
-        self._block_ms = block_ms
         self._thread = ThreadPoolExecutor(1, "gmr-reader")
         self._next: Future[Any] | None = None
 
@@ -261,11 +258,16 @@ class Reader:
         """Whether a read is under way, or its answer waits."""
         return self._next is not None
 
-    def ask(self, streams: Sequence[Readable]) -> None:
-        """Begin a read. None may be under way."""
+    def ask(self, streams: Sequence[Readable], block_ms: int) -> None:
+        """Begin a read. None may be under way.
+
+        Arguments:
+            streams: Of which.
+            block_ms: Its longest wait, in milliseconds.
+        """
         assert self._next is None
         self._next = self._thread.submit(
-            read_next, self._client, streams, self._block_ms, self._replicas, self._away
+            read_next, self._client, streams, block_ms, self._replicas, self._away
         )
 
     def next(self, timeout_s: float) -> list[tuple[Any, list[Any]]] | None:

@@ -65,6 +65,13 @@ MOST_WAITING: Final = 64
 MOST_WAITING_OF_ONE: Final = 8
 """The same, of a named model."""
 
+READ_MS: Final = 250
+"""Milliseconds for which a read waits where nothing comes."""
+
+FULL_MS: Final = 10
+"""The same, where a stream is left out because enough of it waits: that is learned soon, and then
+the next read must not be waiting for others still."""
+
 
 class Trainer:
     """Learns until told to stop.
@@ -129,7 +136,8 @@ class Trainer:
             while not self._stopping:
                 if not reader.asked:
                     self._look_after_named()
-                    reader.ask(self._streams())
+                    streams, full = self._streams()
+                    reader.ask(streams, FULL_MS if full else READ_MS)
                 self._take(reader)
                 self._learn_one()
                 self._rest()
@@ -160,9 +168,10 @@ class Trainer:
         slot.writer.feed.go_back(slot.writer.position)
         slot.read_again = False
 
-    def _streams(self) -> list[Readable]:
-        """What to read next: the streams of which not enough waits already."""
+    def _streams(self) -> tuple[list[Readable], bool]:
+        """What to read next, and whether anything is left out because enough of it waits."""
         streams: list[Readable] = [self._doorbell]
+        full = False
         now = time.monotonic()
         look = not self._queue or now - self._watched_at >= WATCH_S
         if look:
@@ -175,9 +184,13 @@ class Trainer:
                     streams.append(slot.stream)
             elif self._queue.waiting(slot) < MOST_WAITING_OF_ONE:
                 streams.append(slot.writer.feed)
+            else:
+                full = True
         if self._queue.waiting(None) < MOST_WAITING:
             streams.append(self.default.feed)  # the last one: on a cluster it is waited for
-        return streams
+        else:
+            full = True
+        return streams, full
 
     def _take(self, reader: Reader) -> None:
         """Take over what was read, waiting a moment where there is nothing else to do."""

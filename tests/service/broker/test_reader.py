@@ -16,10 +16,10 @@ from tests.service.broker.feeding import add, opened, read
 def test_reading_ahead_loses_nothing_when_it_stops(feed: Feed) -> None:
     feed.open(Position())
     ids = add(feed, 200, size=100_000)
-    reader = Reader(feed.client, block_ms=20)
-    reader.ask([feed])
+    reader = Reader(feed.client)
+    reader.ask([feed], block_ms=20)
     seen = [entry.id for _, entries in reader.next(5.0) or [] for entry in entries]
-    reader.ask([feed])
+    reader.ask([feed], block_ms=20)
     reader.close()
     feed.go_back(Position(seen[-1], len(seen)))
     assert seen + read(feed) == ids

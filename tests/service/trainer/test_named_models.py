@@ -171,8 +171,8 @@ def test_what_is_read_for_a_model_that_is_let_go_meanwhile_is_read_again(
     stream = sub_tasks(0)
     ask_for = Reader.ask
 
-    def ask(reader: Reader, streams: Sequence[Readable]) -> None:
-        ask_for(reader, streams)
+    def ask(reader: Reader, streams: Sequence[Readable], block_ms: int) -> None:
+        ask_for(reader, streams, block_ms)
         for slot in trainer._named.loaded:  # while the read is under way
             if len(failed) < 2:
                 failed.append(slot)
