@@ -29,6 +29,7 @@ class Record:
         back_to: Of a rollback: entries that the state contains to which it went back; None where
             it went nowhere.
         without_raw: Whether that state had been kept without raw samples.
+        joined: Entries that were learned as one batch, this one among them; each of them says so.
     """
 
     entry_id: str
@@ -37,6 +38,7 @@ class Record:
     rejected: bool = False
     back_to: int | None = None
     without_raw: bool = False
+    joined: int = 1
 
     def to_bytes(self) -> bytes:
         """As `read` takes it."""
@@ -49,6 +51,8 @@ class Record:
             facts["rejected"] = True
         if self.back_to is not None:
             facts |= {"back_to": self.back_to, "without_raw": self.without_raw}
+        if self.joined > 1:
+            facts["joined"] = self.joined
         line = json.dumps(facts, separators=(",", ":")).encode() + b"\n"
         content = b"".join((line, *self.fields.values()))
         return b"%08x %s" % (zlib.crc32(content), content)
@@ -84,6 +88,7 @@ def read(file: IO[bytes]) -> Iterator[Record]:
                 bool(facts.get("rejected", False)),
                 None if back_to is None else int(back_to),
                 bool(facts.get("without_raw", False)),
+                int(facts.get("joined", 1)),
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             return

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -48,20 +48,20 @@ class Archive:
         self._failed_at = float("-inf")
         self.error: str | None = None
 
-    def append(self, record: Record, base: Callable[[], bytes]) -> None:
-        """Write an entry down.
+    def append(self, records: Sequence[Record], base: Callable[[], bytes]) -> None:
+        """Write down entries that were applied together; no part ends between them.
 
         Arguments:
-            record: Which was dealt with.
-            base: Gives the checkpoint of the state before it, where a part begins.
+            records: Of these, at least one.
+            base: Gives the checkpoint of the state before them, where a part begins.
         """
         if time.monotonic() - self._failed_at < PAUSE_S:
             return
         try:
             if self._file is None:
-                self._file = self._begun(record.n - 1, base())
+                self._file = self._begun(records[0].n - 1, base())
                 self._prune()
-            data = record.to_bytes()
+            data = b"".join(record.to_bytes() for record in records)
             self._file.write(data)
             self._nbytes += len(data)
             # Never for less than another checkpoint takes, or these would be most of it.

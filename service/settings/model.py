@@ -119,6 +119,13 @@ class ModelSettings(BaseSettings):
     set_aside_limit: int = Field(
         4096, ge=1, le=1_000_000, description="Samples kept apart, at most, while a change is open."
     )
+    join_samples: int = Field(
+        1,
+        ge=1,
+        le=1000,
+        description="Samples up to which small batches that wait one after the other are learned "
+        "as one; 1: each by itself.",
+    )
     label_wait_samples: int = Field(
         10_000,
         ge=1,

@@ -99,15 +99,20 @@ class Applier:
         self._saver = saver
         self._journal = journal
 
-    def apply(self, before: Standing, entry: Entry) -> Applied:
+    def apply(self, before: Standing, entry: Entry, joined: RawBatch | None = None) -> Applied:
         """Apply an entry, trying again where there is no room for the moment.
+
+        Arguments:
+            before: Where the model stands.
+            entry: Which; of several that are applied as one, the last.
+            joined: What several entries are together; None for one.
 
         Raises:
             GMRError: The entry cannot be used.
         """
         for pause in MEMORY_PAUSES_S:
             try:
-                return self._apply(before, entry)
+                return self._apply(before, entry, joined)
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
@@ -115,10 +120,11 @@ class Applier:
             # Not before the error is gone, which holds on to what was computed.
             make_room()
             time.sleep(pause)
-        return self._apply(before, entry)
+        return self._apply(before, entry, joined)
 
-    def _apply(self, before: Standing, entry: Entry) -> Applied:
-        asked, engine, state = read_entry(entry.fields, self._limits), self._engine, before.state
+    def _apply(self, before: Standing, entry: Entry, joined: RawBatch | None) -> Applied:
+        asked = read_entry(entry.fields, self._limits) if joined is None else joined
+        engine, state = self._engine, before.state
         if isinstance(asked, RawBatch):
             self._check_key(state, asked, entry)
         elif isinstance(asked, Control):

@@ -1,21 +1,32 @@
-"""What an archive is told of an entry that was dealt with."""
+"""What an archive is told of entries that were dealt with."""
 
 from __future__ import annotations
 
 from service.archive.record import Record
 from service.broker.entries import Entry, Position
 from service.trainer.applier import Applied
+from service.trainer.joining import Group
 from service.wire import Control
 
 
-def record_of(entry: Entry, before: Position, applied: Applied | None) -> Record:
-    """The record of an entry.
+def records_of(group: Group, before: Position, applied: Applied | None) -> list[Record]:
+    """The records of entries that were applied together.
 
     Arguments:
-        entry: Which was dealt with.
-        before: How far the state reached before it.
-        applied: What came of it; None where it was rejected.
+        group: Which were dealt with.
+        before: How far the state reached before them.
+        applied: What came of them; None where they were rejected.
     """
+    if not group.parts:
+        return [_record_of(group.last, before, applied)]
+    first, joined = before.entries_applied + 1, len(group.entries)
+    return [
+        Record(entry.id, n, entry.fields, joined=joined)
+        for n, entry in enumerate(group.entries, first)
+    ]
+
+
+def _record_of(entry: Entry, before: Position, applied: Applied | None) -> Record:
     n = before.entries_applied + 1
     if applied is None:
         return Record(entry.id, n, entry.fields, rejected=True)

@@ -3,7 +3,8 @@
 Rules of this module:
 
 1. Entries that were read together are noted together, in one write. After a death each of them is
-   noted by itself, so that the next death tells which it was.
+   noted by itself, so that the next death tells which it was. Of entries that are learned as one
+   batch that is told by stages: the group is noted by itself, and after `MOST_DEATHS` taken apart.
 2. An entry by which the trainer died `MOST_DEATHS` times in a row is given up. Deaths of which the
    trainer could say that the machine had no room count apart, up to `MOST_PASSING`: they pass, and
    must not decide what is learned; but nothing may go on for ever.
@@ -66,11 +67,14 @@ class Attempt:
         return replace(self, deaths=self.deaths + 1)
 
     @property
+    def is_hopeless(self) -> bool:
+        """Whether the trainer has died by them too often."""
+        return self.deaths >= MOST_DEATHS or self.passing >= MOST_PASSING
+
+    @property
     def verdict(self) -> str | None:
         """Why its only entry is given up; None where it is not, or where there are several."""
-        if self.first != self.last:
-            return None
-        if self.deaths < MOST_DEATHS and self.passing < MOST_PASSING:
+        if self.first != self.last or not self.is_hopeless:
             return None
         return (
             f"The trainer died {self.deaths + self.passing} times in a row while it applied this "
@@ -138,18 +142,33 @@ class Attempts:
         if entry.id in self._given_up:
             return self._given_up[entry.id]
         suspect = self._suspect
-        if suspect.covers(entry.id):
-            if suspect.verdict is not None:
-                self._given_up[entry.id] = suspect.verdict
-                self._note(Attempt())
-                return suspect.verdict
-            self._note(replace(suspect, first=entry.id, last=entry.id))
-        elif suspect.first and _place(entry.id) < _place(suspect.first):
-            self._note(Attempt(entry.id, entry.id))
-        elif not self._noted.covers(entry.id):
-            self._suspect = Attempt()
-            self._note(Attempt(entry.id, max(entry.id, self._read_to, key=_place)))
+        if suspect.covers(entry.id) and suspect.verdict is not None:
+            self._given_up[entry.id] = suspect.verdict
+            self._note(Attempt())
+            return suspect.verdict
+        self._begin(entry.id, entry.id)
         return None
+
+    def begin_together(self, entries: Sequence[Entry]) -> bool:
+        """Note entries that are applied as one, unless that is done.
+
+        Returns:
+            Whether they may be. Not where the trainer before died too often by them, or by one of
+            them: then each is to be applied by itself.
+        """
+        first, last = entries[0].id, entries[-1].id
+        if any(entry.id in self._given_up for entry in entries):
+            return False
+        suspect = self._suspect
+        if suspect.first and _place(first) <= _place(suspect.first):
+            if (suspect.first, suspect.last) == (first, last):
+                if suspect.is_hopeless:
+                    self._suspect = replace(suspect, deaths=0, passing=0)  # none of them alone
+                    return False
+            elif _place(suspect.last) <= _place(last):
+                return False  # they were taken apart before
+        self._begin(first, last)
+        return True
 
     def died(self, error: BaseException) -> None:
         """The trainer ends by an error: leave the reason with the note."""
@@ -161,6 +180,16 @@ class Attempts:
         """Everything noted has been applied, and nothing more is there."""
         if self._noted.first:
             self._note(Attempt())
+
+    def _begin(self, first: str, last: str) -> None:
+        suspect = self._suspect
+        if suspect.covers(first):
+            self._note(replace(suspect, first=first, last=last))
+        elif suspect.first and _place(first) < _place(suspect.first):
+            self._note(Attempt(first, last))
+        elif not (self._noted.covers(first) and self._noted.covers(last)):
+            self._suspect = Attempt()
+            self._note(Attempt(first, max(last, self._read_to, key=_place)))
 
     def _note(self, attempt: Attempt) -> None:
         self._noted = replace(attempt, given_up=self._given_up)

@@ -165,7 +165,7 @@ class Trainer:
         """Go back to where a model stands, which was not led for a while."""
         assert slot.writer is not None
         self._queue.drop(slot)
-        slot.writer.feed.go_back(slot.writer.position)
+        slot.writer.read_again()
         slot.read_again = False
 
     def _streams(self) -> tuple[list[Readable], bool]:

@@ -88,32 +88,38 @@ class Journal:
         )
 
     def write(
-        self, entry_id: str, events: Sequence[Event], first: int = 0, by: str | None = None
+        self,
+        entry_id: str,
+        events: Sequence[Event],
+        first: int = 0,
+        by: str | None = None,
+        began: str | None = None,
     ) -> None:
-        """Report the events of one entry.
+        """Report the events of one entry, or of several that were applied as one.
 
         Arguments:
-            entry_id: Of the entry that caused them.
+            entry_id: Of the entry that caused them; the last of several.
             events: In order; all that the entry caused, or the rest.
             first: Index of the first among all events of the entry.
             by: Name of the key that sent the entry, of a batch; None without one.
+            began: The first of several entries; None for one.
         """
         now = time.time()
-        keys = self._feed.keys
+        keys, began = self._feed.keys, began or entry_id
         for index, event in enumerate(events, first):
             self.totals.count(event, by)
             self._metrics.observe(event)
             # Not `to_dict`, which copies what is about to become bytes anyway.
             record = {"kind": event.kind, **vars(event), "entry_id": entry_id, "time": now}
             if isinstance(event, BoundaryDetected):
-                record |= self._boundary(event, entry_id)
+                record |= self._boundary(event, began)
                 heavy = {name: part for name, part in event.explanation.items() if name in HEAVY}
                 if heavy:
                     self._feed.reports.add(keys.explanations, entry_id, index, orjson.dumps(heavy))
             elif isinstance(event, ChangeDetected):
                 record |= {"explanation": _light(event.explanation)}
             elif isinstance(event, BatchScored):
-                self.totals.remember(event.batch_index, entry_id)
+                self.totals.remember(event.batch_index, began)
             data = orjson.dumps(record)
             self._feed.reports.add(keys.events, entry_id, index, data)
             if isinstance(event, BatchLearned | BatchSetAside | BatchPassed):
@@ -124,11 +130,11 @@ class Journal:
                 self._feed.reports.add(keys.outbox, entry_id, index, data)
             _log(event, entry_id)
 
-    def _boundary(self, event: BoundaryDetected, entry_id: str) -> dict[str, object]:
+    def _boundary(self, event: BoundaryDetected, began: str) -> dict[str, object]:
         """What a boundary's record says otherwise, or beside: where it began, and why in short."""
         start = self.totals.entry_of(event.estimated_start_batch)
         if event.estimated_start_batch == event.batch_index and event.detector != "declared":
-            start = entry_id  # the batch that decided it is reported after it
+            start = began  # the batch that decided it is reported after it
         return {"estimated_start_entry_id": start, "explanation": _light(event.explanation)}
 
     def quarantine(self, entry_id: str, batches: Sequence[Batch]) -> None:

@@ -115,19 +115,27 @@ class Ledger:
         events: Sequence[Event],
         quarantined: Iterable[Batch],
         stream: Stream,
+        parts: Mapping[str, int] | None = None,
     ) -> Ledger:
-        """After an entry was applied.
+        """After an entry was applied, or several as one.
 
         Arguments:
-            entry_id: Of the entry.
+            entry_id: Of the entry, or the last of them.
             again: The entry that it repeats: a dead letter sent again. None otherwise.
             events: That it caused.
             quarantined: Outliers of a burst that it ended.
             stream: After it, which knows what passed by.
+            parts: Samples of each of several entries, in order, whose batches were learned as one.
         """
         ledger = self
         if any(isinstance(event, OutlierBurst) for event in events):
-            ledger = ledger._with_outliers(entry_id, events, quarantined, stream)
+            parts_of = {
+                id: share
+                for event in events
+                if isinstance(event, BatchScored)
+                for id, share in _shares(entry_id, event, parts).items()
+            }
+            ledger = ledger._with_outliers(parts_of, quarantined, stream)
         scored = next((event for event in events if isinstance(event, BatchScored)), None)
         if scored is None:
             return ledger
@@ -137,11 +145,12 @@ class Ledger:
             ledger = replace(ledger, accepted=ledger.accepted + scored.samples)
         if scored.kind == "batch_learned" and not (scored.awaiting or scored.unknown):
             return ledger
-        share = ledger.shares.get(entry_id, Share(scored.sample_index, scored.samples))
+        shares = _shares(entry_id, scored, parts)
+        shares = {id: ledger.shares.get(id, share) for id, share in shares.items()}
         if isinstance(scored, BatchPassed):
-            share = share._replace(passed=scored.samples)
+            shares = {id: share._replace(passed=share.samples) for id, share in shares.items()}
             ledger = replace(ledger, passed=ledger.passed + scored.samples)
-        return replace(ledger, shares={**ledger.shares, entry_id: share})
+        return replace(ledger, shares={**ledger.shares, **shares})
 
     def refused(self, again: str | None, samples: int) -> Ledger:
         """After an entry became a dead letter.
@@ -309,12 +318,9 @@ class Ledger:
         return entry_id is not None and place_of(entry_id) > place_of(self.since)
 
     def _with_outliers(
-        self, entry_id: str, events: Sequence[Event], batches: Iterable[Batch], stream: Stream
+        self, scored: Mapping[str, Share], batches: Iterable[Batch], stream: Stream
     ) -> Ledger:
-        shares = dict(self.shares)
-        for event in events:
-            if isinstance(event, BatchScored):
-                shares.setdefault(entry_id, Share(event.sample_index, event.samples))
+        shares = {**self.shares, **{id: scored[id] for id in scored if id not in self.shares}}
         ids, outliers = list(shares), tuple(batches)
         for index, n in _fallen(shares, _places_of(outliers, stream)):
             share = shares[ids[index]]
@@ -330,6 +336,17 @@ class Ledger:
     def _summed(self, held: int) -> Ledger:
         """What is neither held by the model nor rejected or lost was dropped."""
         return replace(self, dropped=self.accepted - self.rejected - (self.lost or 0) - held)
+
+
+def _shares(
+    entry_id: str, scored: BatchScored, parts: Mapping[str, int] | None
+) -> dict[str, Share]:
+    """The share of each entry whose samples were scored as one batch."""
+    shares, first = dict[str, Share](), scored.sample_index
+    for id, samples in (parts or {entry_id: scored.samples}).items():
+        shares[id] = Share(first, samples)
+        first += samples
+    return shares
 
 
 def _waiting(state: EngineState) -> dict[str, int]:

@@ -1,7 +1,8 @@
 """Entries that a trainer appends by itself, because time has passed.
 
 The engine has no clock, and the same stream gives the same model. So what time alone brings on is
-an entry of the stream, which is read like any other: the stream is quiet (`settle`), the rate of
+an entry of the stream, which is read like any other: the stream is quiet (`settle`), nothing more
+waits that small batches could be joined with (`join`), the rate of
 samples asks for another run time between false alarms (`aim`), the wait for labels is over
 (`expire`), a version is to be asked before it is served (`check`). So is what the gate wants by
 itself (`rollback`). Each is appended once until it is read.
@@ -25,6 +26,10 @@ from service.wire import Control
 STIRRING: Final = frozenset({"batch", "labels", "name", "mode", "rollback", "restore"})
 """Kinds of entries after which there may be something to settle again."""
 
+JOIN_AGAIN_S: Final = 1.0
+"""Seconds after which an entry to join that was not read is appended again: Redis may have lost it.
+One more of them changes nothing."""
+
 
 class OwnEntries:
     """Appends to one model's stream what is due.
@@ -41,6 +46,7 @@ class OwnEntries:
         self._feed = feed
         self._settling = False  # an entry to settle was appended since the last batch
         self._label_wait = LabelWait(settings.label_wait_s)
+        self._joined_at: float | None = None  # when an entry to join was appended, not read yet
         self._expiring: int | None = None  # place in the stream of the expire entry appended last
         self._target = None
         if settings.ert_seconds is not None:
@@ -58,7 +64,9 @@ class OwnEntries:
             applied: Whether it was of use.
         """
         kind = entry.text("kind")
-        if kind == "aim":
+        if kind == "join":
+            self._joined_at = None
+        elif kind == "aim":
             self._aimed = None
         elif kind == "check":
             self._checking = False
@@ -72,6 +80,13 @@ class OwnEntries:
         if quiet:
             self._settling = True  # once, until the next batch
             self._feed.append(Control("settle"))
+
+    def join(self) -> None:
+        """Say that nothing more waits for now, so that what was read is learned."""
+        now = time.monotonic()
+        if self._joined_at is None or now - self._joined_at >= JOIN_AGAIN_S:
+            self._joined_at = now
+            self._feed.append(Control("join"))
 
     def aim(self, state: EngineState) -> None:
         """Ask for another run time between false alarms, where it was asked for as a time."""

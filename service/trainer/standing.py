@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from core.engine.state import EngineState
@@ -46,9 +47,9 @@ class Standing:
         """Before the first entry."""
         return cls(state, Position(), Branch(), Ledger.begun(state, Position()))
 
-    def after(self, entry: Entry) -> Standing:
-        """One entry on, which has been dealt with."""
-        position = Position(entry.id, self.position.entries_applied + 1)
+    def after(self, entries: Sequence[Entry]) -> Standing:
+        """Behind the next entries, which have been dealt with."""
+        position = Position(entries[-1].id, self.position.entries_applied + len(entries))
         return replace(self, position=position)
 
     def without(self, gap: EntriesLost, released: Samples | None) -> Standing:

@@ -8,7 +8,8 @@ Rules of this module:
 
 1. What changes the model is an entry of the input stream, so that reading the same
    stream gives the same model. The trainer's own decision that the stream is quiet
-   is an entry too: it appends one and reads it like any other.
+   is an entry too: it appends one and reads it like any other. So is the one to join what
+   waits (`joining`).
 2. Entries are let go only when two checkpoints that contain them are on disk. Recovery
    is: load the newest that can be read, read on.
 3. One bad entry must not stop the stream: it is set aside with the reason, and so is one
@@ -49,7 +50,7 @@ from service.settings import MIB, Settings
 from service.signature import key_of
 from service.trainer import detector_table
 from service.trainer.applier import Applied, Applier
-from service.trainer.archived import record_of
+from service.trainer.archived import records_of
 from service.trainer.attempts import Attempts
 from service.trainer.checkpoint_schedule import CheckpointSchedule
 from service.trainer.device import choose_device
@@ -57,6 +58,7 @@ from service.trainer.faults import is_machines
 from service.trainer.gap import check_accepted, find_gap
 from service.trainer.gatekeeper import Gatekeeper
 from service.trainer.heartbeat import Heart, Pulse
+from service.trainer.joining import FEW, Group, Joining
 from service.trainer.journal import Journal
 from service.trainer.metrics import TrainerMetrics
 from service.trainer.own_entries import OwnEntries
@@ -70,7 +72,7 @@ from service.trainer.takeover import Takeover, place_of
 from service.trainer.totals import Totals
 from service.webhook.receiver import Receiver
 from service.webhook.sender import WebhookSender
-from service.wire import REQUEUED_FROM
+from service.wire import REQUEUED_FROM, Limits
 
 logger = logging.getLogger(__name__)
 
@@ -166,6 +168,8 @@ class ModelWriter:
         self._journal = journal = Journal(feed, totals, metrics, settings.webhook_kinds)
         self._attempts, self._starts = Attempts(feed), Starts(feed)
         self._applier = Applier(settings, engine, feed, saver, journal)
+        limits = Limits(settings.max_samples, settings.max_features)
+        self._joining = Joining(settings.join_samples, limits)
         self._own_entries = OwnEntries(settings, engine, feed, samples)
         interval_s = settings.publish_interval_s
         self._publishing = PublishSchedule(engine, feed, self._files, journal, metrics, interval_s)
@@ -213,7 +217,7 @@ class ModelWriter:
     def may_unload(self) -> bool:
         """Whether nothing waits that time alone would bring on."""
         state = self._now.state
-        if not self._gatekeeper.is_checked(state):
+        if self._joining.is_open or not self._gatekeeper.is_checked(state):
             return False
         return self._engine.is_settled(state) and not state.pending.awaiting.raw_samples
 
@@ -243,7 +247,7 @@ class ModelWriter:
         self._attempts.expect(entries)
 
     def learn(self, entry: Entry, *, more: bool, crowded: bool = False) -> None:
-        """Apply the next entry, and look after what is due.
+        """Apply the next entry, or keep it for those that belong to it; look after what is due.
 
         Arguments:
             entry: As it came.
@@ -253,9 +257,22 @@ class ModelWriter:
         Raises:
             LeaseLost: Another trainer has taken over.
         """
-        self._learn(entry)
-        at_once = not more and not self._pace.asks
+        self._take(entry)
+        if self._joining.would_gain(entry, more=more):
+            logger.warning(
+                "batches of %d samples and less wait for each other; GMR_JOIN_SAMPLES=100 lets "
+                "those that wait be learned as one, in a fraction of the time",
+                FEW,
+            )
+        if self._joining.is_open and not more:
+            self._own_entries.join()
+        at_once = not (more or self._joining.is_open or self._pace.asks)
         self._keep_house(at_once=at_once and self._is_time_to_publish(), crowded=crowded)
+
+    def read_again(self) -> None:
+        """Go back to where the model stands. Not while a read is under way."""
+        self._joining.drop()
+        self._feed.go_back(self._now.position)
 
     def rest(self, *, crowded: bool = False) -> None:
         """Look after what is due while no entry waits.
@@ -269,7 +286,10 @@ class ModelWriter:
         self._attempts.done()
         if self._is_quiet(CALM_S):
             self._starts.settle()
-        self._own_entries.settle(self._now.state, quiet=self._is_quiet())
+        if self._joining.is_open:
+            self._own_entries.join()
+        else:
+            self._own_entries.settle(self._now.state, quiet=self._is_quiet())
         self._keep_house(crowded=crowded)
 
     def ring(self) -> None:
@@ -409,14 +429,21 @@ class ModelWriter:
         end = self._stop_asked_at + self._settings.drain_timeout_s
         self._reporter.phase = "draining"
         logger.info("stopping: learning what is in the stream")
-        self._feed.go_back(self._now.position)
-        while time.monotonic() < end and (entries := self._feed.read(block_ms=0)):
+        self.read_again()
+        while time.monotonic() < end:
+            entries = self._feed.read(block_ms=0)
+            if not entries and not self._joining.is_open:
+                break
+            if not entries:
+                self._own_entries.join()
+                continue
             self._attempts.expect(entries)
             for entry in entries:
                 if time.monotonic() >= end:
                     break
-                self._learn(entry)
+                self._take(entry)
                 self._keep_house()
+        self._joining.drop()  # the next trainer reads it again
 
     def _finish(self, phase: str) -> None:
         self._attempts.done()
@@ -434,12 +461,43 @@ class ModelWriter:
             self._now.position.last_entry_id,
         )
 
-    # One entry ------------------------------------------------------------------
+    # One entry, or several as one -----------------------------------------------
 
-    def _learn(self, entry: Entry) -> None:
+    def _take(self, entry: Entry) -> None:
+        """Take the next entry: learn what it completes."""
+        for group in self._joining.add(entry):
+            if not group.parts or not self._learn_joined(group):
+                for one in group.apart():
+                    self._learn(one)
+
+    def _learn_joined(self, group: Group) -> bool:
+        """Learn the batches of several entries as one, where that can be done."""
+        if not self._attempts.begin_together(group.entries):
+            self._checkpoints.soon()
+            return False
+        started, before = time.perf_counter(), self._now
+        self._is_whole = False
+        try:
+            applied = self._applier.apply(before, group.last, group.batch)
+        except (StreamUnavailable, LeaseLost):
+            raise
+        except Exception as error:
+            if is_machines(error):
+                raise
+            # A state is replaced only after success, so this one is whole. Each entry by itself
+            # tells which of them is at fault.
+            self._is_whole = True
+            first, last = group.entries[0].id, group.last.id
+            logger.warning("entries %s to %s cannot be learned as one: %s", first, last, error)
+            return False
+        self._dealt_with(group, before, applied, self._take_over(group, before, applied))
+        self._metrics.step_duration.observe(time.perf_counter() - started)
+        return True
+
+    def _learn(self, group: Group) -> None:
         """Apply one entry: learned, or set aside. Either way it is dealt with."""
         started = time.perf_counter()
-        before, applied = self._now, None
+        before, applied, entry = self._now, None, group.last
         told: list[Event] = []  # of the gate
         given_up = self._attempts.begin(entry)
         self._is_whole = False
@@ -469,26 +527,34 @@ class ModelWriter:
             self._reject(entry, "trainer_died", given_up)
             self._checkpoints.soon()
         elif applied is not None:
-            told += self._take_over(entry, before, applied)
+            told += self._take_over(group, before, applied)
+        self._dealt_with(group, before, applied, told)
+        self._metrics.step_duration.observe(time.perf_counter() - started)
+
+    def _dealt_with(
+        self, group: Group, before: Standing, applied: Applied | None, told: list[Event]
+    ) -> None:
+        """Go on behind entries, whatever came of them."""
+        entry = group.last
         if self._archive is not None:
-            record = record_of(entry, before.position, applied)
+            records = records_of(group, before.position, applied)
             self._archive.append(
-                record, lambda: self._saver.dump(self._checkpoints.progress(before))
+                records, lambda: self._saver.dump(self._checkpoints.progress(before))
             )
         self._own_entries.read(entry, applied=applied is not None)
         self._tell_readers(entry, before)
-        self._now = self._now.after(entry)
+        self._now = self._now.after(group.entries)
         self._pass_gate(entry, applied, told)
-        self._checkpoints.read(entry)
+        for one in group.entries:
+            self._checkpoints.read(one)
         self._is_whole = True
         self._learned_at = time.monotonic()
         self._heart.progress.went_on()
         self._starts.applied(self._now.position.entries_applied)
-        self._metrics.step_duration.observe(time.perf_counter() - started)
 
-    def _take_over(self, entry: Entry, before: Standing, applied: Applied) -> list[Event]:
-        """Go on from what came of an entry, and report it; what the gate has to say comes later."""
-        self._now, told = applied.now, list[Event]()
+    def _take_over(self, group: Group, before: Standing, applied: Applied) -> list[Event]:
+        """Go on from what came of entries, and report it; what the gate has to say comes later."""
+        self._now, told, entry = applied.now, list[Event](), group.last
         state = self._now.state
         if applied.restored is not None:
             version, origin = applied.restored.version, applied.restored.origin
@@ -509,9 +575,11 @@ class ModelWriter:
                 self._publishing.soon()
             elif isinstance(event, OutlierBurst):
                 self._journal.quarantine(entry.id, state.pending.quarantined)
-        self._journal.write(entry.id, applied.events, by=entry.text("by"))
+        by, began = entry.text("by"), group.entries[0].id
+        self._journal.write(entry.id, applied.events, by=by, began=began)
         again, outliers = entry.text(REQUEUED_FROM), state.pending.quarantined
-        ledger = self._now.ledger.applied(entry.id, again, applied.events, outliers, state.stream)
+        of_entry = again, applied.events, outliers, state.stream, group.samples
+        ledger = self._now.ledger.applied(entry.id, *of_entry)
         self._now = replace(self._now, ledger=ledger)
         return told
 

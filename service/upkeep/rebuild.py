@@ -34,7 +34,7 @@ from service.settings import Settings
 from service.trainer.device import choose_device
 from service.trainer.effects import effect
 from service.trainer.saver import WITHOUT_RAW
-from service.wire import Control, Limits, read_entry
+from service.wire import Control, Limits, RawBatch, read_entry
 
 
 @dataclass(frozen=True)
@@ -222,8 +222,8 @@ class _Rebuilding:
                 if done.state is not None and not self._stuck:
                     done.missing += part.begins - self._n
                 self._begin(base, config, part.begins)
-        for record in stretch.records():
-            if not self._apply(record):
+        for records in _together(stretch.records()):
+            if not self._apply(records):
                 self._stuck = True
                 return
 
@@ -274,26 +274,28 @@ class _Rebuilding:
         if n in self._wanted:
             self._states[n] = state
 
-    def _apply(self, record: Record) -> bool:
-        """Apply one entry; whether one can go on."""
-        state, engine = self.done.state, self._engine
+    def _apply(self, records: list[Record]) -> bool:
+        """Apply what was applied together; whether one can go on."""
+        state, engine, last = self.done.state, self._engine, records[-1]
         assert state is not None
         assert engine is not None
-        if record.rejected:
+        if last.rejected:
             self.done.rejected += 1
         else:
             try:
-                state = self._after(engine, state, record)
+                state = self._after(engine, state, records)
             except GMRError as error:
                 self.done.notes.append(
-                    f"entry {record.entry_id} was applied and cannot be now: {error}"
+                    f"entry {last.entry_id} was applied and cannot be now: {error}"
                 )
                 return False
-        self._reach(state, record.n)
+        self._reach(state, last.n)
         return True
 
-    def _after(self, engine: Engine, state: EngineState, record: Record) -> EngineState:
-        asked = read_entry(dict(record.fields), self._limits)
+    def _after(self, engine: Engine, state: EngineState, records: list[Record]) -> EngineState:
+        parts = [read_entry(dict(one.fields), self._limits) for one in records]
+        batches = [one for one in parts if isinstance(one, RawBatch)]
+        asked, record = RawBatch.joined(batches) if len(batches) > 1 else parts[0], records[0]
         kind = asked.kind if isinstance(asked, Control) else None
         if kind == "rollback":
             if record.back_to is None:
@@ -310,6 +312,16 @@ class _Rebuilding:
             uploaded, _, _ = load(asked.checkpoint or b"", self._device)
             return engine.restore(state, uploaded, "checkpoint")[0]
         return effect(engine, state, asked)[0]
+
+
+def _together(records: Iterator[Record]) -> Iterator[list[Record]]:
+    """Records of entries that were applied together; not those that a kill has cut short."""
+    group: list[Record] = []
+    for record in records:
+        group.append(record)
+        if len(group) == record.joined:
+            yield group
+            group = []
 
 
 def _same(some: EngineState, other: EngineState, config: EngineConfig) -> bool:

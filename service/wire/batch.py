@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,8 @@ from service.wire.labels import Label, Labels, encode_labels, read_labels, wrong
 from service.wire.limits import NO_LIMITS, Limits
 from service.wire.packing import pack
 from service.wire.sample_ids import SampleId, SampleIds, check_sample_ids, read_sample_ids
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +113,25 @@ class RawBatch:
         coded = Labels() if labels is None else encode_labels(labels, len(array))
         ids = check_sample_ids(sample_ids, len(array))
         return cls(array, *coded, check_id(batch_id), sample_ids=ids)
+
+    @classmethod
+    def joined(cls, batches: Sequence[RawBatch]) -> RawBatch:
+        """The samples of several batches, one after the other, without their batch ids.
+
+        Arguments:
+            batches: At least one; of one type and shape of samples, and from one key.
+
+        Example:
+            >>> one, other = RawBatch.of([[0.0]], ["cat"]), RawBatch.of([[1.0]])
+            >>> RawBatch.joined([one, other, RawBatch.of([[2.0]], ["dog"])]).labels
+            ['cat', None, 'dog']
+        """
+        features = np.concatenate([one.features for one in batches])
+        labels = _in_a_row(batches, [one.labels for one in batches])
+        coded = Labels() if labels is None else encode_labels(labels, len(features))
+        ids = _in_a_row(batches, [one.sample_ids for one in batches])
+        named = None if ids is None else tuple(ids)
+        return cls(features, *coded, sample_ids=named, by=batches[0].by)
 
     def to_float32(self) -> npt.NDArray[np.float32]:
         """The features as float32, with shape (N, D); read-only where nothing was converted."""
@@ -196,6 +218,18 @@ class RawBatch:
         ids = read_sample_ids(fields["ids"], n) if "ids" in fields else None
         by = _sender(text_of(fields, "by"))
         return cls(features, *coded, check_id(text_of(fields, "id")), sample_ids=ids, by=by)
+
+
+def _in_a_row(
+    batches: Sequence[RawBatch], found: Sequence[Sequence[T] | None]
+) -> list[T | None] | None:
+    """What each sample has, None where it has nothing; None where none has anything."""
+    if all(one is None for one in found):
+        return None
+    row: list[T | None] = []
+    for batch, values in zip(batches, found, strict=True):
+        row += [None] * len(batch) if values is None else values
+    return row
 
 
 def _sender(by: str | None) -> str | None:

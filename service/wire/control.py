@@ -29,7 +29,8 @@ class Control:
     """An entry that asks for something other than learning a batch.
 
     Arguments:
-        kind: `boundary` (declared by hand), `settle` (the stream is quiet), `aim` (at a run
+        kind: `boundary` (declared by hand), `settle` (the stream is quiet), `join` (small
+            batches before it are learned as one), `aim` (at a run
             time of `samples` between false alarms, or 0: as set), `mode` (what becomes of
             batches from now on), `expire` (the wait for labels of samples
             before `samples` is over), `check` (whether the gate lets the model pass), `release`

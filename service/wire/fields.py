@@ -5,8 +5,8 @@ docs/redis.md says the same for those who do, with a producer.
 | field | content |
 |---|---|
 | `v` | `1`, the version of this table |
-| `kind` | `batch`, `labels`, `name`, `boundary`, `settle`, `aim`, `expire`, `mode`, `check`, |
-|  | `release`, `rollback` or `restore` |
+| `kind` | `batch`, `labels`, `name`, `boundary`, `settle`, `join`, `aim`, `expire`, `mode`, |
+|  | `check`, `release`, `rollback` or `restore` |
 | `x` | batch: features, row by row, as raw bytes; restore: a checkpoint, if it is no upload |
 | `upload`, `pieces` | restore: id of an uploaded checkpoint, and how many pieces it lies in; |
 | `bytes`, `sha256` | and how large it is, with its digest |
@@ -50,7 +50,16 @@ MOST_BY: Final = 100
 """Characters of the name of who sends or asks, at most."""
 
 ControlKind = Literal[
-    "boundary", "settle", "aim", "expire", "mode", "check", "release", "rollback", "restore"
+    "boundary",
+    "settle",
+    "join",
+    "aim",
+    "expire",
+    "mode",
+    "check",
+    "release",
+    "rollback",
+    "restore",
 ]
 Kind = Literal["batch", "labels", "name"] | ControlKind
 CONTROL_KINDS: Final[tuple[ControlKind, ...]] = get_args(ControlKind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import struct
@@ -152,6 +153,7 @@ def test_our_files_and_those_of_the_library_are_read_by_both(
     [
         Control("boundary"),
         Control("settle"),
+        Control("join"),
         Control("aim", samples=2),
         Control("aim", samples=10**18 - 1),
         Control("rollback", version=12),
@@ -165,6 +167,22 @@ def test_a_control_entry_comes_through_unchanged(control: Control) -> None:
 
 
 # Meaning ----------------------------------------------------------------------
+
+
+@given(batches(), st.data())
+def test_a_batch_in_pieces_is_joined_to_what_it_was(batch: RawBatch, data: st.DataObject) -> None:
+    n = len(batch)
+    cuts = [0, *sorted(data.draw(st.sets(st.integers(1, n - 1)) if n > 1 else st.just(set()))), n]
+    pieces = [
+        RawBatch.of(
+            batch.features[a:b],
+            None if batch.labels is None else batch.labels[a:b],
+            f"piece {a}",
+            None if batch.sample_ids is None else batch.sample_ids[a:b],
+        )
+        for a, b in itertools.pairwise(cuts)
+    ]
+    assert same(RawBatch.joined(pieces), replace(batch, batch_id=None))
 
 
 @given(batches())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -134,9 +135,9 @@ def test_what_a_checkpoint_holds_is_in_the_archive_before(
     written, synced, saved = [0], [0], list[int]()
     append, sync, save = Archive.append, Archive.sync, Saver.save
 
-    def appending(self: Archive, record: Record, base: Any) -> None:
-        append(self, record, base)
-        written.append(record.n)
+    def appending(self: Archive, records: Sequence[Record], base: Any) -> None:
+        append(self, records, base)
+        written.append(records[-1].n)
 
     def syncing(self: Archive) -> None:
         sync(self)
