@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
 import orjson
 import torch
 
@@ -104,6 +105,7 @@ class Plain:
         settings: Settings,
         sent: Mapping[str, Request],
         acknowledged: Mapping[str, Sequence[str]],
+        rows: Sequence[str] | None = None,
     ) -> Plain:
         """Learn what was acknowledged, entry by entry.
 
@@ -111,17 +113,25 @@ class Plain:
             settings: Of the service.
             sent: Requests by their batch ids.
             acknowledged: Entry ids, by batch id.
+            rows: Entry ids of the history, of a service that joins small batches: what belongs
+                together, since its trainer decides when nothing more waits. None for any other.
         """
         engine = Engine(settings.engine_config(), choose_device(settings.device))
         state, events, history = engine.start(), list[tuple[str, str]](), list[str]()
         contents = list[Mapping[str, Any]]()
         totals = Totals(detectors=begun({}, settings.detector, engine.config.shadows))
+        waiting: list[tuple[str, RawBatch]] = []
         for _, entry, id in sorted(
             (position(ids[0]), ids[0], id) for id, ids in acknowledged.items()
         ):
-            request = sent[id]
+            request, began = sent[id], entry
             if isinstance(request, RawBatch):
-                state, told = engine.step(state, _batch(request))
+                waiting.append((entry, request))
+                if rows is not None and entry not in rows:
+                    continue
+                began, whole = waiting[0][0], _joined([one for _, one in waiting])
+                waiting = []
+                state, told = engine.step(state, _batch(whole))
                 history.append(entry)
             else:
                 state, told = engine.label(state, request.sample_ids, request.labels)
@@ -129,7 +139,7 @@ class Plain:
             for event in told:
                 totals.count(event)
                 if isinstance(event, BatchScored):
-                    totals.remember(event.batch_index, entry)
+                    totals.remember(event.batch_index, began)
             contents += [orjson.loads(orjson.dumps(event.to_dict())) for event in told]
         bare = dump(state, settings.engine_config(), {})
         counted = orjson.loads(totals.to_json())
@@ -205,6 +215,14 @@ def faults_of_archive(settings: Settings, outcome: Outcome) -> list[str]:
 
 OF_A_BATCH = ("batch_learned", "batch_set_aside", "batch_passed")
 BAD = ("waiting", "rejected", "dropped", "lost")
+
+
+def _joined(batches: Sequence[RawBatch]) -> RawBatch:
+    """The samples of several batches, one after the other."""
+    features = np.concatenate([one.features for one in batches])
+    labels = [label for one in batches for label in one.labels or [None] * len(one)]
+    ids = [id for one in batches for id in one.sample_ids or [None] * len(one)]
+    return RawBatch.of(features, labels, sample_ids=ids)
 
 
 def _batch(raw: RawBatch) -> Batch:

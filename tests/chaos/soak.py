@@ -42,6 +42,7 @@ def main() -> int:
         help="services that break a promise, each to be caught; all of them where none is named",
     )
     parser.add_argument("--minutes", type=float, default=math.inf, help="after which it ends")
+    parser.add_argument("--join", type=int, default=1, help="GMR_JOIN_SAMPLES of the service")
     parser.add_argument("--only", help="hits whose name has this in it")
     parser.add_argument("--folder", type=Path, help="where to keep the data dir and the log")
     asked = parser.parse_args()
@@ -62,14 +63,15 @@ def main() -> int:
 def _soak(asked: argparse.Namespace, folder: Path) -> int:
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
-    with attacked(folder / "data", **LONG) as running:
+    with attacked(folder / "data", **LONG, join_samples=asked.join) as running:
         rest_s = (min(0.2, asked.rest), asked.rest)
         storm = Storm(running, asked.seed, asked.pause, rest_s, _teller(began))
         try:
             plan = storm.plan(asked.hits, asked.only)
             storm.run(plan, asked.producers, began + 60 * asked.minutes)
             outcome = storm.outcome()
-            plain = Plain.of(running.settings, storm.sent, storm.acknowledged)
+            rows = outcome.history if asked.join > 1 else None
+            plain = Plain.of(running.settings, storm.sent, storm.acknowledged, rows)
             wrong = faults(plain, storm.sent, outcome)
             if not storm.is_all_acknowledged:
                 wrong.append(f"the latest refusal: {storm.refusal}")
