@@ -3,6 +3,7 @@
     from gmr import GMRClient                      # speaks to a running service
     from gmr import Batch, Engine, EngineConfig    # the method itself, as a library
     from gmr import GMRClassifier                  # the method as an estimator of scikit-learn
+    from gmr import GMROutlierDetector             # and as one that finds outliers
 
 Names are imported when they are first used, so that whoever wants the client alone needs no
 torch. Where a name needs more than is installed, `MissingExtra` says what to install.
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     )
     from core.snapshot import Snapshot
     from gmr.estimator import GMRClassifier
+    from gmr.outlier_detector import GMROutlierDetector
 
 _MODULES = {"checkpoint": "core.engine.checkpoint", "events": "core.events"}
 
@@ -80,6 +82,7 @@ _FROM = {
     "GMRClassifier": "gmr.estimator",
     "GMRClient": "clients.http.client",
     "GMRError": "core.errors",
+    "GMROutlierDetector": "gmr.outlier_detector",
     "InputError": "clients.http.errors",
     "InvalidBatch": "core.errors",
     "InvalidCheckpoint": "core.errors",
@@ -122,6 +125,7 @@ __all__ = [
     "GMRClassifier",
     "GMRClient",
     "GMRError",
+    "GMROutlierDetector",
     "InputError",
     "InvalidBatch",
     "InvalidCheckpoint",

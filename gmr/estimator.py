@@ -23,17 +23,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
-from core.batch import Batch, Label
+from core.batch import Label
 from core.config import EngineConfig
 from core.errors import InvalidSettings, UnknownClass
-from core.events import BoundaryDetected
 from core.snapshot import Snapshot
-from gmr.online import OnlineModel
-
-SEEDS = 2**31 - 1
-"""Seeds of the engine are drawn below this."""
+from gmr.online import OnlineModel, seed_of
 
 
 class GMRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # of no types
@@ -93,17 +94,18 @@ class GMRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # of
 
         Arguments:
             X: Samples, with shape (N, D), finite.
-            y: The label of each, with shape (N,): integers, strings, or whatever can be sorted.
+            y: The label of each, with shape (N,): integers, strings, or whatever can be sorted;
+                None for a sample without one.
 
         Raises:
             ValueError: Samples or labels cannot be used.
             InvalidSettings: An argument of the estimator cannot.
         """
-        x, names = validate_data(self, X, y, dtype=np.float32)
-        check_classification_targets(names)
-        random = self._start(unique_labels(names), fixed=False)
+        x, names, named = self._checked(X, y, reset=True)
+        random = self._start(unique_labels(names) if len(names) else None, fixed=False)
         order = random.permutation(len(x)) if self.shuffle else np.arange(len(x))
-        return self._learn(x[order], names[order])
+        places = np.cumsum(named) - 1  # among the names
+        return self._learn(x[order], names[places[order][named[order]]], named[order])
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike | None = None, classes: ArrayLike | None = None
@@ -112,8 +114,8 @@ class GMRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # of
 
         Arguments:
             X: Samples, with shape (N, D), finite.
-            y: The label of each, with shape (N,); None: they have none, and only the density
-                learns from them.
+            y: The label of each, with shape (N,), or None for a sample without one, from which only
+                the density learns; None: none has one.
             classes: All labels that will come, where they are known; may be left out at the first
                 call, too: labels that are new later become new classes. It counts at the first
                 call only.
@@ -124,16 +126,16 @@ class GMRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # of
         """
         first = not hasattr(self, "_model")
         if y is None:
-            x, names = validate_data(self, X, dtype=np.float32, reset=first), None
+            x = validate_data(self, X, dtype=np.float32, reset=first)
+            names, named = np.empty(0), np.zeros(len(x), dtype=bool)
         else:
-            x, names = validate_data(self, X, y, dtype=np.float32, reset=first)
-            check_classification_targets(names)
+            x, names, named = self._checked(X, y, reset=first)
         if first:
             known = None if classes is None else unique_labels(classes)
             self._start(known, fixed=known is not None)
-        if names is not None:
+        if len(names):
             self._meet(unique_labels(names))
-        return self._learn(x, names)
+        return self._learn(x, names, named)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class of each sample, with shape (N,).
@@ -203,7 +205,7 @@ class GMRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # of
             if unknown:
                 raise UnknownClass.among(unknown, list(codes))
             wanted = [codes[name] for name in asked]
-        drawn = snapshot.sample(n_samples, wanted, seed=_seed(check_random_state(random_state)))
+        drawn = snapshot.sample(n_samples, wanted, seed=seed_of(check_random_state(random_state)))
         features = np.asarray(drawn.features.cpu().numpy())
         return features, learned[drawn.codes.cpu().numpy()] if len(learned) else None
 
@@ -222,7 +224,7 @@ class GMRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # of
             experts=self.experts,
             # Answers without p-values, which nobody asks for, take half the time.
             outlier_false_positive_rate=None,
-            seed=_seed(random),
+            seed=seed_of(random),
         )
         self._model = OnlineModel(config, self.device, quiet=True)
         self._fixed = fixed
@@ -244,20 +246,32 @@ class GMRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # of
             self._labels = np.concatenate([self._labels, new]) if len(self._labels) else new
             self.classes_ = np.sort(self._labels)
 
-    def _learn(self, x: NDArray[np.float32], names: NDArray[Any] | None) -> Self:
-        codes = None
-        if names is not None:
+    def _checked(
+        self, X: ArrayLike, y: ArrayLike, reset: bool
+    ) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[np.bool_]]:
+        """Samples (N, D), the labels of those that have one, and which these are (N,)."""
+        some = _with_gaps(y)
+        if some is None:
+            x, names = validate_data(self, X, y, dtype=np.float32, reset=reset)
+            named = np.ones(len(x), dtype=bool)
+        else:
+            x = validate_data(self, X, dtype=np.float32, reset=reset)
+            check_consistent_length(x, some)
+            named = np.array([one is not None for one in some], dtype=bool)
+            names = column_or_1d(np.asarray([one for one in some if one is not None]))
+        if len(names):
+            check_classification_targets(names)
+        return x, names, named
+
+    def _learn(self, x: NDArray[np.float32], names: NDArray[Any], named: NDArray[np.bool_]) -> Self:
+        labels: list[Label | None] | None = None
+        if named.any():
             order = np.argsort(self._labels, kind="stable")
-            codes = order[np.searchsorted(self._labels, names, sorter=order)]
-        starts = self.boundaries_.tolist()
-        for start in range(0, len(x), self.batch_size):
-            rows = slice(start, start + self.batch_size)
-            labels = None if codes is None else codes[rows].tolist()
-            batch = Batch.of(torch.from_numpy(x[rows]), labels, images=self.images)
-            for event in self._model.learn(batch):
-                if isinstance(event, BoundaryDetected):
-                    starts.append(event.estimated_start_sample)
-        self.boundaries_ = np.asarray(starts, dtype=np.int64)
+            codes = iter(order[np.searchsorted(self._labels, names, sorter=order)].tolist())
+            labels = [next(codes) if one else None for one in named.tolist()]
+        starts = self._model.learn_all(x, labels, self.batch_size, images=self.images)
+        found = [*self.boundaries_.tolist(), *starts]
+        self.boundaries_ = np.asarray(found, dtype=np.int64)
         return self
 
     def _asked(self, x: ArrayLike) -> tuple[Snapshot, torch.Tensor]:
@@ -271,5 +285,9 @@ class GMRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # of
         return np.asarray(self._labels[np.asarray(codes, dtype=np.int64)])
 
 
-def _seed(random: np.random.RandomState) -> int:
-    return int(random.randint(SEEDS))
+def _with_gaps(y: ArrayLike) -> list[Any] | None:
+    """Labels one by one, where some are None; None where none is, or they are not in a row."""
+    if not isinstance(y, list | tuple | np.ndarray) or np.ndim(y) != 1:
+        y = getattr(y, "array", None)  # type: ignore[assignment]  # of pandas
+    found = [] if y is None else list(y)  # type: ignore[arg-type]
+    return found if any(one is None for one in found) else None

@@ -11,14 +11,27 @@ Rules of this module:
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Sequence
+from typing import Final
 
-from core.batch import Batch
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from core.batch import Batch, Label
 from core.config import EngineConfig
 from core.engine import checkpoint
 from core.engine.engine import Engine
-from core.events import Event
+from core.events import BoundaryDetected, Event
 from core.snapshot import Snapshot
+
+SEEDS: Final = 2**31 - 1
+"""Seeds of the engine are drawn below this."""
+
+
+def seed_of(random: np.random.RandomState) -> int:
+    """The next seed of an engine."""
+    return int(random.randint(SEEDS))
 
 
 class OnlineModel:
@@ -49,6 +62,34 @@ class OnlineModel:
         self.state, events = self.engine.step(self.state, batch)
         self._snapshot = None
         return events
+
+    def learn_all(
+        self,
+        x: NDArray[np.float32],
+        labels: Sequence[Label | None] | None,
+        batch_size: int,
+        *,
+        images: bool,
+    ) -> list[int]:
+        """Take the next samples of the stream, in batches.
+
+        Arguments:
+            x: Samples, with shape (N, D).
+            labels: Of each, or None; None where none has one.
+            batch_size: Samples learned at a time.
+            images: Whether they are images.
+
+        Returns:
+            Places in the stream at which sub-tasks have begun, as far as that was found now.
+        """
+        starts = []
+        for start in range(0, len(x), batch_size):
+            rows = slice(start, start + batch_size)
+            named = None if labels is None else list(labels[rows])
+            events = self.learn(Batch.of(torch.from_numpy(x[rows]), named, images=images))
+            found = [event for event in events if isinstance(event, BoundaryDetected)]
+            starts += [event.estimated_start_sample for event in found]
+        return starts
 
     @property
     def snapshot(self) -> Snapshot:

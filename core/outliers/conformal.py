@@ -260,6 +260,19 @@ class Typicality:
         shares = torch.cat([fit.ranks.new_zeros(1), fit.ranks.clamp(max=1.0)])[below]
         return ((1 + n * shares) / (n + 1)).clamp(max=1.0)
 
+    def least_typicality(self, rate: float) -> float:
+        """The least typicality whose p-value is above a rate; -inf where all are.
+
+        Arguments:
+            rate: Between 0 and 1.
+        """
+        fit, n = self.fit, self.n_effective
+        if 1 / (n + 1) > rate:
+            return -math.inf
+        enough = (1 + n * fit.ranks.clamp(max=1.0)) / (n + 1) > rate
+        place = int(enough.long().argmax()) if bool(enough.any()) else -1
+        return float(fit.typicalities[place] - fit.alike)
+
 
 def _repeated(numbers: Tensor) -> float:
     """Share of numbers (n,) that are next to the same."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -173,6 +174,31 @@ def test_samples_without_labels_teach_the_density_and_labels_may_come_later() ->
         model.predict(x)
     model.partial_fit(x[400:], y[400:])
     assert model.score(x, y) > 0.99
+
+
+@pytest.mark.parametrize("kind", [list, lambda y: np.array(y, dtype=object), pd.Series])
+def test_samples_without_a_label_may_stand_among_others(kind: Callable[[list[Any]], Any]) -> None:
+    x, y = blobs(800, CENTRES, 0)
+    known = np.random.default_rng(0).random(800) < 0.1
+    some = [name if one else None for name, one in zip(y.tolist(), known, strict=True)]
+    model = GMRClassifier().fit(x, kind(some))
+    assert model.classes_.tolist() == sorted(CENTRES)
+    assert model.score(x, y) > 0.98
+    parts = GMRClassifier(shuffle=False)
+    for rows in np.array_split(np.arange(800), 8):
+        parts.partial_fit(x[rows], [some[row] for row in rows])
+    whole = GMRClassifier(shuffle=False).fit(x, some)
+    assert answers(parts, x) == answers(whole, x)
+
+
+def test_where_no_sample_has_a_label_there_is_no_class() -> None:
+    x, _ = blobs(300, CENTRES, 0)
+    model = GMRClassifier().fit(x, [None] * 300)
+    assert not len(model.classes_)
+    with pytest.raises(NotFittedError, match="no label"):
+        model.predict(x)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.partial_fit(x, [None] * 299)
 
 
 def test_classes_given_at_first_have_their_columns_and_no_others_may_come() -> None:

@@ -68,6 +68,14 @@ def test_in_a_table_no_sample_fits_better_than_learning_can_make_it(
     assert (float(p_values(typicality, asked)) > 0.3) == usual
 
 
+@pytest.mark.parametrize("rate", [1e-9, 1e-3, 0.01, 0.05, 0.5, 0.999])
+def test_the_least_typicality_for_a_rate_is_where_p_values_get_above_it(rate: float) -> None:
+    typicality = usual(500)
+    least = typicality.least_typicality(rate)
+    seen = typicality.typicality(rows_of(5000, seed=1))
+    assert ((typicality.p_values(seen) > rate) == (seen >= least)).all()
+
+
 def test_no_p_value_is_below_what_so_many_rows_can_tell() -> None:
     hopeless = torch.tensor([[-1e30, -1e30, 1e30]])
     assert float(p_values(usual(500), hopeless)) == pytest.approx(1 / 501)

@@ -1,0 +1,214 @@
+"""A scikit-learn outlier detector that is an engine: calibrated, and it learns on.
+
+Example:
+    >>> from sklearn.datasets import load_iris
+    >>> x, _ = load_iris(return_X_y=True)
+    >>> model = GMROutlierDetector().fit(x)
+    >>> model.predict([x[0], [50.0, 50.0, 50.0, 50.0]]).tolist()
+    [1, -1]
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_ndtr
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from core.config import EngineConfig
+from core.errors import InvalidSettings
+from core.snapshot import Snapshot
+from gmr.online import OnlineModel, seed_of
+
+LEAST: Final = -1e300
+"""In place of the log of no probability at all."""
+
+
+class GMROutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # of no types
+    """Gaussian Mixture Replay as scikit-learn's outlier detectors are: how strange is a sample?
+
+    `fit` takes all samples as one sub-task, in an order drawn at random; `partial_fit` takes
+    them as a stream, in which it looks for boundaries and forgets nothing that it has learned.
+    Outliers among the samples do little harm. Samples have D features; they are standardised by
+    what has come, and computed with as float32.
+
+    Arguments:
+        preset: Family of the model: "mfa", "flat", "paper" or "dcgmm".
+        n_components: K, the budget of components; None: what suits the preset.
+        false_positive_rate: Share of inliers that may be called outliers, between 0 and 1.
+        detector: Which rule looks for boundaries; "none" for no looking.
+        ert: Expected run time between false alarms, in samples, above 1.
+        images: Whether samples are images with features in [0, 1], which keep their scale.
+        batch_size: Samples learned at a time, at least 1.
+        shuffle: Whether `fit` draws the order of samples.
+        random_state: Of every random choice: an integer, a `RandomState`, or None for NumPy's own.
+        device: Where it computes, as torch calls it.
+
+    Attributes:
+        n_features_in_: D.
+        calibrated_: Whether the rate is kept by p-values, calibrated on samples that were scored
+            before they were learned. Some 450 samples must have come for that; until then the
+            log-likelihoods of inliers are taken to be normal.
+        offset_: The least of what `score_samples` says of inliers.
+        boundaries_: Places in the stream at which sub-tasks are thought to have begun, with shape
+            (B,): samples since `fit`, or since the first `partial_fit`.
+    """
+
+    def __init__(
+        self,
+        preset: str = "mfa",
+        n_components: int | None = None,
+        *,
+        false_positive_rate: float = 0.05,
+        detector: str = "sequential",
+        ert: float = 1e7,
+        images: bool = False,
+        batch_size: int = 100,
+        shuffle: bool = True,
+        random_state: int | np.random.RandomState | None = 0,
+        device: str = "cpu",
+    ) -> None:
+        self.preset = preset
+        self.n_components = n_components
+        self.false_positive_rate = false_positive_rate
+        self.detector = detector
+        self.ert = ert
+        self.images = images
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.device = device
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Forget everything, then learn all samples in one pass.
+
+        Arguments:
+            X: Samples, with shape (N, D), finite.
+            y: Of no use; as scikit-learn calls it.
+
+        Raises:
+            ValueError: Samples cannot be used.
+            InvalidSettings: An argument of the estimator cannot.
+        """
+        x = validate_data(self, X, dtype=np.float32)
+        random = self._start()
+        return self._learn(x[random.permutation(len(x))] if self.shuffle else x)
+
+    def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn the next samples of a stream, in the order given.
+
+        Arguments:
+            X: Samples, with shape (N, D), finite.
+            y: Of no use; as scikit-learn calls it.
+
+        Raises:
+            ValueError: Samples cannot be used.
+            InvalidSettings: An argument of the estimator cannot.
+        """
+        first = not hasattr(self, "_model")
+        x = validate_data(self, X, dtype=np.float32, reset=first)
+        if first:
+            self._start()
+        return self._learn(x)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """1 for each inlier and -1 for each outlier, with shape (N,).
+
+        Raises:
+            NotFittedError: Nothing has been learned.
+        """
+        return np.where(self.decision_function(X) >= 0, 1, -1)
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """What `score_samples` says, less `offset_`, with shape (N,); negative for outliers.
+
+        Raises:
+            NotFittedError: Nothing has been learned.
+        """
+        found = self.score_samples(X)
+        return np.asarray(found - self.offset_)
+
+    def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
+        """How typical each sample is, in nats, with shape (N,); less is stranger.
+
+        The log of the probability of one at least as strange: what p-values are calibrated on.
+
+        Raises:
+            NotFittedError: Nothing has been learned.
+        """
+        snapshot, x = self._asked(X)
+        found = snapshot.outliers(x)
+        if found.typicality is not None:
+            return np.asarray(found.typicality.cpu().numpy())
+        return _normal(snapshot, found.log_likelihoods)
+
+    def p_values(self, X: ArrayLike) -> NDArray[np.float64] | None:
+        """Share of inliers at least as strange as each sample, above 0, at most 1, with shape (N,).
+
+        None while too few samples have come to know (`calibrated_`).
+
+        Raises:
+            NotFittedError: Nothing has been learned.
+        """
+        snapshot, x = self._asked(X)
+        found = snapshot.outliers(x).p_values
+        return None if found is None else np.asarray(found.cpu().numpy())
+
+    @property
+    def calibrated_(self) -> bool:
+        """Whether the rate is kept by p-values."""
+        check_is_fitted(self)
+        return len(self._model.snapshot.usual) > 0
+
+    @property
+    def offset_(self) -> float:
+        """The least of what `score_samples` says of inliers."""
+        if not self.calibrated_:
+            return math.log(self.false_positive_rate)
+        return max(self._model.snapshot.usual.least_typicality(self.false_positive_rate), LEAST)
+
+    # The engine behind it -----------------------------------------------------------------
+
+    def _start(self) -> np.random.RandomState:
+        """A new engine."""
+        if self.batch_size < 1:
+            raise InvalidSettings(f"batch_size is {self.batch_size}; it must be at least 1.")
+        random: np.random.RandomState = check_random_state(self.random_state)
+        config = EngineConfig(
+            preset=self.preset,
+            n_components=self.n_components,
+            detector=self.detector,
+            ert=self.ert,
+            experts=False,  # they name classes
+            outlier_false_positive_rate=self.false_positive_rate,
+            seed=seed_of(random),
+        )
+        self._model = OnlineModel(config, self.device, quiet=True)
+        self.boundaries_ = np.empty(0, dtype=np.int64)
+        return random
+
+    def _learn(self, x: NDArray[np.float32]) -> Self:
+        starts = self._model.learn_all(x, None, self.batch_size, images=self.images)
+        found = [*self.boundaries_.tolist(), *starts]
+        self.boundaries_ = np.asarray(found, dtype=np.int64)
+        return self
+
+    def _asked(self, x: ArrayLike) -> tuple[Snapshot, torch.Tensor]:
+        """The model that answers, and samples as it takes them."""
+        check_is_fitted(self)
+        features = validate_data(self, x, dtype=np.float32, reset=False)
+        return self._model.snapshot, torch.from_numpy(np.ascontiguousarray(features))
+
+
+def _normal(snapshot: Snapshot, log_likelihoods: torch.Tensor) -> NDArray[np.float64]:
+    """Logs of tail probabilities, were the log-likelihoods of inliers normal."""
+    info = snapshot.info
+    deviation = max(info.log_likelihood_deviation, 1e-6)
+    above = (log_likelihoods.cpu().double().numpy() - info.log_likelihood_mean) / deviation
+    return np.asarray(log_ndtr(above))
