@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -81,6 +81,8 @@ class Judge:
         (clipped_mean, clipped_variance, mean), clipped = told[:3].tolist(), told[3:]
         running = Running(len(batch), clipped_mean, clipped_variance)
         answers = self._answers(state, batch, scores, clipped)
+        if repeated:  # their labels were learned: to name them now predicts nothing
+            answers = replace(answers, accuracy=None, guessed=0, by_class=[])
         return Judgement(
             scores,
             verdict,

@@ -137,8 +137,11 @@ def test_samples_that_come_again_show_nothing_of_what_is_usual() -> None:
     assert again.sub_task.likelihood is state.sub_task.likelihood
     assert again.stream.reliability is state.stream.reliability
     assert again.watch.detector is state.watch.detector
-    assert again.stream.prequential.weight == state.stream.prequential.weight + 2000
+    assert again.stream.prequential is state.stream.prequential
     learned = [event for event in events if isinstance(event, BatchLearned)]
+    assert {event.prequential_accuracy for event in learned} == {None}
+    assert not any(event.class_accuracies for event in learned)
+    assert {event.prequential_accuracy_mean for event in learned} == {state.stream.prequential.mean}
     assert {event.statistic for event in learned} == {0.0}
     assert {event.probe_samples for event in learned} == {0}
     assert all(event.armed for event in learned)
