@@ -59,6 +59,12 @@ STANDING = 1.0
 """Nats by which the density of a sample under its nearest component may have changed, on average,
 for the components to be those that drew it."""
 
+OWN = 0.5
+"""A component is of a class that has this much of it, beside the class that has most."""
+
+FEW = 0.25
+"""Of a class that has less than this, beside the mean of the sub-task's classes, few came."""
+
 
 # What is told -----------------------------------------------------------------------------
 
@@ -304,6 +310,8 @@ class RetentionSets:
             for code, (before, now) in enumerate(zip(earlier, class_counts, strict=True))
             if now > before
         ]
+        came = [now - before for before, now in zip(earlier, class_counts, strict=True)]
+        shown = _held(model, shown, came, latest)
         sets = _with_room(self.sets, min(MOST_SUB_TASKS, total), set(shown or [UNLABELLED]))
         each = total // (len(sets) + 1)
         n = min(each, max(MOST_PER_SUB_TASK, len(shown)))
@@ -362,6 +370,32 @@ class RetentionSets:
             or one.compared(Answers(one.then, one.nearest), classes, one.version)
             for one in self.sets
         )
+
+
+def _held(model: Model, shown: list[int], came: Sequence[int], latest: Tensor | None) -> list[int]:
+    """The classes of which components of the sub-task hold something, of those that it showed.
+
+    A few samples of the next sub-task come before every alarm. They fall on components of other
+    classes, from which nothing of theirs can be drawn. A class of so few samples that has
+    components elsewhere is held by the sub-task that these learned it from; one that has none
+    stays.
+
+    Arguments:
+        shown: Codes of classes.
+        came: Labelled samples of each class.
+        latest: Which components learned the sub-task, with shape (K,), bool; None: all.
+    """
+    kinds = model.readout.kinds if len(shown) > 1 else None
+    if latest is None or kinds is None:
+        return shown
+    kinds = kinds[:, :-1].cpu()  # without that of components that no label named
+    largest = kinds.amax(1, keepdim=True)
+    named = (kinds > 0) & (kinds >= OWN * largest)
+    here, anywhere = named[latest.cpu()].any(0).tolist(), named.any(0).tolist()
+    few = FEW * sum(came) / max(1, len(shown))
+    return [
+        code for code in shown if here[code] or not anywhere[code] or came[code] >= few
+    ] or shown
 
 
 def _with_room(

@@ -216,7 +216,65 @@ def test_only_components_that_learned_the_sub_task_draw_its_samples() -> None:
         own = one.features if counts == (0, 0) else one.features[one.codes == 1]
         assert bool((own > 0).all())
     # A class without components of its own is drawn from those that it shares.
+    assert int((one.codes == 0).sum()) == 128
     assert bool((one.features[one.codes == 0] < 0).all())
+
+
+def test_a_class_of_which_the_sub_task_holds_nothing_is_left_to_the_one_that_does() -> None:
+    """Two of a hundred samples were of another class: they fell on this one's component."""
+    model = two_classes()
+    leaked = torch.tensor([[1.0, 0.0], [0.02, 0.98]])
+    model = Model(model.density, PosteriorReadout(leaked, 1.0))
+
+    def classes(latest: torch.Tensor | None, model: Model) -> list[int]:
+        past = RetentionSets().crossed(
+            model,
+            as_it_is(),
+            sub_task=0,
+            class_counts=(2, 98),
+            samples_seen=100,
+            version=1,
+            seed=0,
+            latest=latest,
+        )
+        (one,) = past.sets
+        (row,) = past.report(model, as_it_is(), (0, 1), 1)
+        assert len(row.classes) == len(one.class_counts)
+        assert all(known.accuracy_then > 0.9 for known in row.classes if known.label == 1)
+        return [int(known.label) for known in row.classes]
+
+    second = torch.tensor([False, True])
+    assert classes(second, model) == [1]
+    assert classes(None, model) == [0, 1]
+    # Where no component is of it, it is not held elsewhere either.
+    rare = torch.tensor([[0.1, 0.9], [0.02, 0.98]])
+    assert classes(second, Model(model.density, PosteriorReadout(rare, 1.0))) == [0, 1]
+
+
+@pytest.mark.parametrize("off", [2, 98])
+def test_samples_that_come_before_their_boundary_do_not_spoil_what_is_held(off: int) -> None:
+    random = torch.Generator().manual_seed(0)
+    centres = 3 * torch.randn(4, 12, generator=random)
+    codes = torch.cat(
+        [
+            first + torch.randint(2, (n,), generator=random)
+            for first, n in ((0, 2500 + off), (2, 2500), (0, 1500))
+        ]
+    )
+    x = centres[codes] + torch.randn(len(codes), 12, generator=random)
+    engine = Engine(EngineConfig())
+    state = engine.start()
+    for rows in torch.arange(len(x)).split(100):
+        labels = [
+            int(code) if int(row) % 3 else None for row, code in zip(rows, codes[rows], strict=True)
+        ]
+        state, _ = engine.step(state, Batch.of(x[rows], labels))
+    held = engine.held(state)
+    assert [row.sub_task for row in held] == [0, 1]
+    for row in held:
+        assert row.accuracy_then is not None
+        assert row.accuracy_then > 0.9
+        assert all(one.accuracy_then > 0.8 for one in row.classes)
 
 
 def test_a_sub_task_of_which_nothing_was_learned_leaves_nothing() -> None:
