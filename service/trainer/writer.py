@@ -58,11 +58,12 @@ from service.trainer.faults import is_machines
 from service.trainer.gap import check_accepted, find_gap
 from service.trainer.gatekeeper import Gatekeeper
 from service.trainer.heartbeat import Heart, Pulse
+from service.trainer.housekeeping import Housekeeping
 from service.trainer.joining import FEW, Group, Joining
 from service.trainer.journal import Journal
 from service.trainer.metrics import TrainerMetrics
 from service.trainer.own_entries import OwnEntries
-from service.trainer.pace import NEVER, Pace
+from service.trainer.pace import Pace
 from service.trainer.publish_schedule import PublishSchedule
 from service.trainer.reporter import Reporter
 from service.trainer.saver import Progress, Saver
@@ -148,10 +149,8 @@ class ModelWriter:
         self._begun = False
         self._stood_aside = stood_aside
         self._is_whole = True  # no entry is being applied
-        self._rung = True  # something may have been wanted before
         self._dying = False
         self._learned_at = time.monotonic()
-        self._house_at = NEVER
 
     def _assemble(self, recovered: Progress | None) -> None:
         """Make what follows a model, beginning with what was kept of it."""
@@ -181,6 +180,9 @@ class ModelWriter:
         shown = self._heart, self._pulse, self._starts
         sources = settings, engine, feed, saver, journal, metrics
         self._reporter = Reporter(*sources, *shown, self._pace)
+        due = self._own_entries, self._gatekeeper, self._publishing, self._checkpoints
+        readers = feed, saver, self._archive, self._reporter
+        self._house = Housekeeping(settings, self._pace, self._pulse, *due, *readers)
         self._webhook = self._sender()
 
     @property
@@ -267,7 +269,9 @@ class ModelWriter:
         if self._joining.is_open and not more:
             self._own_entries.join()
         at_once = not (more or self._joining.is_open or self._pace.asks)
-        self._keep_house(at_once=at_once and self._is_time_to_publish(), crowded=crowded)
+        if at_once:
+            at_once = self._house.is_time_to_publish(self._now, quiet=self._is_quiet())
+        self._keep_house(at_once=at_once, crowded=crowded)
 
     def read_again(self) -> None:
         """Go back to where the model stands. Not while a read is under way."""
@@ -294,7 +298,7 @@ class ModelWriter:
 
     def ring(self) -> None:
         """Say that readers want something."""
-        self._rung = True
+        self._house.ring()
 
     def stop(self) -> None:
         """Prepare for an orderly end: calls of Redis wait no longer for ever."""
@@ -630,60 +634,10 @@ class ModelWriter:
 
     def _keep_house(self, *, at_once: bool = False, crowded: bool = False) -> None:
         """Report, publish, write down: whatever is due."""
-        if self._pulse.lost:
-            raise LeaseLost(
-                "Another trainer works on this model now; this one was away for too long. "
-                "Expected one at a time; it stops, and changes nothing more."
-            )
-        moment, house = time.monotonic(), self._pace.house
-        since = moment - self._house_at
-        if crowded and not self._rung and house is not None and since < house.interval_s:
-            return
-        if not at_once and since < self._pace.house_s:
-            return
-        self._house_at = moment
-        if self._checkpoints.let_go():
-            self._reporter.versions()
-        if not self._is_stopping():
-            self._own_entries.aim(self._now.state)
-            self._own_entries.expire(self._now.state)
-            self._own_entries.roll_back(self._now.gate)
-            if self._gatekeeper.wants_check(self._now.state) and not self._publishing.is_recent:
-                self._own_entries.check()
-        publish = self._is_time_to_publish()
-        self._reporter.proposals(self._now.state)
-        self._report_if_due(at_once=at_once or publish)
-        if publish:
-            good, instead = self._gatekeeper.good(self._now), self._gatekeeper.instead
-            self._publishing.publish(good, quiet=self._is_quiet(), instead=instead)
-        self._checkpoints.save_if_due(self._gatekeeper.good(self._now), crowded=crowded)
-        self._answer_requests()
-        if house is not None:
-            house.took(self.model, time.monotonic() - moment)
-
-    def _is_time_to_publish(self) -> bool:
-        good, instead = self._gatekeeper.good(self._now), self._gatekeeper.instead
-        return self._publishing.is_due(good, quiet=self._is_quiet(), instead=instead)
-
-    def _report_if_due(self, *, at_once: bool) -> None:
-        if at_once or self._reporter.is_due(self._now.position):
-            self._now = self._now.pruned(self._settings.ledger_length)
-            error = self._publishing.error
-            if error is None and self._archive is not None:
-                error = self._archive.error
-            self._reporter.report(self._now, error, at_once=at_once)
-
-    def _answer_requests(self) -> None:
-        if not (self._pace.asks or self._rung):
-            return
-        self._rung = False
-        for request in self._feed.requests.new():
-            what, _, request_id = request.partition(" ")
-            if what == "checkpoint" and request_id:
-                progress = self._checkpoints.progress(self._now)
-                self._feed.requests.answer(request_id, self._saver.dump(progress))
-            else:
-                logger.warning("unknown request %r", request[:80])
+        quiet, stopping = self._is_quiet(), self._stop_asked_at is not None
+        self._now = self._house.look(
+            self._now, quiet=quiet, stopping=stopping, at_once=at_once, crowded=crowded
+        )
 
     def _is_quiet(self, seconds: float | None = None) -> bool:
         wanted = self._settings.settle_after_s if seconds is None else seconds
