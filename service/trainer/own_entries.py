@@ -2,10 +2,10 @@
 
 The engine has no clock, and the same stream gives the same model. So what time alone brings on is
 an entry of the stream, which is read like any other: the stream is quiet (`settle`), nothing more
-waits that small batches could be joined with (`join`), the rate of
-samples asks for another run time between false alarms (`aim`), the wait for labels is over
-(`expire`), a version is to be asked before it is served (`check`). So is what the gate wants by
-itself (`rollback`). Each is appended once until it is read.
+waits that small batches could be joined with (`join`), the rate of samples asks for another run
+time between false alarms (`aim`), the wait for labels is over (`expire`), a version is to be asked
+before it is served (`check`). So is what the gate wants by itself (`rollback`). Each is appended
+once until it is read.
 """
 
 from __future__ import annotations

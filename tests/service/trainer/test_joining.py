@@ -25,6 +25,7 @@ from service.trainer.attempts import MOST_DEATHS, Attempts
 from service.trainer.effects import effect
 from service.trainer.host import Trainer
 from service.trainer.joining import FEW, MANY, Group, Joining
+from service.trainer.pace import Pace
 from service.upkeep.rebuild import rebuild
 from service.wire import REQUEUED_FROM, Control, Limits, RawBatch, RawLabels, read_entry
 from tests.service.conftest import MakeSettings
@@ -38,6 +39,7 @@ from tests.service.running import (
     wait_for_backlog,
     wait_until,
 )
+from tests.service.trainer.test_budget import writing
 from tests.service.trainer.test_faults import rejected, run_until_it_dies
 from tests.service.trainer.test_instants import INSTANTS, dies, told
 from tests.service.trainer.test_named_models import register
@@ -292,6 +294,49 @@ def test_without_time_to_learn_it_what_waits_for_more_stays_in_the_stream(
     with training(hasty):
         wait_for_backlog(hasty)
         assert ask(hasty, lambda stream: stream.reports.status())["samples_seen"] == 7
+
+
+def test_a_join_that_redis_has_lost_is_appended_again(
+    settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, append, lost = settings(**PATIENT), Feed.append, list[Control]()
+
+    def losing(self: Feed, control: Control) -> None:
+        if control.kind == "join" and not lost:
+            lost.append(control)
+        else:
+            append(self, control)
+
+    monkeypatch.setattr(Feed, "append", losing)
+    monkeypatch.setattr("service.trainer.own_entries.JOIN_AGAIN_S", 0.05)
+    with training(made):
+        send(made, *singles(0, 3))
+        wait_until(lambda: (published_position(made)[1]) >= 4)
+        assert ask(made, lambda stream: stream.reports.status())["samples_seen"] == 3
+    assert lost
+
+
+def test_what_waits_for_more_keeps_a_model_loaded_and_is_read_again_after_a_while_away(
+    settings: MakeSettings,
+) -> None:
+    made = settings(**PATIENT)
+    send(made, *singles(0, 7))
+    with writing(made, Pace(0.0, 10.0)) as writer:
+        for times in range(2):
+            entries = writer.feed.read(0)
+            assert len(entries) == 7
+            for entry in entries:
+                writer.learn(entry, more=True)
+            assert not writer.may_unload
+            assert writer.position.entries_applied == 0
+            if not times:
+                writer.read_again()
+                assert writer.may_unload
+        writer.rest()
+        [join] = writer.feed.read(0)
+        writer.learn(join, more=False)
+        assert (join.text("kind"), writer.position.entries_applied) == ("join", 8)
+        assert writer.now.state.stream.samples == 7
 
 
 def test_a_named_model_joins_by_a_setting_of_its_own(settings: MakeSettings) -> None:
