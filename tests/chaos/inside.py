@@ -72,7 +72,7 @@ INSTANTS: Final = {
         "service.trainer", "service.broker.snapshots.Publisher", "publish", "after"
     ),
     "an entry is learned": Instant(
-        "service.trainer", "service.trainer.writer.ModelWriter", "_learn", "after"
+        "service.trainer", "service.trainer.writer.ModelWriter", "_dealt_with", "after"
     ),
     "reports are to be sent": Instant(
         "service.trainer", "service.broker.report_queue.ReportQueue", "flush", "before"

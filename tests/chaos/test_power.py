@@ -82,9 +82,9 @@ from pathlib import Path
 from service.archive.record import Record
 from service.archive.writer import Archive
 archive = Archive(Path(sys.argv[1]) / "archive", 1 << 20)
-archive.append(Record("1-0", 1, {b"x": b""}), lambda: b"base")
+archive.append([Record("1-0", 1, {b"x": b""})], lambda: b"base")
 archive.sync()
-archive.append(Record("2-0", 2, {b"x": b""}), lambda: b"base")
+archive.append([Record("2-0", 2, {b"x": b""})], lambda: b"base")
 """,
         tmp_path,
     )
