@@ -199,6 +199,7 @@ class Life:
                 continue
             parts = fates.get(id, {"learned": n})
             assert sum(parts.values()) == n
+            assert min(parts.values()) > 0
             dropped += parts.get("dropped", 0)
             for fate in total:
                 total[fate] += parts.get(fate, 0)
