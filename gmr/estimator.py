@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
@@ -31,13 +30,12 @@ from sklearn.utils.validation import (
 )
 
 from core.batch import Label
-from core.config import EngineConfig
-from core.errors import InvalidSettings, UnknownClass
-from core.snapshot import Snapshot
-from gmr.online import OnlineModel, seed_of
+from core.errors import UnknownClass
+from gmr.online import seed_of
+from gmr.stream_estimator import StreamEstimator
 
 
-class GMRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # of no types
+class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # of no types
     """Gaussian Mixture Replay as scikit-learn's classifiers are: one pass, batch by batch.
 
     `fit` takes all samples as one sub-task, in an order drawn at random; `partial_fit` takes
@@ -213,24 +211,11 @@ class GMRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # of
 
     def _start(self, labels: NDArray[Any] | None, fixed: bool) -> np.random.RandomState:
         """A new engine, for labels that are known by now; where `fixed`, no others may come."""
-        if self.batch_size < 1:
-            raise InvalidSettings(f"batch_size is {self.batch_size}; it must be at least 1.")
-        random: np.random.RandomState = check_random_state(self.random_state)
-        config = EngineConfig(
-            preset=self.preset,
-            n_components=self.n_components,
-            detector=self.detector,
-            ert=self.ert,
-            experts=self.experts,
-            # Answers without p-values, which nobody asks for, take half the time.
-            outlier_false_positive_rate=None,
-            seed=seed_of(random),
-        )
-        self._model = OnlineModel(config, self.device, quiet=True)
+        # Answers without p-values, which nobody asks for, take half the time.
+        random = self._begin(experts=self.experts, false_positive_rate=None)
         self._fixed = fixed
         self._labels: NDArray[Any] = np.empty(0) if labels is None else labels
         self.classes_ = self._labels
-        self.boundaries_ = np.empty(0, dtype=np.int64)
         return random
 
     def _meet(self, labels: NDArray[Any]) -> None:
@@ -269,16 +254,7 @@ class GMRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # of
             order = np.argsort(self._labels, kind="stable")
             codes = iter(order[np.searchsorted(self._labels, names, sorter=order)].tolist())
             labels = [next(codes) if one else None for one in named.tolist()]
-        starts = self._model.learn_all(x, labels, self.batch_size, images=self.images)
-        found = [*self.boundaries_.tolist(), *starts]
-        self.boundaries_ = np.asarray(found, dtype=np.int64)
-        return self
-
-    def _asked(self, x: ArrayLike) -> tuple[Snapshot, torch.Tensor]:
-        """The model that answers, and samples as it takes them."""
-        check_is_fitted(self)
-        features = validate_data(self, x, dtype=np.float32, reset=False)
-        return self._model.snapshot, torch.from_numpy(np.ascontiguousarray(features))
+        return self._take(x, labels)
 
     def _names(self, codes: Sequence[Label]) -> NDArray[Any]:
         """The labels that codes of the engine stand for."""

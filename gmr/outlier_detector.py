@@ -17,20 +17,17 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
-from sklearn.base import BaseEstimator, OutlierMixin
-from sklearn.utils import check_random_state
+from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from core.config import EngineConfig
-from core.errors import InvalidSettings
 from core.snapshot import Snapshot
-from gmr.online import OnlineModel, seed_of
+from gmr.stream_estimator import StreamEstimator
 
 LEAST: Final = -1e300
 """In place of the log of no probability at all."""
 
 
-class GMROutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # of no types
+class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  # of no types
     """Gaussian Mixture Replay as scikit-learn's outlier detectors are: how strange is a sample?
 
     `fit` takes all samples as one sub-task, in an order drawn at random; `partial_fit` takes
@@ -98,7 +95,7 @@ class GMROutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """
         x = validate_data(self, X, dtype=np.float32)
         random = self._start()
-        return self._learn(x[random.permutation(len(x))] if self.shuffle else x)
+        return self._take(x[random.permutation(len(x))] if self.shuffle else x, None)
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn the next samples of a stream, in the order given.
@@ -115,7 +112,7 @@ class GMROutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # 
         x = validate_data(self, X, dtype=np.float32, reset=first)
         if first:
             self._start()
-        return self._learn(x)
+        return self._take(x, None)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """1 for each inlier and -1 for each outlier, with shape (N,).
@@ -173,37 +170,8 @@ class GMROutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # 
             return math.log(self.false_positive_rate)
         return max(self._model.snapshot.usual.least_typicality(self.false_positive_rate), LEAST)
 
-    # The engine behind it -----------------------------------------------------------------
-
     def _start(self) -> np.random.RandomState:
-        """A new engine."""
-        if self.batch_size < 1:
-            raise InvalidSettings(f"batch_size is {self.batch_size}; it must be at least 1.")
-        random: np.random.RandomState = check_random_state(self.random_state)
-        config = EngineConfig(
-            preset=self.preset,
-            n_components=self.n_components,
-            detector=self.detector,
-            ert=self.ert,
-            experts=False,  # they name classes
-            outlier_false_positive_rate=self.false_positive_rate,
-            seed=seed_of(random),
-        )
-        self._model = OnlineModel(config, self.device, quiet=True)
-        self.boundaries_ = np.empty(0, dtype=np.int64)
-        return random
-
-    def _learn(self, x: NDArray[np.float32]) -> Self:
-        starts = self._model.learn_all(x, None, self.batch_size, images=self.images)
-        found = [*self.boundaries_.tolist(), *starts]
-        self.boundaries_ = np.asarray(found, dtype=np.int64)
-        return self
-
-    def _asked(self, x: ArrayLike) -> tuple[Snapshot, torch.Tensor]:
-        """The model that answers, and samples as it takes them."""
-        check_is_fitted(self)
-        features = validate_data(self, x, dtype=np.float32, reset=False)
-        return self._model.snapshot, torch.from_numpy(np.ascontiguousarray(features))
+        return self._begin(experts=False, false_positive_rate=self.false_positive_rate)
 
 
 def _normal(snapshot: Snapshot, log_likelihoods: torch.Tensor) -> NDArray[np.float64]:

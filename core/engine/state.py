@@ -33,7 +33,7 @@ from core.memory.marginals import Marginals
 from core.memory.pending_samples import PendingSamples
 from core.memory.proposals import Proposals
 from core.memory.reliability import Reliability
-from core.memory.retention import RetentionSets
+from core.memory.retention import RetentionSets, at_home
 from core.outliers.calibration import Calibration
 from core.running import Running
 from core.standardiser import Standardiser
@@ -49,9 +49,6 @@ REMEMBERED_DROPS = 64
 
 UNREADY_SAMPLES = 500
 """First samples of a sub-task, whose scores are not yet those of a model that knows them."""
-
-AT_HOME = 0.25
-"""Part of an even share of the sub-task's samples that makes a class one of its own."""
 
 
 class Mode(StrEnum):
@@ -492,8 +489,7 @@ class EngineState:
         begin = [*self.past.retention.class_counts, *[0] * len(model.classes)]
         counts = zip(model.class_counts, begin, strict=False)
         seen = torch.tensor([float(now - was) for now, was in counts])
-        # The first few of a class that trickles in are learned before any alarm.
-        return (seen > 0) & (seen * len(seen[seen > 0]) >= AT_HOME * seen.sum())
+        return at_home(seen)
 
 
 def joined(batches: tuple[Batch, ...], batch: Batch) -> tuple[Batch, ...]:

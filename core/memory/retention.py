@@ -62,8 +62,8 @@ for the components to be those that drew it."""
 OWN = 0.5
 """A component is of a class that has this much of it, beside the class that has most."""
 
-FEW = 0.25
-"""Of a class that has less than this, beside the mean of the sub-task's classes, few came."""
+AT_HOME = 0.25
+"""Part of an even share of the sub-task's samples that makes a class one of its own."""
 
 
 # What is told -----------------------------------------------------------------------------
@@ -372,13 +372,24 @@ class RetentionSets:
         )
 
 
-def _held(model: Model, shown: list[int], came: Sequence[int], latest: Tensor | None) -> list[int]:
-    """The classes of which components of the sub-task hold something, of those that it showed.
+def at_home(came: Tensor) -> Tensor:
+    """Which classes are a sub-task's own, with shape (C,), bool: none while no label came.
 
-    A few samples of the next sub-task come before every alarm. They fall on components of other
-    classes, from which nothing of theirs can be drawn. A class of so few samples that has
-    components elsewhere is held by the sub-task that these learned it from; one that has none
-    stays.
+    A class that trickles in is none yet: its first few samples are learned before any alarm.
+
+    Arguments:
+        came: Labelled samples of the sub-task per class, with shape (C,), floating point.
+    """
+    there = came > 0
+    return there & (came * int(there.sum()) >= AT_HOME * came.sum())
+
+
+def _held(model: Model, shown: list[int], came: Sequence[int], latest: Tensor | None) -> list[int]:
+    """The classes that the components of a sub-task hold, of those that it showed.
+
+    The few samples of a class that trickles in fall on components of other classes, from which none
+    of its samples can be drawn. So such a class is left out where it has components elsewhere: the
+    sub-task that they learned it from holds it.
 
     Arguments:
         shown: Codes of classes.
@@ -392,10 +403,8 @@ def _held(model: Model, shown: list[int], came: Sequence[int], latest: Tensor | 
     largest = kinds.amax(1, keepdim=True)
     named = (kinds > 0) & (kinds >= OWN * largest)
     here, anywhere = named[latest.cpu()].any(0).tolist(), named.any(0).tolist()
-    few = FEW * sum(came) / max(1, len(shown))
-    return [
-        code for code in shown if here[code] or not anywhere[code] or came[code] >= few
-    ] or shown
+    own = at_home(torch.tensor(came, dtype=torch.float32)).tolist()
+    return [code for code in shown if here[code] or own[code] or not anywhere[code]] or shown
 
 
 def _with_room(
