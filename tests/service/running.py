@@ -26,6 +26,10 @@ from service.wire import Control, RawBatch, RawLabels, RawName, Upload
 
 D = 6
 STEP_S = 0.01
+"""Seconds between two looks at a condition, at least."""
+
+REST = 3
+"""Times what a look costs this thread: the one that is waited for needs the processor more."""
 
 
 def batch(label: int, seed: int, n: int = 20) -> RawBatch:
@@ -135,10 +139,11 @@ def upload(settings: Settings, data: bytes, *, entry: bool = True) -> Upload:
 
 def wait_until(condition: Callable[[], Any], timeout_s: float = 90.0) -> Any:
     """The first true value of `condition()`."""
-    deadline = time.monotonic() + timeout_s
+    deadline, began = time.monotonic() + timeout_s, time.thread_time()
     while not (value := condition()):
         assert time.monotonic() < deadline, "waited too long"
-        time.sleep(STEP_S)
+        time.sleep(max(STEP_S, REST * (time.thread_time() - began)))
+        began = time.thread_time()
     return value
 
 

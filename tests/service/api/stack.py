@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -26,6 +25,7 @@ from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis, find_binary
 from service.trainer.host import Trainer
 from service.wire import RawBatch
+from tests.service.running import wait_until as wait_until
 
 SAFETENSORS = "application/vnd.safetensors"
 SIDE = 4
@@ -108,15 +108,6 @@ def serving(settings: Settings) -> Iterator[httpx2.Client]:
 def of_model(client: httpx2.Client, name: str) -> httpx2.Client:
     """A client of a named model of the same service."""
     return httpx2.Client(base_url=f"{client.base_url}/models/{name}", timeout=20)
-
-
-def wait_until(condition: Any, timeout_s: float = 90.0) -> Any:
-    """The first true value of `condition()`."""
-    deadline = time.monotonic() + timeout_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
-    return value
 
 
 def learned(client: httpx2.Client) -> dict[str, Any]:
