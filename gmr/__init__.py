@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from clients.extras import naming_the_extra
 
 if TYPE_CHECKING:
+    from clients.data.encoding import TableEncoding
     from clients.extras import MissingExtra
     from clients.http.async_client import AsyncGMRClient
     from clients.http.client import GMRClient
@@ -106,6 +107,7 @@ _FROM = {
     "ServiceUnreachable": "clients.http.errors",
     "ShapeMismatch": "core.errors",
     "Snapshot": "core.snapshot",
+    "TableEncoding": "clients.data.encoding",
     "UnexpectedAnswer": "clients.http.errors",
     "UnknownClass": "core.errors",
     "UnknownProposal": "core.errors",
@@ -149,6 +151,7 @@ __all__ = [
     "ServiceUnreachable",
     "ShapeMismatch",
     "Snapshot",
+    "TableEncoding",
     "UnexpectedAnswer",
     "UnknownClass",
     "UnknownProposal",

@@ -13,6 +13,7 @@ from clients.commands.options import (
     AnswerFile,
     DecimalSign,
     DroppedColumns,
+    EncodingFile,
     FeatureColumns,
     IdColumn,
     InsteadOfCsv,
@@ -21,6 +22,7 @@ from clients.commands.options import (
     SkipBadRows,
     Url,
 )
+from clients.data.encoding import TableEncoding
 from clients.data.files import Rows, open_source
 from clients.data.formats.rows import column_names
 from clients.data.standard_input import named_file
@@ -48,6 +50,7 @@ def classify_command(
     id_column: IdColumn = None,
     columns: FeatureColumns = None,
     drop: DroppedColumns = None,
+    encoding: EncodingFile = None,
     decimal: DecimalSign = ".",
     skip_bad_rows: SkipBadRows = False,
     batch_size: SamplesPerQuestion = 500,
@@ -71,6 +74,7 @@ def classify_command(
     names += ["p_value"] if asked else []
     right = known = unknown = 0
 
+    table = None if encoding is None else TableEncoding.read(encoding)
     with named_file(file) as path, GMRClient(url) as client:
         source = open_source(
             path,
@@ -81,6 +85,7 @@ def classify_command(
             drop=column_names(drop) or (),
             decimal=decimal,
             skip_bad_rows=skip_bad_rows,
+            encoding=table,
         )
         names += ["label"] if source.labelled else []
 
@@ -113,6 +118,8 @@ def classify_command(
 
         check_reachable(client)
         answer_all(source, batch_size, out, as_json, names, ask, summary)
+    if table is not None and table.unknown:
+        typer.echo(table.unknown_in_words, err=True)
     if known:
         part = f", {unknown} of them unknown, which counts as wrong" if unknown else ""
         typer.echo(

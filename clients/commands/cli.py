@@ -51,6 +51,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.events:events_command",
         "Print what has happened, and with --follow what happens.",
     ),
+    "encoding": (
+        "clients.commands.encoding:encoding_command",
+        "Say how a table with categories or missing values becomes numbers, as JSON.",
+    ),
     "ingest": (
         "clients.commands.ingest:ingest_command",
         "Stream a file into a running service, in order, batch by batch.",

@@ -11,7 +11,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from clients.commands.options import DecimalSign, DroppedColumns, FeatureColumns, SkipBadRows, Url
+from clients.commands.options import (
+    DecimalSign,
+    DroppedColumns,
+    EncodingFile,
+    FeatureColumns,
+    SkipBadRows,
+    Url,
+)
+from clients.data.encoding import TableEncoding
 from clients.data.folder import files_of
 from clients.data.formats.rows import column_names
 from clients.data.standard_input import STANDARD_INPUT, named_file
@@ -59,6 +67,7 @@ def ingest_command(
     ] = False,
     columns: FeatureColumns = None,
     drop: DroppedColumns = None,
+    encoding: EncodingFile = None,
     decimal: DecimalSign = ".",
     skip_bad_rows: SkipBadRows = False,
     rate: Annotated[
@@ -89,6 +98,8 @@ def ingest_command(
 
     Example: gmr ingest export.csv --decimal ,
 
+    Example: gmr ingest orders.csv --encoding orders.encoding.json
+
     Example: gmr ingest inbox/ --watch
 
     Of a folder every file is sent, by name, once it has not changed for two seconds. Write a file
@@ -113,6 +124,7 @@ def ingest_command(
             "drop": column_names(drop) or (),
             "skip_bad_rows": skip_bad_rows,
             "decimal": decimal,
+            "encoding": None if encoding is None else TableEncoding.read(encoding),
         },
         rate=rate,
         again=again,
@@ -229,6 +241,9 @@ class _Sending:
                 typer.echo(_summary(totals, waited))
                 if totals.skipped:
                     console.print(f"{counted(totals.skipped, 'row')} could not be used, left out.")
+                encoding: TableEncoding | None = self.job["encoding"]
+                if encoding is not None and encoding.unknown:
+                    console.print(encoding.unknown_in_words, highlight=False, markup=False)
                 rejected(client, f"{job.name}-{progress.run}-").check("samples")
 
 

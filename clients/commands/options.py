@@ -41,6 +41,13 @@ FeatureColumns = Annotated[
 DroppedColumns = Annotated[
     str | None, typer.Option(help="Of a table: columns that are no features, likewise.")
 ]
+EncodingFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--encoding",
+        help="Of a table with categories or missing values: the file that `gmr encoding` made.",
+    ),
+]
 DecimalSign = Annotated[
     Literal[".", ","],
     typer.Option(help="Of a .csv: the sign before decimals. With a comma, cells are parted by ;."),

@@ -12,6 +12,7 @@ from clients.commands.options import (
     AnswerFile,
     DecimalSign,
     DroppedColumns,
+    EncodingFile,
     FeatureColumns,
     IdColumn,
     InsteadOfCsv,
@@ -20,6 +21,7 @@ from clients.commands.options import (
     SkipBadRows,
     Url,
 )
+from clients.data.encoding import TableEncoding
 from clients.data.files import Rows, open_source
 from clients.data.formats.rows import column_names
 from clients.data.standard_input import named_file
@@ -45,6 +47,7 @@ def outliers_command(
     id_column: IdColumn = None,
     columns: FeatureColumns = None,
     drop: DroppedColumns = None,
+    encoding: EncodingFile = None,
     decimal: DecimalSign = ".",
     skip_bad_rows: SkipBadRows = False,
     batch_size: SamplesPerQuestion = 500,
@@ -64,6 +67,7 @@ def outliers_command(
     names = ["row" if id_column is None else "id", "log_likelihood", "p_value", "outlier"]
     n = found = 0
 
+    table = None if encoding is None else TableEncoding.read(encoding)
     with named_file(file) as path, GMRClient(url) as client:
         source = open_source(
             path,
@@ -73,6 +77,7 @@ def outliers_command(
             drop=column_names(drop) or (),
             decimal=decimal,
             skip_bad_rows=skip_bad_rows,
+            encoding=table,
         )
         names += ["label"] if source.labelled else []
 
@@ -102,4 +107,6 @@ def outliers_command(
 
         check_reachable(client)
         answer_all(source, batch_size, out, as_json, names, ask, summary)
+    if table is not None and table.unknown:
+        typer.echo(table.unknown_in_words, err=True)
     typer.echo(f"{found:,} of {n:,} samples are outliers", err=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clients.data.encoding import TableEncoding
 from clients.data.formats.arrays import open_npy, open_npz
 from clients.data.formats.csv import CsvSource
 from clients.data.formats.idx import IdxSource
@@ -36,6 +37,7 @@ def open_source(
     drop: Sequence[str] = (),
     skip_bad_rows: bool = False,
     decimal: str = ".",
+    encoding: TableEncoding | None = None,
 ) -> Source:
     """Open a file of samples.
 
@@ -52,6 +54,7 @@ def open_source(
         drop: Columns of a table that are none.
         skip_bad_rows: Leave out the rows of a csv file that cannot be used, in place of an error.
         decimal: The sign before the decimals of a csv file's numbers, "." or ",".
+        encoding: Of a table with categories or missing numbers; it says which columns are features.
 
     Raises:
         InputError: there is no such file, it is of no known format, or it does not have
@@ -66,10 +69,16 @@ def open_source(
     kind = kind_of(path)
     if id_column is not None:
         check_has_ids(path, kind)
-    if (columns is not None or drop) and kind not in ("csv", "parquet"):
+    if encoding is not None and (columns is not None or drop):
         raise InputError(
-            f"Columns of {path} were chosen, but it is an array ({kind}) and no table. Expected a "
-            f".csv, .tsv or .parquet file. Choose the features before the array is saved."
+            "An encoding says which columns are features, and --columns or --drop say so as well. "
+            "Leave these out, or make the encoding anew with them."
+        )
+    if (columns is not None or drop or encoding is not None) and kind not in ("csv", "parquet"):
+        raise InputError(
+            f"Columns of {path} were chosen, or an encoding was named, but it is an array ({kind}) "
+            f"and no table. Expected a .csv, .tsv or .parquet file. Choose the features before the "
+            f"array is saved."
         )
     if skip_bad_rows and kind != "csv":
         raise InputError(
@@ -93,10 +102,10 @@ def open_source(
         return open_npy(path, label_column, labels)
     if kind == "csv":
         return CsvSource(
-            path, label_column, id_column, columns, drop, skip_bad_rows, Numerals(decimal)
+            path, label_column, id_column, columns, drop, skip_bad_rows, Numerals(decimal), encoding
         )
     if kind == "parquet":
-        return ParquetSource(path, label_column, id_column, columns, drop)
+        return ParquetSource(path, label_column, id_column, columns, drop, encoding)
     if label_column is not None:
         raise InputError(
             f"{path} is an IDX file, which has no columns. Name the file of its labels with "

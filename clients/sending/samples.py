@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from clients.data.encoding import TableEncoding
 from clients.data.files import Source, open_source
 from clients.data.formats.ids import check_unique, sent_ids
 from clients.http import calls
@@ -72,6 +73,7 @@ class Job:
         drop: Sequence[str] = (),
         skip_bad_rows: bool = False,
         decimal: str = ".",
+        encoding: TableEncoding | None = None,
     ) -> Job:
         """The job of sending a file.
 
@@ -87,6 +89,7 @@ class Job:
             drop=drop,
             skip_bad_rows=skip_bad_rows,
             decimal=decimal,
+            encoding=encoding,
         )
         options: list[object] = [batch_size, label_column, with_labels]
         if text_ids and id_column is None:
@@ -108,6 +111,8 @@ class Job:
             options.append("skip_bad_rows")
         if decimal != ".":
             options += ["decimal", decimal]
+        if encoding is not None:
+            options += ["encoding", encoding.to_json()]
         files = [path] if labels is None else [path, labels]
         name = fingerprint(files, *options)
         return cls(source, name, batch_size, epochs, with_labels, text_ids)

@@ -12,6 +12,7 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from clients.data.encoding import TableEncoding
 from clients.data.formats.csv_table import CsvTable
 from clients.data.formats.ids import as_ids
 from clients.data.formats.numerals import POINT, Numerals
@@ -44,10 +45,12 @@ class CsvSource:
         drop: Sequence[str] = (),
         skip_bad_rows: bool = False,
         numerals: Numerals = POINT,
+        encoding: TableEncoding | None = None,
     ) -> None:
         self.path = path
         self.n_samples: int | None = None
-        self._numerals = numerals
+        self._numerals, self._encoding = numerals, encoding
+        columns = columns if encoding is None else encoding.names
         self._table = CsvTable(path, (label_column, id_column, *drop), columns, numerals)
         self._label, self._id, *dropped = self._table.found
         check_apart(self._label, self._id, path=path)
@@ -66,9 +69,11 @@ class CsvSource:
             )
         # From the right, so that taking one out moves none of the others.
         self._apart = sorted(apart, reverse=True)
+        left = [index for index in range(self._table.width) if index not in apart]
+        self._chosen = [left.index(index) for index in self._table.chosen]
         self._skip = skip_bad_rows
         self.labelled = self._label is not None
-        self.n_features = self._table.width - len(self._apart)
+        self.n_features = len(left) if encoding is None else len(encoding.features)
         if self.n_features == 0:
             what = "no column left" if dropped else "one column, the labels"
             what = what if self._id is None else "no column beside the ids"
@@ -140,10 +145,14 @@ class CsvSource:
     def _usable(self, cells: list[str]) -> bool:
         if len(cells) != self._table.width:
             return False
-        features = (cell for index, cell in enumerate(cells) if index not in self._apart)
+        features = [cell for index, cell in enumerate(cells) if index not in self._apart]
         number, is_number = self._numerals.number, self._numerals.is_number
         value, is_value = self._numerals.feature, self._numerals.is_feature
-        if not all(is_value(cell) and abs(value(cell)) <= _LARGEST for cell in features):
+        if self._encoding is not None:
+            chosen = [features[index] for index in self._chosen]
+            if not self._encoding.fits(chosen, self._numerals):
+                return False
+        elif not all(is_value(cell) and abs(value(cell)) <= _LARGEST for cell in features):
             return False
         if self._label is None or not is_number(cells[self._label]):
             return True
@@ -161,10 +170,15 @@ class CsvSource:
         return Rows(first, self._features(chunk, first), labels, ids)
 
     def _features(self, chunk: list[list[str]], first: int) -> NDArray[np.float32]:
-        try:
-            values = self._values(chunk)
-        except ValueError:
-            raise self._not_a_number(chunk, first) from None
+        values: NDArray[np.float32] | NDArray[np.float64]
+        if self._encoding is not None:
+            cells = [[row[index] for row in chunk] for index in self._chosen]
+            values = self._encoding.encode_columns(cells, str(self.path), first, self._numerals)
+        else:
+            try:
+                values = self._values(chunk)
+            except ValueError:
+                raise self._not_a_number(chunk, first) from None
         return cast("NDArray[np.float32]", as_features(values, path=self.path, start=first))
 
     def _values(self, chunk: list[list[str]]) -> NDArray[np.float64]:
@@ -196,8 +210,8 @@ class CsvSource:
             advice = self._numerals.advice(text, self._table.delimiter)
         return InputError(
             f"{self.path}: row {first + row}, {name} {what}; every feature must be a number. "
-            f"{advice}Leave the column out with --drop, or encode it, or name it with "
-            f"--label-column if it is the label, with --id-column if it is the id.",
+            f"{advice}Leave the column out with --drop, or encode it (`gmr encoding`), or name it "
+            f"with --label-column if it is the label, with --id-column if it is the id.",
             row=first + row,
             column=column,
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clients.data.encoding import TableEncoding
 from clients.data.formats.ids import as_ids
 from clients.data.formats.rows import (
     READ_IDS,
@@ -41,8 +42,10 @@ class ParquetSource:
         id_column: str | None = None,
         columns: Sequence[str] | None = None,
         drop: Sequence[str] = (),
+        encoding: TableEncoding | None = None,
     ) -> None:
-        self.path = path
+        self.path, self._encoding = path, encoding
+        columns = columns if encoding is None else encoding.names
         with open_parquet(path) as table:
             schema = table.schema_arrow
             self.n_samples: int | None = table.metadata.num_rows
@@ -57,7 +60,8 @@ class ParquetSource:
                 check_chosen(chosen & left_out, None, path=path)
                 left_out |= set(schema.names) - chosen
             self._columns = [name for name in schema.names if name not in left_out]
-            self._check(schema)
+            if encoding is None:
+                self._check(schema)
             first = next(table.iter_batches(1, columns=self._columns), None)
         if first is None or not self._columns:
             raise InputError(
@@ -88,6 +92,10 @@ class ParquetSource:
         return Rows(first, features, labels, ids)
 
     def _features(self, piece: pa.RecordBatch, first: int) -> NDArray[Any]:
+        if self._encoding is not None:
+            cells = [piece.column(name).to_pylist() for name in self._encoding.names]
+            encoded = self._encoding.encode_columns(cells, str(self.path), first)
+            return as_features(encoded, path=self.path, start=first)
         columns: list[Any] = []
         for name in self._columns:
             column = piece.column(name)
@@ -95,7 +103,8 @@ class ParquetSource:
                 row = first + column.is_null().to_pylist().index(True)
                 raise InputError(
                     f"{self.path}: row {row}, column {name!r} is null; every feature must be a "
-                    f"number. Drop or fill missing values before sending.",
+                    f"number. Drop or fill missing values before sending, or encode them "
+                    f"(`gmr encoding`).",
                     row=row,
                 )
             columns.append(self._lists(column, name, first) if _is_list(column.type) else column)
@@ -130,8 +139,8 @@ class ParquetSource:
             ):
                 raise InputError(
                     f"{self.path}: column {name!r} holds {kind}; every feature must be a number. "
-                    f"Leave the column out with --drop, or encode it, or name it with "
-                    f"--label-column if it is the label, with --id-column if it is the id."
+                    f"Leave the column out with --drop, or encode it (`gmr encoding`), or name it "
+                    f"with --label-column if it is the label, with --id-column if it is the id."
                 )
         if lists and len(self._columns) > 1:
             raise InputError(

@@ -61,8 +61,10 @@ class Gmr:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def run(self, *arguments: object, status: int = 0, given: bytes | None = None) -> Result:
-        typed = [*map(str, arguments), "--url", self.url]
+    def run(
+        self, *arguments: object, status: int = 0, given: bytes | None = None, url: bool = True
+    ) -> Result:
+        typed = [*map(str, arguments), *(["--url", self.url] if url else [])]
         result = CliRunner().invoke(app, typed, input=given)
         assert result.exit_code == status, result.output
         return result
@@ -259,6 +261,40 @@ def test_a_table_with_decimal_commas_is_read_alike_by_all_commands(
         assert gmr.rows(command, commas, "--decimal", ",") == gmr.rows(command, points)
         assert "Add --decimal ," in gmr(command, commas, status=2)
     assert "2 samples in 1 batch" in gmr("ingest", commas, "--decimal", ",", "--wait")
+
+
+def test_a_table_with_categories_is_encoded_alike_by_all_commands(
+    gmr: Gmr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    plain, mixed, encoding = (tmp_path / name for name in ("plain.csv", "mixed.csv", "e.json"))
+    shops = [n % 3 for n in range(30)]
+    rows = [list(map(str, row[:14])) for row in samples(30).tolist()]
+    both = list(zip(rows, shops, strict=True))
+    plain.write_text("".join(",".join([*row, f"{n == 0:d},{n == 1:d}\n"]) for row, n in both))
+    names = [f"f{i}" for i in range(14)]
+    known = [",".join([*row, "ab"[n], "2026-11-27"]) for row, n in both if n < 2]
+    mixed.write_text("\n".join([",".join([*names, "shop", "day"]), *known]))
+    told = gmr.run("encoding", mixed, "--drop", "day", "--out", encoding, url=False)
+    assert "20 rows, 16 features" in told.stderr
+    assert "shop: 2 categories (a, b)" in told.stderr
+    printed = gmr.run("encoding", mixed, "--drop", "-1", url=False).stdout
+    assert printed == encoding.read_text()
+
+    mixed.write_text(
+        "\n".join([",".join(["shop", *names]), *(",".join(["abc"[n], *row]) for row, n in both)])
+    )
+    for command in ("classify", "outliers"):
+        told = gmr.run(command, mixed, "--encoding", encoding)
+        assert told.stdout == gmr.run(command, plain).stdout
+        assert "10 cells with a category that the encoding does not know: shop 'c'" in told.stderr
+    said = gmr("ingest", mixed, "--encoding", encoding, "--wait")
+    assert "30 samples in 1 batch" in said
+    assert "10 cells with a category" in said
+    assert "gmr encoding" in gmr("ingest", mixed, status=2)
+    assert "Leave these out" in gmr(
+        "ingest", mixed, "--encoding", encoding, "--drop", "shop", status=2
+    )
 
 
 def test_rows_that_cannot_be_used_are_left_out_and_the_others_keep_their_numbers(

@@ -1,0 +1,344 @@
+"""An encoding of a table: categories and missing values as numbers, the same for every file.
+
+A model knows only numbers, and every sample must have the same features. An encoding is made once,
+from a table that shows what there is (`survey.py`), and kept as a JSON file beside it. Whoever
+sends, asks or classifies later uses that file.
+
+Rules of this module:
+
+1. A number is itself. Where one is missing stands the column's median, and where some were missing
+   when the encoding was made, a feature of its own says so.
+2. A category is a feature of 0 and 1. One that the encoding does not know, and a missing one, is 0
+   in all of them; those that are not known are counted.
+3. Columns are found by their names. Others are left out, and their order does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from clients.data.formats.numerals import POINT, Numerals
+from clients.http.errors import InputError
+from core.counted import counted
+
+ABSENT: Final = frozenset(("", "?", "na", "n/a", "nan", "none", "null", "-inf", "inf"))
+"""How tables write that a number is missing, beside leaving the cell empty."""
+
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A column of numbers.
+
+    Arguments:
+        name: Of the column.
+        missing: What stands where a number is missing.
+        says_missing: Whether a feature of its own is 1 there.
+    """
+
+    name: str
+    missing: float
+    says_missing: bool = False
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of its features."""
+        return (self.name, f"{self.name} is missing") if self.says_missing else (self.name,)
+
+
+@dataclass(frozen=True)
+class Categories:
+    """A column of categories.
+
+    Arguments:
+        name: Of the column.
+        categories: That are known, each a feature of its own.
+    """
+
+    name: str
+    categories: tuple[str, ...]
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of its features."""
+        return tuple(f"{self.name}={category}" for category in self.categories)
+
+
+class TableEncoding:
+    """Makes features of a table's cells.
+
+    Arguments:
+        columns: In the order of their features; at least one, each name once.
+
+    Attributes:
+        unknown: Cells with a category that is not known, by column and category: of all that it has
+            encoded.
+
+    Raises:
+        InputError: There is no column, or one twice.
+
+    Example:
+        >>> encoding = TableEncoding([Numbers("amount", 20.0), Categories("shop", ("a", "b"))])
+        >>> encoding.encode([{"amount": 12.5, "shop": "b"}, {"shop": "a"}]).tolist()
+        [[12.5, 0.0, 1.0], [20.0, 1.0, 0.0]]
+        >>> encoding.features
+        ('amount', 'shop=a', 'shop=b')
+    """
+
+    def __init__(self, columns: Iterable[Numbers | Categories]) -> None:
+        self.columns = tuple(columns)
+        self.unknown: Counter[tuple[str, str]] = Counter()
+        if not self.columns or len(set(self.names)) < len(self.columns):
+            raise InputError(
+                f"An encoding has the columns {list(self.names)}; expected at least one, and each "
+                f"once. Make it anew with `gmr encoding`."
+            )
+        self._places = [
+            {category: place for place, category in enumerate(one.categories)}
+            if isinstance(one, Categories)
+            else {}
+            for one in self.columns
+        ]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features, D of them."""
+        return tuple(name for column in self.columns for name in column.features)
+
+    def encode(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float32]:
+        """Features of samples, with shape (N, D).
+
+        Arguments:
+            rows: Of each sample its cells by the names of columns. A column that is not there is
+                missing, and others are left out.
+
+        Raises:
+            InputError: A cell of a column of numbers holds none.
+        """
+        return self.encode_columns([[row.get(name) for row in rows] for name in self.names])
+
+    def encode_columns(
+        self,
+        cells: Sequence[Sequence[object]],
+        where: str = "A table",
+        first: int = 0,
+        numerals: Numerals = POINT,
+    ) -> NDArray[np.float32]:
+        """The same of columns.
+
+        Arguments:
+            cells: Of each of `columns`, those of N samples.
+            where: The table, for messages.
+            first: Number of the first row, for messages.
+            numerals: How text writes numbers.
+
+        Raises:
+            InputError: A cell of a column of numbers holds none.
+        """
+        encoded = np.zeros((len(cells[0]), len(self.features)), np.float32)
+        at = 0
+        for column, places, values in zip(self.columns, self._places, cells, strict=True):
+            part = encoded[:, at : at + len(column.features)]
+            if isinstance(column, Categories):
+                self._mark(part, column.name, places, values)
+            else:
+                _fill(part, column, values, where, first, numerals)
+            at += len(column.features)
+        return encoded
+
+    def fits(self, cells: Sequence[object], numerals: Numerals = POINT) -> bool:
+        """Whether a sample, one cell of each column, can be encoded."""
+        return all(
+            isinstance(column, Categories) or number_of(cell, numerals) is not None
+            for column, cell in zip(self.columns, cells, strict=True)
+        )
+
+    @property
+    def unknown_in_words(self) -> str:
+        """What was not known of all that it has encoded."""
+        often = [f"{name} {what!r} ({n})" for (name, what), n in self.unknown.most_common(3)]
+        more = ", ..." if len(self.unknown) > 3 else ""
+        return (
+            f"{counted(self.unknown.total(), 'cell')} with a category that the encoding does not "
+            f"know: {', '.join(often)}{more}. A model that is to know them needs a new encoding, "
+            f"and to learn from the start."
+        )
+
+    def _mark(
+        self,
+        part: NDArray[np.float32],
+        name: str,
+        places: Mapping[str, int],
+        values: Sequence[object],
+    ) -> None:
+        for row, value in enumerate(values):
+            category = category_of(value)
+            if category is None:
+                continue
+            place = places.get(category)
+            if place is None:
+                self.unknown[name, category] += 1
+            else:
+                part[row, place] = 1.0
+
+    def to_json(self) -> bytes:
+        """As a file holds it, for people to read as well."""
+        columns = [{"kind": _KINDS[type(one)], **asdict(one)} for one in self.columns]
+        document = {"gmr_encoding": _FORMAT, "columns": columns}
+        return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+    @classmethod
+    def of_json(cls, data: bytes, where: str = "The text") -> Self:
+        """The inverse of `to_json`.
+
+        Arguments:
+            data: JSON.
+            where: The file, for messages.
+
+        Raises:
+            InputError: It is no encoding.
+        """
+        try:
+            document = orjson.loads(data)
+            if document["gmr_encoding"] != _FORMAT:
+                raise ValueError(f"its format is {document['gmr_encoding']}, not {_FORMAT}")
+            return cls(_column(dict(one)) for one in document["columns"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{where} holds no encoding of a table ({type(error).__name__}: {error}). Expected "
+                f"a file that `gmr encoding` has made. Make it anew."
+            ) from error
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """An encoding from its file.
+
+        Raises:
+            InputError: The file cannot be read, or holds none.
+        """
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise InputError(
+                f"{path} cannot be read ({error.strerror}). Expected a file that `gmr encoding` "
+                f"has made. Check the path."
+            ) from error
+        return cls.of_json(data, str(path))
+
+
+_KINDS: Final = {Numbers: "numbers", Categories: "categories"}
+
+
+def _column(fields: dict[str, Any]) -> Numbers | Categories:
+    """A column as it stands in a file.
+
+    Raises:
+        KeyError, TypeError, ValueError: It stands wrong there.
+    """
+    kind, name = fields.pop("kind"), fields["name"]
+    if not isinstance(name, str):
+        raise TypeError(f"the name {name!r} is no text")
+    if kind == "numbers":
+        numbers = Numbers(**fields)
+        if not math.isfinite(numbers.missing) or not isinstance(numbers.says_missing, bool):
+            raise ValueError(f"column {name!r} does not say what stands for missing numbers")
+        return numbers
+    if kind == "categories":
+        categories = tuple(fields.pop("categories"))
+        if not all(isinstance(one, str) for one in categories) or not categories:
+            raise TypeError(f"the categories of {name!r} are no texts")
+        return Categories(categories=categories, **fields)
+    raise ValueError(f"column {name!r} is of kind {kind!r}, which is none of numbers, categories")
+
+
+def number_of(value: object, numerals: Numerals = POINT) -> float | None:
+    """The number that a cell holds, NaN where it is missing; None where it holds something else.
+
+    Example:
+        >>> number_of("2.5"), number_of(True), number_of("N/A"), number_of("red")
+        (2.5, 1.0, nan, None)
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        if text.casefold() in ABSENT:
+            return math.nan
+        try:
+            value = numerals.feature(text)
+        except ValueError:
+            return None
+    if value is None:
+        return math.nan
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else math.nan
+
+
+def category_of(value: object) -> str | None:
+    """The category that a cell holds; None where it is missing.
+
+    Example:
+        >>> category_of(" red "), category_of(3.0), category_of(""), category_of(None)
+        ('red', '3', None, None)
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # as another tool writes the same code
+    return str(value).strip() or None
+
+
+def numbers_of(values: Sequence[object], numerals: Numerals = POINT) -> NDArray[np.float64] | None:
+    """The numbers of cells, NaN where one is missing; None where a cell holds something else."""
+    if numerals.decimal == ".":
+        # As nearly all tables are written: at once.
+        with suppress(TypeError, ValueError):
+            numbers = np.array(values, dtype=np.float64)
+            numbers[~np.isfinite(numbers)] = math.nan
+            return numbers
+    found = [number_of(value, numerals) for value in values]
+    known = [number for number in found if number is not None]
+    return np.array(known) if len(known) == len(found) else None
+
+
+def _fill(
+    part: NDArray[np.float32],
+    column: Numbers,
+    values: Sequence[object],
+    where: str,
+    first: int,
+    numerals: Numerals,
+) -> None:
+    """The features of a column of numbers, into an array with shape (N, 1) or (N, 2)."""
+    numbers = numbers_of(values, numerals)
+    if numbers is None:
+        row = next(i for i, value in enumerate(values) if number_of(value, numerals) is None)
+        raise InputError(
+            f"{where}: row {first + row}, column {column.name!r} holds {values[row]!r}; the "
+            f"encoding has numbers there. {numerals.advice(str(values[row]), ';')}Correct the "
+            f"cell, leave such rows out with --skip-bad-rows, or make the encoding anew with "
+            f"--categories {column.name}.",
+            row=first + row,
+        )
+    missing = np.isnan(numbers)
+    with np.errstate(over="ignore"):  # what is too large for float32 is told by whoever sends it
+        part[:, 0] = np.where(missing, column.missing, numbers)
+    if column.says_missing:
+        part[:, 1] = missing

@@ -1,0 +1,266 @@
+"""Tests for clients.data.encoding and clients.data.survey."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients.data.encoding import Categories, Numbers, TableEncoding, number_of, numbers_of
+from clients.data.files import open_source
+from clients.data.formats.numerals import Numerals
+from clients.data.survey import MOST_CATEGORIES, Survey, survey
+from clients.http.errors import InputError
+
+ENCODING = TableEncoding(
+    [Numbers("amount", 20.0), Categories("shop", ("a", "b")), Numbers("heat", 3.0, True)]
+)
+TABLE = "when,amount,shop,paid,heat,kind\n" + "".join(
+    f"2026-01-01 {i:05},{i / 4},{'abc'[i % 3]},{i % 2 == 0},{'' if i % 5 == 0 else i},{i % 2}\n"
+    for i in range(100)
+)
+
+
+def written(folder: Path, text: str = TABLE, name: str = "a.csv") -> Path:
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def features(path: Path, encoding: TableEncoding, **options: Any) -> list[list[float]]:
+    source = open_source(path, encoding=encoding, **options)
+    found = [row for rows in source.read(7) for row in rows.features.tolist()]
+    assert source.n_features == len(encoding.features)
+    return found
+
+
+def test_a_table_is_surveyed(tmp_path: Path) -> None:
+    found = survey(written(tmp_path), apart=["kind"])
+    assert found.encoding.columns == (
+        Numbers("amount", 12.375),
+        Categories("shop", ("a", "b", "c")),
+        Numbers("paid", 0.5),
+        Numbers("heat", 50.0, True),
+    )
+    assert found.left_out == {"when": f"it holds text, of more than {MOST_CATEGORIES} kinds"}
+    assert found.n_rows == 100
+
+
+def test_every_cell_is_where_the_names_of_features_say(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    encoding = survey(path, apart=["kind"]).encoding
+    names = encoding.features
+    assert names[1:4] == ("shop=a", "shop=b", "shop=c")
+    for i, row in enumerate(features(path, encoding, label_column="kind")):
+        cells = dict(zip(names, row, strict=True))
+        assert cells["amount"] == i / 4
+        assert [cells[f"shop={one}"] for one in "abc"] == [i % 3 == n for n in range(3)]
+        assert cells["paid"] == (i % 2 == 0)
+        assert (cells["heat"], cells["heat is missing"]) == ((50, 1) if i % 5 == 0 else (i, 0))
+
+
+def test_a_later_table_is_encoded_the_same_whatever_the_order_of_its_columns(
+    tmp_path: Path,
+) -> None:
+    encoding = survey(written(tmp_path), apart=["kind"]).encoding
+    other = written(
+        tmp_path,
+        "heat|new|kind|shop|paid|amount\n?|x|1|b|true|2.5\n7|y|0|z|false|NA\n",
+        "other.csv",
+    )
+    first, second = features(other, encoding, label_column="kind")
+    assert first == [2.5, 0, 1, 0, 1, 50, 1]
+    assert second == [12.375, 0, 0, 0, 0, 7, 0]
+    assert encoding.unknown == {("shop", "z"): 1}
+    assert "1 cell with a category" in encoding.unknown_in_words
+    assert "shop 'z' (1)" in encoding.unknown_in_words
+
+
+def test_labels_ids_and_columns_left_out_are_no_features(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    found = survey(path, apart=["kind", "-2"], columns=["shop", "amount"])
+    assert found.encoding.names == ("shop", "amount")
+    with pytest.raises(InputError, match="kind is chosen by --columns and left out"):
+        survey(path, apart=["kind"], columns=["amount", "kind"])
+    found = survey(path, apart=["kind"], columns=["amount", "shop"])
+    assert found.encoding.names == ("amount", "shop")
+    assert found.left_out == {}
+    ids = [str(i) for i in range(3)]
+    text = "id,amount,shop,kind\n" + "".join(f"{i},1,a,0\n" for i in ids)
+    source = open_source(
+        written(tmp_path, text), label_column="kind", id_column="id", encoding=found.encoding
+    )
+    [rows] = source.read(10)
+    assert rows.ids == [0, 1, 2]
+    assert rows.labels is not None
+    assert list(rows.labels) == [0, 0, 0]
+
+
+def test_codes_are_categories_where_that_is_said(tmp_path: Path) -> None:
+    path = written(tmp_path, "zone,x\n" + "".join(f"{7 * (i % 3)},{i / 8}\n" for i in range(40)))
+    assert survey(path).encoding.columns[0] == Numbers("zone", 7.0)
+    [zone, _] = survey(path, categories=["zone"]).encoding.columns
+    assert zone == Categories("zone", ("0", "14", "7"))
+    with pytest.raises(InputError, match="no feature 'town'"):
+        survey(path, categories=["town"])
+
+
+def test_a_column_that_counts_the_rows_is_left_out_also_without_a_name(tmp_path: Path) -> None:
+    path = written(tmp_path, ",x,y\n" + "".join(f"{i},{i % 7},a\n" for i in range(40)))
+    found = survey(path)
+    assert found.left_out == {"": "it counts the rows"}
+    assert len(features(path, found.encoding)) == 40
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1,2,x\n3,4,y\n", "names no columns"),
+        ("x,y,x\n1,a,2\n", "two columns 'x'"),
+        ("x, ,z\n1,a,2\n", "a column without a name"),
+        ("x,y\n,\n,\n", "no column that could be a feature"),
+    ],
+)
+def test_a_table_that_has_no_encoding_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        survey(written(tmp_path, text))
+    np.save(tmp_path / "a.npy", np.zeros((3, 2)))
+    with pytest.raises(InputError, match="no table"):
+        survey(tmp_path / "a.npy")
+    with pytest.raises(InputError, match="is no file"):
+        survey(tmp_path / "none.csv")
+
+
+def test_a_text_among_numbers_is_told_with_its_place_and_may_be_left_out(tmp_path: Path) -> None:
+    text = "amount,shop,heat\n1,a,2\n2,b,warm\n3,a,4\n"
+    path = written(tmp_path, text)
+    with pytest.raises(InputError, match=r"row 1, column 'heat' holds 'warm'.*--skip-bad-rows"):
+        features(path, ENCODING)
+    assert features(path, ENCODING, skip_bad_rows=True) == [[1, 1, 0, 2, 0], [3, 1, 0, 4, 0]]
+    uneven = written(tmp_path, text + "5,a\n", "uneven.csv")
+    assert features(uneven, ENCODING, skip_bad_rows=True) == [[1, 1, 0, 2, 0], [3, 1, 0, 4, 0]]
+    with pytest.raises(InputError, match=r"column 'heat' holds '1,5'.*--decimal"):
+        features(written(tmp_path, "amount;shop;heat\n1;a;1,5\n"), ENCODING)
+    commas = written(tmp_path, "amount;shop;heat\n0,5;a;1,5\n")
+    assert features(commas, ENCODING, decimal=",") == [[0.5, 1, 0, 1.5, 0]]
+
+
+def test_a_column_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no column 'heat'"):
+        features(written(tmp_path, "amount,shop\n1,a\n"), ENCODING)
+
+
+def test_columns_are_said_once(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    for options in ({"columns": ["amount"]}, {"drop": ["amount"]}):
+        with pytest.raises(InputError, match="An encoding says which columns"):
+            open_source(path, encoding=ENCODING, **options)  # type: ignore[arg-type]
+    np.save(tmp_path / "a.npy", np.zeros((3, 2)))
+    with pytest.raises(InputError, match="an encoding was named, but it is an array"):
+        open_source(tmp_path / "a.npy", encoding=ENCODING)
+
+
+def test_parquet_holds_the_same(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    shops = ["abc"[i % 3] for i in range(100)]
+    heat = [None if i % 5 == 0 else float(i) for i in range(100)]
+    table = {
+        "when": pa.array(range(100), pa.timestamp("s")),
+        "amount": [i / 4 for i in range(100)],
+        "shop": pa.array(shops).dictionary_encode(),
+        "paid": [i % 2 == 0 for i in range(100)],
+        "heat": heat,
+        "kind": [i % 2 for i in range(100)],
+    }
+    pq.write_table(pa.table(table), tmp_path / "a.parquet", row_group_size=30)
+    found, same = survey(tmp_path / "a.parquet", apart=["kind"]), survey(written(tmp_path))
+    assert found.encoding.columns == same.encoding.columns[:-1]
+    assert found.left_out == {"when": "it holds timestamp[ms]"}
+    path = tmp_path / "a.parquet"
+    rows = features(path, found.encoding, label_column="kind")
+    assert rows == features(written(tmp_path), found.encoding, label_column="kind")
+    with pytest.raises(InputError, match="no column 'town'"):
+        open_source(path, encoding=TableEncoding([Numbers("town", 0.0)]))
+
+
+def test_it_is_as_it_was_after_a_file(tmp_path: Path) -> None:
+    (tmp_path / "e.json").write_bytes(ENCODING.to_json())
+    again = TableEncoding.read(tmp_path / "e.json")
+    assert again.columns == ENCODING.columns
+    assert again.to_json() == ENCODING.to_json()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"gmr_encoding": 2, "columns": []}',
+        '{"gmr_encoding": 1, "columns": []}',
+        '{"gmr_encoding": 1, "columns": [{"kind": "numbers", "name": "a"}]}',
+        '{"gmr_encoding": 1, "columns": [{"kind": "text", "name": "a"}]}',
+        '{"gmr_encoding": 1, "columns": [{"kind": "numbers", "name": "a", "missing": null}]}',
+        '{"gmr_encoding": 1, "columns": [{"kind": "categories", "name": "a", "categories": [1]}]}',
+        '{"gmr_encoding": 1, "columns": [{"kind": "categories", "name": 1, "categories": ["a"]}]}',
+        '{"gmr_encoding": 1, "columns": [{"kind": "numbers", "name": "a", "missing": 1, "b": 2}]}',
+    ],
+)
+def test_a_file_that_holds_none_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "e.json").write_text(text)
+    with pytest.raises(InputError, match="`gmr encoding`"):
+        TableEncoding.read(tmp_path / "e.json")
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        TableEncoding.read(tmp_path / "none.json")
+
+
+CELLS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**6), 10**6),
+    st.floats(width=32),
+    st.floats(width=32).map(str),
+    st.sampled_from(["", " ", "NA", "n/a", "?", "True", "false", " 2.5 ", "1e3", "-inf"]),
+)
+
+
+@given(st.lists(CELLS, min_size=1), st.sampled_from(".,"))
+def test_numbers_are_read_at_once_as_one_by_one(cells: list[object], decimal: str) -> None:
+    numerals = Numerals(decimal)
+    single = [number_of(cell, numerals) for cell in cells]
+    together = numbers_of(cells, numerals)
+    if together is None:
+        assert None in single
+    else:
+        np.testing.assert_array_equal(together, np.array(single, dtype=np.float64))
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", "", None]), min_size=1, max_size=30), st.data())
+def test_a_category_is_marked_once_or_counted_as_unknown(
+    cells: list[str | None], data: st.DataObject
+) -> None:
+    known = data.draw(st.lists(st.sampled_from("abc"), min_size=1, unique=True))
+    encoding = TableEncoding([Categories("shop", tuple(known))])
+    marks = encoding.encode([{"shop": cell} for cell in cells])
+    expected = [cell in known for cell in cells]
+    assert marks.sum(1).tolist() == expected
+    for row, cell in zip(marks.tolist(), cells, strict=True):
+        assert cell not in known or row[known.index(str(cell))] == 1
+    assert encoding.unknown.total() == sum(cell not in known and bool(cell) for cell in cells)
+
+
+def test_the_median_of_a_long_column_is_one_of_all_its_parts(tmp_path: Path) -> None:
+    n = 300_000
+    text = "x,y\n" + "".join(f"{i / n},{i % 3}\n" for i in range(n))
+    found: Survey = survey(written(tmp_path, text))
+    [x, _] = found.encoding.columns
+    assert isinstance(x, Numbers)
+    assert math.isclose(x.missing, 0.5, abs_tol=1e-3)
+    assert found.n_rows == n
