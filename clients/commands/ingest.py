@@ -168,8 +168,8 @@ def _send_folder(folder: Path, sending: _Sending, *, watch: bool) -> None:
         console.print("Stopped watching.")
     if failed:
         raise InputError(
-            f"{failed} files of {folder} could not be sent whole, as told above. Put them right, "
-            f"and run the same command again: what was sent is not sent twice."
+            f"{counted(failed, 'file')} of {folder} could not be sent whole, as told above. Put "
+            f"right what is wrong, and run the same command again: what was sent is not sent twice."
         )
 
 
@@ -244,6 +244,7 @@ class _Sending:
                 encoding: TableEncoding | None = self.job["encoding"]
                 if encoding is not None and encoding.unknown:
                     console.print(encoding.unknown_in_words, highlight=False, markup=False)
+                    encoding.unknown.clear()  # of a folder the next file is told by itself
                 rejected(client, f"{job.name}-{progress.run}-").check("samples")
 
 

@@ -15,10 +15,8 @@ Rules of this module:
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -27,12 +25,10 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from clients.data.formats.cells import LARGEST, category_of, number_of, numbers_of
 from clients.data.formats.numerals import POINT, Numerals
 from clients.http.errors import InputError
 from core.counted import counted
-
-ABSENT: Final = frozenset(("", "?", "na", "n/a", "nan", "none", "null", "-inf", "inf"))
-"""How tables write that a number is missing, beside leaving the cell empty."""
 
 _FORMAT: Final = 1
 
@@ -256,7 +252,7 @@ def _column(fields: dict[str, Any]) -> Numbers | Categories:
         raise TypeError(f"the name {name!r} is no text")
     if kind == "numbers":
         numbers = Numbers(**fields)
-        if not math.isfinite(numbers.missing) or not isinstance(numbers.says_missing, bool):
+        if not abs(numbers.missing) <= LARGEST or not isinstance(numbers.says_missing, bool):
             raise ValueError(f"column {name!r} does not say what stands for missing numbers")
         return numbers
     if kind == "categories":
@@ -265,57 +261,6 @@ def _column(fields: dict[str, Any]) -> Numbers | Categories:
             raise TypeError(f"the categories of {name!r} are no texts")
         return Categories(categories=categories, **fields)
     raise ValueError(f"column {name!r} is of kind {kind!r}, which is none of numbers, categories")
-
-
-def number_of(value: object, numerals: Numerals = POINT) -> float | None:
-    """The number that a cell holds, NaN where it is missing; None where it holds something else.
-
-    Example:
-        >>> number_of("2.5"), number_of(True), number_of("N/A"), number_of("red")
-        (2.5, 1.0, nan, None)
-    """
-    if isinstance(value, str):
-        text = value.strip()
-        if text.casefold() in ABSENT:
-            return math.nan
-        try:
-            value = numerals.feature(text)
-        except ValueError:
-            return None
-    if value is None:
-        return math.nan
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) else math.nan
-
-
-def category_of(value: object) -> str | None:
-    """The category that a cell holds; None where it is missing.
-
-    Example:
-        >>> category_of(" red "), category_of(3.0), category_of(""), category_of(None)
-        ('red', '3', None, None)
-    """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # as another tool writes the same code
-    return str(value).strip() or None
-
-
-def numbers_of(values: Sequence[object], numerals: Numerals = POINT) -> NDArray[np.float64] | None:
-    """The numbers of cells, NaN where one is missing; None where a cell holds something else."""
-    if numerals.decimal == ".":
-        # As nearly all tables are written: at once.
-        with suppress(TypeError, ValueError):
-            numbers = np.array(values, dtype=np.float64)
-            numbers[~np.isfinite(numbers)] = math.nan
-            return numbers
-    found = [number_of(value, numerals) for value in values]
-    known = [number for number in found if number is not None]
-    return np.array(known) if len(known) == len(found) else None
 
 
 def _fill(
@@ -332,13 +277,12 @@ def _fill(
         row = next(i for i, value in enumerate(values) if number_of(value, numerals) is None)
         raise InputError(
             f"{where}: row {first + row}, column {column.name!r} holds {values[row]!r}; the "
-            f"encoding has numbers there. {numerals.advice(str(values[row]), ';')}Correct the "
-            f"cell, leave such rows out with --skip-bad-rows, or make the encoding anew with "
-            f"--categories {column.name}.",
+            f"encoding has numbers there, of float32. {numerals.advice(str(values[row]), ';')}"
+            f"Correct the cell, leave such rows out with --skip-bad-rows, or make the encoding "
+            f"anew with --categories {column.name}.",
             row=first + row,
         )
     missing = np.isnan(numbers)
-    with np.errstate(over="ignore"):  # what is too large for float32 is told by whoever sends it
-        part[:, 0] = np.where(missing, column.missing, numbers)
+    part[:, 0] = np.where(missing, column.missing, numbers)
     if column.says_missing:
         part[:, 1] = missing

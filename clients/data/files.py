@@ -1,6 +1,6 @@
 """Files of samples -> rows of features and labels, whatever the format.
 
-`open_source` finds the format; `clients/formats/` holds one module for each and
+`open_source` finds the format; `clients/data/formats/` holds one module for each and
 the rules that all of them keep (`formats/rows.py`).
 """
 

@@ -18,14 +18,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from clients.data.encoding import (
-    Categories,
-    Numbers,
-    TableEncoding,
-    category_of,
-    numbers_of,
-)
+from clients.data.encoding import Categories, Numbers, TableEncoding
 from clients.data.files import kind_of
+from clients.data.formats.cells import category_of, numbers_of
 from clients.data.formats.csv_table import CsvTable
 from clients.data.formats.numerals import POINT, Numerals
 from clients.data.formats.parquet import open_parquet, read_columns, resolve

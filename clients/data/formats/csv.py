@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.encoding import TableEncoding
+from clients.data.formats.cells import LARGEST
 from clients.data.formats.csv_table import CsvTable
 from clients.data.formats.ids import as_ids
 from clients.data.formats.numerals import POINT, Numerals
@@ -27,8 +28,6 @@ from clients.data.formats.rows import (
 )
 from clients.http.errors import InputError
 from service.wire import SampleId
-
-_LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 class CsvSource:
@@ -152,7 +151,7 @@ class CsvSource:
             chosen = [features[index] for index in self._chosen]
             if not self._encoding.fits(chosen, self._numerals):
                 return False
-        elif not all(is_value(cell) and abs(value(cell)) <= _LARGEST for cell in features):
+        elif not all(is_value(cell) and abs(value(cell)) <= LARGEST for cell in features):
             return False
         if self._label is None or not is_number(cells[self._label]):
             return True

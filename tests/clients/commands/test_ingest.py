@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from clients.commands.cli import app
+from clients.data.encoding import Categories, TableEncoding
 from clients.data.folder import files_of
 from clients.http import calls
 from clients.http.answers import Ingested
@@ -470,8 +471,28 @@ def test_a_folder_is_sent_file_by_file_and_one_that_cannot_be_used_is_told(
     assert sent == [[[1, 2], [3, 4]], [[5, 6]]]
     output = " ".join(result.output.split())
     assert "oops" in output
-    assert "1 files of" in output
+    assert "1 file of" in output
     assert result.exit_code == 2
+
+
+def test_of_each_file_of_a_folder_categories_that_are_not_known_are_told(
+    gmr: CliRunner, tmp_path: Path
+) -> None:
+    folder, encoding = tmp_path / "inbox", tmp_path / "e.json"
+    encoding.write_bytes(TableEncoding([Categories("shop", ("a", "b"))]).to_json())
+    in_a_folder(folder, "a.csv", "shop\na\nc\nc\n")
+    in_a_folder(folder, "b.csv", "day,shop\n2026-11-27,c\n")
+    one = [model(0, "0-0"), model(0, "0-0"), answer(202, INGESTED), letters()]
+    with ScriptedServer(*one, *one) as server:
+        typed = ["ingest", str(folder), "--url", server.url, "--encoding", str(encoding)]
+        result = gmr.invoke(app, typed)
+        bodies = [request.body for request in server.requests if " /ingest" in request.line]
+    sent = [unpack(body)[0]["features"].tolist() for body in bodies]
+    assert sent == [[[1, 0], [0, 0], [0, 0]], [[0, 0]]]
+    output = " ".join(result.output.split())
+    assert "2 cells with a category that the encoding does not know: shop 'c' (2)" in output
+    assert "1 cell with a category that the encoding does not know: shop 'c' (1)" in output
+    assert result.exit_code == 0
 
 
 def test_a_watched_folder_is_watched_until_ctrl_c(

@@ -1,0 +1,73 @@
+"""What a cell of a table holds: a number, a category, or nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clients.data.formats.numerals import POINT, Numerals
+
+ABSENT: Final = frozenset(("", "?", "na", "n/a", "nan", "none", "null", "-inf", "inf"))
+"""How tables write that a number is missing, beside leaving the cell empty."""
+
+LARGEST: Final = float(np.finfo(np.float32).max)
+
+
+def number_of(value: object, numerals: Numerals = POINT) -> float | None:
+    """The number that a cell holds, NaN where it is missing.
+
+    None where it holds something else, or more than a float32 can.
+
+    Example:
+        >>> number_of("2.5"), number_of(True), number_of("N/A"), number_of("red")
+        (2.5, 1.0, nan, None)
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        if text.casefold() in ABSENT:
+            return math.nan
+        try:
+            value = numerals.feature(text)
+        except ValueError:
+            return None
+    if value is None:
+        return math.nan
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    if not math.isfinite(number):
+        return math.nan
+    return number if abs(number) <= LARGEST else None
+
+
+def category_of(value: object) -> str | None:
+    """The category that a cell holds; None where it is missing.
+
+    Example:
+        >>> category_of(" red "), category_of(3.0), category_of(""), category_of(None)
+        ('red', '3', None, None)
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # as another tool writes the same code
+    return str(value).strip() or None
+
+
+def numbers_of(values: Sequence[object], numerals: Numerals = POINT) -> NDArray[np.float64] | None:
+    """The numbers of cells, as `number_of`; None where that is None for one of them."""
+    if numerals.decimal == ".":
+        # As nearly all tables are written: at once.
+        with suppress(TypeError, ValueError):
+            numbers = np.array(values, dtype=np.float64)
+            numbers[~np.isfinite(numbers)] = math.nan
+            return None if (np.abs(numbers) > LARGEST).any() else numbers
+    found = [number_of(value, numerals) for value in values]
+    known = [number for number in found if number is not None]
+    return np.array(known) if len(known) == len(found) else None
