@@ -82,7 +82,9 @@ class ParquetSource:
             yield as_ids(column_of(pieces, self._id), path=self.path, start=first)
 
     def _rows(self, pieces: list[pa.RecordBatch], first: int) -> Rows:
-        features = np.concatenate([self._features(piece, first) for piece in pieces])
+        sizes = [piece.num_rows for piece in pieces]
+        starts = [first, *(first + np.cumsum(sizes)).tolist()]
+        features = np.concatenate([*map(self._features, pieces, starts)])
         labels = None
         if self._label is not None:
             labels = value_labels(column_of(pieces, self._label), self.path, first)

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from clients.commands.cli import app
-from clients.data.encoding import Categories, TableEncoding
+from clients.data.encoding import Categories, Numbers, TableEncoding
 from clients.data.folder import files_of
 from clients.http import calls
 from clients.http.answers import Ingested
@@ -473,6 +473,13 @@ def test_a_folder_is_sent_file_by_file_and_one_that_cannot_be_used_is_told(
     assert "oops" in output
     assert "1 file of" in output
     assert result.exit_code == 2
+
+
+def test_a_file_that_was_sent_in_another_encoding_is_another_job(tmp_path: Path) -> None:
+    in_a_folder(tmp_path, "a.csv", "x,y\n1,2\n")
+    encodings = [None, TableEncoding([Numbers("x", 0.0)]), TableEncoding([Numbers("x", 1.0)])]
+    names = {Job.of(tmp_path / "a.csv", encoding=one).name for one in [*encodings, *encodings]}
+    assert len(names) == 3
 
 
 def test_of_each_file_of_a_folder_categories_that_are_not_known_are_told(

@@ -101,6 +101,19 @@ def test_labels_ids_and_columns_left_out_are_no_features(tmp_path: Path) -> None
     assert list(rows.labels) == [0, 0, 0]
 
 
+def test_one_cell_that_is_missing_makes_a_feature(tmp_path: Path) -> None:
+    path = written(tmp_path, "x,y\n1,2\n,3\n4,5\n")
+    encoding = survey(path).encoding
+    assert encoding.features == ("x", "x is missing", "y")
+    assert features(path, encoding) == [[1, 0, 2], [2.5, 1, 3], [4, 0, 5]]
+
+
+def test_a_column_has_as_many_categories_as_are_asked_for_at_most(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    assert "shop" in survey(path, most=3).encoding.names
+    assert survey(path, most=2).left_out["shop"] == "it holds text, of more than 2 kinds"
+
+
 def test_codes_are_categories_where_that_is_said(tmp_path: Path) -> None:
     path = written(tmp_path, "zone,x\n" + "".join(f"{7 * (i % 3)},{i / 8}\n" for i in range(40)))
     assert survey(path).encoding.columns[0] == Numbers("zone", 7.0)
@@ -190,6 +203,10 @@ def test_parquet_holds_the_same(tmp_path: Path) -> None:
     assert rows == features(written(tmp_path), found.encoding, label_column="kind")
     with pytest.raises(InputError, match="no column 'town'"):
         open_source(path, encoding=TableEncoding([Numbers("town", 0.0)]))
+    mixed = [str(i) for i in range(35)] + ["warm"]
+    pq.write_table(pa.table({"heat": mixed}), path, row_group_size=30)
+    with pytest.raises(InputError, match="row 35, column 'heat' holds 'warm'"):
+        features(path, TableEncoding([Numbers("heat", 0.0)]))
 
 
 def test_it_is_as_it_was_after_a_file(tmp_path: Path) -> None:

@@ -328,6 +328,23 @@ def test_what_is_wrong_in_a_parquet_file_is_named(
         collect(open_source(tmp_path / "a.parquet"), 10)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [(None, "row 5, column 'a' is null"), (float("nan"), "the feature at row 5, column 0 is nan")],
+)
+def test_a_row_of_a_parquet_file_has_its_number_wherever_it_is_read_from(
+    wrong: float | None, complaint: str, tmp_path: Path
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    table = pa.table({"a": [1.0, 2.0, 3.0, 4.0, 5.0, wrong, 7.0]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=3)
+    for start in range(6):
+        with pytest.raises(InputError, match=complaint):
+            collect(open_source(tmp_path / "a.parquet"), 4, start)
+
+
 def test_parquet_without_pyarrow_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
