@@ -242,9 +242,10 @@ class _Sending:
                 if totals.skipped:
                     console.print(f"{counted(totals.skipped, 'row')} could not be used, left out.")
                 encoding: TableEncoding | None = self.job["encoding"]
-                if encoding is not None and encoding.unknown:
-                    console.print(encoding.unknown_in_words, highlight=False, markup=False)
-                    encoding.unknown.clear()  # of a folder the next file is told by itself
+                if encoding is not None:
+                    for remark in encoding.remarks:
+                        console.print(remark, highlight=False, markup=False)
+                    encoding.forget_remarks()  # of a folder the next file is told by itself
                 rejected(client, f"{job.name}-{progress.run}-").check("samples")
 
 

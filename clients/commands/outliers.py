@@ -107,6 +107,6 @@ def outliers_command(
 
         check_reachable(client)
         answer_all(source, batch_size, out, as_json, names, ask, summary)
-    if table is not None and table.unknown:
-        typer.echo(table.unknown_in_words, err=True)
+    for remark in [] if table is None else table.remarks:
+        typer.echo(remark, err=True)
     typer.echo(f"{found:,} of {n:,} samples are outliers", err=True)

@@ -6,8 +6,8 @@ sends, asks or classifies later uses that file.
 
 Rules of this module:
 
-1. A number is itself. Where one is missing stands the column's median, and where some were missing
-   when the encoding was made, a feature of its own says so.
+1. A number is itself. Where one is missing stands the column's median. A feature of its own says
+   so, if some were missing when the encoding was made; else they are counted.
 2. A category is a feature of 0 and 1. One that the encoding does not know, and a missing one, is 0
    in all of them; those that are not known are counted.
 3. Columns are found by their names. Others are left out, and their order does not matter.
@@ -78,8 +78,9 @@ class TableEncoding:
         columns: In the order of their features; at least one, each name once.
 
     Attributes:
-        unknown: Cells with a category that is not known, by column and category: of all that it has
+        unknown: Of each column the cells with a category that is not known, of all that it has
             encoded.
+        untold: Of each column the missing numbers that no feature tells, likewise.
 
     Raises:
         InputError: There is no column, or one twice.
@@ -94,7 +95,9 @@ class TableEncoding:
 
     def __init__(self, columns: Iterable[Numbers | Categories]) -> None:
         self.columns = tuple(columns)
-        self.unknown: Counter[tuple[str, str]] = Counter()
+        self.unknown: Counter[str] = Counter()
+        self.untold: Counter[str] = Counter()
+        self._example: dict[str, str] = {}  # of each column, a category that is not known
         if not self.columns or len(set(self.names)) < len(self.columns):
             raise InputError(
                 f"An encoding has the columns {list(self.names)}; expected at least one, and each "
@@ -154,7 +157,7 @@ class TableEncoding:
             if isinstance(column, Categories):
                 self._mark(part, column.name, places, values)
             else:
-                _fill(part, column, values, where, first, numerals)
+                self._fill(part, column, values, where, first, numerals)
             at += len(column.features)
         return encoded
 
@@ -166,15 +169,24 @@ class TableEncoding:
         )
 
     @property
-    def unknown_in_words(self) -> str:
-        """What was not known of all that it has encoded."""
-        often = [f"{name} {what!r} ({n})" for (name, what), n in self.unknown.most_common(3)]
-        more = ", ..." if len(self.unknown) > 3 else ""
-        return (
-            f"{counted(self.unknown.total(), 'cell')} with a category that the encoding does not "
-            f"know: {', '.join(often)}{more}. A model that is to know them needs a new encoding, "
-            f"and to learn from the start."
-        )
+    def remarks(self) -> list[str]:
+        """What features do not tell of all that it has encoded, a sentence for each column."""
+        unknown = [
+            f"{name}: {counted(n, 'cell')} with a category that the encoding does not know, such "
+            f"as {self._example[name]!r}."
+            for name, n in self.unknown.items()
+        ]
+        untold = [
+            f"{name}: {counted(n, 'missing number')}, which no feature tells: none was missing "
+            f"when the encoding was made."
+            for name, n in self.untold.items()
+        ]
+        return unknown + untold
+
+    def forget_remarks(self) -> None:
+        """Count from here."""
+        self.unknown.clear()
+        self.untold.clear()
 
     def _mark(
         self,
@@ -189,9 +201,37 @@ class TableEncoding:
                 continue
             place = places.get(category)
             if place is None:
-                self.unknown[name, category] += 1
+                self.unknown[name] += 1
+                self._example[name] = category
             else:
                 part[row, place] = 1.0
+
+    def _fill(
+        self,
+        part: NDArray[np.float32],
+        column: Numbers,
+        values: Sequence[object],
+        where: str,
+        first: int,
+        numerals: Numerals,
+    ) -> None:
+        """The features of a column of numbers, into an array with shape (N, 1) or (N, 2)."""
+        numbers = numbers_of(values, numerals)
+        if numbers is None:
+            row = next(i for i, value in enumerate(values) if number_of(value, numerals) is None)
+            raise InputError(
+                f"{where}: row {first + row}, column {column.name!r} holds {values[row]!r}; the "
+                f"encoding has numbers there, of float32. {numerals.advice(str(values[row]), ';')}"
+                f"Correct the cell, leave such rows out with --skip-bad-rows, or make the encoding "
+                f"anew with --categories {column.name}.",
+                row=first + row,
+            )
+        missing = np.isnan(numbers)
+        part[:, 0] = np.where(missing, column.missing, numbers)
+        if column.says_missing:
+            part[:, 1] = missing
+        elif missing.any():
+            self.untold[column.name] += int(missing.sum())
 
     def to_json(self) -> bytes:
         """As a file holds it, for people to read as well."""
@@ -261,28 +301,3 @@ def _column(fields: dict[str, Any]) -> Numbers | Categories:
             raise TypeError(f"the categories of {name!r} are no texts")
         return Categories(categories=categories, **fields)
     raise ValueError(f"column {name!r} is of kind {kind!r}, which is none of numbers, categories")
-
-
-def _fill(
-    part: NDArray[np.float32],
-    column: Numbers,
-    values: Sequence[object],
-    where: str,
-    first: int,
-    numerals: Numerals,
-) -> None:
-    """The features of a column of numbers, into an array with shape (N, 1) or (N, 2)."""
-    numbers = numbers_of(values, numerals)
-    if numbers is None:
-        row = next(i for i, value in enumerate(values) if number_of(value, numerals) is None)
-        raise InputError(
-            f"{where}: row {first + row}, column {column.name!r} holds {values[row]!r}; the "
-            f"encoding has numbers there, of float32. {numerals.advice(str(values[row]), ';')}"
-            f"Correct the cell, leave such rows out with --skip-bad-rows, or make the encoding "
-            f"anew with --categories {column.name}.",
-            row=first + row,
-        )
-    missing = np.isnan(numbers)
-    part[:, 0] = np.where(missing, column.missing, numbers)
-    if column.says_missing:
-        part[:, 1] = missing

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from clients.data.formats.numerals import POINT, Numerals
 
 ABSENT: Final = frozenset(("", "?", "na", "n/a", "nan", "none", "null", "-inf", "inf"))
-"""How tables write that a number is missing, beside leaving the cell empty."""
+"""How tables write that a number is missing, in small letters; an infinite one is none either."""
 
 LARGEST: Final = float(np.finfo(np.float32).max)
+"""The largest number that a feature can hold."""
 
 
 def number_of(value: object, numerals: Numerals = POINT) -> float | None:
@@ -50,14 +51,14 @@ def category_of(value: object) -> str | None:
     """The category that a cell holds; None where it is missing.
 
     Example:
-        >>> category_of(" red "), category_of(3.0), category_of(""), category_of(None)
-        ('red', '3', None, None)
+        >>> category_of(" red "), category_of(3), category_of("3.0"), category_of("")
+        ('red', '3', '3', None)
     """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # as another tool writes the same code
-    return str(value).strip() or None
+    text = str(value).strip()
+    whole = text.removesuffix(".0")  # as tools write codes once one of them is missing
+    return (whole if whole.lstrip("-").isdecimal() else text) or None
 
 
 def numbers_of(values: Sequence[object], numerals: Numerals = POINT) -> NDArray[np.float64] | None:

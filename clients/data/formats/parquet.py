@@ -69,7 +69,9 @@ class ParquetSource:
                 f"expected at least one of each. Check the file and --label-column."
             )
         self.labelled = self._label is not None
-        self.n_features = self._features(first, 0).shape[1]
+        self.n_features = (
+            self._features(first, 0).shape[1] if encoding is None else len(encoding.features)
+        )
 
     def read(self, size: int, start: int = 0) -> Iterator[Rows]:
         for first, pieces in read_columns(self.path, self._columns + self._apart, size, start):

@@ -497,8 +497,8 @@ def test_of_each_file_of_a_folder_categories_that_are_not_known_are_told(
     sent = [unpack(body)[0]["features"].tolist() for body in bodies]
     assert sent == [[[1, 0], [0, 0], [0, 0]], [[0, 0]]]
     output = " ".join(result.output.split())
-    assert "2 cells with a category that the encoding does not know: shop 'c' (2)" in output
-    assert "1 cell with a category that the encoding does not know: shop 'c' (1)" in output
+    assert "shop: 2 cells with a category that the encoding does not know, such as 'c'" in output
+    assert "shop: 1 cell with a category that the encoding does not know, such as 'c'" in output
     assert result.exit_code == 0
 
 

@@ -76,9 +76,12 @@ def test_a_later_table_is_encoded_the_same_whatever_the_order_of_its_columns(
     first, second = features(other, encoding, label_column="kind")
     assert first == [2.5, 0, 1, 0, 1, 50, 1]
     assert second == [12.375, 0, 0, 0, 0, 7, 0]
-    assert encoding.unknown == {("shop", "z"): 1}
-    assert "1 cell with a category" in encoding.unknown_in_words
-    assert "shop 'z' (1)" in encoding.unknown_in_words
+    assert (encoding.unknown, encoding.untold) == ({"shop": 1}, {"amount": 1})
+    unknown, untold = encoding.remarks
+    assert "shop: 1 cell with a category that the encoding does not know, such as 'z'" in unknown
+    assert "amount: 1 missing number, which no feature tells" in untold
+    encoding.forget_remarks()
+    assert encoding.remarks == []
 
 
 def test_labels_ids_and_columns_left_out_are_no_features(tmp_path: Path) -> None:
@@ -99,6 +102,15 @@ def test_labels_ids_and_columns_left_out_are_no_features(tmp_path: Path) -> None
     assert rows.ids == [0, 1, 2]
     assert rows.labels is not None
     assert list(rows.labels) == [0, 0, 0]
+
+
+def test_codes_are_the_same_however_a_tool_writes_them(tmp_path: Path) -> None:
+    encoding = TableEncoding([Categories("zone", ("007", "-3", "x.0"))])
+    path = written(tmp_path, "zone,y\n-3.0,1\n-3,1\n007,1\n7,1\nx.0,1\n,1\n")
+    marks = [[0, 1, 0], [0, 1, 0], [1, 0, 0], [0, 0, 0], [0, 0, 1], [0, 0, 0]]
+    assert features(path, encoding) == marks
+    assert encoding.encode([{"zone": -3.0}, {"zone": -3}, {"zone": math.nan}]).sum() == 2
+    assert encoding.unknown == {"zone": 1}
 
 
 def test_one_cell_that_is_missing_makes_a_feature(tmp_path: Path) -> None:
@@ -203,6 +215,9 @@ def test_parquet_holds_the_same(tmp_path: Path) -> None:
     assert rows == features(written(tmp_path), found.encoding, label_column="kind")
     with pytest.raises(InputError, match="no column 'town'"):
         open_source(path, encoding=TableEncoding([Numbers("town", 0.0)]))
+    encoding = TableEncoding([Categories("shop", ("b", "c"))])
+    assert len(features(path, encoding)) == 100
+    assert encoding.unknown == {"shop": shops.count("a")}
     mixed = [str(i) for i in range(35)] + ["warm"]
     pq.write_table(pa.table({"heat": mixed}), path, row_group_size=30)
     with pytest.raises(InputError, match="row 35, column 'heat' holds 'warm'"):
