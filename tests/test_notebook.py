@@ -8,6 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,8 @@ def test_a_boundary_of_a_table_has_profiles_and_the_features_that_changed() -> N
     prototype = Prototype(samples=40, features=(0.0, 1.0, 2.0))
     why = Explanation(features=(change,), prototypes=(prototype, prototype), effect=-2.5)
     told = a_boundary(why, recurrence_of=1, signal="features")._repr_html_()
+    named = Explanation(features=(replace(change, name="load & speed"),))
+    assert "<td>load &amp; speed (feature 5)</td>" in a_boundary(named)._repr_html_()
     assert "sub-task 1 again, about sample 2,000" in told
     assert "<td>feature 5</td><td>80 %</td><td>2</td><td>-1</td>" in told
     assert "moved by -2.5 deviations" in told

@@ -11,6 +11,7 @@ import typer
 from clients.commands.answer_file import answer_all, labels_of, names_of, numbers, plain
 from clients.commands.options import (
     AnswerFile,
+    ByPlace,
     DecimalSign,
     DroppedColumns,
     EncodingFile,
@@ -28,6 +29,7 @@ from clients.data.formats.rows import column_names
 from clients.data.standard_input import named_file
 from clients.http.client import GMRClient
 from clients.sending.bar import check_reachable
+from clients.sending.feature_names import Matched, match_names
 
 
 def classify_command(
@@ -51,6 +53,7 @@ def classify_command(
     columns: FeatureColumns = None,
     drop: DroppedColumns = None,
     encoding: EncodingFile = None,
+    by_place: ByPlace = False,
     decimal: DecimalSign = ".",
     skip_bad_rows: SkipBadRows = False,
     batch_size: SamplesPerQuestion = 500,
@@ -117,8 +120,10 @@ def classify_command(
             return {"accuracy": accuracy, "labelled": known, "unknown": unknown}
 
         check_reachable(client)
-        answer_all(source, batch_size, out, as_json, names, ask, summary)
-    for remark in [] if table is None else table.remarks:
+        matched = Matched(source) if by_place else match_names(client, source)
+        answer_all(matched.source, batch_size, out, as_json, names, ask, summary)
+    remarks = [] if table is None else table.remarks
+    for remark in remarks if matched.remark is None else [matched.remark, *remarks]:
         typer.echo(remark, err=True)
     if known:
         part = f", {unknown} of them unknown, which counts as wrong" if unknown else ""

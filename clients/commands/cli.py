@@ -51,6 +51,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.events:events_command",
         "Print what has happened, and with --follow what happens.",
     ),
+    "explain": (
+        "clients.commands.explain:explain_command",
+        "Say what changed at a boundary: features, classes, components, and what people noted.",
+    ),
     "encoding": (
         "clients.commands.encoding:encoding_command",
         "Say how a table with categories or missing values becomes numbers, as JSON.",
@@ -58,6 +62,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ingest": (
         "clients.commands.ingest:ingest_command",
         "Stream a file into a running service, in order, batch by batch.",
+    ),
+    "features": (
+        "clients.commands.features:features_command",
+        "Print what the features are called, or name them.",
     ),
     "labels": (
         "clients.commands.labels:labels_command",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from clients.commands.options import (
+    ByPlace,
     DecimalSign,
     DroppedColumns,
     EncodingFile,
@@ -29,6 +30,7 @@ from clients.http.errors import InputError
 from clients.http.rejected import BatchesRejected, rejected
 from clients.http.retry import RetryPolicy
 from clients.sending.bar import SendingBar, check_reachable
+from clients.sending.feature_names import Matched, NamesAfterFirst, match_names
 from clients.sending.resume import ResumeFile, fingerprint, state_folder
 from clients.sending.samples import Job, Totals, send, starting_point
 from core.counted import counted
@@ -68,6 +70,7 @@ def ingest_command(
     columns: FeatureColumns = None,
     drop: DroppedColumns = None,
     encoding: EncodingFile = None,
+    by_place: ByPlace = False,
     decimal: DecimalSign = ".",
     skip_bad_rows: SkipBadRows = False,
     rate: Annotated[
@@ -105,6 +108,9 @@ def ingest_command(
     Of a folder every file is sent, by name, once it has not changed for two seconds. Write a file
     elsewhere and move it in, and write each once: one that grows later is told, and not sent again.
 
+    The names of a table's columns, or of its encoding, become those of the service's features
+    (`gmr features`). A later table must have the same ones, in any order, unless --by-place.
+
     With --id-column every sample goes with an id; one without a label waits for `gmr labels` to
     bring it. --no-labels keeps back the labels that a file has.
     """
@@ -127,6 +133,7 @@ def ingest_command(
             "encoding": None if encoding is None else TableEncoding.read(encoding),
         },
         rate=rate,
+        by_place=by_place,
         again=again,
         wait=wait,
     )
@@ -181,6 +188,7 @@ class _Sending:
     url: str | None
     job: dict[str, Any]
     rate: float | None
+    by_place: bool
     again: bool
     wait: bool
 
@@ -217,12 +225,15 @@ class _Sending:
                     )
                     rejected(client, f"{job.name}-{progress.run}-").check("samples")
                     return
+                matched = Matched(job.source) if self.by_place else match_names(client, job.source)
+                job = replace(job, source=matched.source)
                 display.begin(progress.samples)
                 policy = RetryPolicy(total_s=_PATIENCE_S, notify=display.waiting)
                 try:
                     with closing(open_sender(url, policy)) as sender:
+                        listener = NamesAfterFirst(display, client, matched.missing)
                         totals = send(
-                            sender, job, resume, progress, rate=self.rate, listener=display
+                            sender, job, resume, progress, rate=self.rate, listener=listener
                         )
                     waited = None
                     if self.wait:
@@ -241,6 +252,8 @@ class _Sending:
                 typer.echo(_summary(totals, waited))
                 if totals.skipped:
                     console.print(f"{counted(totals.skipped, 'row')} could not be used, left out.")
+                if matched.remark is not None:
+                    console.print(matched.remark, highlight=False, markup=False)
                 encoding: TableEncoding | None = self.job["encoding"]
                 if encoding is not None:
                     for remark in encoding.remarks:

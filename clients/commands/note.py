@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from clients.commands.explain import id_of
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, By, Url
 from clients.http.client import GMRClient
-from clients.http.errors import InputError
 
 
 def note_command(
@@ -26,20 +26,8 @@ def note_command(
     Example: gmr note 3 "The lens was cleaned."
     """
     with GMRClient(url) as client:
-        note = client.add_note(_id_of(client, boundary), text, by=by)
+        note = client.add_note(id_of(client, boundary), text, by=by)
     if as_json:
         print_json({"text": note.text, "by": note.by, "time": note.time})
     else:
         typer.echo(f"Noted at boundary {boundary}")
-
-
-def _id_of(client: GMRClient, boundary: str) -> str:
-    if not boundary.isdecimal():
-        return boundary
-    found = [one for one in client.boundaries() if one.boundary == int(boundary)]
-    if not found:
-        raise InputError(
-            f"There is no boundary {boundary}; expected a number of GET /drift/boundaries, or an "
-            f"id. `gmr status` shows the newest."
-        )
-    return found[0].id

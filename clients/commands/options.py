@@ -48,6 +48,12 @@ EncodingFile = Annotated[
         help="Of a table with categories or missing values: the file that `gmr encoding` made.",
     ),
 ]
+ByPlace = Annotated[
+    bool,
+    typer.Option(
+        "--by-place", help="Of a table: take features by their place, whatever columns are called."
+    ),
+]
 DecimalSign = Annotated[
     Literal[".", ","],
     typer.Option(help="Of a .csv: the sign before decimals. With a comma, cells are parted by ;."),

@@ -12,6 +12,7 @@ import typer
 from clients.commands.answer_file import output, plain
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
+from clients.data.formats.rows import made_up_names
 from clients.http.answers import Samples
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
@@ -74,6 +75,7 @@ def sample_command(
             _save(out, client.sample_image(n, chosen, seed, _shape(shape), **options))
             return
         drawn = client.sample(n, chosen, seed, **options)
+        names = client.feature_names()
     if as_json:
         print_json(_document(drawn))
     elif out is not None and ending == ".npz":
@@ -81,7 +83,7 @@ def sample_command(
     else:
         with output(out) as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["label", *(f"x{i}" for i in range(drawn.features.shape[1]))])
+            writer.writerow(["label", *(names or made_up_names(drawn.features.shape[1]))])
             for label, row in zip(drawn.labels, drawn.features.tolist(), strict=True):
                 writer.writerow(["" if label is None else label, *(f"{x:.7g}" for x in row)])
     if short := int(drawn.short.sum()):

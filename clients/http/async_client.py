@@ -190,6 +190,9 @@ class AsyncGMRClient(Awaited):
         made = await self.make_model(name, settings)
         data = await self.send(calls.of_model(source, calls.checkpoint()))
         await self.send(calls.of_model(name, calls.restore(data)))
+        names = await self.send(calls.of_model(source, calls.feature_names()))
+        if names is not None:
+            await self.send(calls.of_model(name, calls.name_features(names)))
         return made
 
     async def take_down_model(self, name: str) -> None:
@@ -285,6 +288,14 @@ class AsyncGMRClient(Awaited):
     async def set_ert(self, samples: int | None, *, by: str | None = None) -> Restored:
         """See `GMRClient.set_ert`."""
         return await self.send(calls.set_ert(samples, by))
+
+    async def feature_names(self) -> tuple[str, ...] | None:
+        """See `GMRClient.feature_names`."""
+        return await self.send(calls.feature_names())
+
+    async def name_features(self, names: Sequence[str] | None) -> None:
+        """See `GMRClient.name_features`."""
+        await self.send(calls.name_features(names))
 
     async def checkpoint(self) -> bytes:
         """See `GMRClient.checkpoint`."""

@@ -344,6 +344,9 @@ class GMRClient(Blocking):
         made = self.make_model(name, settings)
         data = self.send(calls.of_model(source, calls.checkpoint()))
         self.send(calls.of_model(name, calls.restore(data)))
+        names = self.send(calls.of_model(source, calls.feature_names()))
+        if names is not None:
+            self.send(calls.of_model(name, calls.name_features(names)))
         return made
 
     def take_down_model(self, name: str) -> None:
@@ -517,6 +520,24 @@ class GMRClient(Blocking):
             by: Who asks, where no keys are required.
         """
         return self.send(calls.set_ert(samples, by))
+
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What the features are called, in their order; None where they have no names."""
+        return self.send(calls.feature_names())
+
+    def name_features(self, names: Sequence[str] | None) -> None:
+        """Say what the features are called, so that a boundary tells it of those that changed.
+
+        Names change no model, and count at once.
+
+        Arguments:
+            names: D texts, in the order of the features; None: they have numbers only.
+
+        Raises:
+            RequestConflict: It is not known yet how many features there are.
+            RequestRefused: They are not D texts.
+        """
+        self.send(calls.name_features(names))
 
     def checkpoint(self) -> bytes:
         """The whole state, to be kept or restored elsewhere."""

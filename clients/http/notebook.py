@@ -126,7 +126,7 @@ def boundary(one: Boundary) -> str:
         parts.append(drawings([prototype.features for prototype in why.prototypes], names))
     if why.features:
         rows = [
-            (f"feature {f.feature}", f"{100 * f.share:.0f} %", f"{f.mean:.4g}", f"{f.expected:.4g}")
+            (f.title, f"{100 * f.share:.0f} %", f"{f.mean:.4g}", f"{f.expected:.4g}")
             for f in why.features
         ]
         parts.append(table(("what changed", "share", "mean", "expected"), rows, len(rows)))

@@ -145,6 +145,12 @@ def rows_of(document: Any, name: str) -> list[Any]:
     return rows
 
 
+def feature_names(document: Any) -> tuple[str, ...] | None:
+    """The answer of GET /model/feature-names."""
+    names = field_of(document, "feature_names")
+    return None if names is None else tuple(names)
+
+
 def classification(reply: Reply) -> answers.Classification:
     """The answer of POST /classify."""
     if _is_binary(reply):

@@ -64,6 +64,10 @@ ACCESS: Final[Mapping[tuple[str, str], Role | None]] = {
     ("GET", "/drift/curve"): "read",
     ("GET", "/events"): "read",
     ("GET", "/model"): "read",
+    ("GET", "/model/feature-names"): "read",
+    # Who sends samples knows what their features are.
+    ("PUT", "/model/feature-names"): "ingest",
+    ("DELETE", "/model/feature-names"): "ingest",
     ("GET", "/model/versions"): "read",
     ("GET", "/metrics"): "read",
     ("GET", "/ledger"): "read",

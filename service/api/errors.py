@@ -6,6 +6,7 @@
   - InvalidShape        a `shape` that is none, or that does not fit the samples
   - UnsupportedMedia    a body in a form that the route does not read
   - UnknownBoundary     no boundary has this id
+  - FeaturesUnknown     names of features, before it is known how many there are
   - VersionNotServed    /v2 names a version that is not served
   - NotAcceptable       the client accepts no form that the route can answer in
   - CrossSite           a browser sends this on behalf of another site
@@ -31,6 +32,7 @@ import difflib
 import math
 from collections.abc import Mapping, Sequence
 
+from core.counted import counted
 from core.errors import GMRError, InvalidRequest
 
 
@@ -130,6 +132,19 @@ class UnsupportedMedia(InvalidRequest):
             f"The body is encoded as {got[:40]!r}; expected no Content-Encoding, because a small "
             f"compressed body can unpack to any size. Send it plain; uint8 is smallest.",
             supported=["identity"],
+        )
+
+
+class FeaturesUnknown(InvalidRequest):
+    """Names of features come before it is known how many there are."""
+
+    @classmethod
+    def yet(cls, got: int) -> FeaturesUnknown:
+        """The error for so many names."""
+        return cls(
+            f"It is not known yet how many features a sample has, but {counted(got, 'name')} came; "
+            f"nothing was kept. Send a first batch before, or set GMR_N_FEATURES.",
+            got=got,
         )
 
 

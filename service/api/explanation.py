@@ -13,6 +13,9 @@ class FeatureChange(BaseModel):
     """A feature that takes part in the change: its mean or variance differs beyond chance."""
 
     feature: int = Field(description="Its place in a sample; the first is 0.")
+    name: str | None = Field(
+        None, description="What PUT /model/feature-names calls it; null without names."
+    )
     share: float = Field(
         description="Share of what all features together add to the change, 0 to 1."
     )

@@ -225,6 +225,12 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "No dead letter has this id",
         "Choose one of GET /deadletters.",
     ),
+    edge_errors.FeaturesUnknown: Problem(
+        "features-unknown",
+        409,
+        "It is not known yet how many features there are",
+        "Send a first batch, or set GMR_N_FEATURES; then name the features.",
+    ),
     edge_errors.NotAcceptable: Problem(
         "not-acceptable",
         406,

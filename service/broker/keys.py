@@ -80,6 +80,11 @@ class Keys:
         return self._key("features")
 
     @property
+    def feature_names(self) -> str:
+        """What people call the features, D texts in order, as JSON."""
+        return self._key("feature-names")
+
+    @property
     def applied(self) -> str:
         """How many entries had been removed in all when the input stream was last trimmed."""
         return self._key("applied")

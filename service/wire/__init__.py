@@ -23,6 +23,7 @@ from service.wire.batch import RawBatch
 from service.wire.batch_id import MAX_ID_LENGTH, new_batch_id
 from service.wire.control import Control, Upload
 from service.wire.entry import MOST_NOTE, read_entry
+from service.wire.feature_names import fault_of_names
 from service.wire.features import FEATURE_TYPES
 from service.wire.fields import (
     CONTROL_KINDS,
@@ -67,6 +68,7 @@ __all__ = [
     "RawName",
     "SampleId",
     "Upload",
+    "fault_of_names",
     "identity",
     "new_batch_id",
     "pack",

@@ -44,6 +44,8 @@ _LABELS_OF = {
 class ArraySource:
     """Samples held by an array, and labels by another or by one of its columns."""
 
+    feature_names: tuple[str, ...] | None = None
+
     def __init__(
         self,
         path: Path,

@@ -25,6 +25,7 @@ from clients.data.formats.rows import (
     as_features,
     check_apart,
     check_chosen,
+    names_of_columns,
 )
 from clients.http.errors import InputError
 from service.wire import SampleId
@@ -73,6 +74,8 @@ class CsvSource:
         self._skip = skip_bad_rows
         self.labelled = self._label is not None
         self.n_features = len(left) if encoding is None else len(encoding.features)
+        names = self._table.header and [self._table.header[index] for index in left]
+        self.feature_names = names_of_columns(names if encoding is None else encoding.features)
         if self.n_features == 0:
             what = "no column left" if dropped else "one column, the labels"
             what = what if self._id is None else "no column beside the ids"

@@ -91,6 +91,7 @@ class IdxSource:
     """Samples of an IDX file, with the labels of the file beside it or of `labels`."""
 
     kind = "idx"
+    feature_names: tuple[str, ...] | None = None
 
     def __init__(self, path: Path, labels: Path | None = None) -> None:
         self.path = path

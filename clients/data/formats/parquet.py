@@ -21,6 +21,7 @@ from clients.data.formats.rows import (
     as_labels,
     check_apart,
     check_chosen,
+    names_of_columns,
 )
 from clients.http.errors import InputError
 from service.wire import SampleId
@@ -69,6 +70,9 @@ class ParquetSource:
                 f"expected at least one of each. Check the file and --label-column."
             )
         self.labelled = self._label is not None
+        lists = any(_is_list(schema.field(name).type) for name in self._columns)
+        names = None if lists else self._columns
+        self.feature_names = names_of_columns(names if encoding is None else encoding.features)
         self.n_features = (
             self._features(first, 0).shape[1] if encoding is None else len(encoding.features)
         )

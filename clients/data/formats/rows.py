@@ -12,7 +12,7 @@ Rules of the formats:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.http.errors import InputError
-from service.wire import SampleId
+from service.wire import SampleId, fault_of_names
 
 Label = int | str
 Labels = NDArray[np.int64] | list[Label | None]
@@ -68,6 +68,7 @@ class Source(Protocol):
         n_samples: How many rows, or None when only reading on would tell.
         n_features: D.
         labelled: Whether labels were found.
+        feature_names: What the features are called, D texts; None where the file does not say.
     """
 
     path: Path
@@ -75,6 +76,7 @@ class Source(Protocol):
     n_samples: int | None
     n_features: int
     labelled: bool
+    feature_names: tuple[str, ...] | None
 
     def read(self, size: int, start: int = 0) -> Iterator[Rows]:
         """Rows from `start` on, `size` at a time; only the last may be fewer.
@@ -164,6 +166,32 @@ def check_count(samples: int, labels: int, *, path: Path) -> None:
             samples=samples,
             labels=labels,
         )
+
+
+def made_up_names(n: int) -> list[str]:
+    """Names of features that have none, where a table must have some.
+
+    Example:
+        >>> made_up_names(2)
+        ['x0', 'x1']
+    """
+    return [f"x{i}" for i in range(n)]
+
+
+def names_of_columns(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Names as a service takes them; None where columns have none, only numbers, or odd ones.
+
+    Example:
+        >>> names_of_columns(["load", "speed"])
+        ('load', 'speed')
+        >>> names_of_columns(["0", "1"]), names_of_columns(made_up_names(2))
+        (None, None)
+    """
+    if not names or fault_of_names(names) or all(name.isdecimal() for name in names):
+        return None
+    if list(names) == made_up_names(len(names)):
+        return None
+    return tuple(names)
 
 
 def column_names(names: str | None) -> list[str] | None:

@@ -18,6 +18,20 @@ class FeatureChange:
     share: float  # of what all features together add to the change, 0 to 1
     mean: float  # of the new samples, in the units that were sent
     expected: float  # by the components that the samples fell on
+    name: str | None = None  # what it is called; None where it has no name
+
+    @property
+    def title(self) -> str:
+        """What people read: its name and place, or its place alone.
+
+        Example:
+            >>> FeatureChange(3, 0.8, 2.0, -1.0).title
+            'feature 3'
+            >>> FeatureChange(3, 0.8, 2.0, -1.0, "pressure").title
+            'pressure (feature 3)'
+        """
+        place = f"feature {self.feature}"
+        return place if self.name is None else f"{self.name} ({place})"
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,11 @@ from clients.http.calls.drift_calls import (
 from clients.http.calls.key_calls import api_keys, audit, key_shares, make_api_key, revoke_api_key
 from clients.http.calls.model_calls import (
     checkpoint,
+    feature_names,
     make_model,
     model,
     models,
+    name_features,
     named_model,
     of_model,
     release,
@@ -73,6 +75,7 @@ __all__ = [
     "declare_boundary",
     "drift",
     "drop_dead_letters",
+    "feature_names",
     "history",
     "ingest",
     "key_shares",
@@ -83,6 +86,7 @@ __all__ = [
     "metrics",
     "model",
     "models",
+    "name_features",
     "name_proposal",
     "named_model",
     "of_model",

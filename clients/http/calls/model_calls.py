@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -54,6 +54,24 @@ def of_model(name: str | None, call: Call[T]) -> Call[T]:
     if name is None:
         return call
     return replace(call, path=f"/models/{quote(name, safe='')}{call.path}")
+
+
+def feature_names() -> Call[tuple[str, ...] | None]:
+    """GET /model/feature-names."""
+    return get("/model/feature-names", replies.feature_names)
+
+
+def name_features(names: Sequence[str] | None) -> Call[None]:
+    """PUT or DELETE /model/feature-names."""
+    if names is None:
+        return Call("DELETE", "/model/feature-names", lambda reply: None, headers={"accept": JSON})
+    return Call(
+        "PUT",
+        "/model/feature-names",
+        lambda reply: None,
+        headers={"accept": JSON, "content-type": JSON},
+        body=orjson.dumps({"feature_names": list(names)}),
+    )
 
 
 def set_mode(mode: str, reason: str | None, by: str | None) -> Call[answers.Restored]:

@@ -20,6 +20,7 @@ from service.api.openapi import forms, json_body, problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
 from service.api.who import asker
+from service.broker.feature_names import FeatureNames
 from service.broker.notes import Notes, told
 from service.broker.records import Record
 from service.wire import MOST_BY, MOST_NOTE
@@ -76,7 +77,8 @@ async def boundary(
     if form == JSON:
         dropped = branch.drops(record.data["entry_id"])
         notes = told(record, await Notes(parts.stream).of(id))
-        document = {"id": record.id, **record.data, "dropped": dropped, "notes": notes}
+        [named] = await FeatureNames(parts.stream).told([record.data])
+        document = {"id": record.id, **named, "dropped": dropped, "notes": notes}
         return answers.json(document, version=version)
     explanation = record.data["explanation"]
     if not explanation.get("prototypes"):

@@ -18,6 +18,7 @@ from service.api.parts import parts_of
 from service.api.query import StrictRoute
 from service.api.since import start_of
 from service.api.who import asker
+from service.broker.feature_names import FeatureNames
 from service.broker.keys import QUARANTINE_LENGTH
 from service.broker.notes import Notes, told
 from service.broker.records import Record
@@ -142,13 +143,15 @@ async def boundaries(
     records = await stream.reports.boundaries(start_of(since))
     branch = await stream.reports.branch()
     notes = await Notes(stream).all()
+    named = await FeatureNames(stream).told([record.data for record in records])
     rows = [
         {
-            **_row(record),
+            "id": record.id,
+            **data,
             "dropped": branch.drops(record.data["entry_id"]),
             "notes": told(record, notes.get(record.id, ())),
         }
-        for record in records
+        for record, data in zip(records, named, strict=True)
     ]
     return answers.json({"boundaries": rows})
 

@@ -161,7 +161,7 @@ function prototypes(why, model) {
 function features(why) {
   const rows = why.features ?? [];
   return section("Features that changed", rows, ["feature", "share of the change", "mean, expected"], (one) => [
-    `${one.feature}`, bar(one.share, rows[0].share), `${decimal(one.mean)}, ${decimal(one.expected)}`]);
+    one.name ? [one.name, " ", make("small", { class: "faint" }, `feature ${one.feature}`)] : `${one.feature}`, bar(one.share, rows[0].share), `${decimal(one.mean)}, ${decimal(one.expected)}`]);
 }
 
 /** @param {any} why */

@@ -456,6 +456,11 @@ def in_a_folder(folder: Path, name: str, text: str) -> None:
     os.utime(folder / name, (long_ago, long_ago))
 
 
+def told(*names: str) -> list[bytes]:
+    """What a service says before a table is sent to it."""
+    return [model(0, "0-0"), model(0, "0-0"), answer(200, {"feature_names": names})]
+
+
 def test_a_folder_is_sent_file_by_file_and_one_that_cannot_be_used_is_told(
     gmr: CliRunner, tmp_path: Path
 ) -> None:
@@ -463,8 +468,8 @@ def test_a_folder_is_sent_file_by_file_and_one_that_cannot_be_used_is_told(
     in_a_folder(folder, "a.csv", "x,y\n1,2\n3,4\n")
     in_a_folder(folder, "b.csv", "x,y\n1,oops\n")
     in_a_folder(folder, "c.csv", "x,y\n5,6\n")
-    one = [model(0, "0-0"), model(0, "0-0"), answer(202, INGESTED), letters()]
-    with ScriptedServer(*one, *one[:2], *one) as server:
+    one = [*told("x", "y"), answer(202, INGESTED), letters()]
+    with ScriptedServer(*one, *one[:3], *one) as server:
         result = gmr.invoke(app, ["ingest", str(folder), "--url", server.url])
         bodies = [request.body for request in server.requests if " /ingest" in request.line]
     sent = [unpack(body)[0]["features"].tolist() for body in bodies]
@@ -489,7 +494,7 @@ def test_of_each_file_of_a_folder_categories_that_are_not_known_are_told(
     encoding.write_bytes(TableEncoding([Categories("shop", ("a", "b"))]).to_json())
     in_a_folder(folder, "a.csv", "shop\na\nc\nc\n")
     in_a_folder(folder, "b.csv", "day,shop\n2026-11-27,c\n")
-    one = [model(0, "0-0"), model(0, "0-0"), answer(202, INGESTED), letters()]
+    one = [*told("shop=a", "shop=b"), answer(202, INGESTED), letters()]
     with ScriptedServer(*one, *one) as server:
         typed = ["ingest", str(folder), "--url", server.url, "--encoding", str(encoding)]
         result = gmr.invoke(app, typed)
@@ -516,7 +521,7 @@ def test_a_watched_folder_is_watched_until_ctrl_c(
     monkeypatch.setattr(
         "clients.commands.ingest.files_of", functools.partial(files_of, pause=pause)
     )
-    one = [model(0, "0-0"), model(0, "0-0"), answer(202, INGESTED), letters()]
+    one = [*told("x", "y"), answer(202, INGESTED), letters()]
     with ScriptedServer(*one, *one) as server:
         result = gmr.invoke(app, ["ingest", str(folder), "--watch", "--url", server.url])
         assert sum(" /ingest" in request.line for request in server.requests) == 2

@@ -289,12 +289,93 @@ def test_a_table_with_categories_is_encoded_alike_by_all_commands(
         assert told.stdout == gmr.run(command, plain).stdout
         assert "shop: 10 cells with a category that the encoding does not know" in told.stderr
     said = gmr("ingest", mixed, "--encoding", encoding, "--wait")
+    assert gmr.json("features")["feature_names"] == [*names, "shop=a", "shop=b"]
+    gmr("features", "--forget")
     assert "30 samples in 1 batch" in said
     assert "shop: 10 cells with a category" in said
     assert "gmr encoding" in gmr("ingest", mixed, status=2)
     assert "Leave these out" in gmr(
         "ingest", mixed, "--encoding", encoding, "--drop", "shop", status=2
     )
+
+
+def write_table(path: Path, names: list[str], rows: np.ndarray[Any, Any], kinds: list[Any]) -> Path:
+    """A table with the columns of `names` and one of kinds."""
+    cells = [[*map(str, row), str(kind)] for row, kind in zip(rows.tolist(), kinds, strict=True)]
+    path.write_text("\n".join(",".join(row) for row in [[*names, "kind"], *cells]))
+    return path
+
+
+def test_features_are_known_by_the_names_of_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    names, kind = [f"s{i}" for i in range(16)], ("--label-column", "kind")
+    before = np.concatenate([samples(100, seed=i) for i in range(6)])
+    after = np.concatenate([1 - samples(100, seed=40 + i) / 4 for i in range(3)])
+    log = write_table(
+        tmp_path / "log.csv", names, np.concatenate([before, after]), [*labels(600), *["new"] * 300]
+    )
+    turned = write_table(tmp_path / "turned.csv", names[::-1], samples(40)[:, ::-1], labels(40))
+    plain = write_table(tmp_path / "plain.csv", names, samples(40), labels(40))
+    others = write_table(tmp_path / "others.csv", ["t", *names[1:]], samples(40), labels(40))
+    with redis_server(tmp_path) as redis:
+        made = make_settings(redis.url, tmp_path, settle_after_s=3600)
+        with training(made), serving(made) as service:
+            gmr = Gmr(str(service.base_url).rstrip("/"))
+            assert "There is no boundary yet" in gmr("explain", status=2)
+            assert gmr.json("features") == {"feature_names": None}
+            # Where columns are to be taken by their place, nobody asks what they are called.
+            assert "40 samples" in gmr("ingest", others, *kind, "--by-place", "--wait")
+            assert gmr.json("features") == {"feature_names": None}
+            assert "900 samples" in gmr("ingest", log, *kind, "--wait")
+            assert gmr.json("features") == {"feature_names": names}
+            assert "15 s15 features: 16 names" in gmr("features")
+            assert list(gmr.rows("sample", "--n", 2)[0]) == ["label", *names]
+
+            told = gmr.json("explain")
+            first = told["explanation"]["features"][0]
+            assert first["name"] == names[first["feature"]]
+            assert told == gmr.json("explain", told["boundary"]) == gmr.json("explain", told["id"])
+            gmr("note", told["boundary"], "The lens was cleaned.", "--by", "ada")
+            said = gmr("explain", told["boundary"])
+            assert f"{first['name']} (feature {first['feature']})" in said
+            assert "ada: The lens was cleaned." in said
+            assert f"sub-task {told['sub_task']} begins" in said
+            assert "signal " + told["signal"] in said
+            assert "no boundary 99" in gmr("explain", 99, status=2)
+
+            # Columns in another order are those of the service; others are not.
+            for command in ("classify", "outliers"):
+                right = gmr.run(command, plain, *kind)
+                found = gmr.run(command, turned, *kind)
+                assert found.stdout == right.stdout
+                assert "each was taken by its name" in found.stderr
+                assert "each was taken" not in right.stderr
+                wrong = gmr.run(command, turned, *kind, "--by-place")
+                assert wrong.stdout != right.stdout
+                refused = gmr(command, others, *kind, status=2)
+                assert "calls feature 0 't', the service 's0'" in refused
+                assert gmr.run(command, others, *kind, "--by-place").stdout == right.stdout
+            counts = service.get("/ledger").json()
+            assert "nothing was sent" in gmr("ingest", others, *kind, "--again", status=2)
+            assert service.get("/ledger").json()["accepted"] == counts["accepted"]
+            assert "each was taken by its name" in gmr("ingest", turned, *kind, "--wait")
+            assert service.get("/ledger").json()["accepted"] == counts["accepted"] + 40
+
+            listed = tmp_path / "names.txt"
+            listed.write_text("\n".join(["t", *names[1:]]) + "\n")
+            assert gmr.json("features", "--name", listed)["feature_names"][0] == "t"
+            assert "40 samples" in gmr("ingest", others, *kind, "--again", "--wait")
+            assert "each was taken" not in gmr("classify", others, *kind)
+            listed.write_text("t\n")
+            assert "1 name came" in gmr("features", "--name", listed, status=2)
+            assert "opposite" in gmr("features", "--name", listed, "--forget", status=2)
+            assert "cannot be read" in gmr("features", "--name", tmp_path, status=2)
+            assert gmr.json("features", "--forget") == {"feature_names": None}
+            assert "no names" in gmr("features")
+            assert list(gmr.rows("sample", "--n", 2)[0])[:3] == ["label", "x0", "x1"]
 
 
 def test_rows_that_cannot_be_used_are_left_out_and_the_others_keep_their_numbers(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clients.data.encoding import Categories, Numbers, TableEncoding
 from clients.data.files import Source, open_source, read_file
 from clients.data.formats.numerals import Numerals
 from clients.http.errors import InputError
@@ -661,6 +662,38 @@ def test_true_and_false_are_features_and_as_labels_they_are_text(tmp_path: Path)
     path.write_text("a,b\n1,yes\n", "utf-8")
     with pytest.raises(InputError, match="holds 'yes'"):
         list(open_source(path).read(10))
+
+
+def test_columns_name_the_features_where_they_have_names(tmp_path: Path) -> None:
+    def names(text: str, **options: Any) -> tuple[str, ...] | None:
+        (tmp_path / "a.csv").write_text(text)
+        return open_source(tmp_path / "a.csv", **options).feature_names
+
+    table = "a , kind,b,id\n1,x,2,7\n3,y,4,8\n"
+    found = names(table, label_column="kind", id_column="id")
+    assert found == ("a", "b")
+    assert names(table, columns=["id", "a"]) == ("a", "id")
+    assert names(table, drop=["kind", "b"]) == ("a", "id")
+    assert names("1,2\n3,4\n") is None
+    assert names("0,1,kind\n3,4,x\n", label_column="kind") is None  # numbers are no names
+    assert names("a,,c\n3,4,5\n") is None
+    assert names("a,a\n3,4\n") == ("a", "a")
+    encoding = TableEncoding([Numbers("b", 1.0, says_missing=True), Categories("kind", ("x",))])
+    assert names(table, encoding=encoding) == ("b", "b is missing", "kind=x")
+    np.save(tmp_path / "a.npy", X)
+    assert open_source(tmp_path / "a.npy").feature_names is None
+
+
+def test_columns_of_a_parquet_file_name_the_features(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1.0, 2.0], "kind": [0, 1], "b": [3, 4]}), path)
+    assert open_source(path, label_column="kind").feature_names == ("a", "b")
+    encoding = TableEncoding([Numbers("b", 1.0), Categories("kind", ("0", "1"))])
+    assert open_source(path, encoding=encoding).feature_names == ("b", "kind=0", "kind=1")
+    pq.write_table(pa.table({"a": [[1.0, 2.0], [3.0, 4.0]]}), path)
+    assert open_source(path).feature_names is None
 
 
 @pytest.mark.parametrize("name", ["", "Unnamed: 0", "id"])

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from service.settings import Settings
 from tests.service.api.stack import serving, training, wait_until
 from tests.service.dashboard.browser import visiting
-from tests.service.dashboard.digits import Digits
+from tests.service.dashboard.digits import SIDE, Digits
 
 WIDER = """width => document.documentElement.scrollWidth === width ? [] :
     [...document.querySelectorAll('body *')]
@@ -114,8 +114,13 @@ def test_a_stream_is_watched_understood_and_acted_upon(
             compared = page.locator("#compared-rows tr")
             expect(compared.locator("th")).to_have_text(["sequential decides", "paper shadow"])
             expect(compared.first.locator("td").nth(1)).to_have_text("1")
+            pixels = [f"pixel {row}, {column}" for row in range(SIDE) for column in range(SIDE)]
+            named = client.put("/model/feature-names", json={"feature_names": pixels})
+            named.raise_for_status()
             page.locator("#boundaries a").click()
             expect(page.locator("#boundary-page h2")).to_have_text("Boundary 1: sub-task 1 begins")
+            first = page.locator("#boundary-page tbody th").first
+            expect(first).to_have_text(re.compile(r"^pixel \d+, \d+ feature \d+$"))
             expect(page.locator("#boundary-page h2")).to_be_focused()
             expect(page.get_by_role("heading", name="Features that changed")).to_be_visible()
             expect(page.locator("#boundary-page")).to_contain_text("of the new samples is other")

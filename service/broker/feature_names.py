@@ -1,0 +1,86 @@
+"""What people call the features of a model. Redis holds it, beside the model.
+
+Names change no model, so that they are no entry of the stream: they are there at once, also while
+no trainer works, and what was found before they came is told with them as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from service.broker.connection import perhaps_done
+from service.broker.stream import Stream
+
+
+class FeatureNames:
+    """The names of one model's features.
+
+    Arguments:
+        stream: Of the model.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._key = stream.keys.feature_names
+
+    async def kept(self) -> tuple[str, ...] | None:
+        """The names, in the order of the features; None where there are none.
+
+        They are none, too, where they were kept for another number of features: a model whose only
+        batches were refused may have had one.
+        """
+        text = await self._stream.read(lambda: self._stream.client.get(self._key))
+        if text is None:
+            return None
+        names: list[str] = orjson.loads(text)
+        return tuple(names) if len(names) == await self._stream.n_features() else None
+
+    async def keep(self, names: Sequence[str]) -> None:
+        """Keep names in place of those that are there.
+
+        Arguments:
+            names: As many as there are features.
+
+        Raises:
+            StreamUnavailable: Redis is away; they may be kept or not.
+        """
+        data = orjson.dumps(list(names))
+        await self._stream.call(
+            lambda: self._stream.client.set(self._key, data),
+            away=lambda error: perhaps_done(
+                error, "the names are kept", "Send the same once more, which does no harm."
+            ),
+        )
+
+    async def forget(self) -> None:
+        """Let the features have numbers only."""
+        await self._stream.call(
+            lambda: self._stream.client.delete(self._key),
+            away=lambda error: perhaps_done(
+                error, "the names are forgotten", "Ask for the same once more, which does no harm."
+            ),
+        )
+
+    async def told(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Boundaries with the names of features that have changed, JSON-ready.
+
+        Arguments:
+            records: Boundaries as the trainer reported them.
+        """
+        changed = any((record.get("explanation") or {}).get("features") for record in records)
+        names = await self.kept() if changed else None
+        return [_named(record, names) for record in records]
+
+
+def _named(record: Mapping[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
+    explanation = record.get("explanation") or {}
+    if not explanation.get("features"):
+        return dict(record)
+    features = [
+        {**one, "name": None if names is None else names[one["feature"]]}
+        for one in explanation["features"]
+    ]
+    return {**record, "explanation": {**explanation, "features": features}}
