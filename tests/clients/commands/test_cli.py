@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from clients.commands.cli import COMMANDS, app, exit_status, load
+from clients.commands.cli import COMMANDS, OF_ONE_MODEL, app, exit_status, load
 from clients.commands.serving import NOT_FLAGS
 from clients.http.errors import InputError, ServiceUnreachable
 from core.errors import GMRError, InvalidSettings
@@ -69,6 +69,17 @@ def test_every_command_explains_itself_with_an_example(gmr: CliRunner, name: str
 def test_the_line_in_the_list_is_the_first_of_the_commands_own_help(name: str) -> None:
     described = inspect.getdoc(function_of(name)) or ""
     assert " ".join(described.split("\n\n")[0].split()) == COMMANDS[name][1]
+
+
+OF_A_SERVICE = {"models", "keys", "audit", "doctor", "demo", "evaluate", "reset"}
+"""Commands with an address whose subject is no one model."""
+
+
+def test_every_command_that_asks_a_model_can_ask_a_named_one() -> None:
+    asking = {
+        name for name in COMMANDS if "url" in inspect.signature(load(name).callback).parameters
+    }
+    assert asking - OF_A_SERVICE == set(OF_ONE_MODEL)
 
 
 def test_a_typing_error_is_answered_with_a_suggestion(gmr: CliRunner) -> None:
