@@ -12,9 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from clients.http.answers import Boundary, DriftState, Ledger, ModelInfo, Readiness
+from clients.http.answers.boundaries import feature_title
 from clients.http.client import GMRClient
 from clients.http.errors import ServiceUnavailable, ServiceUnreachable
 from core.counted import counted
+
+MOST_FEATURES = 3
+"""That are named of those that drift."""
 
 AWAY = (ServiceUnavailable, ServiceUnreachable)
 """Errors that say that there is no answer, and not that the question was wrong."""
@@ -90,6 +94,7 @@ class Reading:
             "estimated_accuracy_low": raw.get("estimated_accuracy_low"),
             "estimated_accuracy_high": raw.get("estimated_accuracy_high"),
             "stream_samples": raw.get("stream_samples"),
+            "feature_drift": drift and drift.feature_drift,
             "trainer_reported": drift and drift.time,
             "ledger": self.ledger and dict(self.ledger.raw),
             "boundaries": [
@@ -125,6 +130,30 @@ def accuracy_of(document: dict[str, Any]) -> str:
     low, high = document["estimated_accuracy_low"], document["estimated_accuracy_high"]
     now = share(document["estimated_accuracy"])
     return f"{text}, expected now: {now} ({share(low)} to {share(high)})"
+
+
+def features_of(document: dict[str, Any]) -> str | None:
+    """Features that drift, in words; None where nothing can be compared.
+
+    Example:
+        >>> row = {"feature": 3, "name": "load", "change": 1.25, "drifts": True}
+        >>> features_of({"feature_drift": {"drifting": 1, "features": [row]}})
+        '1 drifts: load (feature 3) by +1.25 deviations'
+        >>> features_of({"feature_drift": {"drifting": 0, "features": []}})
+        'none drifts'
+    """
+    drift = document.get("feature_drift")
+    if not drift or drift["drifting"] is None:
+        return None
+    n, rows = drift["drifting"], [row for row in drift["features"] if row["drifts"]]
+    if not n:
+        return "none drifts"
+    told = [
+        f"{feature_title(row['feature'], row['name'])} by {row['change']:+.3g} deviations"
+        for row in rows[:MOST_FEATURES]
+    ]
+    more = f" and {n - len(told):,} more" if n > len(told) else ""
+    return f"{n:,} {'drifts' if n == 1 else 'drift'}: {', '.join(told)}{more}"
 
 
 def phase_of(document: dict[str, Any]) -> str:

@@ -245,6 +245,12 @@ CLASS_DRIFT = Panel(
         Query(gauge("gmr_class_likelihood_change"), "{{class}}, likelihood"),
     ),
 )
+FEATURE_DRIFT = Panel(
+    "Features that drift",
+    "Features whose mean among the newest samples is not as it was earlier in the sub-task.",
+    (Query(gauge("gmr_features_drifting"), "features"),),
+    more=FROM_ZERO,
+)
 THROUGHPUT = Panel(
     "Samples per second",
     "Accepted, and learned; replay adds its own.",
@@ -370,6 +376,7 @@ DASHBOARDS = (
                 ACCURACY,
                 CLASS_SHARES,
                 CLASS_DRIFT,
+                FEATURE_DRIFT,
                 Panel(
                     "Alarms that were no new sub-task",
                     "Bursts of outliers, sub-tasks that came back, shares of classes alone, and "

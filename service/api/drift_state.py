@@ -95,6 +95,46 @@ class ClassShares(BaseModel):
     drifting: list[int | str] = Field(description="Classes that are not as they were.")
 
 
+class FeatureRow(BaseModel):
+    """A feature whose mean may have moved within the sub-task."""
+
+    feature: int = Field(description="Its place in a sample; the first is 0.")
+    name: str | None = Field(
+        None, description="What PUT /model/feature-names calls it; null without names."
+    )
+    mean: float = Field(description="Of the window, in the units that were sent.")
+    reference_mean: float | None = Field(
+        description="Of the reference; null while that has fewer than 200 samples."
+    )
+    reference_deviation: float | None = Field(
+        description="Standard deviation of the reference's samples; null likewise."
+    )
+    change: float | None = Field(description="Of the mean, in these deviations; null likewise.")
+    p_value: float | None = Field(
+        description="How often chance alone would move any feature as far; null likewise."
+    )
+    drifts: bool = Field(
+        description="Whether that is below 0.001 and the change 0.2 deviations or more."
+    )
+    course: list[float] = Field(
+        description="Means since the sub-task began, at most 32, of as many samples each; the last "
+        "may be of fewer."
+    )
+
+
+class FeatureDrift(BaseModel):
+    """The means of the newest samples, a window, against those of the sub-task before them."""
+
+    samples: int = Field(description="Of the window: a thousand or more.")
+    reference_samples: int = Field(description="Of the sub-task before it.")
+    features: list[FeatureRow] = Field(
+        description="The ten that have changed most, in standard errors."
+    )
+    drifting: int | None = Field(
+        description="How many of all features drift; null while nothing can be compared."
+    )
+
+
 class Stretch(BaseModel):
     """A stretch of the stream."""
 
@@ -190,6 +230,10 @@ class DriftState(Report):
     prequential_accuracy_mean: float | None = Field(description="Its running mean.")
     class_shares: ClassShares | None = Field(
         description="Shares of classes, and which drift; null where the trainer does not say."
+    )
+    feature_drift: FeatureDrift | None = Field(
+        description="Features that creep within the sub-task; null where the trainer does not say, "
+        "and for more than 4,096 features."
     )
     estimated_accuracy: float | None = Field(
         description="Accuracy expected of the newest thousand samples or so, whether they had "

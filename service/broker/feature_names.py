@@ -64,6 +64,11 @@ class FeatureNames:
             ),
         )
 
+    async def told_of(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Rows about features, each with its place `feature`, with their names."""
+        names = await self.kept() if rows else None
+        return _named(rows, names)
+
     async def told(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Boundaries with the names of features that have changed, JSON-ready.
 
@@ -72,15 +77,16 @@ class FeatureNames:
         """
         changed = any((record.get("explanation") or {}).get("features") for record in records)
         names = await self.kept() if changed else None
-        return [_named(record, names) for record in records]
+        return [_explained(record, names) for record in records]
 
 
-def _named(record: Mapping[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
+def _explained(record: Mapping[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
     explanation = record.get("explanation") or {}
     if not explanation.get("features"):
         return dict(record)
-    features = [
-        {**one, "name": None if names is None else names[one["feature"]]}
-        for one in explanation["features"]
-    ]
+    features = _named(explanation["features"], names)
     return {**record, "explanation": {**explanation, "features": features}}
+
+
+def _named(rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None) -> list[dict[str, Any]]:
+    return [{**one, "name": None if names is None else names[one["feature"]]} for one in rows]

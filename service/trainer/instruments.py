@@ -79,6 +79,10 @@ class Instruments:
                 ("likelihood_change", "How much likelier they are beside others, likewise."),
             )
         }
+        self.features_drifting = gauge(
+            "features_drifting",
+            "Features whose mean is not as it was earlier in the sub-task; NaN while unknown.",
+        )
         self.mode = gauge("mode", "1 for the mode in force.", ["mode"])
         self.version_held = gauge(
             "version_held", "1 where the gate holds back what is learned; NaN without a gate."

@@ -272,6 +272,14 @@ class TrainerMetrics(Instruments):
         if shares["other"] is not None:
             self.class_shares["share"].labels(OTHER).set(_number(shares["other"]["share"]))
 
+    def show_features(self, drift: Mapping[str, Any] | None) -> None:
+        """Show how many features drift.
+
+        Arguments:
+            drift: From `core.memory.feature_drift.feature_drift`.
+        """
+        self.features_drifting.set(_number(None if drift is None else drift["drifting"]))
+
     def show_mode(self, mode: Mode) -> None:
         """Show what becomes of batches that come."""
         for one in Mode:

@@ -14,6 +14,7 @@ import orjson
 
 from core.engine.engine import Engine
 from core.engine.state import EngineState
+from core.memory.feature_drift import feature_drift
 from core.memory.proposals import Proposal
 from service.broker.branch import Branch
 from service.broker.entries import Position
@@ -186,6 +187,8 @@ class Reporter:
             self._engine.naming.labels(state), self._settings.class_series
         )
         self._metrics.show_classes(classes)
+        features = feature_drift(state.sub_task.course)
+        self._metrics.show_features(features)
         shares = key_shares.told(totals.key_shares)
         self._metrics.show_key_shares(shares)
         return self._journal.status(
@@ -210,6 +213,7 @@ class Reporter:
                 "redis_errors": self._feed.redis_errors,
                 "key_shares": shares,
                 "class_shares": classes,
+                "feature_drift": features,
                 "gate": gate,
             }
         )

@@ -10,6 +10,12 @@ from clients.http import notebook
 from clients.http.answers.building import Label
 
 
+def feature_title(feature: int, name: str | None) -> str:
+    """What people read of a feature: its name and place, or its place alone."""
+    place = f"feature {feature}"
+    return place if name is None else f"{name} ({place})"
+
+
 @dataclass(frozen=True)
 class FeatureChange:
     """A feature that takes part in a change."""
@@ -30,8 +36,7 @@ class FeatureChange:
             >>> FeatureChange(3, 0.8, 2.0, -1.0, "pressure").title
             'pressure (feature 3)'
         """
-        place = f"feature {self.feature}"
-        return place if self.name is None else f"{self.name} ({place})"
+        return feature_title(self.feature, self.name)
 
 
 @dataclass(frozen=True)

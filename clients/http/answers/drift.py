@@ -58,6 +58,7 @@ class DriftState:
     ert_asked: bool | None = None  # whether a person asked for `ert`
     gate: Gate | None = None  # None without one
     class_shares: Mapping[str, Any] | None = None  # of the newest samples, as GET /drift has it
+    feature_drift: Mapping[str, Any] | None = None  # within the sub-task, as GET /drift has it
     prequential_accuracy_mean: float | None = None  # on labelled samples, before they were learned
     estimated_accuracy: float | None = None  # expected of the newest samples, labels or not
     estimated_accuracy_low: float | None = None  # ends of the 95 % interval of that

@@ -111,13 +111,17 @@ STATE_FIELDS = tuple(DriftState.model_fields)
 )
 async def drift(request: Request) -> Response:
     """What the trainer last reported; it reports at least once a second."""
-    status = await parts_of(request).stream.reports.status()
+    stream = parts_of(request).stream
+    status = await stream.reports.status()
     if status is None:
         raise Unavailable(
             "No trainer has reported yet. Expected one to be running. Ask again in a moment; if "
             "this lasts, start it by `gmr trainer`."
         )
     document = {name: status.get(name) for name in STATE_FIELDS}
+    if drift := document["feature_drift"]:
+        rows = await FeatureNames(stream).told_of(drift["features"])
+        document["feature_drift"] = {**drift, "features": rows}
     return answers.json(document, version=status.get("model_version"))
 
 

@@ -9,6 +9,7 @@ import { Charts } from "./charts.js";
 import { showClasses, showShares } from "./classes.js";
 import { Curve } from "./curve.js";
 import { byId, make, say, show } from "./element.js";
+import { showFeatures } from "./features.js";
 import { Feed } from "./feed.js";
 import { count } from "./format.js";
 import "./key.js";
@@ -146,6 +147,7 @@ function drawNow() {
   showStatus({ drift, model, samples: subTasks(boundaries, drift).at(-1)?.samples ?? null, rate: known.throughput.rate, boundary: past.at(-1) ?? null, report: known.report, problem: known.problem });
   showClasses(drift);
   showShares(drift);
+  showFeatures(drift, model);
   showDetectors(drift, curve.points);
   showTimeline(boundaries, drift, model, draw);
   showBoundaries(boundaries);

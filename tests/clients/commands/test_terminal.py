@@ -334,6 +334,10 @@ def test_features_are_known_by_the_names_of_columns(
             assert "15 s15 features: 16 names" in gmr("features")
             assert list(gmr.rows("sample", "--n", 2)[0]) == ["label", *names]
 
+            drift = gmr.json("status")["feature_drift"]
+            assert drift["drifting"] is None  # a sub-task of some hundred samples
+            assert {row["name"] for row in drift["features"]} <= set(names)
+
             told = gmr.json("explain")
             first = told["explanation"]["features"][0]
             assert first["name"] == names[first["feature"]]

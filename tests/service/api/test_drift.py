@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any
 
 import httpx2
 import numpy as np
@@ -86,6 +88,33 @@ def test_the_state_of_the_detector_is_reported(drifted: httpx2.Client) -> None:
     assert (state["ert_achieved"] is None) == (state["probe_alarms"] == 0)
     assert (state["ert_achieved_high"] is None) == (state["probe_alarms"] == 0)
     assert 0 < state["ert_achieved_low"] < (state["ert_achieved"] or math.inf)
+
+
+def test_features_that_creep_are_told_with_their_names(settings: Callable[..., Settings]) -> None:
+    own = settings(detector="none")
+    with training(own), serving(own) as client:
+        for i in range(16):
+            x = samples(100, seed=i)
+            x[:, 7] += 0.5 * (i > 5)
+            send(client, RawBatch.of(x, labels(100))).raise_for_status()
+        names = [f"sensor {i}" for i in range(16)]
+        client.put("/model/feature-names", json={"feature_names": names}).raise_for_status()
+
+        def reported() -> dict[str, Any] | None:
+            state: dict[str, Any] = client.get("/drift").json()
+            return state if state["stream_samples"] == 1600 else None
+
+        state = wait_until(reported)
+        DriftState.model_validate(state)
+        told = state["feature_drift"]
+        assert told["samples"] + told["reference_samples"] == 1600
+        assert len(told["features"]) == 10
+        first = told["features"][0]
+        assert (first["feature"], first["name"], first["drifts"]) == (7, "sensor 7", True)
+        assert first["mean"] == pytest.approx(first["reference_mean"] + 0.5, abs=0.1)
+        assert told["drifting"] == sum(row["drifts"] for row in told["features"]) == 1
+        shown = re.compile(r"^gmr_features_drifting 1\.0$", re.MULTILINE)
+        wait_until(lambda: shown.search(client.get("/metrics").text))
 
 
 def test_every_boundary_is_listed_with_its_evidence(drifted: httpx2.Client) -> None:

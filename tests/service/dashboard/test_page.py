@@ -95,6 +95,20 @@ def test_tables_are_drawn_as_profiles_and_strange_names_are_text(
                 box.fill(text)
                 ask.click()
                 expect(page.locator("#answer")).to_contain_text(said)
+
+            # What creeps is told by its name.
+            expect(page.locator("#features-none")).to_be_visible()
+            names = {"feature_names": [strange, *(f"sensor {i}" for i in range(1, 6))]}
+            client.put("/model/feature-names", json=names).raise_for_status()
+            for step in range(16):
+                x = random.normal(5.0, 1, (100, 6)).astype("f4")
+                x[:, 0] += 0.1 * step
+                send(client, RawBatch.of(x, [strange] * 100)).raise_for_status()
+            first = page.locator("#features li").first
+            expect(first.locator("b")).to_have_text(strange)
+            expect(first).to_contain_text("drifts; before: 5")
+            expect(first.locator("svg[data-level=near] path")).to_be_visible()
+            expect(page.locator("#features li svg[data-level=plain]")).to_have_count(5)
             check_accessible(page)
 
 

@@ -37,6 +37,14 @@ from service.trainer.totals import Totals
 from tests.service.metrics_text import read
 
 
+def test_how_many_features_drift_is_no_number_while_nobody_knows() -> None:
+    metrics = TrainerMetrics()
+    for drift, known in ((None, False), ({"drifting": None}, False), ({"drifting": 3}, True)):
+        metrics.show_features(drift)
+        value = read(metrics.text())["gmr_features_drifting"]
+        assert value == 3 if known else math.isnan(value)
+
+
 def test_series_of_classes_go_when_others_have_more_samples() -> None:
     def row(label: int | str, share: float) -> dict[str, object]:
         return {"label": label, "share": share, "share_change": None, "likelihood_change": 1.5}
