@@ -33,10 +33,7 @@ class FeatureNames:
         batches were refused may have had one.
         """
         text = await self._stream.read(lambda: self._stream.client.get(self._key))
-        if text is None:
-            return None
-        names: list[str] = orjson.loads(text)
-        return tuple(names) if len(names) == await self._stream.n_features() else None
+        return None if text is None else names_of(text, await self._stream.n_features())
 
     async def keep(self, names: Sequence[str]) -> None:
         """Keep names in place of those that are there.
@@ -70,20 +67,31 @@ class FeatureNames:
         return _named(rows, names)
 
     async def told(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Boundaries with the names of features that have changed, JSON-ready.
+        """Boundaries, or any events, with the names of features that have changed, JSON-ready.
 
         Arguments:
-            records: Boundaries as the trainer reported them.
+            records: As the trainer reported them.
         """
-        changed = any((record.get("explanation") or {}).get("features") for record in records)
-        names = await self.kept() if changed else None
-        return [_explained(record, names) for record in records]
+        names = await self.kept() if any(map(names_features, records)) else None
+        return [explained(record, names) for record in records]
 
 
-def _explained(record: Mapping[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
-    explanation = record.get("explanation") or {}
-    if not explanation.get("features"):
+def names_of(text: bytes | str, n_features: int | None) -> tuple[str, ...] | None:
+    """The names as they are kept; None where they are of another number of features."""
+    names: list[str] = orjson.loads(text)
+    return tuple(names) if len(names) == n_features else None
+
+
+def names_features(record: Mapping[str, Any]) -> bool:
+    """Whether a record says which features have changed."""
+    return bool((record.get("explanation") or {}).get("features"))
+
+
+def explained(record: Mapping[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
+    """A record with the names of the features that it says have changed."""
+    if not names_features(record):
         return dict(record)
+    explanation = record["explanation"]
     features = _named(explanation["features"], names)
     return {**record, "explanation": {**explanation, "features": features}}
 

@@ -32,6 +32,7 @@ from tenacity import (
 )
 
 from service.broker.connection import SyncClient, is_transient, read_stream
+from service.broker.feature_names import explained, names_features, names_of
 from service.broker.fenced import WRITE
 from service.broker.keys import Keys
 from service.broker.lease import Lease
@@ -124,8 +125,12 @@ class WebhookSender:
     def _bring(self, id: str, data: bytes) -> bool:
         """Tell the receiver until it is done with this message; False when asked to end first."""
         try:
-            body = cloud_event(self._keys.model, id, orjson.loads(data))
-        except Exception:
+            record = orjson.loads(data)
+            names = self._names() if names_features(record) else None
+            body = cloud_event(self._keys.model, id, explained(record, names))
+        except Exception as error:
+            if is_transient(error):
+                raise  # no fault of the message
             # It would fail for ever, and hold up all that follow.
             logger.exception("webhook: event %s cannot be told, and is left out", id)
             return True
@@ -141,6 +146,11 @@ class WebhookSender:
             logger.error("webhook: event %s is given up, refused with %s", id, answer.reason)
             return True
         return answer.outcome is Outcome.DELIVERED
+
+    def _names(self) -> tuple[str, ...] | None:
+        """What the features are called; None without names."""
+        text, n_features = map(self._client.get, (self._keys.feature_names, self._keys.features))
+        return None if text is None or n_features is None else names_of(text, int(n_features))
 
     def _attempt(self, id: str, body: bytes) -> Answer:
         answer = self._receiver.tell(id, body)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import AsyncIterator
-from typing import Annotated, Final
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any, Final
 
 import orjson
 from fastapi import APIRouter, Header, Query, Request
@@ -18,7 +18,7 @@ from service.api.head import EndlessRoute
 from service.api.openapi import problems
 from service.api.parts import Parts, parts_of, position
 from service.broker.connection import StreamUnavailable
-from service.broker.records import Record
+from service.broker.feature_names import FeatureNames
 
 router = APIRouter(tags=["drift"], route_class=EndlessRoute)
 logger = logging.getLogger(__name__)
@@ -144,12 +144,10 @@ async def _told(
     async for records in parts.feed.follow(after, KEEP_ALIVE_S):
         if await request.is_disconnected():
             return
-        lines = [
-            _format(record)
-            for record in records
-            if wanted is None or record.data.get("kind") in wanted
-        ]
-        if lines:
+        asked = [one for one in records if wanted is None or one.data.get("kind") in wanted]
+        if asked:
+            told = await FeatureNames(parts.stream).told([one.data for one in asked])
+            lines = [_format(one.id, data) for one, data in zip(asked, told, strict=True)]
             yield b"".join(lines)
         elif not records:
             yield KEEP_ALIVE
@@ -166,10 +164,6 @@ async def _missed(parts: Parts, after: str) -> bytes | None:
     return b"event: missed\ndata: %b\n\n" % data
 
 
-def _format(record: Record) -> bytes:
-    kind = str(record.data.get("kind", "message")).encode()
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (
-        record.id.encode(),
-        kind,
-        orjson.dumps(record.data),
-    )
+def _format(id: str, data: Mapping[str, Any]) -> bytes:
+    kind = str(data.get("kind", "message")).encode()
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (id.encode(), kind, orjson.dumps(data))

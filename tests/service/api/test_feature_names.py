@@ -67,6 +67,10 @@ def test_boundaries_tell_the_names_of_features_whenever_they_come(
             assert all(name == NAMES[place] for place, name in changed(row))
         assert len(whole["explanation"]["contributions"]) == N_FEATURES
 
+        with GMRClient(str(client.base_url)) as asking:
+            [event] = asking.kept_events(kinds=["boundary"])
+        assert changed(dict(event.data)) == changed(listed)
+
         # Names that do not fit leave those that are there.
         short = problem(put(client, NAMES[1:]), 422, "invalid-request")
         assert (short["expected"], short["got"]) == (N_FEATURES, N_FEATURES - 1)

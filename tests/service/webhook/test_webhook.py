@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pydantic import SecretStr
 
+from service.broker.feature_names import FeatureNames
 from service.settings import Settings
 from tests.service.running import ask, send, sub_tasks, training, wait_for_backlog, wait_until
 from tests.service.webhook.listening import SECRET, is_signed, listening
@@ -40,9 +41,24 @@ def test_the_receiver_hears_of_every_boundary_with_its_explanation(settings: Mak
         told = there.events[0]["data"]
         assert told["boundary"] == 1
         assert told["estimated_start_entry_id"]
-        assert told["explanation"]["features"]
+        assert {row["name"] for row in told["explanation"]["features"]} == {None}
         assert "prototypes" not in told["explanation"]
         assert there.events[0]["source"] == f"/gmr/models/{made.model}"
+
+
+def test_the_receiver_hears_the_names_of_features(settings: MakeSettings) -> None:
+    with listening() as there:
+        made = with_webhook(settings, there.url)
+        batches = sub_tasks(0, 1)
+        send(made, *batches)
+        names = [f"sensor {i}" for i in range(batches[0].n_features)]
+        ask(made, lambda stream: FeatureNames(stream).keep(names))
+        with training(made):
+            wait_until(lambda: len(there.received) == 1)
+        [event] = there.events
+        features = event["data"]["explanation"]["features"]
+        assert features
+        assert all(row["name"] == names[row["feature"]] for row in features)
 
 
 def test_a_receiver_that_is_down_neither_stops_learning_nor_misses_anything(
