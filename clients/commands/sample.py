@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,7 +80,7 @@ def sample_command(
     if as_json:
         print_json(_document(drawn))
     elif out is not None and ending == ".npz":
-        _save_arrays(out, drawn)
+        _save_arrays(out, drawn, names)
     else:
         with output(out) as file:
             writer = csv.writer(file, lineterminator="\n")
@@ -105,20 +106,22 @@ def _document(drawn: Samples) -> dict[str, Any]:
     }
 
 
-def _save_arrays(out: Path, drawn: Samples) -> None:
+def _save_arrays(out: Path, drawn: Samples, names: Sequence[str] | None) -> None:
     labels = drawn.labels
     if labels.dtype == object:  # Python values would be pickled
         labels = np.array(["" if label is None else str(label) for label in labels])
+    arrays: dict[str, Any] = {
+        "features": drawn.features,
+        "labels": labels,
+        "log_likelihoods": drawn.log_likelihoods,
+        "probabilities": drawn.probabilities,
+        "short": drawn.short,
+        "seed": np.array(-1 if drawn.seed is None else drawn.seed),
+    }
+    if names is not None:
+        arrays["feature_names"] = np.array(names)
     try:
-        np.savez_compressed(
-            out,
-            features=drawn.features,
-            labels=labels,
-            log_likelihoods=drawn.log_likelihoods,
-            probabilities=drawn.probabilities,
-            short=drawn.short,
-            seed=np.array(-1 if drawn.seed is None else drawn.seed),
-        )
+        np.savez_compressed(out, **arrays)
     except OSError as error:
         raise _unwritable(out, error) from error
     typer.echo(f"{out}: {len(labels)} samples", err=True)

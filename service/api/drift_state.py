@@ -117,8 +117,8 @@ class FeatureRow(BaseModel):
         description="Whether that is below 0.001 and the change 0.2 deviations or more."
     )
     course: list[float] = Field(
-        description="Means since the sub-task began, at most 32, of as many samples each; the last "
-        "may be of fewer."
+        description="Means since the sub-task began, or a change went on, at most 32, of as many "
+        "samples each; the last may be of fewer."
     )
 
 

@@ -22,11 +22,12 @@ from clients.data.formats.rows import (
     as_labels,
     check_apart,
     check_count,
+    names_of_columns,
 )
 from clients.http.errors import InputError
 from service.wire import SampleId
 
-FEATURE_NAMES = ("features", "train_x", "all_x", "x", "X", "data", "images", "arr_0")
+SAMPLE_ARRAYS = ("features", "train_x", "all_x", "x", "X", "data", "images", "arr_0")
 """Names under which the samples of an archive are looked for, in this order."""
 
 _LABELS_OF = {
@@ -44,8 +45,6 @@ _LABELS_OF = {
 class ArraySource:
     """Samples held by an array, and labels by another or by one of its columns."""
 
-    feature_names: tuple[str, ...] | None = None
-
     def __init__(
         self,
         path: Path,
@@ -54,6 +53,7 @@ class ArraySource:
         labels: NDArray[Any] | None,
         label_column: int | None = None,
         ids: NDArray[Any] | None = None,
+        feature_names: NDArray[Any] | None = None,
     ) -> None:
         if features.ndim < 2 or 0 in features.shape:
             raise InputError(
@@ -83,6 +83,9 @@ class ArraySource:
         self.n_samples: int | None = len(features)
         width = int(np.prod(features.shape[1:]))
         self.n_features = width - (self._column is not None)
+        self.feature_names: tuple[str, ...] | None = None
+        if feature_names is not None and feature_names.shape == (self.n_features,):
+            self.feature_names = names_of_columns([*map(str, feature_names.tolist())])
         self.labelled = labels is not None or self._column is not None
 
     def read(self, size: int, start: int = 0) -> Iterator[Rows]:
@@ -133,14 +136,17 @@ def open_npy(path: Path, label_column: str | None, labels: Path | None) -> Array
 def open_npz(
     path: Path, label_column: str | None, labels: Path | None, id_column: str | None = None
 ) -> ArraySource:
-    """An `.npz` archive; `label_column` and `id_column` are names of arrays."""
+    """An `.npz` archive; `label_column` and `id_column` are names of arrays.
+
+    An array `feature_names`, with shape (D,), says what the features are called.
+    """
     arrays = load_npz(path)
     check_apart(label_column, id_column, path=path)
-    name = next((name for name in FEATURE_NAMES if name in arrays), None)
+    name = next((name for name in SAMPLE_ARRAYS if name in arrays), None)
     if name is None:
         raise InputError(
             f"{path} holds the arrays {', '.join(arrays) or '(none)'}; expected the samples under "
-            f"one of {', '.join(FEATURE_NAMES)}. Save them as `features`, labels as `labels`."
+            f"one of {', '.join(SAMPLE_ARRAYS)}. Save them as `features`, labels as `labels`."
         )
     if labels is not None:
         found: NDArray[Any] | None = load_npy(labels)
@@ -149,7 +155,8 @@ def open_npz(
     else:
         found = next((arrays[key] for key in _LABELS_OF[name] if key in arrays), None)
     ids = None if id_column is None else array_of(arrays, id_column, "ids", path)
-    return ArraySource(path, "npz", arrays[name], found, ids=ids)
+    names = arrays.get("feature_names")
+    return ArraySource(path, "npz", arrays[name], found, ids=ids, feature_names=names)
 
 
 def array_of(arrays: dict[str, NDArray[Any]], name: str, what: str, path: Path) -> NDArray[Any]:

@@ -333,6 +333,9 @@ def test_features_are_known_by_the_names_of_columns(
             assert gmr.json("features") == {"feature_names": names}
             assert "15 s15 features: 16 names" in gmr("features")
             assert list(gmr.rows("sample", "--n", 2)[0]) == ["label", *names]
+            gmr("sample", "--n", 2, "--out", tmp_path / "drawn.npz")
+            assert np.load(tmp_path / "drawn.npz")["feature_names"].tolist() == names
+            assert len(gmr.rows("classify", tmp_path / "drawn.npz")) == 2
 
             drift = gmr.json("status")["feature_drift"]
             assert drift["drifting"] is None  # a sub-task of some hundred samples

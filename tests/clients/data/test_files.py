@@ -682,6 +682,9 @@ def test_columns_name_the_features_where_they_have_names(tmp_path: Path) -> None
     assert names(table, encoding=encoding) == ("b", "b is missing", "kind=x")
     np.save(tmp_path / "a.npy", X)
     assert open_source(tmp_path / "a.npy").feature_names is None
+    for given, taken in ((["a", "b"], ("a", "b")), (["a"], None), (["a", ""], None)):
+        np.savez(tmp_path / "a.npz", features=X, feature_names=np.array(given))
+        assert open_source(tmp_path / "a.npz").feature_names == taken
 
 
 def test_columns_of_a_parquet_file_name_the_features(tmp_path: Path) -> None:
