@@ -606,6 +606,25 @@ def test_the_shell_completes_commands_options_and_choices(
     assert expected in result.output.split()
 
 
+def test_features_that_drift_are_told_in_the_status(gmr: Gmr) -> None:
+    document = gmr.json("status")
+    changed = {"feature": 3, "name": "load", "change": -1.5, "drifts": True}
+    for drift, told in (
+        (None, None),
+        ({"drifting": None, "features": []}, None),
+        ({"drifting": 0, "features": []}, "none drifts"),
+        (
+            {"drifting": 5, "features": 4 * [changed]},
+            "5 drift: load (feature 3) by -1.5 deviations",
+        ),
+    ):
+        console = Console(width=200, record=True, file=io.StringIO())
+        console.print(status._facts({**document, "feature_drift": drift}))
+        text = console.export_text()
+        assert told in text if told else "deviations" not in text
+        assert ("and 2 more" in text) == (told is not None and told.startswith("5"))
+
+
 def test_boundaries_are_read_whole_in_eighty_columns() -> None:
     row = {"boundary": 12, "dropped": False, "time": 1.8e9, "sample": 1_234_567, "sub_task": 11}
     told = {"signal": "likelihood", "detector": "sequential", "severity": 0.72, "recurrence_of": 3}

@@ -259,10 +259,20 @@ def test_the_client_asks_a_model_by_name(service: httpx2.Client) -> None:
     async def the_same() -> None:
         async with AsyncGMRClient(url) as client:
             assert len(await client.models()) == 3
-            await client.take_down_model("copied")
+            called = [f"sensor {i}" for i in range(16)]
+            async with AsyncGMRClient(url, model="copied") as one:
+                await one.name_features(called)
+                assert await one.feature_names() == tuple(called)
+            await client.copy_model("copied", "twin")
+            async with AsyncGMRClient(url, model="twin") as other:
+                assert await other.feature_names() == tuple(called)
+                await other.name_features(None)
+                assert await other.feature_names() is None
+            for name in ("copied", "twin"):
+                await client.take_down_model(name)
 
     asyncio.run(the_same())
-    wait_until(lambda: "copied" not in names(service))
+    wait_until(lambda: not {"copied", "twin"} & {*names(service)})
 
 
 def test_commands_ask_a_model_by_name(service: httpx2.Client) -> None:
