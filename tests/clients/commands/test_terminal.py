@@ -353,6 +353,11 @@ def test_features_are_known_by_the_names_of_columns(
             assert "signal " + told["signal"] in said
             assert "no boundary 99" in gmr("explain", 99, status=2)
 
+            assert gmr.json("boundary")["entry_id"]
+            wait_until(lambda: len(gmr.json("status")["boundaries"]) == 2)
+            assert gmr.json("explain")["detector"] == "declared"
+            assert "feature 0" not in gmr("explain")  # nothing is known of what changed
+
             # Columns in another order are those of the service; others are not.
             for command in ("classify", "outliers"):
                 right = gmr.run(command, plain, *kind)

@@ -93,6 +93,22 @@ def test_of_many_samples_a_change_that_is_evident_and_small_is_no_drift() -> Non
     assert first["p_value"] < 0.001
 
 
+def test_of_a_few_large_batches_a_step_is_no_dependence() -> None:
+    x = noise(7, 2000, 4)
+    x[1000:, 3] += 1
+    told = told_of(x, 500)
+    assert (told["features"][0]["feature"], told["drifting"]) == (3, 1)
+
+
+def test_the_more_features_the_more_evidence_is_asked_for() -> None:
+    x = noise(8, 6000, 50)
+    x[-1000:, 0] += 0.2
+    alone, among = told_of(x[:, :1])["features"][0], told_of(x)["features"][0]
+    assert alone["feature"] == among["feature"] == 0
+    assert 0 < among["p_value"] < 0.5
+    assert among["p_value"] == pytest.approx(50 * alone["p_value"], rel=1e-3)
+
+
 def test_units_make_no_difference_to_what_drifts() -> None:
     x = noise(4)
     x[:, 2] += np.linspace(0, 2, len(x))

@@ -113,6 +113,13 @@ def test_what_is_no_key_opens_nothing(guarded: httpx2.Client, headers: dict[str,
     problem(guarded.get("/model", headers=raw), 401, "unauthorized")
 
 
+def test_who_sends_samples_may_say_what_their_features_are_called() -> None:
+    path = "/model/feature-names"
+    assert [role_for(method, path) for method in ("PUT", "DELETE", "GET")] == [
+        *("ingest", "ingest", "read")
+    ]
+
+
 def test_what_is_not_in_the_table_is_for_admins() -> None:
     assert role_for("GET", "/anything/else") == "admin"
     assert role_for("DELETE", "/model") == "admin"
