@@ -71,7 +71,7 @@ def explain_command(
     )
     for note in found.notes:
         when = time.strftime("%d %b %H:%M", time.localtime(note.time))
-        console.print(Text(f"{when}, {note.by or 'somebody'}: {note.text}"))
+        console.print(Text(printable(f"{when}, {note.by or 'somebody'}: {note.text}")))
 
 
 def id_of(client: GMRClient, boundary: str | None) -> str:
@@ -98,6 +98,16 @@ def id_of(client: GMRClient, boundary: str | None) -> str:
         f"There is {what}; expected a number of GET /drift/boundaries ({known}), or an id. "
         f"`gmr status` shows the newest."
     )
+
+
+def printable(text: str) -> str:
+    """A text that others have written, without what would control the terminal.
+
+    Example:
+        >>> printable("two" + chr(10) + "lines"), printable(chr(27) + "[31m")
+        ('two\\nlines', '\ufffd[31m')
+    """
+    return "".join(one if one.isprintable() or one == "\n" else "\ufffd" for one in text)
 
 
 def _facts(found: Boundary) -> Table:
@@ -139,5 +149,5 @@ def _print(console: Console, heads: Sequence[str], rows: Iterable[Sequence[Any]]
     for head in heads:
         table.add_column(head, overflow="fold")
     for row in told:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table)

@@ -45,7 +45,7 @@ MOST_FEATURES: Final = 4096
 """Of wider samples nothing is told: single features say little there."""
 
 DIGITS: Final = 6
-"""Significant ones of the numbers that are told."""
+"""Significant ones of every number."""
 
 
 class Comparison(NamedTuple):
@@ -100,9 +100,9 @@ def feature_drift(course: Course) -> dict[str, Any] | None:
         "features": [
             {
                 "feature": feature,
-                "mean": _told(mean[feature]),
+                "mean": _rounded(mean[feature]),
                 **_row(found, feature),
-                "course": [*map(_told, means[:, feature].tolist())],
+                "course": [*map(_rounded, means[:, feature].tolist())],
             }
             for feature in order[:MOST_TOLD]
         ],
@@ -158,13 +158,13 @@ def _row(found: Comparison | None, feature: int) -> dict[str, Any]:
         nothing = ("reference_mean", "reference_deviation", "change", "p_value")
         return {**dict.fromkeys(nothing), "drifts": False}
     return {
-        "reference_mean": _told(found.reference[feature]),
-        "reference_deviation": _told(found.deviation[feature]),
-        "change": _told(found.change[feature]),
-        "p_value": _told(found.p_values[feature]),
+        "reference_mean": _rounded(found.reference[feature]),
+        "reference_deviation": _rounded(found.deviation[feature]),
+        "change": _rounded(found.change[feature]),
+        "p_value": _rounded(found.p_values[feature]),
         "drifts": bool(found.drifts[feature]),
     }
 
 
-def _told(value: Tensor | float) -> float:
+def _rounded(value: Tensor | float) -> float:
     return float(f"{float(value):.{DIGITS}g}")

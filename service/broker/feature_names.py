@@ -61,19 +61,19 @@ class FeatureNames:
             ),
         )
 
-    async def told_of(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    async def in_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Rows about features, each with its place `feature`, with their names."""
         names = await self.kept() if rows else None
         return _named(rows, names)
 
-    async def told(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    async def in_records(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Boundaries, or any events, with the names of features that have changed, JSON-ready.
 
         Arguments:
             records: As the trainer reported them.
         """
-        names = await self.kept() if any(map(names_features, records)) else None
-        return [explained(record, names) for record in records]
+        names = await self.kept() if any(map(tells_features, records)) else None
+        return [with_names(record, names) for record in records]
 
 
 def names_of(text: bytes | str, n_features: int | None) -> tuple[str, ...] | None:
@@ -82,14 +82,14 @@ def names_of(text: bytes | str, n_features: int | None) -> tuple[str, ...] | Non
     return tuple(names) if len(names) == n_features else None
 
 
-def names_features(record: Mapping[str, Any]) -> bool:
+def tells_features(record: Mapping[str, Any]) -> bool:
     """Whether a record says which features have changed."""
     return bool((record.get("explanation") or {}).get("features"))
 
 
-def explained(record: Mapping[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
+def with_names(record: Mapping[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
     """A record with the names of the features that it says have changed."""
-    if not names_features(record):
+    if not tells_features(record):
         return dict(record)
     explanation = record["explanation"]
     features = _named(explanation["features"], names)
@@ -97,4 +97,5 @@ def explained(record: Mapping[str, Any], names: Sequence[str] | None) -> dict[st
 
 
 def _named(rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None) -> list[dict[str, Any]]:
-    return [{**one, "name": None if names is None else names[one["feature"]]} for one in rows]
+    known = dict(enumerate(names or ()))
+    return [{**one, "name": known.get(one["feature"])} for one in rows]

@@ -32,7 +32,7 @@ from tenacity import (
 )
 
 from service.broker.connection import SyncClient, is_transient, read_stream
-from service.broker.feature_names import explained, names_features, names_of
+from service.broker.feature_names import names_of, tells_features, with_names
 from service.broker.fenced import WRITE
 from service.broker.keys import Keys
 from service.broker.lease import Lease
@@ -126,8 +126,8 @@ class WebhookSender:
         """Tell the receiver until it is done with this message; False when asked to end first."""
         try:
             record = orjson.loads(data)
-            names = self._names() if names_features(record) else None
-            body = cloud_event(self._keys.model, id, explained(record, names))
+            names = self._names() if tells_features(record) else None
+            body = cloud_event(self._keys.model, id, with_names(record, names))
         except Exception as error:
             if is_transient(error):
                 raise  # no fault of the message

@@ -77,7 +77,7 @@ async def boundary(
     if form == JSON:
         dropped = branch.drops(record.data["entry_id"])
         notes = told(record, await Notes(parts.stream).of(id))
-        [named] = await FeatureNames(parts.stream).told([record.data])
+        [named] = await FeatureNames(parts.stream).in_records([record.data])
         document = {"id": record.id, **named, "dropped": dropped, "notes": notes}
         return answers.json(document, version=version)
     explanation = record.data["explanation"]

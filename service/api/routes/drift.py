@@ -120,7 +120,7 @@ async def drift(request: Request) -> Response:
         )
     document = {name: status.get(name) for name in STATE_FIELDS}
     if drift := document["feature_drift"]:
-        rows = await FeatureNames(stream).told_of(drift["features"])
+        rows = await FeatureNames(stream).in_rows(drift["features"])
         document["feature_drift"] = {**drift, "features": rows}
     return answers.json(document, version=status.get("model_version"))
 
@@ -147,7 +147,7 @@ async def boundaries(
     records = await stream.reports.boundaries(start_of(since))
     branch = await stream.reports.branch()
     notes = await Notes(stream).all()
-    named = await FeatureNames(stream).told([record.data for record in records])
+    named = await FeatureNames(stream).in_records([record.data for record in records])
     rows = [
         {
             "id": record.id,

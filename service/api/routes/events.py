@@ -146,8 +146,8 @@ async def _told(
             return
         asked = [one for one in records if wanted is None or one.data.get("kind") in wanted]
         if asked:
-            told = await FeatureNames(parts.stream).told([one.data for one in asked])
-            lines = [_format(one.id, data) for one, data in zip(asked, told, strict=True)]
+            named = await FeatureNames(parts.stream).in_records([one.data for one in asked])
+            lines = [_format(one.id, data) for one, data in zip(asked, named, strict=True)]
             yield b"".join(lines)
         elif not records:
             yield KEEP_ALIVE
