@@ -20,6 +20,7 @@ from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
 from core.events import BatchScored, BoundaryDetected
 from service.broker.branch import position
+from service.broker.feature_names import with_names
 from service.settings import Settings
 from service.trainer.detector_table import begun
 from service.trainer.device import choose_device
@@ -143,7 +144,9 @@ class Plain:
             contents += [orjson.loads(orjson.dumps(event.to_dict())) for event in told]
         bare = dump(state, settings.engine_config(), {})
         counted = orjson.loads(totals.to_json())
-        messages = [one for one in contents if one["kind"] in settings.webhook_kinds]
+        messages = [
+            with_names(one, None) for one in contents if one["kind"] in settings.webhook_kinds
+        ]
         seen = state.model.samples_seen
         return cls(bare, seen, events, contents, history, counted, messages)
 
