@@ -24,7 +24,7 @@ def explain_command(
     boundary: Annotated[
         str | None,
         typer.Argument(
-            metavar="[BOUNDARY]",
+            metavar="BOUNDARY",
             help="Its number, or its id in GET /drift/boundaries; without it the newest.",
             show_default=False,
         ),
