@@ -122,8 +122,7 @@ def classify_command(
         check_reachable(client)
         matched = Matched(source) if by_place else match_names(client, source)
         answer_all(matched.source, batch_size, out, as_json, names, ask, summary)
-    remarks = [] if table is None else table.remarks
-    for remark in remarks if matched.remark is None else [matched.remark, *remarks]:
+    for remark in (*matched.remarks, *(() if table is None else table.remarks)):
         typer.echo(remark, err=True)
     if known:
         part = f", {unknown} of them unknown, which counts as wrong" if unknown else ""

@@ -252,12 +252,10 @@ class _Sending:
                 typer.echo(_summary(totals, waited))
                 if totals.skipped:
                     console.print(f"{counted(totals.skipped, 'row')} could not be used, left out.")
-                if matched.remark is not None:
-                    console.print(matched.remark, highlight=False, markup=False)
                 encoding: TableEncoding | None = self.job["encoding"]
+                for remark in (*matched.remarks, *(() if encoding is None else encoding.remarks)):
+                    console.print(remark, highlight=False, markup=False)
                 if encoding is not None:
-                    for remark in encoding.remarks:
-                        console.print(remark, highlight=False, markup=False)
                     encoding.forget_remarks()  # of a folder the next file is told by itself
                 rejected(client, f"{job.name}-{progress.run}-").check("samples")
 

@@ -27,12 +27,12 @@ class Matched:
     Arguments:
         source: The table.
         missing: Names that the service lacks and the table has; None where there are none.
-        remark: What was done about it, for whoever reads it; None where nothing was.
+        remarks: What was done about it, for people.
     """
 
     source: Source
     missing: tuple[str, ...] | None = None
-    remark: str | None = None
+    remarks: tuple[str, ...] = ()
 
 
 def match_names(client: GMRClient, source: Source) -> Matched:
@@ -62,7 +62,7 @@ def match_names(client: GMRClient, source: Source) -> Matched:
         f"The columns of {source.path} stand in another order than the service's features; each "
         f"was taken by its name."
     )
-    return Matched(InOrder(source, kept), remark=remark)
+    return Matched(InOrder(source, kept), remarks=(remark,))
 
 
 class InOrder:

@@ -26,6 +26,9 @@ from core.memory.course import Course
 WINDOW: Final = 1000.0
 """Samples of the window, at least: the newest blocks that have as many."""
 
+FEWEST_OF_A_MEAN: Final = 10.0
+"""Samples of a mean that is told: that of fewer says too much of each."""
+
 FEWEST: Final = 200.0
 """Samples of the reference below which nothing is compared."""
 
@@ -79,8 +82,8 @@ def feature_drift(course: Course) -> dict[str, Any] | None:
         have changed most in standard errors first; and how many of all are `drifting`. A feature
         has its place `feature`, its `mean` in the window, `reference_mean` and
         `reference_deviation`, the `change` of the mean in these deviations, the `p_value` of that,
-        whether it `drifts`, and its `course`: K means since the sub-task began. What cannot be told
-        yet is None.
+        whether it `drifts`, and its `course`: means of at most K blocks since the sub-task began,
+        or a change went on. What cannot be told yet is None.
     """
     sums, sizes, origin = course.sums, course.sizes, course.origin
     if sums is None or sizes is None or origin is None:
@@ -89,11 +92,15 @@ def feature_drift(course: Course) -> dict[str, Any] | None:
         return None
     first = _first_of_window(sizes)
     n, m = float(sizes[first:].sum()), float(sizes[:first].sum())
+    if n < FEWEST_OF_A_MEAN:
+        return {"samples": int(n), "reference_samples": 0, "features": [], "drifting": None}
     found = _compared(course, first) if m >= FEWEST else None
     order = [*range(len(origin))]
     if found is not None:
         order = found.errors.sort(descending=True, stable=True).indices.tolist()
-    mean, means = sums[first:].sum(0) / n + origin, sums / sizes[:, None] + origin
+    whole = sizes >= FEWEST_OF_A_MEAN
+    mean = sums[first:].sum(0) / n + origin
+    means = sums[whole] / sizes[whole, None] + origin
     return {
         "samples": int(n),
         "reference_samples": int(m),

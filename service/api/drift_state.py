@@ -118,12 +118,12 @@ class FeatureRow(BaseModel):
     )
     course: list[float] = Field(
         description="Means since the sub-task began, or a change went on, at most 32, of as many "
-        "samples each; the last may be of fewer."
+        "samples each; the last may be of fewer, ten at least."
     )
 
 
 class FeatureDrift(BaseModel):
-    """The means of the newest samples, a window, against those of the sub-task before them."""
+    """Means of the newest samples learned, a window, against those of the sub-task before them."""
 
     samples: int = Field(description="Of the window: a thousand or more.")
     reference_samples: int = Field(description="Of the sub-task before it.")

@@ -59,7 +59,8 @@ def test_all_else_of_a_table_stays_as_it_is(table: Path) -> None:
     assert plain.feature_names == ("b", "a")
     matched = match_names(Naming(["a", "b"]).client, plain)
     assert matched.missing is None
-    assert "another order" in (matched.remark or "")
+    [remark] = matched.remarks
+    assert "another order" in remark
     source = matched.source
     assert (source.path, source.kind, source.n_features) == (table, "csv", 2)
     assert (source.labelled, source.n_samples) == (True, None)
@@ -77,7 +78,7 @@ def test_names_are_sent_where_the_service_has_none(table: Path) -> None:
     source = open_source(table, label_column="kind", id_column="id")
     for kept, missing in ((None, ("b", "a")), (("b", "a"), None), (("x", "y", "z"), None)):
         matched = match_names(Naming(kept).client, source)
-        assert (matched.missing, matched.remark, matched.source) == (missing, None, source)
+        assert (matched.missing, matched.remarks, matched.source) == (missing, (), source)
     with pytest.raises(InputError, match="calls feature 1 'a', the service 'c'"):
         match_names(Naming(("b", "c")).client, source)
     np.save(table.with_suffix(".npy"), np.zeros((2, 2)))

@@ -49,7 +49,7 @@ class NamesKept(BaseModel):
     responses=problems(503),
 )
 async def feature_names(request: Request) -> Response:
-    """Names are told with a boundary, of the features that have changed."""
+    """Boundaries tell the names of the features that have changed."""
     stream = parts_of(request).stream
     kept = await FeatureNames(stream).kept()
     return answers.json({"feature_names": kept, "features": await stream.n_features()})

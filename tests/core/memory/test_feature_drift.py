@@ -139,6 +139,20 @@ def test_what_cannot_be_told_yet_is_none() -> None:
     assert feature_drift(course_of(noise(6, 100, MOST_FEATURES + 1))) is None
 
 
+def test_no_mean_of_fewer_than_ten_samples_is_told() -> None:
+    x, course = noise(9, 75, 2), Course()
+    for n, row in enumerate(x, 1):
+        course = course.observed(torch.from_numpy(row[None].astype(np.float32)), n)
+        told = feature_drift(course)
+        assert told is not None
+        assert bool(told["features"]) == (n >= 10)
+        for feature in told["features"]:
+            # The second block begins with sample 51.
+            blocks = [x[:50], x[50:n]] if n >= 60 else [x[: min(n, 50)]]
+            expected = [block[:, feature["feature"]].mean() for block in blocks]
+            assert feature["course"] == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.integers(1, 700), min_size=1, max_size=20),

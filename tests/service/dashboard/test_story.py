@@ -105,6 +105,7 @@ def test_a_stream_is_watched_understood_and_acted_upon(
             )
             expect(page.locator("#sub-tasks h3")).to_have_text(["Sub-task 0now"])
             expect(page.locator("#classes li")).to_have_count(2)
+            expect(page.locator("#features-section")).to_be_hidden()  # of pixels
 
             # The boundary appears by itself, and is one click away from its cause.
             digits.send(client, (2, 3), 1500)
