@@ -30,7 +30,7 @@ from clients.http.errors import InputError
 from clients.http.rejected import BatchesRejected, rejected
 from clients.http.retry import RetryPolicy
 from clients.sending.bar import SendingBar, check_reachable
-from clients.sending.feature_names import Matched, NamesAfterFirst, match_names
+from clients.sending.feature_names import NameMatcher, NamesAfterFirst
 from clients.sending.resume import ResumeFile, fingerprint, state_folder
 from clients.sending.samples import Job, Totals, send, starting_point
 from core.counted import counted
@@ -109,7 +109,8 @@ def ingest_command(
     elsewhere and move it in, and write each once: one that grows later is told, and not sent again.
 
     The names of a table's columns, or of its encoding, become those of the service's features
-    (`gmr features`). A later table must have the same ones, in any order, unless --by-place.
+    (`gmr features`). A later table must have the same ones, in any order; what it has besides is
+    left out, unless --columns or --drop say otherwise. --by-place takes columns as they stand.
 
     With --id-column every sample goes with an id; one without a label waits for `gmr labels` to
     bring it. --no-labels keeps back the labels that a file has.
@@ -206,7 +207,16 @@ class _Sending:
         console, url = self.console, self.url
         epochs: int = self.job["epochs"]
         with GMRClient(url) as client:
-            job = Job.of(path, **self.job)
+            matcher = NameMatcher(client, by_place=self.by_place)
+            options = self.job
+            columns = matcher.columns_of(
+                path,
+                options["columns"],
+                (options["label_column"], options["id_column"], *options["drop"]),
+                encoded=options["encoding"] is not None,
+                decimal=options["decimal"],
+            )
+            job = Job.of(path, **{**options, "columns": columns})
             with SendingBar(console, Path(name).name, job.n_samples) as display:
                 check_reachable(client)
                 resume = ResumeFile(
@@ -225,7 +235,9 @@ class _Sending:
                     )
                     rejected(client, f"{job.name}-{progress.run}-").check("samples")
                     return
-                matched = Matched(job.source) if self.by_place else match_names(client, job.source)
+                matched = matcher.match(job.source)
+                for remark in matched.remarks:  # while it is not too late for Ctrl-C
+                    console.print(remark, highlight=False, markup=False, soft_wrap=True)
                 job = replace(job, source=matched.source)
                 display.begin(progress.samples)
                 policy = RetryPolicy(total_s=_PATIENCE_S, notify=display.waiting)
@@ -253,7 +265,7 @@ class _Sending:
                 if totals.skipped:
                     console.print(f"{counted(totals.skipped, 'row')} could not be used, left out.")
                 encoding: TableEncoding | None = self.job["encoding"]
-                for remark in (*matched.remarks, *(() if encoding is None else encoding.remarks)):
+                for remark in () if encoding is None else encoding.remarks:
                     console.print(remark, highlight=False, markup=False)
                 if encoding is not None:
                     encoding.forget_remarks()  # of a folder the next file is told by itself

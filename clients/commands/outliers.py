@@ -23,12 +23,10 @@ from clients.commands.options import (
     Url,
 )
 from clients.data.encoding import TableEncoding
-from clients.data.files import Rows, open_source
-from clients.data.formats.rows import column_names
+from clients.data.files import Rows
 from clients.data.standard_input import named_file
 from clients.http.client import GMRClient
-from clients.sending.bar import check_reachable
-from clients.sending.feature_names import Matched, match_names
+from clients.sending.feature_names import open_matched
 
 
 def outliers_command(
@@ -72,16 +70,19 @@ def outliers_command(
 
     table = None if encoding is None else TableEncoding.read(encoding)
     with named_file(file) as path, GMRClient(url) as client:
-        source = open_source(
+        matched = open_matched(
+            client,
             path,
+            by_place=by_place,
+            columns=columns,
+            drop=drop,
             label_column=label_column,
             id_column=id_column,
-            columns=column_names(columns),
-            drop=column_names(drop) or (),
+            encoding=table,
             decimal=decimal,
             skip_bad_rows=skip_bad_rows,
-            encoding=table,
         )
+        source = matched.source
         names += ["label"] if source.labelled else []
 
         def ask(rows: Rows) -> tuple[int, list[list[Any]]]:
@@ -108,9 +109,7 @@ def outliers_command(
         def summary() -> Mapping[str, Any]:
             return {"outliers": found, "n": n}
 
-        check_reachable(client)
-        matched = Matched(source) if by_place else match_names(client, source)
-        answer_all(matched.source, batch_size, out, as_json, names, ask, summary)
+        answer_all(source, batch_size, out, as_json, names, ask, summary)
     for remark in (*matched.remarks, *(() if table is None else table.remarks)):
         typer.echo(remark, err=True)
     typer.echo(f"{found:,} of {n:,} samples are outliers", err=True)

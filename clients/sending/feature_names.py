@@ -6,18 +6,29 @@ learned, or answered, without an error: every number of it would be wrong.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.data.files import Rows, Source
+from clients.data.encoding import TableEncoding
+from clients.data.files import Rows, Source, open_source
+from clients.data.formats.rows import column_names
+from clients.data.header import header_of
 from clients.http.client import GMRClient
-from clients.http.errors import InputError
+from clients.http.errors import InputError, ServiceUnavailable, ServiceUnreachable
+from clients.http.retry import RetryPolicy
+from clients.sending.bar import check_reachable
 from clients.sending.samples import ProgressListener, Totals
+from core.counted import counted
 from service.wire import SampleId
+
+_MOST_TOLD = 5
+"""Names in a message; of the others it tells how many they are."""
 
 
 @dataclass(frozen=True)
@@ -35,49 +46,160 @@ class Matched:
     remarks: tuple[str, ...] = ()
 
 
-def match_names(client: GMRClient, source: Source) -> Matched:
-    """A table by the names of its features, as far as both sides have names.
+class NameMatcher:
+    """Takes the features of tables by the names that the service knows them by.
 
-    Raises:
-        InputError: The service calls its features otherwise.
+    Arguments:
+        client: Of the service, which is asked once, and only about a table that has names.
+        by_place: Take features by their place, and ask nothing.
     """
-    names = source.feature_names
-    if names is None:
-        return Matched(source)
-    kept = client.feature_names()
-    if kept is None:
-        return Matched(source, missing=names)
-    # What has another number of features is refused by the service, which says so.
-    if len(kept) != len(names) or kept == names:
-        return Matched(source)
-    place = next(i for i, (a, b) in enumerate(zip(kept, names, strict=True)) if a != b)
-    if sorted(kept) != sorted(names):
-        raise InputError(
-            f"{source.path} calls feature {place} {names[place]!r}, the service {kept[place]!r}; "
-            f"nothing was sent. Expected the features that `gmr features` prints, in any order. "
-            f"Choose them with --columns or --drop; or say --by-place, if they are the same under "
-            f"other names, in the same order."
-        )
-    remark = (
-        f"The columns of {source.path} stand in another order than the service's features; each "
-        f"was taken by its name."
+
+    def __init__(self, client: GMRClient, *, by_place: bool = False) -> None:
+        self._client, self._by_place = client, by_place
+        self._left_out: tuple[str, ...] = ()
+
+    @cached_property
+    def _kept(self) -> tuple[str, ...] | None:
+        # Patience is for services that were there.
+        with GMRClient(self._client.url, retry=RetryPolicy(total_s=0)) as impatient:
+            return impatient.feature_names()
+
+    def columns_of(
+        self,
+        path: Path,
+        columns: Sequence[str] | None,
+        apart: Sequence[str | None] = (),
+        *,
+        encoded: bool = False,
+        decimal: str = ".",
+    ) -> Sequence[str] | None:
+        """The columns of a table that are features, before it is opened.
+
+        Where the table has all of the service's features and other columns besides, only the
+        service's are read; the others may hold anything.
+
+        Arguments:
+            path: The file.
+            columns: Those that were chosen by hand, which stay.
+            apart: Columns that are no features, by name or index.
+            encoded: An encoding says which columns are features.
+            decimal: The sign before decimals.
+
+        Returns:
+            Names or indices; None for all others, also where the service is away.
+
+        Raises:
+            InputError: The file cannot be read.
+        """
+        self._left_out = ()
+        if self._by_place or encoded or columns is not None:
+            return columns
+        header = header_of(path, decimal)
+        try:
+            if header is None or self._kept is None:
+                return None
+        except (ServiceUnreachable, ServiceUnavailable):
+            return None  # what is wrong with the file is told before that
+        named = {_name(column, header) for column in apart if column is not None}
+        others = [name for name in header if name not in self._kept and name not in named]
+        once = Counter(header)
+        if not others or any(once[name] != 1 or name in named for name in self._kept):
+            return None
+        self._left_out = tuple(others)
+        # By index: a column that is called 3 is the fourth for nobody.
+        return [str(header.index(name)) for name in self._kept]
+
+    def match(self, source: Source) -> Matched:
+        """A table with the service's features in the service's order, as far as both have names.
+
+        Raises:
+            InputError: The service calls its features otherwise.
+            ClientError: The service is away.
+        """
+        names = source.feature_names
+        if self._by_place or names is None:
+            return Matched(source)
+        kept = self._kept
+        if kept is None:
+            return Matched(source, missing=names)
+        if lacking := [*(Counter(kept) - Counter(names)).elements()]:
+            raise InputError(_refusal(source, names, kept, lacking))
+        others = self._left_out or tuple((Counter(names) - Counter(kept)).elements())
+        remarks: list[str] = []
+        if others:
+            remarks.append(
+                f"Of {source.path} only the service's features were taken; {_listed(others)} "
+                f"{'is none' if len(others) == 1 else 'are none'} and "
+                f"{'was' if len(others) == 1 else 'were'} left out. (Labels and ids are named with "
+                f"--label-column and --id-column.)"
+            )
+        if kept == names:
+            return Matched(source, remarks=tuple(remarks))
+        if not others:
+            remarks.append(
+                f"The columns of {source.path} stand in another order than the service's "
+                f"features; each was taken by its name."
+            )
+        return Matched(InOrder(source, kept), remarks=tuple(remarks))
+
+
+def open_matched(
+    client: GMRClient,
+    path: Path,
+    *,
+    by_place: bool,
+    columns: str | None,
+    drop: str | None,
+    label_column: str | None = None,
+    labels: Path | None = None,
+    id_column: str | None = None,
+    encoding: TableEncoding | None = None,
+    decimal: str = ".",
+    skip_bad_rows: bool = False,
+) -> Matched:
+    """Open a file about whose samples the service is asked; as `open_source` and `NameMatcher`.
+
+    Arguments:
+        columns: Columns of a table that are features, separated by commas.
+        drop: Those that are none, likewise.
+    """
+    matcher = NameMatcher(client, by_place=by_place)
+    dropped = column_names(drop) or []
+    chosen = matcher.columns_of(
+        path,
+        column_names(columns),
+        (label_column, id_column, *dropped),
+        encoded=encoding is not None,
+        decimal=decimal,
     )
-    return Matched(InOrder(source, kept), remarks=(remark,))
+    source = open_source(
+        path,
+        label_column=label_column,
+        labels=labels,
+        id_column=id_column,
+        columns=chosen,
+        drop=dropped,
+        decimal=decimal,
+        skip_bad_rows=skip_bad_rows,
+        encoding=encoding,
+    )
+    check_reachable(client)
+    return matcher.match(source)
 
 
 class InOrder:
-    """A table with its features in another order.
+    """A table with features of its own, in another order.
 
     Arguments:
         source: The table.
-        names: Its features' names, in the order that is wanted. Of several of one name the first
+        names: Names of its features, in the order that is wanted. Of several of one name the first
             comes first.
     """
 
     def __init__(self, source: Source, names: tuple[str, ...]) -> None:
         self._source = source
         self.path, self.kind = source.path, source.kind
-        self.n_samples, self.n_features = source.n_samples, source.n_features
+        self.n_samples, self.n_features = source.n_samples, len(names)
         self.labelled = source.labelled
         self.feature_names: tuple[str, ...] | None = names
         self._order = _places(source.feature_names or (), names)
@@ -126,3 +248,47 @@ def _places(names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.intp]:
     for place, name in enumerate(names):
         places[name].append(place)
     return np.array([places[name].pop(0) for name in wanted], dtype=np.intp)
+
+
+def _name(column: str, header: Sequence[str]) -> str:
+    """The name of a column by name or index; what it is not is told where the table is opened."""
+    if column in header:
+        return column
+    try:
+        return header[int(column)]
+    except (ValueError, IndexError):
+        return column
+
+
+def _refusal(
+    source: Source, names: Sequence[str], kept: Sequence[str], lacking: Sequence[str]
+) -> str:
+    """Why a table without some of the service's features cannot be used."""
+    if len(names) == len(kept):
+        place = next(i for i, (a, b) in enumerate(zip(kept, names, strict=True)) if a != b)
+        what = (
+            f"calls feature {place} {names[place]!r}, the service {kept[place]!r}; nothing was "
+            f"sent. Expected the features that `gmr features` prints, in any order."
+        )
+    else:
+        what = (
+            f"has {counted(len(names), 'feature')}, the service {len(kept)}, of which the file "
+            f"lacks {_listed(lacking)}; nothing was sent. Expected the features that "
+            f"`gmr features` prints, in any order, whatever else the file has."
+        )
+    return (
+        f"{source.path} {what} Choose them with --columns or --drop; or say --by-place, if they "
+        f"are the same under other names, in the same order."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names for a message.
+
+    Example:
+        >>> _listed(["load", "date"]), _listed(list("abcdefg"))
+        ("'load', 'date'", "'a', 'b', 'c', 'd', 'e' and 2 more")
+    """
+    text = ", ".join(map(repr, names[:_MOST_TOLD]))
+    more = len(names) - _MOST_TOLD
+    return f"{text} and {more:,} more" if more > 0 else text

@@ -13,20 +13,17 @@ from hypothesis import strategies as st
 
 from clients.data.files import open_source
 from clients.http.client import GMRClient
-from clients.http.errors import InputError
-from clients.sending.feature_names import InOrder, NamesAfterFirst, match_names
+from clients.http.errors import InputError, ServiceUnreachable
+from clients.sending.feature_names import InOrder, Matched, NameMatcher, NamesAfterFirst
 from clients.sending.samples import Totals
+from tests.clients.scripted import ScriptedServer, answer
 
 
 class Naming:
-    """The part of a client that knows names."""
+    """The part of a client that gives names."""
 
-    def __init__(self, kept: Sequence[str] | None) -> None:
-        self.kept = None if kept is None else tuple(kept)
+    def __init__(self) -> None:
         self.named: list[tuple[str, ...]] = []
-
-    def feature_names(self) -> tuple[str, ...] | None:
-        return self.kept
 
     def name_features(self, names: Sequence[str]) -> None:
         self.named.append(tuple(names))
@@ -34,6 +31,30 @@ class Naming:
     @property
     def client(self) -> GMRClient:
         return cast("GMRClient", self)
+
+
+def matched(
+    kept: Sequence[str] | None, path: Path, *options: str, columns: Sequence[str] | None = None
+) -> tuple[Sequence[str] | None, Matched]:
+    """The columns of a table that are chosen by name, and what becomes of it.
+
+    Arguments:
+        kept: What the service calls its features.
+        path: The table.
+        options: `column:what` for each column that is none.
+        columns: Those that are chosen by hand.
+    """
+    apart = {what: column for column, what in (option.split(":") for option in options)}
+    dropped = [column for what, column in apart.items() if what == "drop"]
+    label, id = apart.get("label"), apart.get("id")
+    names = answer(200, {"feature_names": None if kept is None else [*kept]})
+    with ScriptedServer(names) as server, GMRClient(server.url) as client:
+        matcher = NameMatcher(client)
+        chosen = matcher.columns_of(path, columns, (label, id, *dropped))
+        source = open_source(path, label_column=label, id_column=id, columns=chosen, drop=dropped)
+        found = matcher.match(source)
+        assert len(server.requests) <= 1
+    return chosen, found
 
 
 @pytest.fixture
@@ -57,11 +78,11 @@ def test_each_feature_comes_to_its_place(wanted: list[str]) -> None:
 def test_all_else_of_a_table_stays_as_it_is(table: Path) -> None:
     plain = open_source(table, label_column="kind", id_column="id")
     assert plain.feature_names == ("b", "a")
-    matched = match_names(Naming(["a", "b"]).client, plain)
-    assert matched.missing is None
-    [remark] = matched.remarks
+    chosen, found = matched(["a", "b"], table, "kind:label", "id:id")
+    assert (chosen, found.missing) == (None, None)
+    [remark] = found.remarks
     assert "another order" in remark
-    source = matched.source
+    source = found.source
     assert (source.path, source.kind, source.n_features) == (table, "csv", 2)
     assert (source.labelled, source.n_samples) == (True, None)
     assert source.feature_names == ("a", "b")
@@ -75,17 +96,102 @@ def test_all_else_of_a_table_stays_as_it_is(table: Path) -> None:
 
 
 def test_names_are_sent_where_the_service_has_none(table: Path) -> None:
-    source = open_source(table, label_column="kind", id_column="id")
-    for kept, missing in ((None, ("b", "a")), (("b", "a"), None), (("x", "y", "z"), None)):
-        matched = match_names(Naming(kept).client, source)
-        assert (matched.missing, matched.remarks, matched.source) == (missing, (), source)
+    for kept, missing in ((None, ("b", "a")), (("b", "a"), None)):
+        chosen, found = matched(kept, table, "kind:label", "id:id")
+        assert (chosen, found.missing, found.remarks) == (None, missing, ())
+        assert not isinstance(found.source, InOrder)
+    array = table.with_suffix(".npy")
+    np.save(array, np.zeros((2, 2)))
+    assert matched(("b", "c"), array)[1].missing is None
+
+
+def test_a_table_that_lacks_features_is_refused(table: Path) -> None:
     with pytest.raises(InputError, match="calls feature 1 'a', the service 'c'"):
-        match_names(Naming(("b", "c")).client, source)
-    np.save(table.with_suffix(".npy"), np.zeros((2, 2)))
-    assert (
-        match_names(Naming(("b", "c")).client, open_source(table.with_suffix(".npy"))).missing
-        is None
-    )
+        matched(("b", "c"), table, "kind:label", "id:id")
+    text = "has 2 features, the service 3, of which the file lacks 'x', 'z'; nothing was sent"
+    with pytest.raises(InputError, match=text):
+        matched(("x", "a", "z"), table, "kind:label", "id:id")
+    # A column that was named for something else, or twice in the table, is none of them.
+    with pytest.raises(InputError, match="lacks 'kind'"):
+        matched(("a", "b", "kind"), table, "kind:label", "id:id")
+    table.write_text("a,b,b,c\n1,2,3,4\n")
+    with pytest.raises(InputError, match="lacks 'x'"):
+        matched(("a", "b", "x"), table)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_of_other_columns_nothing_is_read(tmp_path: Path, ending: str) -> None:
+    columns = {
+        "": range(40),  # counts the rows
+        "date": [f"2026-11-{1 + i % 28}" for i in range(40)],
+        "b": [i + 0.5 for i in range(40)],
+        "label": ["x", "y"] * 20,
+        "a": [float(i % 7) for i in range(40)],
+    }
+    path = tmp_path / f"log.{ending}"
+    if ending == "csv":
+        rows = [columns, *zip(*columns.values(), strict=True)]
+        path.write_text("\n".join(",".join(map(str, row)) for row in rows))
+    else:
+        pa = pytest.importorskip("pyarrow")
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({name: [*cells] for name, cells in columns.items()}), path)
+
+    with pytest.raises(InputError):
+        matched(None, path, "label:label")
+    for options, left_out in (
+        (["label:label"], "'', 'date' are none and were"),
+        (["-2:label"], "'', 'date' are none and were"),
+        (["label:label", "0:drop"], "'date' is none and was"),
+        ([], "'', 'date', 'label' are none and were"),
+    ):
+        chosen, found = matched(["a", "b"], path, *options)
+        assert chosen == ["4", "2"]
+        assert found.source.feature_names == ("a", "b")
+        assert found.source.n_features == 2
+        [remark] = found.remarks
+        assert left_out in remark
+        [piece] = found.source.read(100)
+        np.testing.assert_array_equal(piece.features[:, 0], columns["a"])
+        np.testing.assert_array_equal(piece.features[:, 1], columns["b"])
+        if options:
+            assert [*(piece.labels or ())] == columns["label"]
+    # What was chosen by hand stays, and in the service's order nothing need be turned.
+    chosen, found = matched(["b"], path, columns=["b"])
+    assert (chosen, found.remarks) == (["b"], ())
+    assert not isinstance(found.source, InOrder)
+
+
+def test_of_an_array_features_are_taken_by_name_as_well(tmp_path: Path) -> None:
+    path, features = tmp_path / "a.npz", np.arange(12, dtype=np.float32).reshape(4, 3)
+    np.savez(path, X=features, feature_names=np.array(["a", "b", "c"]))
+    chosen, found = matched(["c", "a"], path)
+    assert chosen is None
+    assert found.source.n_features == 2
+    [piece] = found.source.read(100)
+    np.testing.assert_array_equal(piece.features, features[:, [2, 0]])
+    [remark] = found.remarks
+    assert "'b' is none and was left out" in remark
+
+
+def test_only_a_table_with_names_makes_the_service_be_asked(table: Path) -> None:
+    with GMRClient("http://127.0.0.1:9") as client:  # nothing listens there
+        asked = NameMatcher(client)
+        assert asked.columns_of(table, None) is None
+        source = open_source(table, label_column="kind", id_column="id")
+        with pytest.raises(ServiceUnreachable):
+            asked.match(source)
+        assert asked.columns_of(table, ["a"]) == ["a"]
+        assert asked.columns_of(table, None, encoded=True) is None
+        assert asked.columns_of(table.with_name("none.csv"), None) is None
+        by_place = NameMatcher(client, by_place=True)
+        assert by_place.columns_of(table, None) is None
+        assert by_place.match(source) == Matched(source)
+        table.write_text("1,2\n3,4\n")
+        assert asked.columns_of(table, None) is None
+        table.write_text("1,5;2,5\n3,5;4,5\n")
+        assert asked.columns_of(table, None, decimal=",") is None
 
 
 def test_names_are_sent_once_a_batch_is_accepted_and_no_sooner() -> None:
@@ -96,7 +202,7 @@ def test_names_are_sent_once_a_batch_is_accepted_and_no_sooner() -> None:
             self.n += 1
 
     for names, expected in ((("a", "b"), [("a", "b")]), (None, [])):
-        naming, heard = Naming(None), Heard()
+        naming, heard = Naming(), Heard()
         listener = NamesAfterFirst(heard, naming.client, names)
         assert naming.named == []
         for _ in range(3):

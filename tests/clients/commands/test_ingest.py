@@ -458,7 +458,7 @@ def in_a_folder(folder: Path, name: str, text: str) -> None:
 
 def told(*names: str) -> list[bytes]:
     """What a service says before a table is sent to it."""
-    return [model(0, "0-0"), model(0, "0-0"), answer(200, {"feature_names": names})]
+    return [answer(200, {"feature_names": names}), model(0, "0-0"), model(0, "0-0")]
 
 
 def test_a_folder_is_sent_file_by_file_and_one_that_cannot_be_used_is_told(
@@ -494,7 +494,8 @@ def test_of_each_file_of_a_folder_categories_that_are_not_known_are_told(
     encoding.write_bytes(TableEncoding([Categories("shop", ("a", "b"))]).to_json())
     in_a_folder(folder, "a.csv", "shop\na\nc\nc\n")
     in_a_folder(folder, "b.csv", "day,shop\n2026-11-27,c\n")
-    one = [*told("shop=a", "shop=b"), answer(202, INGESTED), letters()]
+    names, *at_first = told("shop=a", "shop=b")
+    one = [*at_first, names, answer(202, INGESTED), letters()]
     with ScriptedServer(*one, *one) as server:
         typed = ["ingest", str(folder), "--url", server.url, "--encoding", str(encoding)]
         result = gmr.invoke(app, typed)

@@ -370,7 +370,20 @@ def test_features_are_known_by_the_names_of_columns(
                 refused = gmr(command, others, *kind, status=2)
                 assert "calls feature 0 't', the service 's0'" in refused
                 assert gmr.run(command, others, *kind, "--by-place").stdout == right.stdout
+            # What a table has besides is left out, and may be anything.
+            wide = tmp_path / "wide.csv"
+            lines = plain.read_text().splitlines()
+            days = ["date", *(f"2026-11-{i % 28 + 1:02}" for i in range(40))]
+            wide.write_text(
+                "\n".join(f"{day},{line}" for day, line in zip(days, lines, strict=True))
+            )
+            for command in ("classify", "outliers"):
+                found = gmr.run(command, wide, *kind)
+                assert found.stdout == gmr.run(command, plain, *kind).stdout
+                assert "'date' is none and was left out" in found.stderr
             counts = service.get("/ledger").json()
+            assert "'date' is none" in gmr("ingest", wide, *kind, "--wait")
+            counts["accepted"] += 40
             assert "nothing was sent" in gmr("ingest", others, *kind, "--again", status=2)
             assert service.get("/ledger").json()["accepted"] == counts["accepted"]
             assert "each was taken by its name" in gmr("ingest", turned, *kind, "--wait")

@@ -1,0 +1,36 @@
+"""Names of a table's columns, read before it is known which of them are features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clients.data.files import kind_of
+from clients.data.formats.csv_table import CsvTable
+from clients.data.formats.numerals import Numerals
+from clients.data.formats.parquet import open_parquet
+
+
+def header_of(path: Path, decimal: str = ".") -> tuple[str, ...] | None:
+    """What the columns of a table are called; None where a file is no table, or names nothing.
+
+    Of a text it is the first line, unless that holds numbers alone. Text may stand there and be a
+    sample: whoever looks for a name there knows it.
+
+    Arguments:
+        path: The file.
+        decimal: The sign before the decimals of a text's numbers.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    if not path.is_file():
+        return None  # which is told where it is opened
+    kind = kind_of(path)
+    if kind == "parquet":
+        with open_parquet(path) as table:
+            return tuple(table.schema_arrow.names)
+    if kind != "csv":
+        return None
+    numerals = Numerals(decimal)
+    line = [cell.strip() for cell in CsvTable(path, numerals=numerals).first_line]
+    return None if all(map(numerals.is_feature, line)) else tuple(line)
