@@ -63,7 +63,8 @@ def category_of(value: object) -> str | None:
 
 def numbers_of(values: Sequence[object], numerals: Numerals = POINT) -> NDArray[np.float64] | None:
     """The numbers of cells, as `number_of`; None where that is None for one of them."""
-    if numerals.decimal == ".":
+    codes = any(isinstance(value, str) and "_" in value for value in values)
+    if numerals.decimal == "." and not codes:
         # As nearly all tables are written: at once.
         with suppress(TypeError, ValueError):
             numbers = np.array(values, dtype=np.float64)

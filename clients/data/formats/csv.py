@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,11 @@ from clients.data.formats.rows import (
 )
 from clients.http.errors import InputError
 from service.wire import SampleId
+
+_EXACT: Final = 2.0**53
+"""Whole numbers below have a float of their own."""
+
+_INT64: Final = np.iinfo(np.int64)
 
 
 class CsvSource:
@@ -189,7 +194,7 @@ class CsvSource:
         Raises:
             ValueError: One of them holds none.
         """
-        if self._numerals.decimal == ".":
+        if self._numerals.decimal == "." and "_" not in "".join(map("".join, chunk)):
             # As nearly all tables are written: at once.
             with suppress(ValueError):
                 return np.array(chunk, dtype=np.float64)
@@ -220,12 +225,14 @@ class CsvSource:
 
 
 def cell_labels(cells: list[str], path: Path, first: int, numerals: Numerals = POINT) -> Labels:
-    """Whole numbers as integers ("3", "3.0"), other text as it is, empty as None."""
-    try:
-        return np.array([int(cell) for cell in cells], dtype=np.int64)
-    except ValueError:
-        stripped = enumerate((cell.strip() for cell in cells), first)
-        return [_label(cell, path, row, numerals) for row, cell in stripped]
+    """Whole numbers as integers ("3", "3.0"), other text as it is, empty as None.
+
+    Text are also codes such as "1_2", and numbers that int64 does not hold.
+    """
+    labels = [_label(cell.strip(), path, row, numerals) for row, cell in enumerate(cells, first)]
+    if all(type(label) is int for label in labels):
+        return np.array(labels, dtype=np.int64)
+    return labels
 
 
 def _label(cell: str, path: Path, row: int, numerals: Numerals) -> Label | None:
@@ -241,4 +248,10 @@ def _label(cell: str, path: Path, row: int, numerals: Numerals) -> Label | None:
             f"Name the column of the classes with --label-column.",
             row=row,
         )
-    return int(number)
+    if abs(number) < _EXACT:
+        return int(number)
+    try:
+        whole = int(cell)
+    except ValueError:
+        return cell
+    return whole if _INT64.min <= whole <= _INT64.max else cell

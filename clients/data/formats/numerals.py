@@ -31,6 +31,8 @@ class Numerals:
         Raises:
             ValueError: It is no number.
         """
+        if "_" in cell:
+            raise ValueError(f"{cell!r} is a code")  # 12_3 is 123 only in a program
         if self.decimal == ",":
             if "." in cell:
                 raise ValueError(f"{cell!r} has a point")

@@ -15,6 +15,7 @@ import pytest
 from clients.data.encoding import Categories, Numbers, TableEncoding
 from clients.data.files import Source, open_source, read_file
 from clients.data.formats.numerals import Numerals
+from clients.data.survey import survey
 from clients.http.errors import InputError
 
 X = np.arange(20, dtype=np.float32).reshape(10, 2) / 8
@@ -188,6 +189,28 @@ def test_labels_of_a_csv_are_integers_where_they_look_like_it_and_text_otherwise
     (tmp_path / "a.csv").write_text("x,y\n1,cat\n2,7\n3,7.0\n4,\n5,nan\n")
     (rows,) = open_source(tmp_path / "a.csv", label_column="y").read(10)
     assert rows.labels == ["cat", 7, 7, None, None]
+
+
+def test_a_label_is_never_another_number_than_is_written(tmp_path: Path) -> None:
+    """Python reads 1_2 as 12, and a float holds no more than 15 digits."""
+    big = str(2**63 - 1)
+    cells = ["1_2", "12", big, str(2**63), "1e30", "-0012"]
+    (tmp_path / "a.csv").write_text("x,y\n" + "".join(f"{i},{y}\n" for i, y in enumerate(cells)))
+    (rows,) = open_source(tmp_path / "a.csv", label_column="y").read(10)
+    assert rows.labels == ["1_2", 12, 2**63 - 1, str(2**63), "1e30", -12]
+
+
+def test_codes_are_no_numbers_of_features(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("x,code\n1,10_2\n2,1_3\n")
+    with pytest.raises(InputError, match=r"row 0, column 1 \('code'\) holds '10_2'"):
+        next(open_source(path).read(10))
+    path.write_text("x,code\n1,7\n2,1_3\n")
+    (rows,) = open_source(path, skip_bad_rows=True).read(10)
+    assert rows.features.tolist() == [[1, 7]]
+    assert rows.skipped == 1
+    encoding = survey(path).encoding
+    assert encoding.features == ("x", "code=1_3", "code=7")
 
 
 def test_labels_of_an_archive_may_be_text(tmp_path: Path) -> None:
