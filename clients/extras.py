@@ -36,6 +36,7 @@ _SERVE: Final = (
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "engine": _ENGINE,
     "serve": _SERVE,
+    "images": ("PIL",),
     "river": (*_ENGINE, "river"),
     "cluster": (*_SERVE, "obstore", "ray"),
 }

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from clients.commands.answer_file import answer_all, labels_of, names_of, numbers, plain
+from clients.commands.image_form import form_of
 from clients.commands.options import (
     AnswerFile,
     ByPlace,
@@ -17,6 +18,8 @@ from clients.commands.options import (
     EncodingFile,
     FeatureColumns,
     IdColumn,
+    ImageSize,
+    InGrey,
     InsteadOfCsv,
     SampleFile,
     SamplesPerQuestion,
@@ -54,6 +57,8 @@ def classify_command(
     by_place: ByPlace = False,
     decimal: DecimalSign = ".",
     skip_bad_rows: SkipBadRows = False,
+    size: ImageSize = None,
+    grey: InGrey = False,
     batch_size: SamplesPerQuestion = 500,
     url: Url = None,
     as_json: InsteadOfCsv = False,
@@ -65,6 +70,8 @@ def classify_command(
     Example: gmr classify test.csv --label-column species --p-values
 
     Example: cat new.csv | gmr classify -
+
+    Example: gmr classify photos/ --id-column path --size 28,28 --grey
 
     Columns: row (or id), class, probability; p_value with --p-values; with --unknown-rate an
     unknown sample has no class; label where the file has labels. Labels are not sent: the accuracy
@@ -89,6 +96,7 @@ def classify_command(
             encoding=table,
             decimal=decimal,
             skip_bad_rows=skip_bad_rows,
+            images=form_of(size, grey),
         )
         source = matched.source
         names += ["label"] if source.labelled else []

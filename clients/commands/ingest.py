@@ -11,17 +11,20 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from clients.commands.image_form import form_of
 from clients.commands.options import (
     ByPlace,
     DecimalSign,
     DroppedColumns,
     EncodingFile,
     FeatureColumns,
+    ImageSize,
+    InGrey,
     SkipBadRows,
     Url,
 )
 from clients.data.encoding import TableEncoding
-from clients.data.folder import files_of
+from clients.data.folder import files_of, holds_images
 from clients.data.formats.rows import column_names
 from clients.data.standard_input import STANDARD_INPUT, named_file
 from clients.http.client import GMRClient
@@ -31,6 +34,7 @@ from clients.http.rejected import BatchesRejected, rejected
 from clients.http.retry import RetryPolicy
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.feature_names import NameMatcher, NamesAfterFirst
+from clients.sending.image_shape import check_image_shape
 from clients.sending.resume import ResumeFile, fingerprint, state_folder
 from clients.sending.samples import Job, Totals, send, starting_point
 from core.counted import counted
@@ -44,8 +48,8 @@ def ingest_command(
     file: Annotated[
         Path,
         typer.Argument(
-            help="An .npz, .npy, .csv, .tsv, .parquet or IDX file, or a folder of such files; "
-            "- is standard input."
+            help="An .npz, .npy, .csv, .tsv, .parquet or IDX file, an image, or a folder of such "
+            "files; - is standard input."
         ),
     ],
     url: Url = None,
@@ -73,6 +77,16 @@ def ingest_command(
     by_place: ByPlace = False,
     decimal: DecimalSign = ".",
     skip_bad_rows: SkipBadRows = False,
+    size: ImageSize = None,
+    grey: InGrey = False,
+    shuffle: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="SEED",
+            help="Of a folder of images: in a random order; without it by path, class after class.",
+        ),
+    ] = None,
     rate: Annotated[
         float | None, typer.Option(min=0.001, help="Samples per second, at most.")
     ] = None,
@@ -103,10 +117,14 @@ def ingest_command(
 
     Example: gmr ingest orders.csv --encoding orders.encoding.json
 
+    Example: gmr ingest photos/ --size 32,32 --shuffle 0
+
     Example: gmr ingest inbox/ --watch
 
-    Of a folder every file is sent, by name, once it has not changed for two seconds. Write a file
-    elsewhere and move it in, and write each once: one that grows later is told, and not sent again.
+    A folder of images is sent as one file, whose labels are the folders in it: photos/cat/1.jpg is
+    a cat. Of another folder every file is sent, by name, once it has not changed for two seconds.
+    Write a file elsewhere and move it in, and write each once: one that grows later is told, and
+    not sent again.
 
     The names of a table's columns, or of its encoding, become those of the service's features
     (`gmr features`). A later table must have the same ones, in any order; what it has besides is
@@ -132,13 +150,15 @@ def ingest_command(
             "skip_bad_rows": skip_bad_rows,
             "decimal": decimal,
             "encoding": None if encoding is None else TableEncoding.read(encoding),
+            "images": form_of(size, grey),
+            "shuffle": shuffle,
         },
         rate=rate,
         by_place=by_place,
         again=again,
         wait=wait,
     )
-    if file.is_dir():
+    if file.is_dir() and (watch or not holds_images(file)):
         if labels is not None:
             raise InputError(
                 f"{file} is a folder, and --labels is a file of its own for one file. Keep the "
@@ -226,6 +246,7 @@ class _Sending:
                         "url": client.url,
                     },
                 )
+                check_image_shape(client, job.source)
                 progress = starting_point(client, resume, again=self.again)
                 if progress.finished and progress.epoch + 1 >= epochs:
                     console.print(

@@ -61,9 +61,16 @@ DecimalSign = Annotated[
 SkipBadRows = Annotated[
     bool,
     typer.Option(
-        "--skip-bad-rows", help="Of a .csv: leave out rows with a cell that cannot be used."
+        "--skip-bad-rows",
+        help="Of a .csv: leave out rows with a cell that cannot be used; of images, those that "
+        "cannot be read.",
     ),
 ]
+ImageSize = Annotated[
+    str | None,
+    typer.Option("--size", help="Of images: HEIGHT,WIDTH that all are stretched or shrunk to."),
+]
+InGrey = Annotated[bool, typer.Option("--grey", help="Of images: turn colours into grey levels.")]
 SamplesPerQuestion = Annotated[int, typer.Option(min=1, help="Samples per question.")]
 InsteadOfCsv = Annotated[
     bool, typer.Option("--json", help="Write one JSON document instead of CSV.")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from clients.commands.answer_file import answer_all, labels_of, names_of, numbers
+from clients.commands.image_form import form_of
 from clients.commands.options import (
     AnswerFile,
     ByPlace,
@@ -16,6 +17,8 @@ from clients.commands.options import (
     EncodingFile,
     FeatureColumns,
     IdColumn,
+    ImageSize,
+    InGrey,
     InsteadOfCsv,
     SampleFile,
     SamplesPerQuestion,
@@ -51,6 +54,8 @@ def outliers_command(
     by_place: ByPlace = False,
     decimal: DecimalSign = ".",
     skip_bad_rows: SkipBadRows = False,
+    size: ImageSize = None,
+    grey: InGrey = False,
     batch_size: SamplesPerQuestion = 500,
     url: Url = None,
     as_json: InsteadOfCsv = False,
@@ -60,6 +65,8 @@ def outliers_command(
     Example: gmr outliers new.csv --out verdicts.csv
 
     Example: gmr outliers test.csv --label-column species --false-positive-rate 0.01
+
+    Example: gmr outliers photos/ --id-column path
 
     Columns: row (or id), log_likelihood in nats, p_value (empty until enough has been learned),
     outlier (1 or 0), and label where the file has labels, which are not sent. How many outliers
@@ -81,6 +88,7 @@ def outliers_command(
             encoding=table,
             decimal=decimal,
             skip_bad_rows=skip_bad_rows,
+            images=form_of(size, grey),
         )
         source = matched.source
         names += ["label"] if source.labelled else []

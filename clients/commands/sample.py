@@ -11,6 +11,7 @@ import numpy as np
 import typer
 
 from clients.commands.answer_file import output, plain
+from clients.commands.image_form import shape_of
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
 from clients.data.formats.rows import made_up_names
@@ -73,7 +74,7 @@ def sample_command(
     options: dict[str, Any] = {"min_probability": min_probability, "noise": noise}
     with GMRClient(url) as client:
         if out is not None and ending == ".png":
-            _save(out, client.sample_image(n, chosen, seed, _shape(shape), **options))
+            _save(out, client.sample_image(n, chosen, seed, shape_of(shape), **options))
             return
         drawn = client.sample(n, chosen, seed, **options)
         names = client.feature_names()
@@ -137,15 +138,3 @@ def _save(out: Path, content: bytes) -> None:
 
 def _unwritable(out: Path, error: OSError) -> InputError:
     return InputError(f"{out} cannot be written ({error.strerror}). Choose another.")
-
-
-def _shape(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(
-            f"The shape {text!r} is not whole numbers. Expected HEIGHT,WIDTH, like 28,28, or "
-            f"HEIGHT,WIDTH,3."
-        ) from None

@@ -17,6 +17,13 @@ from clients.data.encoding import TableEncoding
 from clients.data.formats.arrays import open_npy, open_npz
 from clients.data.formats.csv import CsvSource
 from clients.data.formats.idx import IdxSource
+from clients.data.formats.image import (
+    AS_THEY_ARE,
+    PATH_COLUMN,
+    ImageForm,
+    ImageSource,
+    is_image,
+)
 from clients.data.formats.numerals import Numerals
 from clients.data.formats.parquet import ParquetSource
 from clients.data.formats.rows import Label, Labels, Rows, Source
@@ -38,6 +45,8 @@ def open_source(
     skip_bad_rows: bool = False,
     decimal: str = ".",
     encoding: TableEncoding | None = None,
+    images: ImageForm = AS_THEY_ARE,
+    shuffle: int | None = None,
 ) -> Source:
     """Open a file of samples.
 
@@ -45,16 +54,20 @@ def open_source(
         path: The file. Its format is known by its ending, or else by its first bytes.
         label_column: Where the labels are: a column's name or index (csv, parquet), an
             index (npy), or the name of an array (npz). An `.npz` with arrays of the usual
-            names, and an IDX file with its labels beside it, need none.
+            names, an IDX file with its labels beside it, and images in a folder for each class
+            need none.
         labels: A file of its own that holds the labels (npy, npz, IDX).
-        id_column: Where the ids of samples are: a column's name or index (csv, parquet), or
-            the name of an array (npz).
+        id_column: Where the ids of samples are: a column's name or index (csv, parquet), the
+            name of an array (npz), or "path" (images).
         columns: The columns of a table (csv, parquet) that are features, by name or index, in
             the file's order; None: all but those of labels and ids.
         drop: Columns of a table that are none.
-        skip_bad_rows: Leave out the rows of a csv file that cannot be used, in place of an error.
+        skip_bad_rows: Leave out the rows of a csv file, or the images, that cannot be used, in
+            place of an error.
         decimal: The sign before the decimals of a csv file's numbers, "." or ",".
         encoding: Of a table with categories or missing numbers; it says which columns are features.
+        images: What images are made into.
+        shuffle: Seed of a random order of images; None: by path.
 
     Raises:
         InputError: there is no such file, it is of no known format, or it does not have
@@ -63,11 +76,14 @@ def open_source(
     path = Path(path)
     labels = None if labels is None else Path(labels)
     for file in (path, labels):
-        if file is not None and not file.is_file():
+        if file is not None and not file.is_file() and (file is labels or not file.is_dir()):
             what = "is a folder, not a file" if file.is_dir() else "does not exist"
-            raise InputError(f"{file} {what}. Expected a file: {FORMATS}. Check the path.")
+            raise InputError(
+                f"{file} {what}. Expected a file: {FORMATS}; an image, or a folder of images. "
+                f"Check the path."
+            )
     kind = kind_of(path)
-    if id_column is not None:
+    if id_column is not None and (kind, id_column) != ("image", PATH_COLUMN):
         check_has_ids(path, kind)
     if encoding is not None and (columns is not None or drop):
         raise InputError(
@@ -76,14 +92,20 @@ def open_source(
         )
     if (columns is not None or drop or encoding is not None) and kind not in ("csv", "parquet"):
         raise InputError(
-            f"Columns of {path} were chosen, or an encoding was named, but it is an array ({kind}) "
-            f"and no table. Expected a .csv, .tsv or .parquet file. Choose the features before the "
-            f"array is saved."
+            f"Columns of {path} were chosen, or an encoding was named, but it is an array or image "
+            f"({kind}) and no table. Expected a .csv, .tsv or .parquet file. Choose the features "
+            f"before the array is saved."
         )
-    if skip_bad_rows and kind != "csv":
+    if skip_bad_rows and kind not in ("csv", "image"):
         raise InputError(
             f"Rows of {path} that cannot be used were to be left out, but it is {kind} and "
-            f"no text. Expected a .csv or .tsv file. Leave out --skip-bad-rows."
+            f"no text. Expected a .csv or .tsv file, or images. Leave out --skip-bad-rows."
+        )
+    if (images != AS_THEY_ARE or shuffle is not None) and kind != "image":
+        raise InputError(
+            f"A size, grey levels or another order were asked for {path}, but it is {kind} and no "
+            f"image. Expected an image, or a folder of images. Leave out --size, --grey and "
+            f"--shuffle."
         )
     if decimal != "." and kind != "csv":
         raise InputError(
@@ -95,6 +117,16 @@ def open_source(
             f"Labels were asked for both in {labels} and in a column of {path}, or {path} is a "
             f"table, which holds its labels itself. Give either a file of labels (npy, npz, IDX) "
             f"or --label-column."
+        )
+    if kind == "image":
+        if label_column is not None or labels is not None:
+            raise InputError(
+                f"Labels of {path} were named, but images have those of the folders in it that "
+                f"they lie in. Put the images of each class into a folder of its own, and leave "
+                f"out --label-column and --labels."
+            )
+        return ImageSource(
+            path, images, with_ids=id_column is not None, skip_bad=skip_bad_rows, shuffle=shuffle
         )
     if kind == "npz":
         return open_npz(path, label_column, labels, id_column)
@@ -147,21 +179,26 @@ def read_file(
 
 def check_has_ids(path: Path, kind: str) -> None:
     """Raise `InputError` for a format that has no room for ids."""
-    if kind in ("npy", "idx"):
+    if kind in ("npy", "idx", "image"):
         raise InputError(
-            f"{path} is one array ({kind}), which has no room for ids; expected a column of a "
-            f".csv or .parquet file, or an array of an .npz. Save samples and ids as two arrays of "
-            f"an .npz."
+            f"{path} is one array or image ({kind}), which has no room for ids; expected a column "
+            f"of a .csv or .parquet file, or an array of an .npz. Save samples and ids as two "
+            f"arrays of an .npz. Images have their paths as ids: --id-column {PATH_COLUMN}."
         )
 
 
 def kind_of(path: Path) -> str:
-    """The format of a file that exists: "npz", "npy", "csv", "parquet" or "idx".
+    """The format of what exists: "npz", "npy", "csv", "parquet", "idx" or "image".
+
+    Arguments:
+        path: A file, or a folder, which holds images.
 
     Raises:
         InputError: it is of none.
     """
     name = path.name.lower()
+    if path.is_dir() or is_image(path.name):
+        return "image"
     plain = name.removesuffix(".gz")
     if name.endswith((".npz", ".npy", ".parquet")):
         return name.rsplit(".", 1)[1]
@@ -176,10 +213,12 @@ def kind_of(path: Path) -> str:
         (b"PK", "npz"),
         (b"PAR1", "parquet"),
         (b"\x00\x00", "idx"),
+        (b"\x89PNG", "image"),
+        (b"\xff\xd8\xff", "image"),
     ):
         if magic.startswith(prefix):
             return kind
     raise InputError(
-        f"{path} is of no known format (it starts with {magic!r}). Expected {FORMATS}. "
-        f"Convert it, or give it the ending of what it is."
+        f"{path} is of no known format (it starts with {magic!r}). Expected {FORMATS}; or an "
+        f"image. Convert it, or give it the ending of what it is."
     )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from clients.data.formats.image import IMAGE_ENDINGS, images_of, is_image
 from clients.http.errors import InputError
 
 SETTLED_S: Final = 2.0
@@ -25,6 +26,7 @@ _ENDINGS: Final = (
     *(".npz", ".npy", ".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz"),
     *("-ubyte", ".idx", "-ubyte.gz", ".idx.gz"),
 )
+_ALL_ENDINGS: Final = (*_ENDINGS, *IMAGE_ENDINGS)
 
 State = tuple[int, int]
 """Size in bytes, and time of the last change in nanoseconds."""
@@ -71,6 +73,23 @@ def files_of(
         pause(LOOK_EVERY_S)
 
 
+def holds_images(folder: Path) -> bool:
+    """Whether a folder is one of images, which lie in it or in folders of it.
+
+    Raises:
+        InputError: It holds images and other files of samples, or cannot be read.
+    """
+    images = images_of(folder)
+    others = [path for path, _ in _look(folder) if not is_image(path.name)]
+    if images and others:
+        raise InputError(
+            f"{folder} holds images ({images[0]}) and other files of samples ({others[0]}); "
+            f"expected one of them, since samples of one model are alike. Name a file, or put the "
+            f"images into a folder of their own."
+        )
+    return bool(images)
+
+
 def _look(folder: Path) -> list[tuple[Path, State]]:
     """Files that are there now, by name."""
     found = []
@@ -83,7 +102,7 @@ def _look(folder: Path) -> list[tuple[Path, State]]:
         ) from None
     for path in entries:
         name = path.name.lower()
-        if name.startswith(".") or not name.endswith(_ENDINGS) or "labels-idx1" in name:
+        if name.startswith(".") or not name.endswith(_ALL_ENDINGS) or "labels-idx1" in name:
             continue
         try:
             facts = path.stat()

@@ -15,7 +15,10 @@ from clients.http.errors import InputError
 STANDARD_INPUT = Path("-")
 """What is typed in place of a file."""
 
-_BEGINNINGS = ((b"PK", ".npz"), (b"\x93NUMPY", ".npy"), (b"PAR1", ".parquet"), (b"\0\0", ".idx"))
+_BEGINNINGS = (
+    *((b"PK", ".npz"), (b"\x93NUMPY", ".npy"), (b"PAR1", ".parquet"), (b"\0\0", ".idx")),
+    *((b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif")),
+)
 
 
 @contextmanager

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 
 from clients.data.encoding import TableEncoding
 from clients.data.files import Rows, Source, open_source
+from clients.data.formats.image import AS_THEY_ARE, ImageForm
 from clients.data.formats.rows import column_names
 from clients.data.header import header_of
 from clients.http.client import GMRClient
 from clients.http.errors import InputError, ServiceUnavailable, ServiceUnreachable
 from clients.http.retry import RetryPolicy
 from clients.sending.bar import check_reachable
+from clients.sending.image_shape import check_image_shape
 from clients.sending.samples import ProgressListener, Totals
 from core.counted import counted
 from service.wire import SampleId
@@ -156,6 +158,7 @@ def open_matched(
     encoding: TableEncoding | None = None,
     decimal: str = ".",
     skip_bad_rows: bool = False,
+    images: ImageForm = AS_THEY_ARE,
 ) -> Matched:
     """Open a file about whose samples the service is asked; as `open_source` and `NameMatcher`.
 
@@ -182,8 +185,10 @@ def open_matched(
         decimal=decimal,
         skip_bad_rows=skip_bad_rows,
         encoding=encoding,
+        images=images,
     )
     check_reachable(client)
+    check_image_shape(client, source)
     return matcher.match(source)
 
 

@@ -25,6 +25,7 @@ from typing import Protocol
 from clients.data.encoding import TableEncoding
 from clients.data.files import Source, open_source
 from clients.data.formats.ids import check_unique, sent_ids
+from clients.data.formats.image import AS_THEY_ARE, ImageForm, ImageSource
 from clients.http import calls
 from clients.http.answers import Ingested
 from clients.http.calls import Call
@@ -74,6 +75,8 @@ class Job:
         skip_bad_rows: bool = False,
         decimal: str = ".",
         encoding: TableEncoding | None = None,
+        images: ImageForm = AS_THEY_ARE,
+        shuffle: int | None = None,
     ) -> Job:
         """The job of sending a file.
 
@@ -90,6 +93,8 @@ class Job:
             skip_bad_rows=skip_bad_rows,
             decimal=decimal,
             encoding=encoding,
+            images=images,
+            shuffle=shuffle,
         )
         options: list[object] = [batch_size, label_column, with_labels]
         if text_ids and id_column is None:
@@ -114,6 +119,9 @@ class Job:
         if encoding is not None:
             options += ["encoding", encoding.to_json()]
         files = [path] if labels is None else [path, labels]
+        if isinstance(source, ImageSource):
+            files = source.files
+            options += ["images", images, *(file.relative_to(path) for file in files)]
         name = fingerprint(files, *options)
         return cls(source, name, batch_size, epochs, with_labels, text_ids)
 

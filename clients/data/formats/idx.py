@@ -108,9 +108,11 @@ class IdxSource:
         codes = None if self._labels is None else read_idx(self._labels)
         with IdxArray(self.path) as images:
             for first in range(start, images.shape[0], size):
-                features = as_features(
-                    images.rows(first, first + size), path=self.path, start=first
-                )
+                values = images.rows(first, first + size)
+                features = as_features(values, path=self.path, start=first)
+                if values.ndim in (3, 4):
+                    # Their shape declares them as images, and says how they are drawn.
+                    features = features.reshape(values.shape)
                 labels = None
                 if codes is not None:
                     labels = as_labels(codes[first : first + size], path=self.path, start=first)

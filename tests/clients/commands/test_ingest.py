@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from clients.commands.cli import app
 from clients.data.encoding import Categories, Numbers, TableEncoding
 from clients.data.folder import files_of
+from clients.data.formats.image import ImageForm
 from clients.http import calls
 from clients.http.answers import Ingested
 from clients.http.calls import Call
@@ -446,6 +448,41 @@ def test_what_was_typed_wrong_is_one_message_and_status_2(
     assert result.exit_code == 2
     assert complaint in result.output
     assert "Traceback" not in result.output
+
+
+def images(folder: Path, n: int = 10) -> Path:
+    """A folder with images of two classes."""
+    for number in range(n):
+        path = folder / ("cat", "dog")[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((4, 6), number, np.uint8)).save(path)
+    return folder
+
+
+def test_a_folder_of_images_is_one_file_of_samples(tmp_path: Path, resume: ResumeFile) -> None:
+    service = FakeService(3)
+    job = Job.of(images(tmp_path / "a"), batch_size=3, shuffle=1)
+    with pytest.raises(KeyboardInterrupt):
+        send(service, job, resume, Progress())
+    send(service, job, resume, resume.load())
+    numbers = [int(pixels[0][0]) for pixels in service.samples()]
+    assert sorted(numbers) == [*range(10)] != numbers
+    assert service.labels() == [("cat", "dog")[number % 2] for number in numbers]
+    assert job.n_samples == 10
+
+
+def test_a_job_of_images_is_known_by_all_that_shapes_it(tmp_path: Path) -> None:
+    here, there = images(tmp_path / "a"), images(tmp_path / "b")
+    name = Job.of(here).name
+    assert name == Job.of(there).name
+    names = {name, Job.of(here, shuffle=1).name, Job.of(here, shuffle=2).name}
+    names |= {Job.of(here, images=ImageForm(size=(2, 2))).name}
+    names |= {Job.of(here, images=ImageForm(grey=True)).name}
+    (there / "dog").rename(there / "fox")
+    names |= {Job.of(there).name}
+    images(there, 11)
+    names |= {Job.of(there).name}
+    assert len(names) == 7
 
 
 def in_a_folder(folder: Path, name: str, text: str) -> None:

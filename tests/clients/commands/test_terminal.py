@@ -299,6 +299,45 @@ def test_a_table_with_categories_is_encoded_alike_by_all_commands(
     )
 
 
+def test_images_are_read_from_a_folder_and_must_have_the_size_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    rng, folder, large = np.random.default_rng(0), tmp_path / "photos", tmp_path / "large"
+    for number in range(60):
+        kind = number % 2
+        pixels = (100 * kind + rng.integers(0, 80, (4, 6))).astype(np.uint8)
+        for path, times in ((folder, 1), (large, 8)):
+            path /= f"{('dark', 'light')[kind]}/{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            colours = (times, times, 1) if times > 1 else (1, 1)
+            shown = pixels[..., None].repeat(3, axis=2) if times > 1 else pixels
+            Image.fromarray(np.kron(shown, np.ones(colours, np.uint8))).save(path)
+    with redis_server(tmp_path) as redis:
+        made = make_settings(redis.url, tmp_path)
+        with training(made), serving(made) as service:
+            gmr = Gmr(str(service.base_url).rstrip("/"))
+            assert "60 samples" in gmr("ingest", folder, "--shuffle", 0, "--wait")
+            assert service.get("/model").json()["image_shape"] == [4, 6]
+            assert "sent completely before" in gmr("ingest", folder, "--shuffle", 0)
+            found = gmr.rows("classify", folder, "--id-column", "path")
+            assert [row["id"] for row in found[::30]] == ["dark/0.png", "light/1.png"]
+            right = [row["class"] for row in found]
+            assert np.mean([row["class"] == row["label"] for row in found]) > 0.9
+            for command in ("classify", "outliers", "ingest"):
+                refused = gmr(command, large, status=2)
+                assert "32 x 48 pixels in colour, 4,608 features each; nothing was sent" in refused
+                assert "expects images of 4 x 6 pixels in grey. " in refused
+                assert "Bring them to it with --size 4,6 --grey." in refused
+            assert "with --grey." in gmr("classify", large, "--size", "4,6", status=2)
+            assert "with --size 4,6." in gmr("classify", large, "--grey", status=2)
+            form = ("--size", "4,6", "--grey")
+            assert [row["class"] for row in gmr.rows("classify", large, *form)] == right
+            assert len(gmr.rows("outliers", large / "dark" / "0.png", *form)) == 1
+            assert "not a height and a width" in gmr("classify", large, "--size", "4", status=2)
+
+
 def write_table(path: Path, names: list[str], rows: np.ndarray[Any, Any], kinds: list[Any]) -> Path:
     """A table with the columns of `names` and one of kinds."""
     cells = [[*map(str, row), str(kind)] for row, kind in zip(rows.tolist(), kinds, strict=True)]

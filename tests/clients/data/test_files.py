@@ -29,7 +29,7 @@ def collect(source: Source, size: int, start: int = 0) -> tuple[list[Any], list[
     sizes = []
     for rows in source.read(size, start):
         assert rows.start == start + sum(sizes)
-        features += rows.features.tolist()
+        features += rows.features.reshape(len(rows), -1).tolist()
         labels += [] if rows.labels is None else list(rows.labels)
         sizes.append(len(rows))
     return features, labels, sizes

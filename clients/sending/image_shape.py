@@ -1,0 +1,49 @@
+"""Images of another size than the service's are refused before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clients.data.files import Source
+from clients.data.formats.image import ImageSource
+from clients.http.client import GMRClient
+from clients.http.errors import InputError
+
+
+def check_image_shape(client: GMRClient, source: Source) -> None:
+    """Compare the size of image files with that of the service's samples.
+
+    Raises:
+        InputError: They have another number of features; the message says how to bring them to it.
+        ClientError: The service is away.
+    """
+    if not isinstance(source, ImageSource):
+        return
+    model = client.model()
+    if model.features in (None, source.n_features):
+        return
+    known = model.raw.get("image_shape")
+    what, advice = (
+        f"{model.features:,} features",
+        "Send images of that many pixels (--size, --grey).",
+    )
+    if known:
+        what = f"images of {shown(known)}"
+        grey = " --grey" if len(known) == 2 and len(source.image_shape) == 3 else ""
+        size = f" --size {known[0]},{known[1]}" if [*source.image_shape[:2]] != known[:2] else ""
+        if size or grey:
+            advice = f"Bring them to it with{size}{grey}."
+    raise InputError(
+        f"{source.path} holds images of {shown(source.image_shape)}, {source.n_features:,} "
+        f"features each; nothing was sent. The service expects {what}. {advice}"
+    )
+
+
+def shown(shape: Sequence[int]) -> str:
+    """The shape of an image in words.
+
+    Example:
+        >>> shown((28, 28)), shown((32, 48, 3))
+        ('28 x 28 pixels in grey', '32 x 48 pixels in colour')
+    """
+    return f"{shape[0]} x {shape[1]} pixels in {'grey' if len(shape) == 2 else 'colour'}"
