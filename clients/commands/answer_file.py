@@ -22,6 +22,7 @@ from rich import progress as bars
 from rich.console import Console
 
 from clients.data.files import Rows, Source
+from clients.data.live import LiveInput
 from clients.http.errors import InputError
 from core.counted import counted
 from service.wire import SampleId
@@ -93,6 +94,7 @@ def answer_all(
     columns: Sequence[str],
     ask: Callable[[Rows], tuple[int, Sequence[Sequence[Any]]]],
     summary: Callable[[], Mapping[str, Any]],
+    live: LiveInput | None = None,
 ) -> None:
     """Ask about every batch of a file and write the answers.
 
@@ -104,6 +106,7 @@ def answer_all(
         columns: Names of the columns.
         ask: From rows to the version that answered, and one row of answers per sample.
         summary: Called at the end; what is to be said about all of them.
+        live: Where samples come from as they come; Ctrl-C is then the end of them.
 
     Raises:
         InputError: the file cannot be read, or the answers not be written.
@@ -112,14 +115,20 @@ def answer_all(
     n = skipped = 0
     with output(out) as file, _bar(source, out) as advance:
         answers = (JsonAnswers if as_json else CsvAnswers)(file, columns)
-        for rows in source.read(batch_size):
-            version, told = ask(rows)
-            versions.add(version)
-            answers.add(told)
-            n, skipped = n + len(rows), skipped + rows.skipped
-            advance(n)
+        try:
+            for rows in source.read(batch_size):
+                version, told = ask(rows)
+                versions.add(version)
+                answers.add(told)
+                file.flush()
+                n, skipped = n + len(rows), skipped + rows.skipped
+                advance(n)
+        except KeyboardInterrupt:
+            if live is None:
+                raise
         if isinstance(answers, JsonAnswers):
             answers.end({"model_versions": sorted(versions), **summary()})
+    skipped += 0 if live is None else live.untold
     if skipped:
         typer.echo(f"{counted(skipped, 'row')} could not be used, left out.", err=True)
 

@@ -16,11 +16,13 @@ from clients.commands.options import (
     DecimalSign,
     DroppedColumns,
     EncodingFile,
+    Every,
     FeatureColumns,
     IdColumn,
     ImageSize,
     InGrey,
     InsteadOfCsv,
+    Live,
     SampleFile,
     SamplesPerQuestion,
     SkipBadRows,
@@ -28,7 +30,7 @@ from clients.commands.options import (
 )
 from clients.data.encoding import TableEncoding
 from clients.data.files import Rows
-from clients.data.standard_input import named_file
+from clients.data.live import samples_of
 from clients.http.client import GMRClient
 from clients.sending.feature_names import open_matched
 
@@ -60,6 +62,8 @@ def classify_command(
     size: ImageSize = None,
     grey: InGrey = False,
     batch_size: SamplesPerQuestion = 500,
+    live: Live = False,
+    every: Every = 1.0,
     url: Url = None,
     as_json: InsteadOfCsv = False,
 ) -> None:
@@ -83,7 +87,8 @@ def classify_command(
     right = known = unknown = 0
 
     table = None if encoding is None else TableEncoding.read(encoding)
-    with named_file(file) as path, GMRClient(url) as client:
+    reading = samples_of(file, live=live, wait_s=every, most=batch_size)
+    with reading as (path, coming), GMRClient(url) as client:
         matched = open_matched(
             client,
             path,
@@ -97,6 +102,7 @@ def classify_command(
             decimal=decimal,
             skip_bad_rows=skip_bad_rows,
             images=form_of(size, grey),
+            live=coming,
         )
         source = matched.source
         names += ["label"] if source.labelled else []
@@ -128,8 +134,10 @@ def classify_command(
             accuracy = right / known if known else None
             return {"accuracy": accuracy, "labelled": known, "unknown": unknown}
 
-        answer_all(source, batch_size, out, as_json, names, ask, summary)
-    for remark in (*matched.remarks, *(() if table is None else table.remarks)):
+        for remark in matched.remarks:
+            typer.echo(remark, err=True)
+        answer_all(source, batch_size, out, as_json, names, ask, summary, coming)
+    for remark in () if table is None else table.remarks:
         typer.echo(remark, err=True)
     if known:
         part = f", {unknown} of them unknown, which counts as wrong" if unknown else ""

@@ -17,16 +17,19 @@ from clients.commands.options import (
     DecimalSign,
     DroppedColumns,
     EncodingFile,
+    Every,
     FeatureColumns,
     ImageSize,
     InGrey,
+    Live,
     SkipBadRows,
     Url,
 )
 from clients.data.encoding import TableEncoding
 from clients.data.folder import files_of, holds_images
 from clients.data.formats.rows import column_names
-from clients.data.standard_input import STANDARD_INPUT, named_file
+from clients.data.live import LiveInput, samples_of
+from clients.data.standard_input import STANDARD_INPUT
 from clients.http.client import GMRClient
 from clients.http.connection import open_sender
 from clients.http.errors import InputError
@@ -48,8 +51,8 @@ def ingest_command(
     file: Annotated[
         Path,
         typer.Argument(
-            help="An .npz, .npy, .csv, .tsv, .parquet or IDX file, an image, or a folder of such "
-            "files; - is standard input."
+            help="An .npz, .npy, .csv, .tsv, .jsonl, .parquet or IDX file, an image, or a folder "
+            "of such files; - is standard input."
         ),
     ],
     url: Url = None,
@@ -94,6 +97,8 @@ def ingest_command(
     again: Annotated[
         bool, typer.Option("--again", help="Send a file from its start that was sent before.")
     ] = False,
+    live: Live = False,
+    every: Every = 1.0,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until all of it has been learned.")
     ] = False,
@@ -112,6 +117,8 @@ def ingest_command(
     Example: gmr ingest log.csv --drop date,place
 
     Example: zcat log.csv.gz | gmr ingest - --columns temperature,pressure
+
+    Example: tail -n +1 -F readings.csv | gmr ingest - --live --skip-bad-rows
 
     Example: gmr ingest export.csv --decimal ,
 
@@ -168,8 +175,12 @@ def ingest_command(
         return
     if watch:
         raise InputError(f"--watch is for a folder, and {file} is none. Name a folder.")
-    with named_file(file) as path:
-        sending.send(path, "standard input" if file == STANDARD_INPUT else str(file))
+    if live and epochs > 1:
+        raise InputError(
+            f"{epochs} passes over what comes once cannot be made. Leave out --epochs or --live."
+        )
+    with samples_of(file, live=live, wait_s=every, most=batch_size) as (path, coming):
+        sending.send(path, "standard input" if file == STANDARD_INPUT else str(file), coming)
 
 
 def _send_folder(folder: Path, sending: _Sending, *, watch: bool) -> None:
@@ -213,12 +224,13 @@ class _Sending:
     again: bool
     wait: bool
 
-    def send(self, path: Path, name: str) -> None:
+    def send(self, path: Path, name: str, live: LiveInput | None = None) -> None:
         """Send one file, from where it was left.
 
         Arguments:
             path: The file.
             name: What it is called to the person who sends it.
+            live: Where the samples come from of which the file holds the first.
 
         Raises:
             InputError: It cannot be used.
@@ -236,11 +248,13 @@ class _Sending:
                 encoded=options["encoding"] is not None,
                 decimal=options["decimal"],
             )
-            job = Job.of(path, **{**options, "columns": columns})
+            job = Job.of(path, **{**options, "columns": columns}, live=live)
             with SendingBar(console, Path(name).name, job.n_samples) as display:
                 check_reachable(client)
+                # What comes does not come again, so how far it got ends with it.
+                folder = state_folder() if live is None else path.parent
                 resume = ResumeFile(
-                    state_folder() / f"{job.name}-{fingerprint([], client.url)}.json",
+                    folder / f"{job.name}-{fingerprint([], client.url)}.json",
                     {
                         "file": name if name == "standard input" else str(path.resolve()),
                         "url": client.url,
@@ -276,6 +290,12 @@ class _Sending:
                         waited = time.monotonic() - began
                 except KeyboardInterrupt:
                     display.end()
+                    if live is not None:
+                        console.print(
+                            f"Stopped after {counted(resume.load().samples, 'sample')}; what had "
+                            f"come since the last batch was not sent."
+                        )
+                        raise typer.Exit(130) from None
                     console.print(
                         "Interrupted. Run the same command again to go on from here; nothing will "
                         "be learned twice."
@@ -283,8 +303,9 @@ class _Sending:
                     raise typer.Exit(130) from None
                 display.end()
                 typer.echo(_summary(totals, waited))
-                if totals.skipped:
-                    console.print(f"{counted(totals.skipped, 'row')} could not be used, left out.")
+                skipped = totals.skipped + (0 if live is None else live.untold)
+                if skipped:
+                    console.print(f"{counted(skipped, 'row')} could not be used, left out.")
                 encoding: TableEncoding | None = self.job["encoding"]
                 for remark in () if encoding is None else encoding.remarks:
                     console.print(remark, highlight=False, markup=False)

@@ -72,6 +72,16 @@ ImageSize = Annotated[
 ]
 InGrey = Annotated[bool, typer.Option("--grey", help="Of images: turn colours into grey levels.")]
 SamplesPerQuestion = Annotated[int, typer.Option(min=1, help="Samples per question.")]
+Live = Annotated[
+    bool,
+    typer.Option("--live", help="Of standard input: go on with lines as they come, until it ends."),
+]
+Every = Annotated[
+    float,
+    typer.Option(
+        min=0.01, help="With --live: seconds that a line waits for others, if they are few."
+    ),
+]
 InsteadOfCsv = Annotated[
     bool, typer.Option("--json", help="Write one JSON document instead of CSV.")
 ]

@@ -15,11 +15,13 @@ from clients.commands.options import (
     DecimalSign,
     DroppedColumns,
     EncodingFile,
+    Every,
     FeatureColumns,
     IdColumn,
     ImageSize,
     InGrey,
     InsteadOfCsv,
+    Live,
     SampleFile,
     SamplesPerQuestion,
     SkipBadRows,
@@ -27,7 +29,7 @@ from clients.commands.options import (
 )
 from clients.data.encoding import TableEncoding
 from clients.data.files import Rows
-from clients.data.standard_input import named_file
+from clients.data.live import samples_of
 from clients.http.client import GMRClient
 from clients.sending.feature_names import open_matched
 
@@ -57,6 +59,8 @@ def outliers_command(
     size: ImageSize = None,
     grey: InGrey = False,
     batch_size: SamplesPerQuestion = 500,
+    live: Live = False,
+    every: Every = 1.0,
     url: Url = None,
     as_json: InsteadOfCsv = False,
 ) -> None:
@@ -68,6 +72,8 @@ def outliers_command(
 
     Example: gmr outliers photos/ --id-column path
 
+    Example: tail -n +1 -F readings.csv | gmr outliers - --live
+
     Columns: row (or id), log_likelihood in nats, p_value (empty until enough has been learned),
     outlier (1 or 0), and label where the file has labels, which are not sent. How many outliers
     there are goes to standard error.
@@ -76,7 +82,8 @@ def outliers_command(
     n = found = 0
 
     table = None if encoding is None else TableEncoding.read(encoding)
-    with named_file(file) as path, GMRClient(url) as client:
+    reading = samples_of(file, live=live, wait_s=every, most=batch_size)
+    with reading as (path, coming), GMRClient(url) as client:
         matched = open_matched(
             client,
             path,
@@ -89,6 +96,7 @@ def outliers_command(
             decimal=decimal,
             skip_bad_rows=skip_bad_rows,
             images=form_of(size, grey),
+            live=coming,
         )
         source = matched.source
         names += ["label"] if source.labelled else []
@@ -117,7 +125,9 @@ def outliers_command(
         def summary() -> Mapping[str, Any]:
             return {"outliers": found, "n": n}
 
-        answer_all(source, batch_size, out, as_json, names, ask, summary)
-    for remark in (*matched.remarks, *(() if table is None else table.remarks)):
+        for remark in matched.remarks:
+            typer.echo(remark, err=True)
+        answer_all(source, batch_size, out, as_json, names, ask, summary, coming)
+    for remark in () if table is None else table.remarks:
         typer.echo(remark, err=True)
     typer.echo(f"{found:,} of {n:,} samples are outliers", err=True)

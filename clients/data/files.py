@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.encoding import TableEncoding
 from clients.data.formats.arrays import open_npy, open_npz
-from clients.data.formats.csv import CsvSource
 from clients.data.formats.idx import IdxSource
 from clients.data.formats.image import (
     AS_THEY_ARE,
@@ -27,11 +26,13 @@ from clients.data.formats.image import (
 from clients.data.formats.numerals import Numerals
 from clients.data.formats.parquet import ParquetSource
 from clients.data.formats.rows import Label, Labels, Rows, Source
+from clients.data.formats.text_source import TABLES, TextSource
 from clients.http.errors import InputError
 
 __all__ = ["Label", "Labels", "Rows", "Source", "open_source", "read_file"]
 
-FORMATS = ".npz, .npy, .csv, .tsv, .parquet or IDX (-ubyte, .idx), text and IDX also as .gz"
+FORMATS = ".npz, .npy, .csv, .tsv, .jsonl, .parquet or IDX (-ubyte, .idx), text and IDX also as .gz"
+_KINDS_OF_TABLES: Final = (*TABLES, "parquet")
 
 
 def open_source(
@@ -47,6 +48,8 @@ def open_source(
     encoding: TableEncoding | None = None,
     images: ImageForm = AS_THEY_ARE,
     shuffle: int | None = None,
+    like: TextSource | None = None,
+    first_row: int = 0,
 ) -> Source:
     """Open a file of samples.
 
@@ -68,6 +71,8 @@ def open_source(
         encoding: Of a table with categories or missing numbers; it says which columns are features.
         images: What images are made into.
         shuffle: Seed of a random order of images; None: by path.
+        like: Of lines that go on (`live.py`): what came before, with the same columns.
+        first_row: Number of the first row then.
 
     Raises:
         InputError: there is no such file, it is of no known format, or it does not have
@@ -90,16 +95,16 @@ def open_source(
             "An encoding says which columns are features, and --columns or --drop say so as well. "
             "Leave these out, or make the encoding anew with them."
         )
-    if (columns is not None or drop or encoding is not None) and kind not in ("csv", "parquet"):
+    if (columns is not None or drop or encoding is not None) and kind not in _KINDS_OF_TABLES:
         raise InputError(
             f"Columns of {path} were chosen, or an encoding was named, but it is an array or image "
-            f"({kind}) and no table. Expected a .csv, .tsv or .parquet file. Choose the features "
-            f"before the array is saved."
+            f"({kind}) and no table. Expected a .csv, .tsv, .jsonl or .parquet file. Choose the "
+            f"features before the array is saved."
         )
-    if skip_bad_rows and kind not in ("csv", "image"):
+    if skip_bad_rows and kind not in (*TABLES, "image"):
         raise InputError(
             f"Rows of {path} that cannot be used were to be left out, but it is {kind} and "
-            f"no text. Expected a .csv or .tsv file, or images. Leave out --skip-bad-rows."
+            f"no text. Expected a .csv, .tsv or .jsonl file, or images. Leave out --skip-bad-rows."
         )
     if (images != AS_THEY_ARE or shuffle is not None) and kind != "image":
         raise InputError(
@@ -109,10 +114,10 @@ def open_source(
         )
     if decimal != "." and kind != "csv":
         raise InputError(
-            f"A decimal sign was named for {path}, but it is {kind} and no text, so that its "
+            f"A decimal sign was named for {path}, but it is {kind} and no text table, so that its "
             f"numbers have none. Leave out --decimal."
         )
-    if labels is not None and (kind in ("csv", "parquet") or label_column is not None):
+    if labels is not None and (kind in _KINDS_OF_TABLES or label_column is not None):
         raise InputError(
             f"Labels were asked for both in {labels} and in a column of {path}, or {path} is a "
             f"table, which holds its labels itself. Give either a file of labels (npy, npz, IDX) "
@@ -132,9 +137,19 @@ def open_source(
         return open_npz(path, label_column, labels, id_column)
     if kind == "npy":
         return open_npy(path, label_column, labels)
-    if kind == "csv":
-        return CsvSource(
-            path, label_column, id_column, columns, drop, skip_bad_rows, Numerals(decimal), encoding
+    if kind in TABLES:
+        return TextSource(
+            path,
+            label_column,
+            id_column,
+            columns,
+            drop,
+            skip_bad_rows,
+            Numerals(decimal),
+            encoding,
+            kind,
+            like,
+            first_row,
         )
     if kind == "parquet":
         return ParquetSource(path, label_column, id_column, columns, drop, encoding)
@@ -204,6 +219,8 @@ def kind_of(path: Path) -> str:
         return name.rsplit(".", 1)[1]
     if plain.endswith((".csv", ".tsv")):
         return "csv"
+    if plain.endswith((".jsonl", ".ndjson")):
+        return "jsonl"
     if plain.endswith(("-ubyte", ".idx")) or "idx1" in plain or "idx3" in plain:
         return "idx"
     with path.open("rb") as file:

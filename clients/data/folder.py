@@ -24,6 +24,7 @@ LOOK_EVERY_S: Final = 1.0
 
 _ENDINGS: Final = (
     *(".npz", ".npy", ".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz"),
+    *(".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz"),
     *("-ubyte", ".idx", "-ubyte.gz", ".idx.gz"),
 )
 _ALL_ENDINGS: Final = (*_ENDINGS, *IMAGE_ENDINGS)

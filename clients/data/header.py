@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from clients.data.files import kind_of
-from clients.data.formats.csv_table import CsvTable
 from clients.data.formats.numerals import Numerals
 from clients.data.formats.parquet import open_parquet
+from clients.data.formats.text_source import TABLES
 
 
 def header_of(path: Path, decimal: str = ".") -> tuple[str, ...] | None:
@@ -29,8 +29,8 @@ def header_of(path: Path, decimal: str = ".") -> tuple[str, ...] | None:
     if kind == "parquet":
         with open_parquet(path) as table:
             return tuple(table.schema_arrow.names)
-    if kind != "csv":
+    if kind not in TABLES:
         return None
     numerals = Numerals(decimal)
-    line = [cell.strip() for cell in CsvTable(path, numerals=numerals).first_line]
+    line = [cell.strip() for cell in TABLES[kind](path, numerals=numerals).first_line]
     return None if all(map(numerals.is_feature, line)) else tuple(line)

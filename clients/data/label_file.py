@@ -15,8 +15,6 @@ import numpy as np
 
 from clients.data.files import FORMATS, check_has_ids, kind_of
 from clients.data.formats.arrays import array_of, load_npz
-from clients.data.formats.csv import cell_labels
-from clients.data.formats.csv_table import CsvTable
 from clients.data.formats.ids import ID_NAMES, as_ids, check_unique
 from clients.data.formats.parquet import (
     column_of,
@@ -34,6 +32,7 @@ from clients.data.formats.rows import (
     check_apart,
     check_count,
 )
+from clients.data.formats.text_source import TABLES, cell_labels
 from clients.http.errors import InputError
 from service.wire import SampleId
 
@@ -59,7 +58,7 @@ class LabelRows:
 
 
 class LabelFile:
-    """Ids and labels of a .csv, .tsv, .parquet or .npz file.
+    """Ids and labels of a .csv, .tsv, .jsonl, .parquet or .npz file.
 
     Arguments:
         path: The file.
@@ -84,7 +83,12 @@ class LabelFile:
         self.n_rows: int | None = None
         kind = kind_of(path)
         check_has_ids(path, kind)
-        opened = {"csv": self._csv, "parquet": self._parquet, "npz": self._npz}[kind]
+        opened = {
+            "csv": self._text,
+            "jsonl": self._text,
+            "parquet": self._parquet,
+            "npz": self._npz,
+        }[kind]
         self._pieces = opened(id_column, label_column)
         check_unique(lambda: (ids for _, ids, _ in self._pieces(READ_IDS)), path=path)
 
@@ -99,11 +103,12 @@ class LabelFile:
             known = [(id, label) for id, label in zip(ids, plain, strict=True) if label is not None]
             yield LabelRows(start, len(ids), [id for id, _ in known], [label for _, label in known])
 
-    def _csv(self, id_column: str | None, label_column: str | None) -> _Read:
-        names = CsvTable(self.path).first_line
+    def _text(self, id_column: str | None, label_column: str | None) -> _Read:
+        read_as = TABLES[kind_of(self.path)]
+        names = read_as(self.path).first_line
         id_column = id_column or self._usual(names, ID_NAMES, "ids", "--id-column")
         label_column = label_column or self._usual(names, LABEL_NAMES, "labels", "--label-column")
-        table = CsvTable(self.path, (id_column, label_column))
+        table = read_as(self.path, (id_column, label_column))
         id, label = table.found
         assert id is not None
         assert label is not None

@@ -18,6 +18,7 @@ STANDARD_INPUT = Path("-")
 _BEGINNINGS = (
     *((b"PK", ".npz"), (b"\x93NUMPY", ".npy"), (b"PAR1", ".parquet"), (b"\0\0", ".idx")),
     *((b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif")),
+    *((b"{", ".jsonl"), (b"[", ".jsonl")),
 )
 
 
@@ -26,7 +27,7 @@ def named_file(path: Path, stream: IO[bytes] | None = None) -> Iterator[Path]:
     """The file of a path; of "-" one that holds what standard input brings, until the block ends.
 
     All of it is read before the block begins. What begins as no other format does is a table of
-    text, plain or gzipped.
+    text, plain or gzipped. (`live.py` has the one that goes on.)
 
     Arguments:
         path: What was typed.

@@ -21,10 +21,11 @@ import numpy as np
 from clients.data.encoding import Categories, Numbers, TableEncoding
 from clients.data.files import kind_of
 from clients.data.formats.cells import category_of, numbers_of
-from clients.data.formats.csv_table import CsvTable
 from clients.data.formats.numerals import POINT, Numerals
 from clients.data.formats.parquet import open_parquet, read_columns, resolve
 from clients.data.formats.rows import check_chosen
+from clients.data.formats.text_source import TABLES
+from clients.data.formats.text_table import TextTable
 from clients.http.errors import InputError
 
 MOST_CATEGORIES: Final = 50
@@ -109,7 +110,7 @@ def survey(
     """What a table holds.
 
     Arguments:
-        path: A .csv, .tsv or .parquet file whose columns have names.
+        path: A .csv, .tsv, .jsonl or .parquet file whose columns have names.
         apart: Columns that are no features, by name or index: those of labels and ids as well.
         columns: Columns that are; None: all others.
         categories: Columns whose numbers are codes of categories.
@@ -152,10 +153,10 @@ def _open(
 ) -> tuple[list[str], dict[str, str], Iterator[Piece]]:
     """Names of the columns to look at, those left out at once with the reason, and all cells."""
     if not path.is_file():
-        raise InputError(f"{path} is no file. Expected a .csv, .tsv or .parquet file.")
+        raise InputError(f"{path} is no file. Expected a .csv, .tsv, .jsonl or .parquet file.")
     kind = kind_of(path)
-    if kind == "csv":
-        return _open_csv(path, apart, columns, numerals)
+    if kind in TABLES:
+        return _open_text(TABLES[kind](path, apart, columns, numerals), columns)
     if kind == "parquet":
         return _open_parquet(path, apart, columns)
     raise InputError(
@@ -164,12 +165,11 @@ def _open(
     )
 
 
-def _open_csv(
-    path: Path, apart: Sequence[str], columns: Sequence[str] | None, numerals: Numerals
+def _open_text(
+    table: TextTable, columns: Sequence[str] | None
 ) -> tuple[list[str], dict[str, str], Iterator[Piece]]:
-    table = CsvTable(path, apart, columns, numerals)
-    header = table.header
-    if header is None or any(numerals.is_number(name) for name in header):
+    path, header = table.path, table.header
+    if header is None or any(table.numerals.is_number(name) for name in header):
         raise InputError(
             f"{path} begins with {table.first_line[:5]}, which names no columns. An encoding finds "
             f"columns by their names. Give the file a first line with one for each."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from clients.data.files import Rows, Source, open_source
 from clients.data.formats.image import AS_THEY_ARE, ImageForm
 from clients.data.formats.rows import column_names
 from clients.data.header import header_of
+from clients.data.live import LiveInput
 from clients.http.client import GMRClient
 from clients.http.errors import InputError, ServiceUnavailable, ServiceUnreachable
 from clients.http.retry import RetryPolicy
@@ -159,12 +160,14 @@ def open_matched(
     decimal: str = ".",
     skip_bad_rows: bool = False,
     images: ImageForm = AS_THEY_ARE,
+    live: LiveInput | None = None,
 ) -> Matched:
     """Open a file about whose samples the service is asked; as `open_source` and `NameMatcher`.
 
     Arguments:
         columns: Columns of a table that are features, separated by commas.
         drop: Those that are none, likewise.
+        live: Where `path` is only the first piece of what comes.
     """
     matcher = NameMatcher(client, by_place=by_place)
     dropped = column_names(drop) or []
@@ -175,8 +178,8 @@ def open_matched(
         encoded=encoding is not None,
         decimal=decimal,
     )
-    source = open_source(
-        path,
+    open_so = partial(
+        open_source,
         label_column=label_column,
         labels=labels,
         id_column=id_column,
@@ -187,6 +190,9 @@ def open_matched(
         encoding=encoding,
         images=images,
     )
+    source = open_so(path)
+    if live is not None:
+        source = live.going_on(source, open_so)
     check_reachable(client)
     check_image_shape(client, source)
     return matcher.match(source)

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -26,6 +27,7 @@ from clients.data.encoding import TableEncoding
 from clients.data.files import Source, open_source
 from clients.data.formats.ids import check_unique, sent_ids
 from clients.data.formats.image import AS_THEY_ARE, ImageForm, ImageSource
+from clients.data.live import LiveInput
 from clients.http import calls
 from clients.http.answers import Ingested
 from clients.http.calls import Call
@@ -49,6 +51,7 @@ class Job:
         epochs: Passes over the file.
         with_labels: Send the labels that the file has.
         text_ids: Send ids as text, those that are numbers, too.
+        live: Where samples come from as they come; None for a file.
     """
 
     source: Source
@@ -57,6 +60,7 @@ class Job:
     epochs: int = 1
     with_labels: bool = True
     text_ids: bool = False
+    live: LiveInput | None = None
 
     @classmethod
     def of(
@@ -77,14 +81,15 @@ class Job:
         encoding: TableEncoding | None = None,
         images: ImageForm = AS_THEY_ARE,
         shuffle: int | None = None,
+        live: LiveInput | None = None,
     ) -> Job:
-        """The job of sending a file.
+        """The job of sending a file, or where that is the first piece of what comes, of all of it.
 
         Raises:
             InputError: the file cannot be read, or its ids cannot be used.
         """
-        source = open_source(
-            path,
+        open_so = partial(
+            open_source,
             label_column=label_column,
             labels=labels,
             id_column=id_column,
@@ -96,6 +101,9 @@ class Job:
             images=images,
             shuffle=shuffle,
         )
+        source = open_so(path)
+        if live is not None:
+            source = live.going_on(source, open_so)
         options: list[object] = [batch_size, label_column, with_labels]
         if text_ids and id_column is None:
             raise InputError(
@@ -122,8 +130,9 @@ class Job:
         if isinstance(source, ImageSource):
             files = source.files
             options += ["images", images, *(file.relative_to(path) for file in files)]
-        name = fingerprint(files, *options)
-        return cls(source, name, batch_size, epochs, with_labels, text_ids)
+        # What comes is not known before, and never comes again.
+        name = fingerprint(files, *options) if live is None else secrets.token_hex(10)
+        return cls(source, name, batch_size, epochs, with_labels, text_ids, live)
 
     @property
     def n_samples(self) -> int | None:
@@ -214,7 +223,8 @@ def send(
     progress = replace(progress, finished=False)
     began = time.monotonic()
     try:
-        with _read_ahead(lambda: job.batches(progress)) as batches:
+        stop = (lambda: None) if job.live is None else job.live.close
+        with _read_ahead(lambda: job.batches(progress), stop) as batches:
             for batch in batches:
                 if rate is not None:
                     _sleep_until(began + totals.samples / rate)
@@ -266,8 +276,15 @@ def starting_point(client: GMRClient, resume: ResumeFile, *, again: bool) -> Pro
 
 
 @contextmanager
-def _read_ahead(make: Callable[[], Iterator[Prepared]]) -> Iterator[Iterator[Prepared]]:
-    """The items of an iterator that a thread of its own advances, a few ahead."""
+def _read_ahead(
+    make: Callable[[], Iterator[Prepared]], close: Callable[[], None]
+) -> Iterator[Iterator[Prepared]]:
+    """The items of an iterator that a thread of its own advances, a few ahead.
+
+    Arguments:
+        make: Makes the iterator.
+        close: Lets it come to its end, when no more of it are wanted.
+    """
     ready: queue.Queue[Prepared | BaseException | None] = queue.Queue(_READ_AHEAD)
     stop = threading.Event()
 
@@ -301,6 +318,7 @@ def _read_ahead(make: Callable[[], Iterator[Prepared]]) -> Iterator[Iterator[Pre
         yield items()
     finally:
         stop.set()
+        close()
         thread.join()
 
 

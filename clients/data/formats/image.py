@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.data.formats.csv import cell_labels
 from clients.data.formats.rows import READ_IDS, Rows
+from clients.data.formats.text_source import cell_labels
 from clients.extras import naming_the_extra
 from clients.http.errors import InputError
 from service.wire import SampleId

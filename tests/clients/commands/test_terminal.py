@@ -472,6 +472,68 @@ def test_a_file_is_sent_by_standard_input_once(
     assert "1 row could not be used, left out" in skipping.output
 
 
+def started(gmr: Gmr, *arguments: object) -> subprocess.Popen[bytes]:
+    """A command that goes on, with pipes to and from it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "clients.commands.cli", *map(str, arguments), "--url", gmr.url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "COLUMNS": "300"},
+    )
+
+
+def test_samples_are_sent_and_answered_as_they_come(
+    gmr: Gmr, service: httpx2.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    rows = samples(5, seed=78).tolist()
+    plain = tmp_path / "plain.csv"
+    plain.write_text("\n".join(",".join(map(str, row)) for row in rows))
+    expected = gmr.rows("outliers", plain)
+    for command in ("outliers", "classify"):
+        with started(gmr, command, "-", "--live", "--every", "0.05") as running:
+            assert running.stdin
+            assert running.stdout
+            answers = []
+            for row in rows:  # each is answered before the next comes
+                running.stdin.write(json.dumps(row).encode() + b"\n")
+                running.stdin.flush()
+                if not answers:
+                    header = running.stdout.readline().decode().strip().split(",")
+                line = running.stdout.readline().decode().strip().split(",")
+                answers.append(dict(zip(header, line, strict=True)))
+            running.send_signal(signal.SIGINT)
+            told = running.stderr.read().decode() if running.stderr else ""
+            assert running.wait() == 0, told
+        assert [answer["row"] for answer in answers] == ["0", "1", "2", "3", "4"]
+        if command == "outliers":
+            assert [one["p_value"] for one in answers] == [one["p_value"] for one in expected]
+            assert "of 5 samples are outliers" in told
+
+    before = service.get("/drift").json()["stream_samples"]
+    with started(gmr, "ingest", "-", "--live", "--every", "0.05", "--batch-size", 2) as running:
+        assert running.stdin
+        for n, row in enumerate(rows, before + 1):
+            running.stdin.write(",".join(map(str, row)).encode() + b"\n")
+            running.stdin.flush()
+            # The first line might name columns, so it waits for the second.
+            if n > before + 1:
+                wait_until(lambda n=n: service.get("/drift").json()["stream_samples"] == n)
+        running.send_signal(signal.SIGINT)
+        told = running.stderr.read().decode() if running.stderr else ""
+        assert running.wait() == 130
+    assert "Stopped after" in told
+    with started(gmr, "ingest", "-", "--live", "--wait", "--skip-bad-rows") as running:
+        lines = [",".join(map(str, row)) for row in rows]
+        out, error = running.communicate("\n".join([*lines, "1,2"]).encode())
+        assert running.returncode == 0, error
+    assert b"5 samples in 1 batch" in out
+    assert b"1 row could not be used" in error
+    assert "passes over what comes once" in gmr("ingest", "-", "--live", "--epochs", 2, status=2)
+    assert "--live is for standard input" in gmr("classify", "a.csv", "--live", status=2)
+
+
 def test_empty_standard_input_is_an_error(gmr: Gmr) -> None:
     result = gmr.run("outliers", "-", given=b"", status=2)
     assert "Standard input brought nothing" in result.output

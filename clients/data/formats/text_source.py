@@ -1,9 +1,9 @@
-"""Samples of a text table (`csv_table.py`), read in pieces."""
+"""Samples of a table of text (`csv_table.py`, `json_table.py`), read in pieces."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from clients.data.encoding import TableEncoding
 from clients.data.formats.cells import LARGEST
 from clients.data.formats.csv_table import CsvTable
 from clients.data.formats.ids import as_ids
+from clients.data.formats.json_table import JsonTable
 from clients.data.formats.numerals import POINT, Numerals
 from clients.data.formats.rows import (
     READ_IDS,
@@ -27,6 +28,7 @@ from clients.data.formats.rows import (
     check_chosen,
     names_of_columns,
 )
+from clients.data.formats.text_table import TextTable
 from clients.http.errors import InputError
 from service.wire import SampleId
 
@@ -36,10 +38,20 @@ _EXACT: Final = 2.0**53
 _INT64: Final = np.iinfo(np.int64)
 
 
-class CsvSource:
-    """Samples of a text table; every column but the label's and the id's is a feature."""
+TABLES: Final[Mapping[str, type[CsvTable] | type[JsonTable]]] = {
+    table.kind: table for table in (CsvTable, JsonTable)
+}
+"""Tables of text, by kind."""
 
-    kind = "csv"
+
+class TextSource:
+    """Samples of a table of text; every column but the label's and the id's is a feature.
+
+    Arguments:
+        kind: Of `TABLES`.
+        like: A source that this one goes on, row by row: it has the same columns, and its rows are
+            numbered from `first_row`.
+    """
 
     def __init__(
         self,
@@ -51,12 +63,19 @@ class CsvSource:
         skip_bad_rows: bool = False,
         numerals: Numerals = POINT,
         encoding: TableEncoding | None = None,
+        kind: str = "csv",
+        like: TextSource | None = None,
+        first_row: int = 0,
     ) -> None:
-        self.path = path
+        self.path, self.kind = path, kind
+        self._goes_on = like is not None
         self.n_samples: int | None = None
         self._numerals, self._encoding = numerals, encoding
         columns = columns if encoding is None else encoding.names
-        self._table = CsvTable(path, (label_column, id_column, *drop), columns, numerals)
+        before = None if like is None else like._table
+        self._table: TextTable = TABLES[kind](
+            path, (label_column, id_column, *drop), columns, numerals, before, first_row
+        )
         self._label, self._id, *dropped = self._table.found
         check_apart(self._label, self._id, path=path)
         apart = {index for index in (self._label, self._id, *dropped) if index is not None}
@@ -64,7 +83,7 @@ class CsvSource:
             chosen = set(self._table.chosen)
             check_chosen(chosen & apart, self._table.header, path=path)
             apart |= set(range(self._table.width)) - chosen
-        elif (counter := self._table.counter(apart)) is not None:
+        elif like is None and (counter := self._table.counter(apart)) is not None:
             raise InputError(
                 f"{path}: {self._table.name(counter)} counts the rows, by one each, so that no "
                 f"sample would be like one before. Expected features that say what samples are "
@@ -121,7 +140,7 @@ class CsvSource:
             skipped = 0
         if last is not None:
             yield last
-        elif skipped and not start:
+        elif skipped and not start and not self._goes_on:
             self._refuse(skipped)
 
     def _refuse(self, n: int) -> None:

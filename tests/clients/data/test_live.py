@@ -1,0 +1,181 @@
+"""Tests for clients.data.live."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients.data import live
+from clients.data.files import open_source
+from clients.data.live import LiveLines, live_input, samples_of
+from clients.http.errors import InputError
+
+LONG = 60.0  # nothing here waits for so long, unless it fails
+
+
+class Pipe:
+    """A pipe into which a test writes."""
+
+    def __init__(self) -> None:
+        read, self._write = os.pipe()
+        self.stream: IO[bytes] = os.fdopen(read, "rb", buffering=0)
+        self._open = True
+
+    def write(self, text: str | bytes) -> None:
+        os.write(self._write, text if isinstance(text, bytes) else text.encode())
+
+    def end(self) -> None:
+        if self._open:
+            os.close(self._write)
+        self._open = False
+
+
+@contextmanager
+def pipe() -> Iterator[Pipe]:
+    made = Pipe()
+    try:
+        yield made
+    finally:
+        made.end()
+        # Who still reads would read from the next file that has this one's number.
+        for thread in threading.enumerate():
+            if thread.name == "live-lines":
+                thread.join(10)
+        made.stream.close()
+
+
+@given(st.lists(st.sampled_from(["1,2\n", "x\r\n", "\n", " \n", "last"]), max_size=8), st.data())
+def test_lines_are_those_that_were_written_however_they_come(
+    texts: list[str], data: st.DataObject
+) -> None:
+    text = "".join(texts).encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4)))
+    with pipe() as source:
+        lines = LiveLines(source.stream, LONG)
+        for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
+            if begin < end:
+                source.write(text[begin:end])
+        source.end()
+        found: list[bytes] = []
+        while piece := lines.next(3):
+            assert len(piece) <= 3
+            found += piece
+        assert found == [line for line in text.splitlines(keepends=True) if line.strip()]
+
+
+def test_lines_are_given_when_enough_have_come_or_have_waited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pipe() as source:
+        lines = LiveLines(source.stream, LONG)
+        source.write("1\n2\n3\n4\nhalf")
+        assert lines.next(3) == [b"1\n", b"2\n", b"3\n"]
+        lines._wait_s = 0.05
+        assert lines.next(3) == [b"4\n"]
+        source.write(" a line\n")
+        assert lines.next(3) == [b"half a line\n"]
+        threading.Timer(0.05, lines.close).start()
+        assert lines.next(3) == []
+    monkeypatch.setattr(live, "_LONGEST_LINE", 100)
+    with pipe() as source:
+        lines = LiveLines(source.stream, LONG)
+        source.write("x" * 101)
+        with pytest.raises(InputError, match="a line of more than"):
+            lines.next(1)
+
+
+def opened(source: Pipe, first: int = 2, **options: Any) -> Any:
+    """Samples of a pipe, and their input, in a context."""
+
+    @contextmanager
+    def made() -> Iterator[Any]:
+        with live_input(source.stream, LONG, first) as coming:
+            open_so = partial(open_source, **options)
+            yield coming.going_on(open_so(coming.path), open_so), coming
+
+    return made()
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "labels"),
+    [
+        ("x,y,kind\n1,2,a\n3,4,b\n5,6,a\n7,8,2\n", {"label_column": "kind"}, ["a", "b", "a", 2]),
+        # Of what follows the first line is a sample, whatever it looks like.
+        ("1,2,9\n3,4,a\n5,6,b\n7,8,2\n", {"label_column": "2"}, [9, "a", "b", 2]),
+        (
+            '{"x": 1, "y": 2}\n{"y": 4, "x": 3}\n{"y": 6, "x": 5, "z": 0}\n{"x": 7, "y": 8}\n',
+            {},
+            None,
+        ),
+        ("\ufeffx;y\n1;2\n3;4\n5;6\n7;8\n", {}, None),
+    ],
+)
+def test_what_comes_later_is_read_as_what_came_first(
+    text: str, options: dict[str, Any], labels: list[Any] | None
+) -> None:
+    with pipe() as source:
+        source.write(text)
+        source.end()
+        with opened(source, **options) as (found, coming):
+            assert (found.n_samples, found.n_features) == (None, 2)
+            features: list[Any] = []
+            told: list[Any] = []
+            for rows in found.read(1):
+                assert rows.start == len(features)
+                features += rows.features.tolist()
+                told += [] if rows.labels is None else [*rows.labels]
+    assert features == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    assert told == (labels or [])
+    assert coming.untold == 0
+    assert not coming.path.parent.exists()
+
+
+def test_samples_are_there_while_the_stream_goes_on() -> None:
+    with pipe() as source:
+        source.write("x,y\n1,2\n")
+        with opened(source) as (found, coming):
+            pieces = found.read(1)
+            assert next(pieces).features.tolist() == [[1, 2]]
+            source.write("3,4\n")
+            assert next(pieces).features.tolist() == [[3, 4]]
+            source.write("5,x\n")
+            with pytest.raises(InputError, match=r"row 2, column 1 \('y'\) holds 'x'"):
+                next(pieces)
+            coming.close()
+
+
+def test_rows_that_cannot_be_used_are_counted() -> None:
+    with pipe() as source:
+        source.write("x,y\n1,2\nbad\nbad,bad\n3,4\n5\n7,8\n9\n")
+        source.end()
+        with opened(source, skip_bad_rows=True) as (found, coming):
+            pieces = [*found.read(2)]
+    places = [place for rows in pieces for place in rows.places]
+    assert places == [0, 3, 5]
+    assert sum(rows.skipped for rows in pieces) + coming.untold == 4
+
+
+def test_what_is_no_live_input_is_refused(tmp_path: Path) -> None:
+    with pipe() as source:
+        source.end()
+        with pytest.raises(InputError, match="brought nothing"), opened(source):
+            pass
+    with (
+        pytest.raises(InputError, match="--live is for standard input"),
+        samples_of(tmp_path / "a.csv", live=True, wait_s=1, most=1),
+    ):
+        pass
+    with pipe() as source:
+        source.write("x,y\n1,2\n")
+        source.end()
+        with opened(source) as (found, _), pytest.raises(InputError, match="another row"):
+            [*found.read(1, 1)]
