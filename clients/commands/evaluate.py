@@ -128,7 +128,8 @@ def evaluate_command(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="digits, mnist, fashion_mnist, devanagari, or a labelled file such as an .npz.",
+            help="digits, mnist, fashion_mnist, devanagari, a labelled file such as an .npz, or "
+            "a folder of images, such as photos/, with a folder in it for each class.",
         ),
     ],
     slt: Annotated[

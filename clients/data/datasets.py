@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.download import PUBLISHED, download
-from clients.data.files import read_file
+from clients.data.files import open_source, read_file, read_source
 from clients.data.formats.arrays import load_npz
+from clients.data.formats.image import ImageSource
 from clients.data.formats.rows import as_features, check_count
 from clients.data.tasks import SLT
 from clients.extras import naming_the_extra
@@ -144,7 +145,7 @@ def load_dataset(source: str | Path) -> Dataset:
 
     Arguments:
         source: `digits`, `mnist`, `fashion_mnist`, `devanagari`, the name of any `.npz` in
-            the data folder, or the path of a file.
+            the data folder, or the path of a file or of a folder of images.
 
     Raises:
         InputError: it is nowhere to be found, or cannot be read; the message names the
@@ -159,7 +160,7 @@ def load_dataset(source: str | Path) -> Dataset:
     if name == "digits":
         return _digits()
     path = Path(name)
-    if path.suffix or len(path.parts) > 1:
+    if path.suffix or name != path.name:
         return _from_file(path)
     for folder in data_folders():
         if (folder / f"{name}.npz").is_file():
@@ -279,10 +280,14 @@ def _from_file(path: Path) -> Dataset:
         return _from_archive(path.stem, path)
     # By custom the last column of a table is the class.
     table = path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".parquet"))
-    x, y = read_file(path, label_column="-1" if table else None)
+    source = open_source(path, label_column="-1" if table else None)
+    x, y = read_source(source)
     if y is None:
         raise _unlabelled(path)
-    return Dataset(path.stem, x, y, x[:0], y[:0], _square(x))
+    shape = _square(x)
+    if isinstance(source, ImageSource):
+        shape = source.image_shape if len(source.image_shape) == 2 else None
+    return Dataset(path.stem, x, y, x[:0], y[:0], shape)
 
 
 def _square(features: NDArray[Any]) -> tuple[int, int] | None:

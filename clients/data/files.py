@@ -171,8 +171,16 @@ def read_file(
     Raises:
         InputError: as `open_source`, or a label is missing.
     """
-    source = open_source(path, label_column=label_column, labels=labels)
-    parts = list(source.read(65_536))
+    return read_source(open_source(path, label_column=label_column, labels=labels))
+
+
+def read_source(source: Source) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """All samples of an open file at once, as `read_file` gives them.
+
+    Raises:
+        InputError: It cannot be read, or a label is missing.
+    """
+    path, parts = source.path, list(source.read(65_536))
     if not parts:
         raise InputError(f"{path} holds no samples. Check the file.")
     features = np.concatenate([part.features.reshape(len(part), -1) for part in parts])

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from clients.data import download as downloads
 from clients.data.datasets import Dataset, known_datasets, load_dataset, stratified
@@ -97,6 +98,19 @@ def test_columns_that_give_the_answer_away_are_left_out(folder: Path) -> None:
     x = np.tile(np.arange(4, dtype=np.float32), (5, 1))
     np.savez(folder / "stream_elec2.npz", all_x=x, all_y=np.zeros(5, int), feature_names=names)
     assert load_dataset("stream_elec2").train_x[0].tolist() == [1.0, 3.0]
+
+
+def test_a_folder_of_images_is_a_data_set(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        path = folder / "photos" / f"{number % 2}" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((2, 8), number, np.uint8)).save(path)
+    monkeypatch.chdir(folder)
+    for name in ("photos/", "./photos/", str(folder / "photos")):
+        found = load_dataset(name)
+        assert (found.name, found.image_shape, found.n_features) == ("photos", (2, 8), 16)
+        assert found.train_x[:, 0].tolist() == [0, 2, 1, 3]
+        assert found.train_y.tolist() == [0, 0, 1, 1]
 
 
 def test_any_labelled_file_is_a_data_set(folder: Path) -> None:
