@@ -322,6 +322,28 @@ class PriorShift(Event):
 
 
 @dataclass(frozen=True)
+class FeaturesDrifting(Event):
+    """The means of features have crept since the sub-task began: no boundary tells of that.
+
+    Each feature is told once in a sub-task, when it drifts at two looks in a row.
+    """
+
+    kind: ClassVar[str] = "features_drifting"
+
+    sub_task: int  # that goes on
+    batch_index: int  # of the batch at which it is reported
+    sample_index: int
+    features: list[
+        dict[str, int | float | bool]
+    ]  # those that are told first; see `core.memory.feature_drift`
+    news: int  # how many are told first
+    drifting: int  # how many drift by now
+    samples: int  # the newest, whose means are compared
+    reference_samples: int  # earlier ones of the sub-task
+    model_version: int
+
+
+@dataclass(frozen=True)
 class Replayed(Event):
     """Earlier sub-tasks were replayed from the generator, the model frozen at a boundary."""
 

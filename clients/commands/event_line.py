@@ -6,11 +6,15 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from clients.http.answers.boundaries import feature_title
+
 _SAID_BEFORE: Final = ("kind", "time", "entry_id")
 
 
 def event_line(kind: str, data: Mapping[str, Any]) -> str:
     """The time, the kind and every single value of an event; lists and tables are left out.
+
+    Of features that are told to drift their names stand in place of the table.
 
     Example:
         >>> event_line("class_discovered", {"label": "cat", "sub_task": 0, "shares": [1]})
@@ -23,6 +27,9 @@ def event_line(kind: str, data: Mapping[str, Any]) -> str:
         for name, value in data.items()
         if name not in _SAID_BEFORE and isinstance(value, (bool, int, float, str))
     ]
+    if kind == "features_drifting":
+        titles = (feature_title(one["feature"], one.get("name")) for one in data["features"])
+        told.insert(0, ", ".join(titles) + ":")
     return f"{clock:16} {kind:24} {' '.join(told)}".rstrip()
 
 

@@ -36,10 +36,12 @@ from core.events import (
     BatchLearned,
     BatchSetAside,
     Event,
+    FeaturesDrifting,
     Replayed,
 )
 from core.learners.learner import Learner
 from core.memory.course import Course
+from core.memory.feature_drift import compared, rows_of
 from core.standardiser import Standardiser
 
 UNCALIBRATED_SAMPLES = 100
@@ -95,8 +97,9 @@ class Step:
                 events += learned
             case _:
                 state, events = self._resumed(state, arrival, decision)
+                state, crept = self._crept(state, arrival)
                 state, arrival, learned = self._learned(state, arrival, judgement)
-                events += [*instead, *learned]
+                events += [*instead, *crept, *learned]
         return self._told(state, arrival, judgement, [*claimed, *events])
 
     # Parts of a step ----------------------------------------------------------------------
@@ -240,6 +243,35 @@ class Step:
         )
         events = [*judgement.alarms(arrival.position), *events, learned]
         return state, placed(state.stream, events)
+
+    def _crept(
+        self, state: EngineState, arrival: Arrival
+    ) -> tuple[EngineState, list[FeaturesDrifting]]:
+        """Look from time to time for features that creep; single pixels say nothing to anybody."""
+        course, model = state.sub_task.course, state.model
+        if model.image_shape or state.standardiser.identity or course.sizes is None:
+            return state, []
+        samples = int(course.sizes.sum())
+        if not course.creeping.is_due(samples):
+            return state, []
+        found = compared(course)
+        drifting = [] if found is None else found.drifts.nonzero()[:, 0].tolist()
+        creeping, news = course.creeping.looked(samples, drifting)
+        state = state.with_sub_task(course=replace(course, creeping=creeping))
+        if found is None or not news:
+            return state, []
+        event = FeaturesDrifting(
+            sub_task=state.sub_task.number,
+            batch_index=arrival.position.batch,
+            sample_index=arrival.position.sample,
+            features=rows_of(found, news),
+            news=len(news),
+            drifting=len(drifting),
+            samples=found.samples,
+            reference_samples=found.reference_samples,
+            model_version=state.model.version,
+        )
+        return state, [event]
 
     def _course(self, state: EngineState, batch: Batch) -> Course:
         """The sub-task's course with a batch, and with those set aside that are of it after all."""

@@ -17,12 +17,13 @@ Throughout: N samples, D features, K blocks; in the sender's units, float64, on 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from core.memory.creeping import Creeping
 from core.memory.feature_sums import centred_sums
 
 BLOCK = 50.0
@@ -79,6 +80,7 @@ class Course:
         sizes: Samples of each block, with shape (K,).
         ends: Samples of the stream by the end of each block, with shape (K,).
         width: Samples of a whole block.
+        creeping: Features that have crept since; see `core.memory.creeping`.
     """
 
     sums: Tensor | None = None
@@ -87,6 +89,7 @@ class Course:
     sizes: Tensor | None = None
     ends: Tensor | None = None
     width: float = BLOCK
+    creeping: Creeping = field(default_factory=Creeping)
 
     def observed(self, x: Tensor, end: int) -> Course:
         """Add more samples of the sub-task.
@@ -111,7 +114,7 @@ class Course:
             sums = torch.cat([self.sums[: len(self.sums) - n], sums + self.sums[last].sum(0)])
             ends = torch.cat([self.ends[: len(self.ends) - n], ends])
             sizes = torch.cat([self.sizes[: len(self.sizes) - n], sizes + self.sizes[last].sum()])
-        seen = Course(sums, squares, origin, sizes, ends, self.width)
+        seen = replace(self, sums=sums, squares=squares, origin=origin, sizes=sizes, ends=ends)
         return seen if len(sizes) <= MOST_BLOCKS else seen._halved()
 
     def _halved(self) -> Course:

@@ -16,6 +16,7 @@ Throughout: D features, K blocks; in the sender's units, float64, on the CPU.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -55,6 +56,9 @@ class Comparison(NamedTuple):
     """The window beside the reference, of every feature; tensors with shape (D,).
 
     Arguments:
+        samples: Of the window.
+        reference_samples: Of the reference.
+        mean: Means of the window.
         reference: Means of the reference.
         deviation: Of its samples.
         change: Of the mean since, in these deviations; 0 where nothing varies.
@@ -63,6 +67,9 @@ class Comparison(NamedTuple):
         drifts: Which features are said to drift, bool.
     """
 
+    samples: int
+    reference_samples: int
+    mean: Tensor
     reference: Tensor
     deviation: Tensor
     change: Tensor
@@ -94,10 +101,8 @@ def feature_drift(course: Course) -> dict[str, Any] | None:
     n, m = float(sizes[first:].sum()), float(sizes[:first].sum())
     if n < FEWEST_OF_A_MEAN:
         return {"samples": int(n), "reference_samples": 0, "features": [], "drifting": None}
-    found = _compared(course, first) if m >= FEWEST else None
-    order = [*range(len(origin))]
-    if found is not None:
-        order = found.errors.sort(descending=True, stable=True).indices.tolist()
+    found = compared(course)
+    order = [*range(len(origin))] if found is None else _most_changed_first(found)
     whole = sizes >= FEWEST_OF_A_MEAN
     mean = sums[first:].sum(0) / n + origin
     means = sums[whole] / sizes[whole, None] + origin
@@ -106,15 +111,43 @@ def feature_drift(course: Course) -> dict[str, Any] | None:
         "reference_samples": int(m),
         "features": [
             {
-                "feature": feature,
-                "mean": _rounded(mean[feature]),
-                **_row(found, feature),
+                **_row(found, feature, mean),
                 "course": [*map(_rounded, means[:, feature].tolist())],
             }
             for feature in order[:MOST_TOLD]
         ],
         "drifting": None if found is None else int(found.drifts.sum()),
     }
+
+
+def compared(course: Course) -> Comparison | None:
+    """The newest samples of a sub-task beside all earlier ones; None where that cannot be told.
+
+    Arguments:
+        course: Of the sub-task.
+    """
+    if course.sums is None or course.sizes is None or len(course.sums[0]) > MOST_FEATURES:
+        return None
+    first = _first_of_window(course.sizes)
+    enough = float(course.sizes[:first].sum()) >= FEWEST
+    return _compared(course, first) if enough else None
+
+
+def rows_of(found: Comparison, features: Sequence[int]) -> list[dict[str, Any]]:
+    """Features that have changed, as `feature_drift` tells them, those that changed most first.
+
+    Arguments:
+        found: The comparison.
+        features: Which ones; `MOST_TOLD` of them are told.
+    """
+    wanted = frozenset(features)
+    order = [feature for feature in _most_changed_first(found) if feature in wanted]
+    return [_row(found, feature, found.mean) for feature in order[:MOST_TOLD]]
+
+
+def _most_changed_first(found: Comparison) -> list[int]:
+    order: list[int] = found.errors.sort(descending=True, stable=True).indices.tolist()
+    return order
 
 
 def _first_of_window(sizes: Tensor) -> int:
@@ -142,7 +175,9 @@ def _compared(course: Course, first: int) -> Comparison:
     errors = torch.where(error > 0, moved.abs() / error, 0.0)
     p_values = (len(errors) * torch.special.erfc(errors / math.sqrt(2))).clamp_max(1.0)
     drifts = (p_values < BY_CHANCE) & (change.abs() >= LEAST_CHANGE)
-    return Comparison(reference + course.origin, deviation, change, errors, p_values, drifts)
+    before = reference + course.origin
+    mean = moved + before
+    return Comparison(int(n), int(m), mean, before, deviation, change, errors, p_values, drifts)
 
 
 def _dependence(means: Tensor, sizes: Tensor, within: Tensor) -> Tensor:
@@ -159,12 +194,14 @@ def _dependence(means: Tensor, sizes: Tensor, within: Tensor) -> Tensor:
     return torch.where(within > 0, steps.mean(0) / within, 1.0).clamp_min(1.0)
 
 
-def _row(found: Comparison | None, feature: int) -> dict[str, Any]:
+def _row(found: Comparison | None, feature: int, mean: Tensor) -> dict[str, Any]:
     """What a comparison says of a feature; None: nothing could be compared."""
+    told = {"feature": feature, "mean": _rounded(mean[feature])}
     if found is None:
         nothing = ("reference_mean", "reference_deviation", "change", "p_value")
-        return {**dict.fromkeys(nothing), "drifts": False}
+        return {**told, **dict.fromkeys(nothing), "drifts": False}
     return {
+        **told,
         "reference_mean": _rounded(found.reference[feature]),
         "reference_deviation": _rounded(found.deviation[feature]),
         "change": _rounded(found.change[feature]),

@@ -83,14 +83,16 @@ def names_of(text: bytes | str, n_features: int | None) -> tuple[str, ...] | Non
 
 
 def tells_features(record: Mapping[str, Any]) -> bool:
-    """Whether a record says which features have changed."""
-    return bool((record.get("explanation") or {}).get("features"))
+    """Whether a record says which features have changed, in its explanation or at once."""
+    return bool(record.get("features") or (record.get("explanation") or {}).get("features"))
 
 
 def with_names(record: Mapping[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
     """A record with the names of the features that it says have changed."""
     if not tells_features(record):
         return dict(record)
+    if record.get("features"):
+        return {**record, "features": _named(record["features"], names)}
     explanation = record["explanation"]
     features = _named(explanation["features"], names)
     return {**record, "explanation": {**explanation, "features": features}}

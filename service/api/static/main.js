@@ -119,6 +119,10 @@ function heard(kind, event, id) {
   }
   if (kind === "change_detected") say(byId("said"), `A change at sample ${count(event.estimated_start_sample)} is told and not crossed: the model is at rest.`);
   if (kind === "samples_repeated") say(byId("said"), `From sample ${count(event.estimated_start_sample)} on samples come again that were learned before: no change.`);
+  if (kind === "features_drifting") {
+    const names = event.features.map((/** @type {any} */ one) => one.name ?? `feature ${one.feature}`);
+    say(byId("said"), `${names.join(", ")} ${names.length === 1 ? "creeps" : "creep"}: no boundary, and learned as it goes.`);
+  }
   if (kind === "mode_changed" || kind === "ert_changed") void state();
   if (kind === "class_proposed" || kind === "proposal_closed") setTimeout(() => again("proposals"), STATE_MS);
   if (kind === "outlier_burst" || kind === "outlier_burst_continued") void again("outliers");

@@ -7,7 +7,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from typer.testing import CliRunner
 
+from clients.commands.cli import app
 from clients.http.client import GMRClient
 from clients.http.errors import RequestConflict
 from service.settings import Settings
@@ -86,6 +88,29 @@ def test_boundaries_tell_the_names_of_features_whenever_they_come(
         [listed] = client.get("/drift/boundaries").json()["boundaries"]
         assert {name for _, name in changed(listed)} == {None}
         assert client.delete(PATH).status_code == 204
+
+
+def test_who_does_not_look_is_told_what_creeps_by_its_name(
+    settings: Callable[..., Settings],
+) -> None:
+    own = settings(detector="none")
+    with training(own), serving(own) as client:
+        for i in range(32):
+            batch = samples(100, seed=i)
+            batch[:, 5] += 0.02 * i
+            send(client, RawBatch.of(batch)).raise_for_status()
+        learned(client)
+        put(client, NAMES).raise_for_status()
+        url = str(client.base_url).rstrip("/")
+        with GMRClient(url) as asking:
+            [event] = asking.kept_events(kinds=["features_drifting"])
+        [row] = event.data["features"]
+        assert (row["feature"], row["name"], row["drifts"]) == (5, NAMES[5], True)
+        told = client.get("/drift").json()["feature_drift"]
+        assert told["drifting"] == event.data["drifting"] == event.data["news"] == 1
+        assert set(row) == set(told["features"][0]) - {"course"}
+        line = CliRunner().invoke(app, ["events", "--kinds", "features_drifting", "--url", url])
+        assert "features_drifting        sensor 5 (feature 5): sub_task=0" in line.stdout
 
 
 def test_names_together_have_a_limit(

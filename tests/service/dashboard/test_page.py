@@ -100,10 +100,13 @@ def test_tables_are_drawn_as_profiles_and_strange_names_are_text(
             expect(page.locator("#features-none")).to_be_visible()
             names = {"feature_names": [strange, *(f"sensor {i}" for i in range(1, 6))]}
             client.put("/model/feature-names", json=names).raise_for_status()
-            for step in range(16):
+            for step in range(32):
                 x = random.normal(5.0, 1, (100, 6)).astype("f4")
                 x[:, 0] += 0.1 * step
                 send(client, RawBatch.of(x, [strange] * 100)).raise_for_status()
+            expect(page.locator("#said")).to_have_text(
+                f"{strange} creeps: no boundary, and learned as it goes."
+            )
             first = page.locator("#features li").first
             expect(first.locator("b")).to_have_text(strange)
             expect(first).to_contain_text("drifts; before: 5")
