@@ -94,7 +94,6 @@ class NameMatcher:
         Raises:
             InputError: The file cannot be read.
         """
-        self._left_out = ()
         if self._by_place or encoded or columns is not None:
             return columns
         header = header_of(path, decimal)
@@ -127,6 +126,12 @@ class NameMatcher:
             return Matched(source, missing=names)
         if lacking := [*(Counter(kept) - Counter(names)).elements()]:
             raise InputError(_refusal(source, names, kept, lacking))
+        if twice := (Counter(names) - Counter(kept)).keys() & set(kept):
+            raise InputError(
+                f"{source.path} has more than one column that is called {_listed(sorted(twice))}, "
+                f"and the service fewer; nothing was sent. Expected names that say which is which. "
+                f"Rename them, or choose columns by index with --columns and --by-place."
+            )
         others = self._left_out or tuple((Counter(names) - Counter(kept)).elements())
         remarks: list[str] = []
         if others:

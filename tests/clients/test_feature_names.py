@@ -114,9 +114,14 @@ def test_a_table_that_lacks_features_is_refused(table: Path) -> None:
     # A column that was named for something else, or twice in the table, is none of them.
     with pytest.raises(InputError, match="lacks 'kind'"):
         matched(("a", "b", "kind"), table, "kind:label", "id:id")
+    with pytest.raises(InputError, match="calls feature 0 'b'"):
+        matched(("a", "kind"), table, "kind:label", "id:drop")
     table.write_text("a,b,b,c\n1,2,3,4\n")
     with pytest.raises(InputError, match="lacks 'x'"):
         matched(("a", "b", "x"), table)
+    with pytest.raises(InputError, match="more than one column that is called 'b'"):
+        matched(("a", "b"), table)
+    assert matched(("a", "b", "b"), table)[1].source.n_features == 3
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -173,6 +178,12 @@ def test_of_an_array_features_are_taken_by_name_as_well(tmp_path: Path) -> None:
     np.testing.assert_array_equal(piece.features, features[:, [2, 0]])
     [remark] = found.remarks
     assert "'b' is none and was left out" in remark
+
+
+def test_an_encoding_says_which_columns_there_are(table: Path) -> None:
+    with ScriptedServer() as server, GMRClient(server.url) as client:
+        assert NameMatcher(client).columns_of(table, None, encoded=True) is None
+        assert not server.requests
 
 
 def test_only_a_table_with_names_makes_the_service_be_asked(table: Path) -> None:

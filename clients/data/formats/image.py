@@ -144,7 +144,7 @@ class ImageSource:
         if self._labels is not None:
             labels = cell_labels([self._labels[place] for place in places], self.path, first)
         ids = self._ids(places) if self._with_ids else None
-        return Rows(first, np.stack(images), labels, ids, skipped, places if self._skip else None)
+        return Rows(first, np.stack(images), labels, ids, skipped, places)
 
     def _ids(self, places: Sequence[int]) -> list[SampleId]:
         return [self._within(self.files[place]).as_posix() for place in places]

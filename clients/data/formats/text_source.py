@@ -83,7 +83,7 @@ class TextSource:
             chosen = set(self._table.chosen)
             check_chosen(chosen & apart, self._table.header, path=path)
             apart |= set(range(self._table.width)) - chosen
-        elif like is None and (counter := self._table.counter(apart)) is not None:
+        elif (counter := self._table.counter(apart)) is not None:
             raise InputError(
                 f"{path}: {self._table.name(counter)} counts the rows, by one each, so that no "
                 f"sample would be like one before. Expected features that say what samples are "

@@ -222,13 +222,15 @@ def test_a_file_takes_the_answers_and_ids_name_the_samples(gmr: Gmr, tmp_path: P
     assert "cannot be written" in bad
 
 
-@pytest.mark.parametrize("form", ["csv", "npz", "npy"])
+@pytest.mark.parametrize("form", ["csv", "npz", "npy", "json"])
 def test_a_file_may_come_by_standard_input(gmr: Gmr, form: str) -> None:
     held = io.BytesIO()
     if form == "npz":
         np.savez(held, features=samples(4))
     elif form == "npy":
         np.save(held, samples(4))
+    elif form == "json":
+        held.write("".join(f"{row}\n" for row in samples(4).tolist()).encode())
     else:
         np.savetxt(held, samples(4), delimiter=",")
     result = gmr.run("classify", "-", given=held.getvalue())
@@ -479,7 +481,7 @@ def started(gmr: Gmr, *arguments: object) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "COLUMNS": "300"},
+        env={**os.environ, "COLUMNS": "300", "PYTHONUNBUFFERED": ""},
     )
 
 
@@ -524,6 +526,7 @@ def test_samples_are_sent_and_answered_as_they_come(
         told = running.stderr.read().decode() if running.stderr else ""
         assert running.wait() == 130
     assert "Stopped after" in told
+    assert not [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
     with started(gmr, "ingest", "-", "--live", "--wait", "--skip-bad-rows") as running:
         lines = [",".join(map(str, row)) for row in rows]
         out, error = running.communicate("\n".join([*lines, "1,2"]).encode())

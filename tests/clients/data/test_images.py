@@ -162,6 +162,15 @@ def test_what_cannot_be_used_is_left_out_and_counted(
             [*ImageSource(folder).read(size)]
 
 
+def test_an_image_that_would_fill_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = saved(tmp_path / "a.png", GREY)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", GREY.size // 3)
+    with pytest.raises(InputError, match="too many pixels"):
+        open_source(path)
+
+
 def test_what_cannot_be_one_stream_is_refused(tmp_path: Path) -> None:
     a, b = saved(tmp_path / "p" / "a.png", GREY), saved(tmp_path / "p" / "b.png", GREY.T)
     with pytest.raises(InputError, match=r"a.png is 4 x 6 pixels .*b.png 6 x 4.*--size"):

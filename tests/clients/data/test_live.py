@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -151,6 +152,42 @@ def test_samples_are_there_while_the_stream_goes_on() -> None:
             with pytest.raises(InputError, match=r"row 2, column 1 \('y'\) holds 'x'"):
                 next(pieces)
             coming.close()
+
+
+@pytest.mark.parametrize("names", ["0,1,kind", "x,y,kind"])
+def test_the_first_line_may_come_alone(names: str) -> None:
+    """It names columns, which may show by the next line only."""
+    with pipe() as source:
+        source.write(f"{names}\n")
+        threading.Timer(0.3, source.write, ["5,6,1\n7,8,2\n"]).start()
+        with live_input(source.stream, 0.02, 10) as coming:
+            open_so = partial(open_source, label_column="2")
+            pieces = coming.going_on(open_so(coming.path), open_so).read(10)
+            assert next(pieces).features.tolist()[0] == [5, 6]
+
+
+def test_rows_of_json_are_counted_on_as_well() -> None:
+    with pipe() as source:
+        source.write('{"x": 1}\n{"x": 2}\n{"x": 3}\n{"y": \n')
+        source.end()
+        with opened(source) as (found, _), pytest.raises(InputError, match="row 3 is no JSON"):
+            [*found.read(2)]
+
+
+def test_who_writes_faster_than_it_is_read_has_to_wait() -> None:
+    with pipe() as source:
+        lines = LiveLines(source.stream, LONG)
+        os.set_blocking(source._write, False)
+        written, refused, block = 0, 0, b"1,2\n" * 4096
+        while refused < 5 and written < 1 << 26:
+            try:
+                written += os.write(source._write, block)
+                refused = 0
+            except BlockingIOError:
+                refused += 1
+                time.sleep(0.1)
+        assert written < 1 << 22
+        lines.close()
 
 
 def test_rows_that_cannot_be_used_are_counted() -> None:

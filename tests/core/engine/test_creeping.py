@@ -101,3 +101,9 @@ def test_single_pixels_are_not_told() -> None:
     assert len([event for event in events if isinstance(event, BatchLearned)]) == N // 200
     assert drifts(events) == []
     assert len(drifts(taken(MODEL.start(), x)[1])) == 1
+    # Nor those of images that are scaled like any table, because they are not in [0, 1].
+    shaped = (10 * x - 30).reshape(-1, 2, 3)
+    state, events = taken(MODEL.start(), shaped)
+    assert not state.standardiser.identity
+    assert state.model.image_shape == (2, 3)
+    assert drifts(events) == []
