@@ -50,6 +50,7 @@ def open_source(
     shuffle: int | None = None,
     like: TextSource | None = None,
     first_row: int = 0,
+    goes_on: bool = False,
 ) -> Source:
     """Open a file of samples.
 
@@ -73,6 +74,7 @@ def open_source(
         shuffle: Seed of a random order of images; None: by path.
         like: Of lines that go on (`live.py`): what came before, with the same columns.
         first_row: Number of the first row then.
+        goes_on: Lines follow that go on.
 
     Raises:
         InputError: there is no such file, it is of no known format, or it does not have
@@ -150,6 +152,7 @@ def open_source(
             kind,
             like,
             first_row,
+            goes_on,
         )
     if kind == "parquet":
         return ParquetSource(path, label_column, id_column, columns, drop, encoding)

@@ -13,8 +13,8 @@ from clients.data.formats.text_source import TABLES
 def header_of(path: Path, decimal: str = ".") -> tuple[str, ...] | None:
     """What the columns of a table are called; None where a file is no table, or names nothing.
 
-    Of a text it is the first line, unless that holds numbers alone. Text may stand there and be a
-    sample: whoever looks for a name there knows it.
+    Of a .csv it is the first line, unless that holds numbers alone. That line may be a sample with
+    text in it, so what it gives is a name only where it is one that is looked for.
 
     Arguments:
         path: The file.

@@ -20,8 +20,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
+from clients.data.files import open_source
 from clients.data.formats.rows import Rows, Source
 from clients.data.formats.text_source import TextSource
 from clients.data.standard_input import STANDARD_INPUT, named_file
@@ -148,20 +149,6 @@ class LiveInput:
         """Give no more samples, also to who waits for them."""
         self._lines.close()
 
-    def going_on(self, source: Source, open_on: Callable[..., Source]) -> Source:
-        """The samples of the first piece and of all that follow.
-
-        Arguments:
-            source: The opened first piece.
-            open_on: Opens a file as it was opened, with `like` and `first_row`.
-        """
-        if not isinstance(source, TextSource):
-            raise InputError(
-                f"Standard input is {source.kind}, which has no lines. Expected CSV or JSON with "
-                f"--live; leave it out for a whole file."
-            )
-        return LiveSource(source, self, open_on)
-
     def next(self, most: int) -> tuple[Path, int] | None:
         """A file with the next lines, and how many they are; None once there are no more."""
         lines = self._lines.next(most)
@@ -184,7 +171,9 @@ class LiveSource:
 
     feature_names: tuple[str, ...] | None
 
-    def __init__(self, first: TextSource, live: LiveInput, open_on: Callable[..., Source]) -> None:
+    def __init__(
+        self, first: TextSource, live: LiveInput, open_on: Callable[..., TextSource]
+    ) -> None:
         self._first, self._live, self._open_on = first, live, open_on
         self.path, self.kind = Path("standard input"), first.kind
         self.n_samples: int | None = None
@@ -195,22 +184,44 @@ class LiveSource:
         """See `Source`; what has gone by does not come again, so `start` is 0."""
         if start:
             raise InputError("Standard input that goes on cannot be read from another row.")
-        row = 0
-        for rows in self._first.read(size):
-            row = rows.start + len(rows) + rows.skipped
-            yield rows
-        while (piece := self._live.next(size)) is not None:
-            file, n = piece
+        row, source, n = 0, self._first, self._first.count()
+        while True:
             told = 0
-            for rows in self._open_on(file, like=self._first, first_row=row).read(size):
+            for rows in source.read(size):
                 told += len(rows) + rows.skipped
                 yield rows
             self._live.untold += n - told
             row += n
+            if (piece := self._live.next(size)) is None:
+                return
+            file, n = piece
+            source = self._open_on(file, like=self._first, first_row=row)
 
     def read_ids(self) -> Iterator[list[SampleId]]:
         """None: they have not come yet."""
         yield from ()
+
+
+def open_samples(path: Path, live: LiveInput | None, **options: Any) -> Source:
+    """Open a file, or what goes on after it.
+
+    Arguments:
+        path: The file; of live input its first piece.
+        live: Where the others come from; None for a file.
+        options: Those of `open_source`.
+
+    Raises:
+        InputError: As `open_source`.
+    """
+    if live is None:
+        return open_source(path, **options)
+
+    def open_on(file: Path, **more: Any) -> TextSource:
+        source = open_source(file, **options, **more)
+        assert isinstance(source, TextSource)  # as the file's name says
+        return source
+
+    return LiveSource(open_on(path, goes_on=True), live, open_on)
 
 
 @contextmanager

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.encoding import TableEncoding
-from clients.data.files import Rows, Source, open_source
+from clients.data.files import Rows, Source
 from clients.data.formats.image import AS_THEY_ARE, ImageForm
 from clients.data.formats.rows import column_names
 from clients.data.header import header_of
-from clients.data.live import LiveInput
+from clients.data.live import LiveInput, open_samples
 from clients.http.client import GMRClient
 from clients.http.errors import InputError, ServiceUnavailable, ServiceUnreachable
 from clients.http.retry import RetryPolicy
@@ -183,8 +183,9 @@ def open_matched(
         encoded=encoding is not None,
         decimal=decimal,
     )
-    open_so = partial(
-        open_source,
+    source = open_samples(
+        path,
+        live,
         label_column=label_column,
         labels=labels,
         id_column=id_column,
@@ -195,9 +196,6 @@ def open_matched(
         encoding=encoding,
         images=images,
     )
-    source = open_so(path)
-    if live is not None:
-        source = live.going_on(source, open_so)
     check_reachable(client)
     check_image_shape(client, source)
     return matcher.match(source)

@@ -19,15 +19,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from clients.data.encoding import TableEncoding
-from clients.data.files import Source, open_source
+from clients.data.files import Source
 from clients.data.formats.ids import check_unique, sent_ids
 from clients.data.formats.image import AS_THEY_ARE, ImageForm, ImageSource
-from clients.data.live import LiveInput
+from clients.data.live import LiveInput, open_samples
 from clients.http import calls
 from clients.http.answers import Ingested
 from clients.http.calls import Call
@@ -88,8 +87,9 @@ class Job:
         Raises:
             InputError: the file cannot be read, or its ids cannot be used.
         """
-        open_so = partial(
-            open_source,
+        source = open_samples(
+            path,
+            live,
             label_column=label_column,
             labels=labels,
             id_column=id_column,
@@ -101,9 +101,6 @@ class Job:
             images=images,
             shuffle=shuffle,
         )
-        source = open_so(path)
-        if live is not None:
-            source = live.going_on(source, open_so)
         options: list[object] = [batch_size, label_column, with_labels]
         if text_ids and id_column is None:
             raise InputError(

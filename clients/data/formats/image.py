@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.data.formats.rows import READ_IDS, Rows
-from clients.data.formats.text_source import cell_labels
+from clients.data.formats.rows import READ_IDS, Label, Rows
 from clients.extras import naming_the_extra
 from clients.http.errors import InputError
 from service.wire import SampleId
@@ -142,7 +141,7 @@ class ImageSource:
     ) -> Rows:
         labels = None
         if self._labels is not None:
-            labels = cell_labels([self._labels[place] for place in places], self.path, first)
+            labels = [self._labels[place] for place in places]
         ids = self._ids(places) if self._with_ids else None
         return Rows(first, np.stack(images), labels, ids, skipped, places)
 
@@ -152,11 +151,11 @@ class ImageSource:
     def _within(self, file: Path) -> Path:
         return file.relative_to(self.path if self.path.is_dir() else self.path.parent)
 
-    def _all_labels(self) -> list[str] | None:
-        """The class of each, as the folders say; "" for none, None where none has one."""
+    def _all_labels(self) -> list[Label | None] | None:
+        """The class of each, as the folders say; None where none has one."""
         parts = [self._within(file).parts for file in self.files]
-        labels = [part[0] if len(part) > 1 else "" for part in parts]
-        return labels if any(labels) and self.path.is_dir() else None
+        labels = [_label_of(part[0]) if len(part) > 1 else None for part in parts]
+        return None if all(label is None for label in labels) else labels
 
     def _looked_at(self) -> tuple[int, ...]:
         """The shape of all, from how each begins."""
@@ -320,6 +319,16 @@ def _smooth() -> Image.Resampling:
     from PIL import Image
 
     return Image.Resampling.BILINEAR  # when an image is shrunk, the mean of what a pixel covers
+
+
+def _label_of(folder: str) -> Label:
+    """The class that a folder is called after: a whole number, or text.
+
+    Example:
+        >>> _label_of("00042"), _label_of("3.5"), _label_of("nan"), _label_of("1_2")
+        (42, '3.5', 'nan', '1_2')
+    """
+    return int(folder) if folder.isascii() and folder.isdigit() and len(folder) < 19 else folder
 
 
 def _of_two_sizes(found: dict[Any, Path]) -> InputError:

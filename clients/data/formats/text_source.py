@@ -51,6 +51,7 @@ class TextSource:
         kind: Of `TABLES`.
         like: A source that this one goes on, row by row: it has the same columns, and its rows are
             numbered from `first_row`.
+        goes_on: Others follow, so that none of its own rows need be usable.
     """
 
     def __init__(
@@ -66,9 +67,10 @@ class TextSource:
         kind: str = "csv",
         like: TextSource | None = None,
         first_row: int = 0,
+        goes_on: bool = False,
     ) -> None:
         self.path, self.kind = path, kind
-        self._goes_on = like is not None
+        self._goes_on = goes_on or like is not None
         self.n_samples: int | None = None
         self._numerals, self._encoding = numerals, encoding
         columns = columns if encoding is None else encoding.names
@@ -156,6 +158,10 @@ class TextSource:
             raise InputError(
                 f"None of the {n} rows of {self.path} can be used. The first: {error}"
             ) from None
+
+    def count(self) -> int:
+        """How many rows there are, those that cannot be used included."""
+        return sum(len(chunk) for _, chunk in self._table.read(READ_IDS, check=False))
 
     def read_ids(self) -> Iterator[list[SampleId]]:
         if self._id is None:

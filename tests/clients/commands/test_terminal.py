@@ -338,6 +338,7 @@ def test_images_are_read_from_a_folder_and_must_have_the_size_of_the_others(
             assert [row["class"] for row in gmr.rows("classify", large, *form)] == right
             assert len(gmr.rows("outliers", large / "dark" / "0.png", *form)) == 1
             assert "not a height and a width" in gmr("classify", large, "--size", "4", status=2)
+            assert "60 samples" in gmr("ingest", folder, "--wait")  # in another order
 
 
 def write_table(path: Path, names: list[str], rows: np.ndarray[Any, Any], kinds: list[Any]) -> Path:

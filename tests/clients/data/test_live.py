@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.data import live
-from clients.data.files import open_source
-from clients.data.live import LiveLines, live_input, samples_of
+from clients.data.live import LiveLines, live_input, open_samples, samples_of
 from clients.http.errors import InputError
 
 LONG = 60.0  # nothing here waits for so long, unless it fails
@@ -100,8 +98,7 @@ def opened(source: Pipe, first: int = 2, **options: Any) -> Any:
     @contextmanager
     def made() -> Iterator[Any]:
         with live_input(source.stream, LONG, first) as coming:
-            open_so = partial(open_source, **options)
-            yield coming.going_on(open_so(coming.path), open_so), coming
+            yield open_samples(coming.path, coming, **options), coming
 
     return made()
 
@@ -161,8 +158,7 @@ def test_the_first_line_may_come_alone(names: str) -> None:
         source.write(f"{names}\n")
         threading.Timer(0.3, source.write, ["5,6,1\n7,8,2\n"]).start()
         with live_input(source.stream, 0.02, 10) as coming:
-            open_so = partial(open_source, label_column="2")
-            pieces = coming.going_on(open_so(coming.path), open_so).read(10)
+            pieces = open_samples(coming.path, coming, label_column="2").read(10)
             assert next(pieces).features.tolist()[0] == [5, 6]
 
 
@@ -199,6 +195,20 @@ def test_rows_that_cannot_be_used_are_counted() -> None:
     places = [place for rows in pieces for place in rows.places]
     assert places == [0, 3, 5]
     assert sum(rows.skipped for rows in pieces) + coming.untold == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x,y\n1,\n2,\n3,4\n5,6\n", '{"x": 1, "y": null}\n{}\n{"x": 3, "y": 4}\n{"y": 6, "x": 5}'],
+)
+def test_a_stream_may_begin_with_rows_that_cannot_be_used(text: str) -> None:
+    with pipe() as source:
+        source.write(text)
+        source.end()
+        with opened(source, 2, skip_bad_rows=True) as (found, coming):
+            pieces = [*found.read(2)]
+    assert [place for rows in pieces for place in rows.places] == [2, 3]
+    assert sum(rows.skipped for rows in pieces) + coming.untold == 2
 
 
 def test_what_is_no_live_input_is_refused(tmp_path: Path) -> None:
