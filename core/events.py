@@ -333,9 +333,8 @@ class FeaturesDrifting(Event):
     sub_task: int  # that goes on
     batch_index: int  # of the batch at which it is reported
     sample_index: int
-    features: list[
-        dict[str, int | float | bool]
-    ]  # those that are told first; see `core.memory.feature_drift`
+    # Those that are told first; see `core.memory.feature_drift`.
+    features: list[dict[str, int | float | bool]]
     news: int  # how many are told first
     drifting: int  # how many drift by now
     samples: int  # the newest, whose means are compared

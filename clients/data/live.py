@@ -125,7 +125,8 @@ class LiveInput:
 
     Attributes:
         path: The file of the first piece.
-        untold: Rows of pieces that could not be used at all, so that no samples tell of them.
+        untold: Rows that were left out and that no samples tell of: those of a piece without any
+            that can be used.
 
     Raises:
         InputError: No line comes.
@@ -232,7 +233,7 @@ def samples_of(
 
     Arguments:
         file: What was typed.
-        live: Standard input goes on; the second that is given brings it.
+        live: Standard input goes on; the second value that is given brings what comes.
         wait_s: Seconds after which samples are given then, however few.
         most: Samples of a piece then, at most.
 

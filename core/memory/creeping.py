@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 LOOK_EVERY: Final = 1000
-"""Samples between two looks, so that their windows share little."""
+"""Samples between two looks: as many as a window has, at least."""
 
 
 @dataclass(frozen=True)
