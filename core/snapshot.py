@@ -208,9 +208,9 @@ class Snapshot:
         if not len(self.usual):
             return None
         table = self.usual.n_scales > 0
-        traits = self.model.density.traits(x, scored, closeness=not table)
-        traits, _ = of_inliers(
-            traits,
+        conformity = self.model.density.conformity(x, scored, closeness=not table)
+        conformity, _ = of_inliers(
+            conformity,
             self.model.readout,
             scored.joint,
             self.model.density.log_weights,
@@ -218,7 +218,7 @@ class Snapshot:
             x.shape[1],
             table=table,
         )
-        typicality, which = self.usual.strangest(traits)
+        typicality, which = self.usual.strangest(conformity)
         scales = scales_of(which, self.usual.n_scales)
         return Strangeness(typicality, self.usual.p_values(typicality), scales)
 
@@ -473,7 +473,7 @@ class Snapshot:
             if said := _beginning(tensors, "experts_"):
                 experts = Rules.read({name: part.cpu() for name, part in said.items()})
             n_scales = facts.get("n_scales", 0 if standardiser.identity else None)
-            # An earlier release had other traits of tables.
+            # An earlier release had other conformity scores of tables.
             if "usual_rows" in tensors and n_scales is not None:
                 rows, weights = tensors["usual_rows"], tensors["usual_weights"]
                 usual = Typicality(rows.cpu(), weights.cpu(), int(n_scales), len(shift))

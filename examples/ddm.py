@@ -57,7 +57,7 @@ class DDM:
         return DDMState()
 
     def observe(
-        self, state: DDMState, seen: Observation, settled: bool
+        self, state: DDMState, seen: Observation, converged: bool
     ) -> tuple[DDMState, Verdict]:
         wrong = self._wrong(seen)
         samples, errors = state.samples + len(wrong), state.errors + int(wrong.sum())
@@ -97,7 +97,7 @@ class DDM:
         labelled = seen.codes >= 0
         return called.argmax(-1).cpu()[labelled] != seen.codes[labelled]
 
-    def armed_in(self, state: DDMState, since_boundary: int, settled: bool) -> int | None:
+    def armed_in(self, state: DDMState, since_boundary: int, converged: bool) -> int | None:
         return max(0, self.warm_up - state.samples)
 
     def typical(self, state: DDMState, x: Tensor) -> Tensor:

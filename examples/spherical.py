@@ -242,9 +242,9 @@ class SphericalLearner(WindowedLearner[SphericalState]):
         means = (components.means * factor + offset).clamp(-CLIP, CLIP)
         return replace(components, means=means, variance=variance.clamp_max(CLIP**2))
 
-    def traits(self, state: SphericalState, scores: Scores) -> Tensor:
+    def conformity(self, state: SphericalState, scores: Scores) -> Tensor:
         joint, likelihood = scores.joint, scores.log_likelihood
-        return self.density(state).traits(scores.x, Scored(joint, likelihood))
+        return self.density(state).conformity(scores.x, Scored(joint, likelihood))
 
     def density(self, state: SphericalState) -> SphericalDensity:
         spheres = state.components

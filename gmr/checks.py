@@ -99,10 +99,10 @@ def check_density(density: Density) -> None:
     _near(density.score(x[:1]).joint, scored.joint[:1], "a sample alone scores as among others")
     _near(density.score(x, {}).joint, scored.joint, "parts change no score")
     _near(density.gathered().score(x).joint, scored.joint, "gathered() changes no score")
-    traits = density.traits(x, scored)
-    assert traits.shape[0] == n, "traits() says the same of every sample"
+    conformity = density.conformity(x, scored)
+    assert conformity.shape[0] == n, "conformity() says the same of every sample"
     if law is not None:
-        _near(traits[:, 1], scored.log_likelihood, "the likelihood as second trait")
+        _near(conformity[:, 1], scored.log_likelihood, "the likelihood as second conformity score")
     told = density.feature_terms(x)
     assert torch.equal(told.components, scored.joint.argmax(-1)), "terms of the likeliest component"
     _near(told.terms.sum(-1) + told.rest, scored.log_likelihood, "terms add up to the likelihood")
@@ -175,7 +175,7 @@ def _check_answers(learner: Learner[Any], state: Any, x: Tensor, n_classes: int)
     assert scores is not None, "no scores after something was learned"
     assert scores.joint.shape == (len(x), k), "a score of each sample for each component"
     assert bool(scores.log_likelihood.isfinite().all()), "a likelihood that is no number"
-    assert learner.traits(state, scores).shape[0] == len(x), "traits of each sample"
+    assert learner.conformity(state, scores).shape[0] == len(x), "conformity scores of each sample"
     weights = learner.log_weights(state)
     assert weights is None or weights.shape == (k,), "a weight of each component, or none"
     assert learner.latest(state).shape == (k,), "latest() says one thing of each component"

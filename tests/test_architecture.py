@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -328,6 +329,11 @@ def test_rooms_of_core_stand_on_floors_and_no_two_lean_on_each_other() -> None:
             del rooms[room]
     assert len(floors) + len({"the vocabulary"}) <= 18
     assert max(floors.values()) <= 8
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Not for the sake of types either: what names another is read after it."""
+    TopologicalSorter({name_of(path): imports(path) for path in sources(*OURS)}).prepare()
 
 
 @every_file_of("core/engine")

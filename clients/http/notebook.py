@@ -1,4 +1,4 @@
-"""Answers as HTML, for notebooks: what `_repr_html_` of an answer gives.
+"""HTML for notebooks: what `_repr_html_` of an answer is made of.
 
 Samples whose number of features is a square are drawn as pictures, as the service's own
 montage does; others as profiles, a bar per feature. Everything that a service said is escaped.
@@ -12,13 +12,10 @@ import math
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-if TYPE_CHECKING:
-    from clients.http.answers import Boundary, Classification, OutlierScores, Samples
 
 MOST_ROWS: Final = 20
 """Of a table; more are counted."""
@@ -108,67 +105,3 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], n_rows: int) -> st
     )
     more = f"<p>and {n_rows - MOST_ROWS:,} more</p>" if n_rows > MOST_ROWS else ""
     return f"<table><thead><tr>{told}</tr></thead><tbody>{body}</tbody></table>{more}"
-
-
-def boundary(one: Boundary) -> str:
-    """A boundary: where, why, and what the new samples look like."""
-    why, parts = one.explanation, []
-    back = "" if one.recurrence_of is None else f", sub-task {one.recurrence_of} again"
-    parts.append(
-        f"<p><b>Boundary {one.boundary}</b>: sub-task {one.sub_task} begins{back}, about sample "
-        f"{one.estimated_start_sample:,}; found at sample {one.sample_index:,} by "
-        f"{html.escape(one.detector)} ({html.escape(one.signal or 'no signal')}).</p>"
-    )
-    if why.effect is not None:
-        parts.append(f"<p>The log-likelihood moved by {why.effect:+.1f} deviations.</p>")
-    if why.prototypes:
-        names = [f"{prototype.samples} samples" for prototype in why.prototypes]
-        parts.append(drawings([prototype.features for prototype in why.prototypes], names))
-    if why.features:
-        rows = [
-            (f.title, f"{100 * f.share:.0f} %", f"{f.mean:.4g}", f"{f.expected:.4g}")
-            for f in why.features
-        ]
-        parts.append(table(("what changed", "share", "mean", "expected"), rows, len(rows)))
-    return "<div>" + "".join(parts) + "</div>"
-
-
-def samples(drawn: Samples) -> str:
-    """Samples that a model drew, as pictures."""
-    rows = list(np.asarray(drawn.features))
-    labels = ["" if label is None else str(label) for label in np.asarray(drawn.labels).tolist()]
-    return f"<div>{drawings(rows, labels)}</div>" if rows else "<div>no samples</div>"
-
-
-def classification(answer: Classification) -> str:
-    """A class and how sure it is, per sample."""
-    best = np.asarray(answer.probabilities).max(axis=1)
-    rows = (
-        ("unknown" if label is None else label, f"{share:.3f}", f"{score:.1f}", bool(inlier))
-        for label, share, score, inlier in zip(
-            np.asarray(answer.labels, dtype=object).tolist(),
-            best.tolist(),
-            np.asarray(answer.log_likelihoods).tolist(),
-            np.asarray(answer.inliers).tolist(),
-            strict=True,
-        )
-    )
-    head = ("class", "probability", "log-likelihood, nats", "inlier")
-    return f"<div>{table(head, rows, len(best))}</div>"
-
-
-def outlier_scores(answer: OutlierScores) -> str:
-    """How typical each sample is."""
-    p_values = answer.p_values
-    told = [None] * len(answer.inliers) if p_values is None else np.asarray(p_values).tolist()
-    rows = (
-        (f"{score:.1f}", "" if p is None else f"{p:.4g}", bool(inlier))
-        for score, p, inlier in zip(
-            np.asarray(answer.log_likelihoods).tolist(),
-            told,
-            np.asarray(answer.inliers).tolist(),
-            strict=True,
-        )
-    )
-    head = ("log-likelihood, nats", "p-value", "inlier")
-    return f"<div>{table(head, rows, len(told))}</div>"

@@ -83,12 +83,12 @@ class Density(Protocol):
         """
         ...
 
-    def traits(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
-        """In which ways samples (N, D) fit, with shape (N, S): `core.density.traits`.
+    def conformity(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
+        """In which ways samples (N, D) fit, with shape (N, S): `core.density.conformity`.
 
         Arguments:
             scored: What `score` said of them, the log-likelihood in whichever units.
-            closeness: Whether anybody looks at the first trait; else it may be anything.
+            closeness: Whether anybody looks at the first conformity score; else it may be anything.
         """
         ...
 

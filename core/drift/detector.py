@@ -196,22 +196,22 @@ class Detector(Protocol[S]):
         """The state after a boundary, or at the very start: nothing is known."""
         ...
 
-    def observe(self, state: S, seen: Observation, settled: bool) -> tuple[S, Verdict]:
+    def observe(self, state: S, seen: Observation, converged: bool) -> tuple[S, Verdict]:
         """Judge one batch.
 
         Arguments:
-            settled: Whether the learner's likelihood can be trusted at all yet.
+            converged: Whether the learner's likelihood can be trusted at all yet.
         """
         ...
 
-    def armed_in(self, state: S, since_boundary: int, settled: bool) -> int | None:
+    def armed_in(self, state: S, since_boundary: int, converged: bool) -> int | None:
         """Samples until it may speak, as far as can be expected; 0 where it may already.
 
         Batches are judged as they come: it may speak from the first that begins after so many.
 
         Arguments:
             since_boundary: Samples of the sub-task so far.
-            settled: See `observe`.
+            converged: See `observe`.
 
         Returns:
             None where that is not known, or never.

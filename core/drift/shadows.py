@@ -67,7 +67,7 @@ class Shadows:
         return tuple(Shadow(name, one.start()) for name, one in self.detectors.items())
 
     def observe(
-        self, shadows: tuple[Shadow, ...], seen: Observation, settled: bool
+        self, shadows: tuple[Shadow, ...], seen: Observation, converged: bool
     ) -> ShadowVerdicts:
         """Let every one judge a batch.
 
@@ -79,7 +79,7 @@ class Shadows:
         after, verdicts = [], {}
         for name, one in self.detectors.items():
             state = known[name] if name in known else one.start()
-            state, verdict = one.observe(state, seen, settled)
+            state, verdict = one.observe(state, seen, converged)
             if verdict.level is Level.BOUNDARY:
                 state = one.start()
             after.append(Shadow(name, state))

@@ -247,21 +247,28 @@ def _parted(tree: dict[str, Any]) -> dict[str, Any]:
         part: {now: tree.pop(was) for now, was in names.items() if was in tree}
         for part, names in EARLIER.items()
     }
-    # An earlier release had other traits of tables, which say nothing beside those of today.
+    # An earlier release had other conformity scores of tables, which say nothing beside those of
+    # today.
     if "scales" in tree and tree.pop("scales") is not None:
         del tree["calibration"]
     return {**parts, "model": tree}
 
 
-OF_DEPENDENCE = {"stride": "thinning", "pace": "autocorrelation_time", "drift": "log_bias"}
-"""What an earlier release called the fields of `core.drift.sequential.dependence.Dependence`."""
+RENAMED = (
+    {"stride": "thinning", "pace": "autocorrelation_time", "drift": "log_bias"},  # `Dependence`
+    {"earlier": "scores", "counts": "counts"},  # `Reference`
+    {"ranking": "ranking", "waiting": "unsorted", "n_waiting": "n_unsorted"},  # `ReferenceScores`
+)
+"""What earlier releases called fields of `core.drift.sequential`, beside fields by which the tree
+of one is told from others."""
 
 
 def _as_today(tree: dict[str, Any]) -> dict[str, Any]:
     """A part of a tree by today's names; an earlier release may have written it."""
-    names = {"analysers": "components", "conditions": "dependence"}
-    if OF_DEPENDENCE.keys() <= tree.keys():
-        names |= OF_DEPENDENCE
+    names = {"analysers": "components", "conditions": "dependence", "withheld": "suspected"}
+    for earlier in RENAMED:
+        if earlier.keys() <= tree.keys():
+            names |= earlier
     return {names.get(name, name): part for name, part in tree.items()}
 
 

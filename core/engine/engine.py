@@ -173,7 +173,7 @@ class Engine:
     def armed_in(self, state: EngineState) -> int | None:
         """Samples until the detector may speak, as far as can be expected; 0 where it may.
 
-        None where that is not known, because the learner's likelihood has yet to settle, or
+        None where that is not known, because the learner has yet to converge, or
         samples depend on each other; and where it never may.
         """
         return self.judge.armed_in(state)

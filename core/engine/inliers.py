@@ -1,7 +1,7 @@
 """The basis of p-values: inliers that the model had not learned when they came.
 
-The engine's part of `core.outliers.calibration`: the learner says what traits samples have, and
-what is kept of ended sub-tasks stands in for samples that are gone.
+The engine's part of `core.outliers.calibration`: the learner says what conformity scores samples
+have, and what is kept of ended sub-tasks stands in for samples that are gone.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class Inliers:
     device: torch.device
 
     def observed(self, state: EngineState, scores: Scores) -> Calibration:
-        """Keep traits of some of a batch's samples, which the model has not learned yet."""
+        """Keep scores of some of a batch's samples, which the model has not learned yet."""
         rows = chosen(len(scores.x)).to(scores.x.device)
         some = Scores(scores.x[rows], None, scores.joint[rows], scores.log_likelihood[rows])
-        traits, n_scales = self._traits(state, some)
+        conformity, n_scales = self._conformity(state, some)
         return state.model.calibration.observed(
-            traits, len(scores.x), state.sub_task.number, n_scales
+            conformity, len(scores.x), state.sub_task.number, n_scales
         )
 
     def ended(self, state: EngineState, past: RetentionSets) -> Calibration:
         """The calibration at the end of a sub-task, given the samples that were drawn of it."""
         drawn = torch.zeros(0, 1)
         if past.sets and past.sets[-1].sub_task == state.sub_task.number:
-            drawn = self._traits_of(state, past.sets[-1].first(DRAWN).features)
+            drawn = self._conformity_of(state, past.sets[-1].first(DRAWN).features)
         return state.model.calibration.crossed(drawn)
 
     def usual(self, state: EngineState) -> Typicality:
@@ -59,8 +59,8 @@ class Inliers:
         n_features = state.n_features or 0
         if not wanted:
             return state.model.calibration.typicality({}, n_features)
-        traits = self._traits_of(state, torch.cat([x.float() for x in wanted.values()]))
-        parts = torch.split(traits, [len(x) for x in wanted.values()])
+        conformity = self._conformity_of(state, torch.cat([x.float() for x in wanted.values()]))
+        parts = torch.split(conformity, [len(x) for x in wanted.values()])
         now = dict(zip(wanted, parts, strict=True))
         return state.model.calibration.typicality(now, n_features)
 
@@ -69,21 +69,21 @@ class Inliers:
         usual = self.usual(state)
         if not len(usual):
             return None
-        return usual.p_values(usual.typicality(self._traits(state, scores)[0]))
+        return usual.p_values(usual.typicality(self._conformity(state, scores)[0]))
 
-    def _traits_of(self, state: EngineState, features: Tensor) -> Tensor:
-        """Traits of samples in the sender's units, with shape (n, S)."""
+    def _conformity_of(self, state: EngineState, features: Tensor) -> Tensor:
+        """Conformity scores of samples in the sender's units, with shape (n, S)."""
         x = state.standardiser.apply(features.to(self.device, torch.float32))
         scores = self.learner.score(state.model.learner, x)
-        return torch.zeros(0, 1) if scores is None else self._traits(state, scores)[0]
+        return torch.zeros(0, 1) if scores is None else self._conformity(state, scores)[0]
 
-    def _traits(self, state: EngineState, scores: Scores) -> tuple[Tensor, int]:
-        """Traits with shape (n, S), densities in the sender's units; how many are of scales."""
+    def _conformity(self, state: EngineState, scores: Scores) -> tuple[Tensor, int]:
+        """Scores with shape (n, S), densities in the sender's units; how many are of scales."""
         likelihood = scores.log_likelihood - state.standardiser.log_volume
         scores = scores._replace(log_likelihood=likelihood)
-        traits = self.learner.traits(state.model.learner, scores)
+        conformity = self.learner.conformity(state.model.learner, scores)
         return of_inliers(
-            traits,
+            conformity,
             self.learner.readout(state.model.learner),
             scores.joint,
             self.learner.log_weights(state.model.learner),

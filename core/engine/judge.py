@@ -61,8 +61,8 @@ class Judge:
                 None, None, state.watch.detector, None, 0, [], None, Running(), shadows
             )
         seen = self.observation(state, batch, scores)
-        settled = self.learner.settled(state.model.learner)
-        detector, verdict = self.detector.observe(state.watch.detector, seen, settled)
+        converged = self.learner.converged(state.model.learner)
+        detector, verdict = self.detector.observe(state.watch.detector, seen, converged)
         own = fingerprints(batch.features)
         known, repeated = state.sub_task.fingerprints, False
         if not state.suspected:
@@ -72,7 +72,7 @@ class Judge:
             detector, verdict = state.watch.detector, verdict.unheard()
             shadows = ShadowVerdicts(state.watch.shadows, {})
         else:
-            shadows = self.shadows.observe(state.watch.shadows, seen, settled)
+            shadows = self.shadows.observe(state.watch.shadows, seen, converged)
         likelihoods = seen.log_likelihoods.double()
         clipped = likelihoods.clamp(min=state.sub_task.likelihood.lowest)
         spread, centre = torch.var_mean(clipped, correction=0, keepdim=True)
@@ -166,8 +166,8 @@ class Judge:
     def armed_in(self, state: EngineState) -> int | None:
         """See `core.engine.engine.Engine.armed_in`."""
         seen = state.seen
-        settled = not self.learner.anneals
+        converged = not self.learner.anneals
         if seen.model.learner is not None:
-            settled = self.learner.settled(seen.model.learner)
+            converged = self.learner.converged(seen.model.learner)
         since_boundary = seen.stream.samples - seen.sub_task.first_sample
-        return self.detector.armed_in(seen.watch.detector, since_boundary, settled)
+        return self.detector.armed_in(seen.watch.detector, since_boundary, converged)

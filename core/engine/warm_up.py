@@ -46,4 +46,4 @@ def _score_in_two_stages(generator: torch.Generator) -> None:
     means, loadings = (torch.randn(*shape, *more, generator=generator) for more in ((), (1,)))
     mixture = FactorMixture(torch.zeros(CLASSES), means, loadings, torch.ones(shape))
     density = FactorDensity((FactorPart(mixture, 1.0),), directions_of(means))
-    density.traits(means, density.score(means))
+    density.conformity(means, density.score(means))

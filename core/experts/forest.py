@@ -26,7 +26,7 @@ from torch import Tensor
 
 from core.compiled.loops import Array
 from core.experts.fading import FEWEST, columns_of, known
-from core.experts.growing import Trees, answer, grow, settle
+from core.experts.growing import Trees, answer, fill_leaves, grow
 
 HORIZONS = (math.inf, math.inf, 100.0)
 """Samples after which a third is left of counts, in each forest."""
@@ -194,7 +194,7 @@ class Forests:
         n_leaves = (n_nodes + 1) // 2
         values = np.zeros((_N_TREES, n_leaves, asked.shape[1]), np.float32)
         if values.size:  # a class has come
-            settle(trees, self._weights, asked, values)
+            fill_leaves(trees, self._weights, asked, values)
         features, thresholds, children = (
             torch.from_numpy(np.ascontiguousarray(part[:, :n_nodes]))
             for part in (trees.features, trees.thresholds, trees.children)

@@ -328,7 +328,7 @@ def grow(
 
 
 @compiled
-def settle(trees: Trees, weights: Array, asked: Array, values: Array) -> None:
+def fill_leaves(trees: Trees, weights: Array, asked: Array, values: Array) -> None:
     """What each leaf says, by its tree's weight.
 
     Each node believes of its samples' classes what its parent does, unless they say otherwise.
@@ -372,7 +372,7 @@ def answer(
     Arguments:
         x: With shape (N, D), float64.
         features: See `Trees`, as the next two.
-        values: Of `settle`.
+        values: Of `fill_leaves`.
         said: With shape (F, N, C), float64: what is found is added.
     """
     n_trees, n_classes = len(features), values.shape[2]

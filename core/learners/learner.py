@@ -66,7 +66,7 @@ class Learner(Protocol[S]):
     """Class of the state, for the checkpoint."""
 
     anneals: bool
-    """Whether `settled` becomes true in the course of the stream only."""
+    """Whether `converged` becomes true in the course of the stream only."""
 
     def start(self, n_features: int, device: torch.device) -> S:
         """The state before anything was learned."""
@@ -84,8 +84,8 @@ class Learner(Protocol[S]):
         """Score samples (N, D); None before anything was learned."""
         ...
 
-    def traits(self, state: S, scores: Scores) -> Tensor:
-        """In which ways scored samples fit, with shape (N, S): `core.density.traits`."""
+    def conformity(self, state: S, scores: Scores) -> Tensor:
+        """In which ways scored samples fit, with shape (N, S): `core.density.conformity`."""
         ...
 
     def log_weights(self, state: S) -> Tensor | None:
@@ -166,7 +166,7 @@ class Learner(Protocol[S]):
         """
         ...
 
-    def settled(self, state: S) -> bool:
+    def converged(self, state: S) -> bool:
         """Whether the likelihood is steady enough for the detector to trust it."""
         ...
 

@@ -202,7 +202,7 @@ class PendingSamples:
         early = {one.id: one.label for one in self.early}
         waiting = self.waiting_ids()
         found: dict[int, Label] = {}
-        settled: list[SampleId] = []
+        finished: list[SampleId] = []
         duplicates = 0
         for row, (id, has_label) in enumerate(zip(ids, labelled, strict=True)):
             if id is None or id in waiting:
@@ -213,11 +213,11 @@ class PendingSamples:
             elif label is not None:
                 found[row] = label
             if has_label or label is not None:
-                settled.append(id)
-        if not settled:
+                finished.append(id)
+        if not finished:
             return self, {}, 0
         rest = tuple(one for one in self.early if one.id in early)
-        return replace(self, early=rest)._finished(settled, True, limit), found, duplicates
+        return replace(self, early=rest)._finished(finished, True, limit), found, duplicates
 
     def released(self, before: int, limit: int) -> tuple[PendingSamples, Rows]:
         """Part with the held samples that arrived before a place: their wait is over."""

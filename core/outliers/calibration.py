@@ -1,17 +1,17 @@
-"""Bounded calibration rows: traits of inliers before they were learned.
+"""Bounded calibration rows: conformity scores of inliers before they were learned.
 
 A batch is scored by the model of before; while nothing is suspected, that makes its samples
-held-out inliers. Of every batch some rows of traits are kept, spread evenly over it: the last
-ones of the current sub-task, because the model goes on learning and its scores with it, and
-fewer of each earlier sub-task. No sample is kept, and nothing is drawn: the same stream gives
-the same rows.
+held-out inliers. Of every batch some rows of conformity scores are kept, spread evenly over it: the
+last ones of the current sub-task, because the model goes on learning and its scores with it, and
+fewer of each earlier sub-task. No sample is kept, and nothing is drawn: the same stream gives the
+same rows.
 
 The model moves on, and earlier sub-tasks' samples look different to it: at the least, what comes
-later takes its share of the mixture. So each sub-task that ends leaves traits of a few samples
-that the model itself drew then (`core.memory.retention`); what has happened to theirs since, on
-average, is taken to have happened to the rows.
+later takes its share of the mixture. So each sub-task that ends leaves conformity scores of a few
+samples that the model itself drew then (`core.memory.retention`); what has happened to theirs
+since, on average, is taken to have happened to the rows.
 
-Throughout: S traits, `core.density.traits`.
+Throughout: S conformity scores, `core.density.conformity`.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class Group:
     """Rows of one sub-task.
 
     Arguments:
-        rows: Traits, with shape (n, S), oldest first.
+        rows: Conformity scores, with shape (n, S), oldest first.
         samples: Inliers that they stand for.
         seen: Rows that there have been, those let go included.
         sub_task: Whose they are.
-        drawn: Traits of samples drawn when it ended, at that moment, with shape (m, S); none
-            while it goes on.
+        drawn: Conformity scores of samples drawn when it ended, at that moment, with shape (m, S);
+            none while it goes on.
     """
 
     rows: Tensor
@@ -91,7 +91,7 @@ class Group:
         """As its samples look by now.
 
         Arguments:
-            now: Traits of the first samples that were drawn, with shape (at most m, S).
+            now: Conformity scores of the first samples that were drawn, with shape (at most m, S).
         """
         if not len(now):
             return self
@@ -106,7 +106,7 @@ class Calibration:
     Arguments:
         past: Of earlier sub-tasks, oldest first.
         current: Of the current one; none or one.
-        n_scales: Of the traits, how many are of other scales.
+        n_scales: Of the conformity scores, how many are of other scales.
     """
 
     past: tuple[Group, ...] = ()
@@ -117,10 +117,10 @@ class Calibration:
         """Add rows of a batch of inliers.
 
         Arguments:
-            rows: Traits of some of its samples, with shape (n, S).
+            rows: Conformity scores of some of its samples, with shape (n, S).
             samples: That they stand for.
             sub_task: The current one.
-            n_scales: Of the traits, how many are of other scales.
+            n_scales: Of the conformity scores, how many are of other scales.
         """
         rows = rows.float().cpu()
         seen = len(rows)
@@ -139,8 +139,8 @@ class Calibration:
         """A sub-task has ended.
 
         Arguments:
-            drawn: Traits of samples drawn from the model as it stands, for the sub-task, with
-                shape (m, S); none will do.
+            drawn: Conformity scores of samples drawn from the model as it stands, for the sub-task,
+                with shape (m, S); none will do.
         """
         ended = (replace(group, drawn=drawn[:DRAWN].float().cpu()) for group in self.current)
         groups = (*self.past, *ended)
@@ -167,7 +167,7 @@ class Calibration:
         """What follows from it: every sub-task counts by its samples, the current one for more.
 
         Arguments:
-            now: Sub-task -> traits of its first drawn samples, as they are by now.
+            now: Sub-task -> conformity scores of its first drawn samples, as they are by now.
             n_features: Of the samples.
         """
         past = tuple(
@@ -194,7 +194,7 @@ class Calibration:
 
 
 def chosen(n: int) -> Tensor:
-    """Places of the samples of a batch of n whose traits are kept, with shape (m,), int64."""
+    """Places of the samples of a batch of n whose scores are kept, with shape (m,), int64."""
     return torch.arange(n) if n <= PER_BATCH else _spread(n, PER_BATCH)
 
 

@@ -1,15 +1,17 @@
-"""Strangeness as a probability: traits in, p-values out.
+"""Strangeness as a probability: conformity scores in, p-values out.
 
-What is usual is told by *calibration rows*: traits (`core.density.traits`) of inliers, taken
-before they were learned, each with a weight. A sample may be strange in several ways:
+What is usual is told by *calibration rows*: conformity scores (`core.density.conformity`) of
+inliers, taken before they were learned, each with a weight. A sample may be strange in several
+ways:
 
-* the first trait, its closeness or likelihood, is low;
-* so is one of the next traits, which say the same at other scales (`core.outliers.scales`); or
-* its other traits are not as they are among inliers: their Mahalanobis distance from the rows' mean
-  is large. So a sample may be too simple (an image without ink). It is not strange for fitting
-  better than new samples do, because samples that were learned fit better: the distance is that
-  from the mean and all that fits better (`core.density.traits.BETTER`). Where there are no other
-  scales, the first trait must go with these, too.
+* the first conformity score, its closeness or likelihood, is low;
+* so is one of the next conformity scores, which say the same at other scales
+  (`core.outliers.scales`); or
+* its other conformity scores are not as they are among inliers: their Mahalanobis distance from the
+  rows' mean is large. So a sample may be too simple (an image without ink). It is not strange for
+  fitting better than new samples do, because samples that were learned fit better: the distance is
+  that from the mean and all that fits better (`core.density.conformity.BETTER`). Where there are no
+  other scales, the first conformity score must go with these, too.
 
 Each way is turned into the log of a tail probability among the rows. The mean of the two lowest is
 the sample's *typicality*: one way alone is often chance, and all of them together know less than
@@ -25,7 +27,7 @@ Beyond the rows' lowest twentieth a tail is taken to fall exponentially (peaks o
 so that typicality ranks samples that are stranger than any row. P-values do not go below
 1 / (n + 1) for n rows: more cannot be known from n.
 
-Throughout: N samples, D features, n rows, S traits, T of them of other scales.
+Throughout: N samples, D features, n rows, S conformity scores, T of them of other scales.
 """
 
 from __future__ import annotations
@@ -38,19 +40,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from core.density.traits import BETTER
+from core.density.conformity import BETTER
 from core.outliers.cone import Cone
 
 FEWEST_ROWS = 100
 """With fewer rows than these, nothing is calibrated."""
 
 WINSORISED = 0.005
-"""Share of rows at either end of a trait that count as the next ones inside: an extreme value
-must not widen what is usual."""
+"""Share of rows at either end of a conformity score that count as the next ones inside: an extreme
+value must not widen what is usual."""
 
 RIDGE = 1e-4
-"""Share of a trait's variance that is its own: traits that always go together must be told apart
-by no less."""
+"""Share of a conformity score's variance that is its own: conformity scores that always go together
+must be told apart by no less."""
 
 LEAST = -1e300
 """Log share of what is stranger than can be said: finite, and so are sums of a few."""
@@ -65,7 +67,7 @@ GRAIN = 0.7
 """Nats by which models differ about the same sample: one that splits a component takes log 2."""
 
 NOISE = 0.1
-"""Deviation of traits that must go together, for the same reason ..."""
+"""Deviation of conformity scores that must go together, for the same reason ..."""
 
 ALIKE = 0.01
 """... and what is left of that in typicalities."""
@@ -143,11 +145,11 @@ class Fit:
     """The usual range, fitted to calibration rows.
 
     Arguments:
-        mean: Of the traits that must go together, with shape (F,).
+        mean: Of the conformity scores that must go together, with shape (F,).
         whitening: (these - mean) @ whitening has independent columns of variance one; (F, F).
         better: What, in these columns, fits better than usual.
-        tails: Of the first trait, of what says the same at T other scales, and of minus the
-            squared distance.
+        tails: Of the first conformity score, of what says the same at T other scales, and of minus
+            the squared distance.
         n_scales: T.
         alike: Typicalities that differ by no more are the same.
         typicalities: Of the rows themselves, ascending, with shape (n,).
@@ -163,12 +165,12 @@ class Fit:
     typicalities: Tensor
     ranks: Tensor
 
-    def shares(self, traits: Tensor) -> Tensor:
+    def shares(self, conformity: Tensor) -> Tensor:
         """Logs of tail probabilities, the last one of the fit, with shape (N, T + 2)."""
-        traits = traits.double().cpu()
-        together = (_together(traits, self.n_scales) - self.mean) @ self.whitening
+        conformity = conformity.double().cpu()
+        together = (_together(conformity, self.n_scales) - self.mean) @ self.whitening
         apart = self.better.squared_distances(together)
-        return _shares(self.tails, _ways(traits, self.n_scales, apart))
+        return _shares(self.tails, _ways(conformity, self.n_scales, apart))
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,9 +178,9 @@ class Typicality:
     """Calibration rows, and what follows from them.
 
     Arguments:
-        rows: Traits of inliers, with shape (n, S).
+        rows: Conformity scores of inliers, with shape (n, S).
         weights: How much each counts, with shape (n,), positive.
-        n_scales: T, traits after the first that say the same at other scales.
+        n_scales: T, conformity scores after the first that say the same at other scales.
         n_features: D.
     """
 
@@ -217,7 +219,7 @@ class Typicality:
         mean = weights @ inner
         centred = inner - mean
         deviation = (weights @ centred.square() + noise**2).sqrt()
-        # A trait that never varies says nothing.
+        # A conformity score that never varies says nothing.
         scale = torch.where(deviation > 1e-9 * (1 + mean.abs()), 1 / deviation, 0.0)
         scaled = centred * scale
         correlation = (scaled * weights[:, None]).T @ scaled
@@ -233,24 +235,24 @@ class Typicality:
         return Fit(mean, whitening, better, tails, self.n_scales, alike, own, ranks)
 
     def _better(self, whitening: Tensor) -> Cone:
-        """What fits better than usual, in whitened traits."""
+        """What fits better than usual, in whitened conformity scores."""
         ways, longest = BETTER, math.inf
         if self.n_scales:  # beside them: the size and, where there are factors, the rest
             ways, longest = BETTER[2::2], self.n_features / PER_COMPONENT
         signs = torch.tensor(ways[: len(whitening)], dtype=whitening.dtype)
         return Cone.of(torch.diag(signs)[signs != 0] @ whitening, longest)
 
-    def typicality(self, traits: Tensor) -> Tensor:
+    def typicality(self, conformity: Tensor) -> Tensor:
         """Log of a tail probability per sample, with shape (N,), float64; less is stranger."""
-        return _mean_of_lowest(self.fit.shares(traits))
+        return _mean_of_lowest(self.fit.shares(conformity))
 
-    def strangest(self, traits: Tensor) -> tuple[Tensor, Tensor]:
+    def strangest(self, conformity: Tensor) -> tuple[Tensor, Tensor]:
         """Typicality, and by which of the T + 2 shares a sample is strangest, with shape (N,) each.
 
-        The shares are those of the first trait, of what says the same at other scales, and of the
-        fit.
+        The shares are those of the first conformity score, of what says the same at other scales,
+        and of the fit.
         """
-        shares = self.fit.shares(traits)
+        shares = self.fit.shares(conformity)
         return _mean_of_lowest(shares), shares.argmin(1)
 
     def p_values(self, typicality: Tensor) -> Tensor:
@@ -281,18 +283,18 @@ def _repeated(numbers: Tensor) -> float:
     return float((functional.pad(same, (1, 0)) | functional.pad(same, (0, 1))).double().mean())
 
 
-def _together(traits: Tensor, n_scales: int) -> Tensor:
-    """Traits that must go together, with shape (N, F)."""
-    return traits[:, 1 + n_scales :] if n_scales else traits
+def _together(conformity: Tensor, n_scales: int) -> Tensor:
+    """Conformity scores that must go together, with shape (N, F)."""
+    return conformity[:, 1 + n_scales :] if n_scales else conformity
 
 
-def _ways(traits: Tensor, n_scales: int, apart: Tensor) -> Tensor:
+def _ways(conformity: Tensor, n_scales: int, apart: Tensor) -> Tensor:
     """Numbers of which less is stranger, with shape (N, T + 2).
 
     Arguments:
         apart: Squared distance from what is usual or better, with shape (N,).
     """
-    return torch.cat([traits[:, : 1 + n_scales], -apart[:, None]], 1)
+    return torch.cat([conformity[:, : 1 + n_scales], -apart[:, None]], 1)
 
 
 def _shares(tails: Tails, ways: Tensor) -> Tensor:

@@ -2,11 +2,11 @@
 
 A new class is often made of what the known ones have, and lies where density is as high as
 anywhere. What gives it away is that no class stands out. So the margin by which the likeliest
-class stands above all others (`core.model.readout`) counts towards closeness, the trait of which
-less is stranger (`core.density.traits`), as nats of the likelihood do: up to a point, for how far
-apart classes are says nothing of what is usual.
+class stands above all others (`core.model.readout`) counts towards closeness, the conformity
+score of which less is stranger (`core.density.conformity`), as nats of the likelihood do: up to a
+point, for how far apart classes are says nothing of what is usual.
 
-Throughout: N samples, K components, S traits.
+Throughout: N samples, K components, S conformity scores.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from core.density.traits import SOFTNESS
+from core.density.conformity import SOFTNESS
 from core.model.readout import Readout, margin_temperature
 
 SURE = 1.5
@@ -23,17 +23,21 @@ SURE = 1.5
 and what inliers looked like before it says little of what they look like after."""
 
 
-def with_class_margins(traits: Tensor, readout: Readout, joint: Tensor, n_features: int) -> Tensor:
-    """Traits whose closeness counts margins between classes, with shape (N, S).
+def with_class_margins(
+    conformity: Tensor, readout: Readout, joint: Tensor, n_features: int
+) -> Tensor:
+    """Conformity scores whose closeness counts margins between classes, with shape (N, S).
 
     Arguments:
-        traits: Of a density, with shape (N, S).
+        conformity: Of a density, with shape (N, S).
         readout: Of the same model.
         joint: Log-joint values, with shape (N, K).
         n_features: D.
     """
-    closeness = traits[:, 0] + class_margins(readout, joint, n_features).to(traits) / SOFTNESS
-    return torch.cat([closeness[:, None], traits[:, 1:]], 1)
+    closeness = (
+        conformity[:, 0] + class_margins(readout, joint, n_features).to(conformity) / SOFTNESS
+    )
+    return torch.cat([closeness[:, None], conformity[:, 1:]], 1)
 
 
 def class_margins(readout: Readout, joint: Tensor, n_features: int) -> Tensor:

@@ -1,8 +1,9 @@
-"""The traits behind p-values of tables: how well a sample fits, near by and further away.
+"""The conformity scores behind p-values of tables: how well a sample fits, near by and further
+away.
 
 Outliers that come in groups get components of their own, and are as likely as inliers. From
 further away they are not, so they are asked for their distance to shares of the whole mixture
-(`core.density.reach`), too. These stand after the first trait, the log-likelihood,
+(`core.density.reach`), too. These stand after the first conformity score, the log-likelihood,
 
     likelihood, reaches (3), size, rest (where there are factors)
 
@@ -11,10 +12,10 @@ but the last two have a usual lower end; the last two have a usual range
 (`core.outliers.conformal`). A class that labels name is no group of outliers however few its
 samples are: its components have masses within the class.
 
-Images are asked by the traits of `core.density.traits` alone, because what is strange of a picture
-lies in its details.
+Images are asked by the conformity scores of `core.density.conformity` alone, because what is
+strange of a picture lies in its details.
 
-Throughout: N samples, K components, S traits.
+Throughout: N samples, K components, S conformity scores.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from core.model.readout import Readout
 from core.outliers.margin import class_margins, with_class_margins
 
 N_SCALES = len(SHARES)
-"""Traits after the first that say the same from further away."""
+"""Conformity scores after the first that say the same from further away."""
 
 WHOLE = 1.0
 """The scale of what is asked of the whole mixture."""
 
 
 def of_inliers(
-    traits: Tensor,
+    conformity: Tensor,
     readout: Readout,
     joint: Tensor,
     log_weights: Tensor | None,
@@ -43,24 +44,25 @@ def of_inliers(
     *,
     table: bool,
 ) -> tuple[Tensor, int]:
-    """Traits that p-values are made from, with shape (N, S'), and how many are of scales.
+    """Conformity scores that p-values are made from, with shape (N, S'), and how many are of
+    scales.
 
     Arguments:
-        traits: Of a density, with shape (N, S).
+        conformity: Of a density, with shape (N, S).
         readout: Of the same model.
         joint: Log-joint values, with shape (N, K).
         log_weights: Of the components, with shape (K,); None where these are not of features.
         log_volume: Of the standardiser: what densities lose in the sender's units. The
-            log-likelihood among the traits has lost it already.
+            log-likelihood among the conformity scores has lost it already.
         n_features: D.
         table: Whether samples are rows of a table, not images.
     """
     if log_weights is None or not table:
-        return with_class_margins(traits, readout, joint, n_features), 0
-    first = traits[:, 1] + class_margins(readout, joint, n_features).to(traits)
+        return with_class_margins(conformity, readout, joint, n_features), 0
+    first = conformity[:, 1] + class_margins(readout, joint, n_features).to(conformity)
     found = reaches(joint - log_weights, masses(log_weights, readout)) - log_volume
     # Of size, stretch and rest. The factors' stretch moves as components are added.
-    return torch.cat([first[:, None], found.to(traits), traits[:, 2::2]], 1), N_SCALES
+    return torch.cat([first[:, None], found.to(conformity), conformity[:, 2::2]], 1), N_SCALES
 
 
 def masses(log_weights: Tensor, readout: Readout) -> Tensor:

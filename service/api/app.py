@@ -141,8 +141,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with stream, _parts(settings, stream, device, cluster) as parts:
-            app.state.parts = parts
+        async with stream, _put_together(settings, stream, device, cluster) as (parts, services):
+            app.state.parts, app.state.services = parts, services
             yield
 
     app = FastAPI(
@@ -173,9 +173,9 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 @contextlib.asynccontextmanager
-async def _parts(
+async def _put_together(
     settings: Settings, stream: Stream, device: torch.device, cluster: Settings | None
-) -> AsyncIterator[Parts]:
+) -> AsyncIterator[tuple[Parts, Services]]:
     """The parts of a process, put together and taken apart again."""
     workers = Workers(settings.api_threads)
     parts = Parts(
@@ -191,14 +191,14 @@ async def _parts(
         rates=KeyRates(rates_of(settings)),
         of_service=stream,
     )
-    parts.services = services = Services(parts, FollowedModels(parts, str(device)), cluster)
+    services = Services(parts, FollowedModels(parts, str(device)), cluster)
     endless = (parts.follower.run(), parts.feed.run(), parts.count_on())
     tasks = [asyncio.create_task(one) for one in endless]
     try:
         await parts.first_model(FIRST_MODEL_S)
-        yield parts
+        yield parts, services
     finally:
-        parts.drain()
+        services.drain()
         await services.close()
         for task in tasks:
             task.cancel()
@@ -239,9 +239,9 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the endless answers first, or waiting for them would be endless."""
-        parts: Parts | None = getattr(self._app.state, "parts", None)
-        if parts is not None:
-            parts.drain()
+        services: Services | None = getattr(self._app.state, "services", None)
+        if services is not None:
+            services.drain()
         await super().shutdown(sockets)
         logger.info("stopped")
 

@@ -24,6 +24,7 @@ from core.errors import GMRError
 from service.api.errors import UnknownModel
 from service.api.parts import Parts
 from service.api.problems import answer, problem_of
+from service.api.services import Services
 from service.broker.registry import NAME
 
 PATH: Final = re.compile(r"/models/([^/]+)(/.*)")
@@ -71,8 +72,7 @@ class OfModel:
         if name is None or _starts(path_within(scope), WITHOUT_MODEL):
             return await self.app(scope, receive, send)
         parts: Parts = scope["app"].state.parts
-        services = parts.services
-        assert services is not None
+        services: Services = scope["app"].state.services
         try:
             try:
                 scope["state"]["parts"] = await services.parts(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from fastapi import Request
 
@@ -23,9 +23,6 @@ from service.broker.snapshots import SnapshotFollower
 from service.broker.stream import Stream
 from service.settings import Settings
 
-if TYPE_CHECKING:
-    from service.api.services import Services
-
 COUNT_S: Final = 1.0
 """What was refused since then is lost when the process is killed."""
 
@@ -39,7 +36,6 @@ class Parts:
     Arguments:
         of_service: The stream of the own model of the service that has the model; its status says
             whether a trainer is there.
-        services: Where the named models are; None in the parts of one of these.
     """
 
     settings: Settings
@@ -53,7 +49,6 @@ class Parts:
     bodies: BodyBudget
     rates: KeyRates
     of_service: Stream
-    services: Services | None = None
     draining: bool = False
     started: bool = False  # Redis has answered, and the model that there was is loaded
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -115,8 +110,6 @@ class Parts:
         """Say on /health/ready that no new requests should come, and end the endless answers."""
         self.draining = True
         self.feed.stop()
-        if self.services is not None:
-            self.services.drain()
 
 
 def parts_of(request: Request) -> Parts:

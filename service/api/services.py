@@ -7,12 +7,14 @@ that: how many buckets there are is asked once, because that never changes.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
+
+from fastapi import Request
 
 from service.api.errors import Unavailable, UnknownModel
 from service.api.followed import FollowedModels
 from service.api.models import Models
-from service.api.parts import Parts
+from service.api.parts import Parts, parts_of
 from service.broker.keys import Keys
 from service.broker.registry import NamedModel
 from service.broker.stream import Stream
@@ -32,6 +34,7 @@ class Services:
     def __init__(
         self, own: Parts, followed: FollowedModels, cluster: Settings | None = None
     ) -> None:
+        self._own_parts = own
         self._own = Models(own.settings, own.stream, followed, own)
         self._followed = followed
         self._cluster = cluster
@@ -103,7 +106,8 @@ class Services:
         await self._followed.close()
 
     def drain(self) -> None:
-        """End endless answers."""
+        """Say on /health/ready that no new requests should come, and end the endless answers."""
+        self._own_parts.drain()
         self._followed.drain()
 
     def _of(self, cluster: Settings, bucket: int) -> Models:
@@ -124,3 +128,9 @@ class Services:
                 )
             self._n_buckets = int(told)
         return self._n_buckets
+
+
+def services_of(request: Request) -> Services | None:
+    """Where the named models are; None where the path of `request` names one of them."""
+    state = request.app.state
+    return cast(Services, state.services) if parts_of(request) is state.parts else None

@@ -72,7 +72,7 @@ class Pulse:
             repeat(keys=[self.key], args=[status])
 
 
-class Heart:
+class Heartbeat:
     """Beats for its pulses between `__enter__` and `__exit__`.
 
     Arguments:
@@ -86,7 +86,7 @@ class Heart:
         self._away = away
         self._pulses: tuple[Pulse, ...] = ()  # replaced whole, since two threads look at it
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="gmr-heart", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name="gmr-heartbeat", daemon=True)
 
     def add(self, pulse: Pulse) -> None:
         """Beat for a model from here on."""

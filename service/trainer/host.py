@@ -40,7 +40,7 @@ from service.extras import check_extras
 from service.logs import configure_logs
 from service.settings import Settings
 from service.trainer.fair_queue import FairQueue
-from service.trainer.heartbeat import Heart
+from service.trainer.heartbeat import Heartbeat
 from service.trainer.named_models import NamedModels, Slot
 from service.trainer.pace import ALONE, AMONG_MANY, NEVER
 from service.trainer.standby import stand_by
@@ -88,10 +88,10 @@ class Trainer:
     def __init__(self, settings: Settings, lease: Lease | None = None) -> None:
         self._client = _connect(settings)
         self._away = AwayNodes(self._client)
-        self._heart = Heart(self._client, self._away)
+        self._heartbeat = Heartbeat(self._client, self._away)
         pace = replace(ALONE, status_s=min(ALONE.status_s, settings.stall_s / 4))
-        self.default = ModelWriter(settings, self._client, self._heart, pace, lease=lease)
-        self._named = NamedModels(settings, self._client, self._heart, self._away, self.default)
+        self.default = ModelWriter(settings, self._client, self._heartbeat, pace, lease=lease)
+        self._named = NamedModels(settings, self._client, self._heartbeat, self._away, self.default)
         self._doorbell = Doorbell(self._client, self.default.feed.keys)
         self._queue: FairQueue[Slot | None, Entry] = FairQueue()  # None: the default model's
         self._rested_at = self._looked_at = self._refreshed_at = self._watched_at = NEVER
@@ -111,7 +111,7 @@ class Trainer:
         """
         failure: Exception | None = None
         try:
-            with self._heart:
+            with self._heartbeat:
                 self.default.begin()
                 self._work()
                 self._named.stop()
@@ -196,7 +196,7 @@ class Trainer:
         """Take over what was read, waiting a moment where there is nothing else to do."""
         found = reader.next(0.0 if self._queue else TICK_S)
         if found is not None and not self._queue:
-            self._heart.progress.went_on()  # whatever was to be done is done
+            self._heartbeat.progress.went_on()  # whatever was to be done is done
         if not found:
             return
         slots = {stream: slot for slot in self._named for stream in slot.streams}

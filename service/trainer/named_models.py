@@ -39,7 +39,7 @@ from service.settings import MIB, Settings
 from service.store.choice import objects_of
 from service.trainer.budget import Budget
 from service.trainer.faults import is_machines
-from service.trainer.heartbeat import Heart
+from service.trainer.heartbeat import Heartbeat
 from service.trainer.pace import AMONG_MANY
 from service.trainer.writer import ModelWriter
 
@@ -109,7 +109,7 @@ class NamedModels:
     Arguments:
         settings: Of the service.
         client: Connection to Redis that threads may share.
-        heart: Beats for those that are loaded.
+        heartbeat: Beats for those that are loaded.
         away: Nodes whose models wait.
         default: Writer of the default model; while it holds its lease, this trainer is the one.
     """
@@ -118,13 +118,13 @@ class NamedModels:
         self,
         settings: Settings,
         client: SyncClient,
-        heart: Heart,
+        heartbeat: Heartbeat,
         away: AwayNodes,
         default: ModelWriter,
     ) -> None:
         self._settings = settings
         self._client = client
-        self._heart = heart
+        self._heartbeat = heartbeat
         self._away = away
         self._is_on_cluster = isinstance(client, redis.RedisCluster)
         self._token = default.lease.token
@@ -258,7 +258,7 @@ class NamedModels:
             writer = ModelWriter(
                 settings,
                 self._client,
-                self._heart,
+                self._heartbeat,
                 self._pace,
                 self._saving,
                 lease,

@@ -21,7 +21,7 @@ from service.broker.entries import Position
 from service.broker.feed import Feed
 from service.settings import Settings
 from service.trainer import key_shares
-from service.trainer.heartbeat import Heart, Pulse
+from service.trainer.heartbeat import Heartbeat, Pulse
 from service.trainer.journal import Journal, encode_status
 from service.trainer.metrics import TrainerMetrics
 from service.trainer.pace import NEVER, Pace
@@ -47,7 +47,7 @@ class Reporter:
         saver: Which knows what is kept.
         journal: Which has counted.
         metrics: Are sent along.
-        heart: Knows how long ago work went on.
+        heartbeat: Knows how long ago work went on.
         pulse: Repeats the status.
         starts: Counts the starts.
         pace: How often.
@@ -61,7 +61,7 @@ class Reporter:
         saver: Saver,
         journal: Journal,
         metrics: TrainerMetrics,
-        heart: Heart,
+        heartbeat: Heartbeat,
         pulse: Pulse,
         starts: Starts,
         pace: Pace,
@@ -73,7 +73,7 @@ class Reporter:
         self._saver = saver
         self._journal = journal
         self._metrics = metrics
-        self._heart = heart
+        self._heartbeat = heartbeat
         self._pulse = pulse
         self._starts = starts
         self._pace = pace
@@ -195,7 +195,7 @@ class Reporter:
             {
                 "pid": os.getpid(),
                 "starts": self._starts.count,
-                **self._heart.progress.measure(),
+                **self._heartbeat.progress.measure(),
                 "state": self.phase,
                 "error": error or self._saver.error,
                 "detector": self._settings.detector,

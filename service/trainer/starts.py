@@ -57,9 +57,9 @@ class Starts:
     def applied(self, entries: int) -> None:
         """So many entries are applied now."""
         if self._note.starts and entries > self._note.furthest:
-            self.settle()
+            self.clear()
 
-    def settle(self) -> None:
+    def clear(self) -> None:
         """It got further, or there is nothing to get further with."""
         if self._note.starts:
             self._keep(_Note())

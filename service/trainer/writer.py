@@ -57,7 +57,7 @@ from service.trainer.device import choose_device
 from service.trainer.faults import is_machines
 from service.trainer.gap import check_accepted, find_gap
 from service.trainer.gatekeeper import Gatekeeper
-from service.trainer.heartbeat import Heart, Pulse
+from service.trainer.heartbeat import Heartbeat, Pulse
 from service.trainer.housekeeping import Housekeeping
 from service.trainer.joining import FEW, Group, Joining
 from service.trainer.journal import Journal
@@ -93,7 +93,7 @@ class ModelWriter:
     Arguments:
         settings: Of this model.
         client: Connection to Redis that threads may share.
-        heart: Shows that it lives, and keeps its lease.
+        heartbeat: Shows that it lives, and keeps its lease.
         pace: How often it reports.
         saving: Thread on which checkpoints are written, of one worker; None for one of its own.
         lease: Of the model, where it was taken before.
@@ -109,7 +109,7 @@ class ModelWriter:
         self,
         settings: Settings,
         client: SyncClient,
-        heart: Heart,
+        heartbeat: Heartbeat,
         pace: Pace,
         saving: ThreadPoolExecutor | None = None,
         lease: Lease | None = None,
@@ -120,7 +120,7 @@ class ModelWriter:
         self._settings = settings
         self._pace = pace
         self._client = client
-        self._heart = heart
+        self._heartbeat = heartbeat
         self._engine = engine = Engine(settings.engine_config(), choose_device(settings.device))
         self._lock = None
         if not (settings.standby or settings.checkpoints_in_store):  # there the fence decides
@@ -129,8 +129,10 @@ class ModelWriter:
         self._feed = feed = Feed.of(settings, client, self._lease, self._gives_up, patience_s)
         pointer = Pointer(client, feed.keys, self._lease)
         self._place = place = place_of(settings, pointer)
-        self._saver = saver = Saver(place, engine, saving, heart.progress.saving)
-        self._takeover = Takeover(feed, pointer, place, saver, heart.progress, self._is_stopping)
+        self._saver = saver = Saver(place, engine, saving, heartbeat.progress.saving)
+        self._takeover = Takeover(
+            feed, pointer, place, saver, heartbeat.progress, self._is_stopping
+        )
         self._files = None
         if not settings.snapshots_in_redis:
             self._files = SnapshotFiles(settings.data_dir / "snapshots")
@@ -177,7 +179,7 @@ class ModelWriter:
         self._checkpoints = CheckpointSchedule(*parts, *keeping)
         progress = self._checkpoints.progress
         self._gatekeeper = Gatekeeper(settings, engine, saver, self._place, progress)
-        shown = self._heart, self._pulse, self._starts
+        shown = self._heartbeat, self._pulse, self._starts
         sources = settings, engine, feed, saver, journal, metrics
         self._reporter = Reporter(*sources, *shown, self._pace)
         due = self._own_entries, self._gatekeeper, self._publishing, self._checkpoints
@@ -238,7 +240,7 @@ class ModelWriter:
         """
         patience_s = self._lease.seconds + 1 if patience_s is None else patience_s
         self._take_lease(patience_s)
-        self._heart.add(self._pulse)
+        self._heartbeat.add(self._pulse)
         self._take_fence(patient=patience_s > 0)
         self._open()
         self._webhook.__enter__()
@@ -289,7 +291,7 @@ class ModelWriter:
         """
         self._attempts.done()
         if self._is_quiet(CALM_S):
-            self._starts.settle()
+            self._starts.clear()
         if self._joining.is_open:
             self._own_entries.join()
         else:
@@ -342,7 +344,7 @@ class ModelWriter:
         """Let go of threads and of the folder."""
         if self._begun:
             self._webhook.__exit__(None, None, None)
-        self._heart.remove(self._pulse)
+        self._heartbeat.remove(self._pulse)
         for budget in (self._pace.house, self._pace.checkpoints):
             if budget is not None:
                 budget.left(self.model)
@@ -451,7 +453,7 @@ class ModelWriter:
 
     def _finish(self, phase: str) -> None:
         self._attempts.done()
-        self._starts.settle()
+        self._starts.clear()
         self._publishing.soon()
         self._keep_house(at_once=True)
         self._checkpoints.finish(self._gatekeeper.good(self._now))
@@ -553,7 +555,7 @@ class ModelWriter:
             self._checkpoints.read(one)
         self._is_whole = True
         self._learned_at = time.monotonic()
-        self._heart.progress.went_on()
+        self._heartbeat.progress.went_on()
         self._starts.applied(self._now.position.entries_applied)
 
     def _take_over(self, group: Group, before: Standing, applied: Applied) -> list[Event]:

@@ -612,14 +612,14 @@ def test_samples_between_two_classes_are_stranger_where_classes_are_known() -> N
     generator = torch.Generator().manual_seed(5)
 
     def strangest(served: Snapshot, x: Tensor) -> Tensor:
-        """The lower of two shares among inliers: of likelihood, and of traits that go together."""
+        """The lower of two shares among inliers: of likelihood, and of scores that go together."""
         prepared = served.standardiser.apply(x)
         scored = served.model.density.score(prepared)
-        traits = served.model.density.traits(prepared, scored)
+        conformity = served.model.density.conformity(prepared, scored)
         weights, volume = served.model.density.log_weights, served.standardiser.log_volume
         likelihood = scored.log_likelihood - volume
-        traits, _ = of_inliers(
-            torch.cat([traits[:, :1], likelihood[:, None], traits[:, 2:]], 1),
+        conformity, _ = of_inliers(
+            torch.cat([conformity[:, :1], likelihood[:, None], conformity[:, 2:]], 1),
             served.model.readout,
             scored.joint,
             weights,
@@ -627,7 +627,7 @@ def test_samples_between_two_classes_are_stranger_where_classes_are_known() -> N
             2,
             table=True,
         )
-        return served.usual.fit.shares(traits)[:, [0, -1]].amin(1)
+        return served.usual.fit.shares(conformity)[:, [0, -1]].amin(1)
 
     def around(x: float, n: int) -> Tensor:
         return torch.tensor([x, 0.0]) + 5 * torch.randn(n, 2, generator=generator)
@@ -686,7 +686,7 @@ def test_p_values_survive_the_way_to_a_reader_and_old_snapshots_still_load() -> 
 
     tensors, metadata = unpack(FORMAT, data)
     facts = json.loads(metadata["snapshot"])
-    del facts["n_scales"]  # an earlier release had other traits of tables
+    del facts["n_scales"]  # an earlier release had other conformity scores of tables
     other, _ = Snapshot.from_bytes(pack(FORMAT, tensors, {"snapshot": json.dumps(facts)}))
     assert other.outliers(x).calibration == 0
 

@@ -21,7 +21,7 @@ from service.broker.durability import Examiner, rights
 from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.settings import Settings
-from service.trainer.heartbeat import Heart, Pulse
+from service.trainer.heartbeat import Heartbeat, Pulse
 from service.wire import RawBatch
 from tests.service.api.stack import (
     learned,
@@ -102,9 +102,9 @@ def identity(settings: Settings) -> Any:
 def status_is_repeated(settings: Settings) -> None:
     """As while a step takes long."""
     keys = Keys("one-at-work")
-    with connect(settings.redis_address() or "") as client, Heart(client) as heart:
+    with connect(settings.redis_address() or "") as client, Heartbeat(client) as heartbeat:
         pulse = Pulse(Lease(client, keys), keys.status, 0.05)
-        heart.add(pulse)
+        heartbeat.add(pulse)
         pulse.told({"state": "running"})
         wait_until(lambda: client.get(keys.status))
 

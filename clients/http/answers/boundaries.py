@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clients.http import notebook
 from clients.http.answers.building import Label
+from clients.http.notebook import drawings, table
 
 
 def feature_title(feature: int, name: str | None) -> str:
@@ -138,4 +139,22 @@ class Boundary:
 
     def _repr_html_(self) -> str:
         """What a notebook shows; with a picture where `GMRClient.boundary` gave it."""
-        return notebook.boundary(self)
+        why, parts = self.explanation, []
+        back = "" if self.recurrence_of is None else f", sub-task {self.recurrence_of} again"
+        parts.append(
+            f"<p><b>Boundary {self.boundary}</b>: sub-task {self.sub_task} begins{back}, about "
+            f"sample {self.estimated_start_sample:,}; found at sample {self.sample_index:,} by "
+            f"{html.escape(self.detector)} ({html.escape(self.signal or 'no signal')}).</p>"
+        )
+        if why.effect is not None:
+            parts.append(f"<p>The log-likelihood moved by {why.effect:+.1f} deviations.</p>")
+        if why.prototypes:
+            names = [f"{prototype.samples} samples" for prototype in why.prototypes]
+            parts.append(drawings([prototype.features for prototype in why.prototypes], names))
+        if why.features:
+            rows = [
+                (f.title, f"{100 * f.share:.0f} %", f"{f.mean:.4g}", f"{f.expected:.4g}")
+                for f in why.features
+            ]
+            parts.append(table(("what changed", "share", "mean", "expected"), rows, len(rows)))
+        return "<div>" + "".join(parts) + "</div>"

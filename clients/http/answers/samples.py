@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.http import notebook
 from clients.http.answers.building import Floats, Label, Labels
+from clients.http.notebook import drawings, table
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,19 @@ class Classification:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return notebook.classification(self)
+        best = np.asarray(self.probabilities).max(axis=1)
+        rows = (
+            ("unknown" if label is None else label, f"{share:.3f}", f"{score:.1f}", bool(inlier))
+            for label, share, score, inlier in zip(
+                np.asarray(self.labels, dtype=object).tolist(),
+                best.tolist(),
+                np.asarray(self.log_likelihoods).tolist(),
+                np.asarray(self.inliers).tolist(),
+                strict=True,
+            )
+        )
+        head = ("class", "probability", "log-likelihood, nats", "inlier")
+        return f"<div>{table(head, rows, len(best))}</div>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +86,18 @@ class OutlierScores:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return notebook.outlier_scores(self)
+        p_values, n = self.p_values, len(self.inliers)
+        rows = (
+            (f"{score:.1f}", "" if p is None else f"{p:.4g}", bool(inlier))
+            for score, p, inlier in zip(
+                np.asarray(self.log_likelihoods).tolist(),
+                [None] * n if p_values is None else np.asarray(p_values).tolist(),
+                np.asarray(self.inliers).tolist(),
+                strict=True,
+            )
+        )
+        head = ("log-likelihood, nats", "p-value", "inlier")
+        return f"<div>{table(head, rows, n)}</div>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,4 +114,7 @@ class Samples:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return notebook.samples(self)
+        rows = list(np.asarray(self.features))
+        labels = np.asarray(self.labels).tolist()
+        names = ["" if label is None else str(label) for label in labels]
+        return f"<div>{drawings(rows, names)}</div>" if rows else "<div>no samples</div>"

@@ -10,13 +10,13 @@ from typing import ClassVar, Self, cast
 import torch
 from torch import Tensor
 
+from core.density.conformity import size
 from core.density.deep.folding import Folding
 from core.density.deep.layer import image_log_likelihood, score_layer, score_stack
 from core.density.deep.sharpening import climb
 from core.density.density import Fact, Parts, Scored
 from core.density.feature_terms import FeatureTerms, diagonal_terms
 from core.density.mixture import Mixture, NaturalForm, natural_form
-from core.density.traits import size
 
 SHARPENING_RATE = 0.002
 """Of a step of sharpening: the published 0.2 is of the mean over a batch of 100 images."""
@@ -121,7 +121,7 @@ class DeepDensity:
     def feature_law(self) -> None:
         return None
 
-    def traits(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
+    def conformity(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
         # Components of the last layer are of posteriors, not of images: they have no closeness.
         return torch.stack([scored.log_likelihood, size(x)], 1)
 

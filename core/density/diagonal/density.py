@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from core.density.conformity import diagonal_conformity
 from core.density.density import Fact, Parts, Scored
 from core.density.feature_terms import FeatureTerms, diagonal_terms
 from core.density.mixture import (
@@ -20,7 +21,6 @@ from core.density.mixture import (
     natural_form_and_peaks,
     sample,
 )
-from core.density.traits import diagonal_traits
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +88,10 @@ class DiagonalDensity:
     def feature_law(self) -> tuple[Tensor, Tensor]:
         return self.mixture.means, self.deviations
 
-    def traits(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
-        return diagonal_traits(self.log_weights, self.log_peaks, x, *scored, closeness=closeness)
+    def conformity(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
+        return diagonal_conformity(
+            self.log_weights, self.log_peaks, x, *scored, closeness=closeness
+        )
 
     def sample(self, components: Tensor, generator: torch.Generator, noise: float = 1.0) -> Tensor:
         # All that a diagonal component varies by is noise of single features.

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from core.compiled.loops import Array
 from core.density.blocks import ROWS, one_by_one
+from core.density.conformity import diagonal_conformity, fits, with_fits
 from core.density.density import Fact, Parts, Scored
 from core.density.factor_mixture import FactorMixture, log_joint, sample
 from core.density.factors.outline import FEATURES_PER_NAT
@@ -28,7 +29,6 @@ from core.density.factors.refining import (
 )
 from core.density.feature_terms import FeatureTerms, factor_terms
 from core.density.mixture import log_sum_exp
-from core.density.traits import diagonal_traits, fits, with_fits
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,8 +193,10 @@ class FactorDensity:
         _, means, loadings, noise = self.mixture
         return means, (noise + loadings.square().sum(-1)).sqrt()
 
-    def traits(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
-        common = diagonal_traits(self.log_weights, self.log_peaks, x, *scored, closeness=closeness)
+    def conformity(self, x: Tensor, scored: Scored, *, closeness: bool = True) -> Tensor:
+        common = diagonal_conformity(
+            self.log_weights, self.log_peaks, x, *scored, closeness=closeness
+        )
         winners = scored.joint.argmax(-1)
         if one_by_one(x):
             return with_fits(common, *self._fits(x, winners))

@@ -26,10 +26,10 @@ import torch
 from torch import Tensor
 
 from core.density.blocks import ROWS
+from core.density.conformity import factor_log_peaks
 from core.density.factor_mixture import FactorMixture, WhitenedForm
 from core.density.factors.refining import Exact, by_component, refine
 from core.density.factors.versions import kept
-from core.density.traits import factor_log_peaks
 
 DIRECTIONS = 64
 """P: fewer lose some samples' best component, more cost more than they find."""

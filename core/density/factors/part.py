@@ -8,11 +8,11 @@ from functools import cached_property
 
 from torch import Tensor
 
+from core.density.conformity import Analyser, factor_log_peaks
 from core.density.factor_mixture import FactorMixture, WhitenedForm, log_joint, whitened_form
 from core.density.factors.outline import Outline, exact
 from core.density.factors.refining import Exact
 from core.density.factors.versions import kept
-from core.density.traits import Analyser, factor_log_peaks
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class FactorPart:
 
     @cached_property
     def analyser(self) -> Analyser:
-        """For the traits of samples."""
+        """For the conformity scores of samples."""
         log_weights, means, loadings, _ = self.mixture
         return Analyser(self.form, log_weights, means, loadings, factor_log_peaks(self.form))
 

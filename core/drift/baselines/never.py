@@ -35,7 +35,9 @@ class NeverDetector:
     def start(self) -> Running:
         return Running()
 
-    def observe(self, state: Running, seen: Observation, settled: bool) -> tuple[Running, Verdict]:
+    def observe(
+        self, state: Running, seen: Observation, converged: bool
+    ) -> tuple[Running, Verdict]:
         scores = seen.log_likelihoods.double()
         n, mean, spread = len(scores), float(scores.mean()), float(scores.var(correction=0))
         inlier_rate = None  # of the first batch there is nothing to tell it by
@@ -54,7 +56,7 @@ class NeverDetector:
         )
         return state.updated(n, mean, spread), verdict
 
-    def armed_in(self, state: Running, since_boundary: int, settled: bool) -> int | None:
+    def armed_in(self, state: Running, since_boundary: int, converged: bool) -> int | None:
         return None
 
     def typical(self, state: Running, x: Tensor) -> Tensor:

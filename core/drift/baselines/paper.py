@@ -59,7 +59,7 @@ class PaperDetector:
         return PaperState()
 
     def observe(
-        self, state: PaperState, seen: Observation, settled: bool
+        self, state: PaperState, seen: Observation, converged: bool
     ) -> tuple[PaperState, Verdict]:
         scores = seen.log_likelihoods.double()
         n = len(scores)
@@ -72,7 +72,7 @@ class PaperDetector:
         drop = 0.0
         if state.inlier_rate is not None and inlier_rate is not None:
             drop = state.inlier_rate - inlier_rate
-        armed = settled and state.samples >= self.warm_up
+        armed = converged and state.samples >= self.warm_up
         boundary = armed and drop > self.drop
         verdict = Verdict(
             level=Level.BOUNDARY if boundary else Level.NORMAL,
@@ -102,8 +102,8 @@ class PaperDetector:
             verdict,
         )
 
-    def armed_in(self, state: PaperState, since_boundary: int, settled: bool) -> int | None:
-        return max(0, self.warm_up - state.samples) if settled else None
+    def armed_in(self, state: PaperState, since_boundary: int, converged: bool) -> int | None:
+        return max(0, self.warm_up - state.samples) if converged else None
 
     def typical(self, state: PaperState, x: Tensor) -> Tensor:
         return torch.ones(len(x), dtype=torch.bool)

@@ -105,12 +105,12 @@ class RiverDetector:
         return RiverState(0, Running(), torch.empty(0, dtype=torch.float64))
 
     def observe(
-        self, state: RiverState, seen: Observation, settled: bool
+        self, state: RiverState, seen: Observation, converged: bool
     ) -> tuple[RiverState, Verdict]:
         scores = seen.log_likelihoods.double().cpu()
         n, mean = len(scores), float(scores.mean())
         reference = state.reference
-        armed = settled and state.samples >= self.warm_up and reference.weight > 0
+        armed = converged and state.samples >= self.warm_up and reference.weight > 0
         inlier_rate = None
         if armed:
             limit = reference.mean - reference.deviation
@@ -135,8 +135,8 @@ class RiverDetector:
         )
         return RiverState(state.samples + n, reference, tape), verdict
 
-    def armed_in(self, state: RiverState, since_boundary: int, settled: bool) -> int | None:
-        if not settled:
+    def armed_in(self, state: RiverState, since_boundary: int, converged: bool) -> int | None:
+        if not converged:
             return None
         # With a single batch as long as the warm-up there is no second half to go by.
         return max(0 if state.reference.weight else 1, self.warm_up - state.samples)

@@ -153,9 +153,12 @@ class Counts:
         features = self.features.faded()
         return Counts.of(self.cell_counts.faded(), label_errors, features, self.edges)
 
-    def settled(self) -> Counts:
+    def without_evidence(self) -> Counts:
         """Keep what is known, and drop evidence that came before it was known."""
-        label_errors, features = self.label_errors.settled(), self.features.settled()
+        label_errors, features = (
+            self.label_errors.without_evidence(),
+            self.features.without_evidence(),
+        )
         return Counts.of(self.cell_counts.smoothed(), label_errors, features, self.edges)
 
     def smoothed(self) -> Counts:

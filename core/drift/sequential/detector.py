@@ -105,7 +105,7 @@ class Successor:
     frozen_model: FrozenModel
     seen: tuple[FrozenScores, ...] = ()
     wanted: int = 0  # samples, before it is looked at again
-    withheld: tuple[FrozenScores, ...] = ()  # while a change is suspected
+    suspected: tuple[FrozenScores, ...] = ()  # while a change is suspected
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class SequentialState:
         evidence: For a change.
         alarm: None while there is none.
         probe: log R of every bet since the probe's last alarm, with shape (J,).
-        withheld: Scores seen while a change is suspected, with shape (S, n).
+        suspected: Scores seen while a change is suspected, with shape (S, n).
         unsuspected: What was known before that suspicion; None while there is none.
         early: Whether a frozen model may watch before the first that has a whole reference does.
     """
@@ -138,7 +138,7 @@ class SequentialState:
     evidence: Evidence
     alarm: Alarm | None
     probe: Array
-    withheld: Array
+    suspected: Array
     unsuspected: Reference | None = None
     early: bool = True  # a checkpoint of an earlier release has none
 
@@ -181,12 +181,12 @@ class SequentialDetector:
         return SequentialState(0, None, None, none, None, none.totals, NOTHING)
 
     def observe(
-        self, state: SequentialState, seen: Observation, settled: bool
+        self, state: SequentialState, seen: Observation, converged: bool
     ) -> tuple[SequentialState, Verdict]:
         threshold, watched = self.threshold(seen.ert), state.watch
         reading = self._read(state)
         calm = reading.statistic <= SUSPICION * threshold
-        if settled and calm and self._needs_successor(state, seen.since_boundary):
+        if converged and calm and self._needs_successor(state, seen.since_boundary):
             state = replace(state, successor=Successor(FrozenModel.of(seen.version(state.samples))))
         scores: list[Array] = []
         probed, level, burst = 0, Level.NORMAL, None
@@ -201,7 +201,7 @@ class SequentialDetector:
             if level is not Level.NORMAL or over:
                 state = _unlearned(state, before, chunk_scores, over is not None)
                 if state.successor is not None:
-                    successor = _withholding(state.successor, chunk, over is not None)
+                    successor = _suspecting(state.successor, chunk, over is not None)
                     state = replace(state, successor=successor)
             else:
                 state = self._cleared(state)
@@ -218,10 +218,10 @@ class SequentialDetector:
         probe = Probe(PROBE_ERT, len(likelihoods), probed) if watched and unchanged else None
         return state, self._verdict(state, watched, level, burst, likelihoods, threshold, probe)
 
-    def armed_in(self, state: SequentialState, since_boundary: int, settled: bool) -> int | None:
+    def armed_in(self, state: SequentialState, since_boundary: int, converged: bool) -> int | None:
         if state.watch is not None:
             return 0
-        if not settled:
+        if not converged:
             return None
         half, successor = math.ceil(self.warm_up / 2), state.successor
         whole = max(0, half - state.samples) + half
@@ -244,7 +244,7 @@ class SequentialDetector:
             # Too few are known to go on with other shares: a whole reference is waited for.
             return replace(self.dismiss(state), watch=None, successor=None, early=False)
         frozen_model, reference = state.watch.frozen_model, state.watch.reference
-        reference = reference.with_more(state.withheld).with_new_shares(self.bet_table)
+        reference = reference.with_more(state.suspected).with_new_shares(self.bet_table)
         return self.dismiss(replace(state, watch=Monitor(frozen_model, reference), successor=None))
 
     def dismiss(self, state: SequentialState) -> SequentialState:
@@ -253,9 +253,9 @@ class SequentialDetector:
             state,
             evidence=none,
             alarm=None,
-            withheld=NOTHING,
+            suspected=NOTHING,
             unsuspected=None,
-            successor=None if successor is None else replace(successor, withheld=()),
+            successor=None if successor is None else replace(successor, suspected=()),
         )
 
     def typical(self, state: SequentialState, x: Tensor) -> Tensor:
@@ -308,14 +308,14 @@ class SequentialDetector:
         chunk_scores = state.watch.frozen_model.score(*chunk)
         gathered = state.evidence, state.probe
         if state.watch.reference.online:
-            among, limit = state.withheld, threshold
+            among, limit = state.suspected, threshold
             if state.alarm is not None:
                 among, limit = NOTHING, -math.inf
             updated = state.watch.updated_online(
                 chunk_scores, self.bet_table, among, *gathered, limit
             )
         else:
-            updated = state.watch.updated(chunk_scores, self.bet_table, state.withheld, *gathered)
+            updated = state.watch.updated(chunk_scores, self.bet_table, state.suspected, *gathered)
         watch, evidence, reading, highest, probe, probed = updated
         passed = probed >= self.threshold(PROBE_ERT)
         if passed:
@@ -328,7 +328,7 @@ class SequentialDetector:
             evidence,
             state.alarm,
             probe,
-            state.withheld,
+            state.suspected,
             state.unsuspected,
             state.early,
         )
@@ -340,18 +340,18 @@ class SequentialDetector:
         return state.evidence.read(self.bet_table, weights)
 
     def _cleared(self, state: SequentialState) -> SequentialState:
-        """A suspicion has passed: what was withheld is like the rest."""
-        if state.watch is None or not state.withheld.shape[1]:
+        """A suspicion has passed: what was suspected is like the rest."""
+        if state.watch is None or not state.suspected.shape[1]:
             return state
-        reference = state.watch.reference.with_more(state.withheld)
+        reference = state.watch.reference.with_more(state.suspected)
         watch = Monitor(state.watch.frozen_model, reference)
-        return replace(state, watch=watch, withheld=NOTHING, unsuspected=None)
+        return replace(state, watch=watch, suspected=NOTHING, unsuspected=None)
 
     def _inherited(
         self, state: SequentialState, successor: Successor, chunk: Chunk
     ) -> SequentialState:
         """Show samples to the successor; once they are enough, it replaces the frozen model."""
-        seen = (*successor.seen, *successor.withheld, successor.frozen_model.score(*chunk))
+        seen = (*successor.seen, *successor.suspected, successor.frozen_model.score(*chunk))
         if len(seen) > MOST_PARTS:
             seen = (FrozenScores.joined(*seen),)
         n = sum(map(len, seen))
@@ -425,7 +425,7 @@ class SequentialDetector:
             feature_shares = state.watch.reference.counts.features.feature_shares(n_features)
         n = len(likelihoods)
         # The batch with which a reference becomes complete is part of it.
-        known = watched.reference.earlier.summary if watched else None
+        known = watched.reference.scores.summary if watched else None
         inlier_rate, mean = None, float(likelihoods.mean())
         if known is not None:
             inlier_rate, mean = known.beside(likelihoods)
@@ -456,7 +456,7 @@ class SequentialDetector:
 def _unlearned(
     state: SequentialState, before: SequentialState, seen: FrozenScores | None, burst: bool
 ) -> SequentialState:
-    """Withhold scores from the reference; those of a burst for good.
+    """Keep scores out of the reference; those of a burst for good.
 
     Suspected samples must not enter the reference. Dropping them for good would bias the reference
     towards typical samples, so they are kept aside and added when the suspicion passes. Their
@@ -471,15 +471,17 @@ def _unlearned(
         watch = Monitor(state.watch.frozen_model, reference.with_counts_of(unsuspected))
         return replace(state, watch=watch)
     watch = Monitor(state.watch.frozen_model, reference)
-    withheld = np.concatenate([state.withheld, seen.scores], 1)
-    return replace(state, watch=watch, withheld=withheld, unsuspected=unsuspected)
+    suspected = np.concatenate([state.suspected, seen.scores], 1)
+    return replace(state, watch=watch, suspected=suspected, unsuspected=unsuspected)
 
 
-def _withholding(successor: Successor, chunk: Chunk, burst: bool) -> Successor:
-    """Withhold samples; after a burst, drop all that was withheld."""
+def _suspecting(successor: Successor, chunk: Chunk, burst: bool) -> Successor:
+    """Keep samples aside; after a burst, drop all that was kept aside."""
     if burst:
-        return replace(successor, withheld=())
-    return replace(successor, withheld=(*successor.withheld, successor.frozen_model.score(*chunk)))
+        return replace(successor, suspected=())
+    return replace(
+        successor, suspected=(*successor.suspected, successor.frozen_model.score(*chunk))
+    )
 
 
 def _chunks(seen: Observation) -> Iterable[Chunk]:

@@ -78,13 +78,13 @@ class FeatureCounts:
         shares: list[float] = (together / total).tolist() if total > 0 else []
         return shares
 
-    def settled(self) -> Self:
+    def without_evidence(self) -> Self:
         """Keep known shares, and drop evidence that came before they were known."""
         return replace(self, evidence=np.zeros_like(self.evidence))
 
     def faded(self) -> Self:
         """Keep the shares of the long run, and drop the recent counts."""
-        return replace(self.settled(), recent=np.zeros_like(self.recent))
+        return replace(self.without_evidence(), recent=np.zeros_like(self.recent))
 
 
 @compiled

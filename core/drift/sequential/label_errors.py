@@ -59,7 +59,7 @@ class LabelErrors:
         """Before the first sample."""
         return cls(np.zeros((n_classes, 2)), np.zeros((len(MEMORIES), 2)))
 
-    def settled(self) -> Self:
+    def without_evidence(self) -> Self:
         """Keep known rates, and drop recent errors that came before they were known."""
         return type(self)(self.counts, np.zeros_like(self.recent))
 

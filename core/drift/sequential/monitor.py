@@ -57,7 +57,7 @@ class Monitor:
         self,
         seen: FrozenScores,
         bet_table: BetTable,
-        withheld: Array,
+        suspected: Array,
         evidence: Evidence,
         probe: Array,
     ) -> Updated:
@@ -66,14 +66,14 @@ class Monitor:
         Arguments:
             seen: By the frozen model, at least one sample.
             bet_table: The bets.
-            withheld: Scores of samples under suspicion, with shape (S, n): none of the
+            suspected: Scores of samples under suspicion, with shape (S, n): none of the
                 earlier ones yet, but ranked among, or chance would feed on itself.
             evidence: So far.
             probe: log R of every bet since another moment, with shape (J,).
         """
         frozen_model, known = self.frozen_model, self.reference
-        earlier, counts, dependence = known.earlier, known.counts, known.dependence
-        ranking = earlier.ranking_with(withheld)
+        earlier, counts, dependence = known.scores, known.counts, known.dependence
+        ranking = earlier.ranking_with(suspected)
         places, numbers = np.empty((RANKED, len(seen)), np.int64), counts.numbers.copy()
         levels, probe = evidence.levels.copy(), probe.copy()
         sums = np.empty(len(bet_table.signals) + 1)
@@ -96,7 +96,7 @@ class Monitor:
         self,
         seen: FrozenScores,
         bet_table: BetTable,
-        withheld: Array,
+        suspected: Array,
         evidence: Evidence,
         probe: Array,
         frozen_from: float,
@@ -108,12 +108,12 @@ class Monitor:
         more.
 
         Arguments:
-            withheld: See `updated`; none after an alarm.
+            suspected: See `updated`; none after an alarm.
             frozen_from: Statistic at which there is an alarm; minus infinity where there is one.
         """
         known = self.reference
-        earlier, counts, dependence = known.earlier, known.counts, known.dependence
-        ranking, growing = earlier.whole_ranking_with(withheld), frozen_from > -np.inf
+        earlier, counts, dependence = known.scores, known.counts, known.dependence
+        ranking, growing = earlier.whole_ranking_with(suspected), frozen_from > -np.inf
         numbers = counts.numbers.copy()
         levels, probe = evidence.levels.copy(), probe.copy()
         sums = np.empty(len(bet_table.signals) + 1)

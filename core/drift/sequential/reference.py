@@ -31,12 +31,12 @@ class Reference:
     """The scores and counts of a stream without change, by one frozen model.
 
     Arguments:
-        earlier: Scores of earlier samples.
+        scores: Of earlier samples.
         counts: What else is known of them.
         dependence: On which bets are placed.
     """
 
-    earlier: ReferenceScores
+    scores: ReferenceScores
     counts: Counts
     dependence: Dependence
 
@@ -57,7 +57,7 @@ class Reference:
         # The very first samples are betted on with next to no knowledge.
         e_values = e_values[:, len(seen) // 4 :]
         dependence = Dependence.of(e_values, bet_table, thinning, counts.label_errors.told > 0)
-        return cls(earlier, counts.settled(), dependence)
+        return cls(earlier, counts.without_evidence(), dependence)
 
     @classmethod
     def of_few(
@@ -81,7 +81,7 @@ class Reference:
         return self.dependence.online
 
     def __len__(self) -> int:
-        return len(self.earlier)
+        return len(self.scores)
 
     @property
     def worth(self) -> float:
@@ -90,23 +90,23 @@ class Reference:
 
     def with_counted(self, counts: Counts, scores: Array, places: Array | None) -> Reference:
         """The same with samples that have been counted; see `ReferenceScores.with_more`."""
-        return self._with(self.earlier.with_more(scores, places), counts)
+        return self._with(self.scores.with_more(scores, places), counts)
 
     def with_scores_of(self, earlier: Reference) -> Reference:
         """The same with the scores that were known earlier."""
-        return Reference(earlier.earlier, self.counts, self.dependence)
+        return Reference(earlier.scores, self.counts, self.dependence)
 
     def with_counts_of(self, earlier: Reference) -> Reference:
         """The same with what was counted earlier."""
-        return Reference(self.earlier, earlier.counts, self.dependence)
+        return Reference(self.scores, earlier.counts, self.dependence)
 
     def with_more(self, scores: Array) -> Reference:
         """The same with more scores, with shape (S, n)."""
-        return self._with(self.earlier.with_more(scores), self.counts)
+        return self._with(self.scores.with_more(scores), self.counts)
 
-    def _with(self, earlier: ReferenceScores, counts: Counts) -> Reference:
-        sorted_in = earlier.ranking is not self.earlier.ranking
-        return Reference(earlier, counts.smoothed() if sorted_in else counts, self.dependence)
+    def _with(self, scores: ReferenceScores, counts: Counts) -> Reference:
+        sorted_in = scores.ranking is not self.scores.ranking
+        return Reference(scores, counts.smoothed() if sorted_in else counts, self.dependence)
 
     def with_new_shares(self, bet_table: BetTable) -> Reference:
         """The same where only what the last samples preferred counts for usual.
@@ -135,7 +135,7 @@ class Reference:
         Arguments:
             scores: With shape (S, N).
         """
-        return self.earlier.ranks(scores)
+        return self.scores.ranks(scores)
 
 
 def _exact(frozen_model: FrozenModel, bet_table: BetTable) -> Array:

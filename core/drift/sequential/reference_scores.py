@@ -54,17 +54,17 @@ class ReferenceScores:
     Arguments:
         ranking: Of all but the latest, by the first `RANKED` scores.
         others: The other scores of the same samples, with shape (S - `RANKED`, n), in no order.
-        waiting: Of the latest, in stream order, not sorted in yet, with shape (S, n) each.
+        unsorted: Of the latest, in stream order, with shape (S, n) each.
         places: Where these will go: how many in the ranking are below, (`RANKED`, n) each.
-        n_waiting: How many there are.
+        n_unsorted: How many there are.
         summary: Of the log-likelihoods in the ranking.
     """
 
     ranking: Ranks
     others: Array
-    waiting: tuple[Array, ...]
+    unsorted: tuple[Array, ...]
     places: tuple[Array, ...]
-    n_waiting: int
+    n_unsorted: int
     summary: Summary
 
     @classmethod
@@ -74,7 +74,7 @@ class ReferenceScores:
         return cls(ranking, scores[RANKED:], (), (), 0, Summary.of(scores[LIKELIHOOD]))
 
     def __len__(self) -> int:
-        return len(self.ranking) + self.n_waiting
+        return len(self.ranking) + self.n_unsorted
 
     def with_more(self, scores: Array, places: Array | None = None) -> ReferenceScores:
         """The same with more scores.
@@ -87,26 +87,26 @@ class ReferenceScores:
         """
         if places is None:
             places = self.ranking.places(scores[:RANKED])
-        waiting, there = (*self.waiting, scores), (*self.places, places)
-        n_waiting = self.n_waiting + scores.shape[1]
-        if n_waiting * WORTH_SORTING < len(self.ranking):
-            if len(waiting) > MOST_PARTS:
-                waiting, there = (np.concatenate(waiting, 1),), (np.concatenate(there, 1),)
+        unsorted, there = (*self.unsorted, scores), (*self.places, places)
+        n_unsorted = self.n_unsorted + scores.shape[1]
+        if n_unsorted * WORTH_SORTING < len(self.ranking):
+            if len(unsorted) > MOST_PARTS:
+                unsorted, there = (np.concatenate(unsorted, 1),), (np.concatenate(there, 1),)
             return ReferenceScores(
-                self.ranking, self.others, waiting, there, n_waiting, self.summary
+                self.ranking, self.others, unsorted, there, n_unsorted, self.summary
             )
-        more = np.concatenate(waiting, 1)
+        more = np.concatenate(unsorted, 1)
         ranking = self.ranking.with_more(more[:RANKED], np.concatenate(there, 1))
         others = np.concatenate([self.others, more[RANKED:]], 1)
         return ReferenceScores(ranking, others, (), (), 0, Summary.of(ranking.scores[LIKELIHOOD]))
 
-    def ranking_with(self, withheld: Array) -> Ranks:
+    def ranking_with(self, suspected: Array) -> Ranks:
         """The ranking, and scores that belong to it for now only, with shape (S, n)."""
-        return self.ranking.with_more(withheld[:RANKED]) if withheld.shape[1] else self.ranking
+        return self.ranking.with_more(suspected[:RANKED]) if suspected.shape[1] else self.ranking
 
-    def whole_ranking_with(self, withheld: Array) -> Ranks:
+    def whole_ranking_with(self, suspected: Array) -> Ranks:
         """The same with those that wait, too."""
-        more = [scores[:RANKED] for scores in (*self.waiting, withheld) if scores.shape[1]]
+        more = [scores[:RANKED] for scores in (*self.unsorted, suspected) if scores.shape[1]]
         return self.ranking.with_more(np.concatenate(more, 1)) if more else self.ranking
 
     def ranks(self, scores: Array) -> tuple[Array, Array]:

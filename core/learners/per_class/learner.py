@@ -77,8 +77,8 @@ class PerClassLearner(ABC, Generic[S]):
         """Score samples (N, D); None before anything was learned."""
 
     @abstractmethod
-    def traits(self, state: S, scores: Scores) -> Tensor:
-        """In which ways scored samples fit, with shape (N, S): `core.density.traits`."""
+    def conformity(self, state: S, scores: Scores) -> Tensor:
+        """In which ways scored samples fit, with shape (N, S): `core.density.conformity`."""
 
     @abstractmethod
     def log_weights(self, state: S) -> Tensor:
@@ -130,7 +130,7 @@ class PerClassLearner(ABC, Generic[S]):
     def readout(self, state: S) -> PosteriorReadout:
         return PosteriorReadout(state.component_classes, self.temperature(state.n_features))
 
-    def settled(self, state: S) -> bool:
+    def converged(self, state: S) -> bool:
         return True
 
     def n_components(self, state: S) -> int:

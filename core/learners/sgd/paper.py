@@ -24,11 +24,11 @@ import torch
 from torch import Tensor
 
 from core.config import EngineConfig
+from core.density.conformity import diagonal_conformity
 from core.density.diagonal.annealing import Annealing, Schedule, grid_side, neighbourhood
 from core.density.diagonal.density import DiagonalDensity
 from core.density.diagonal.gradient import Parameters, Rates, ascend, gradient, winners
 from core.density.mixture import log_joint, log_sum_exp, natural_form_and_peaks
-from core.density.traits import diagonal_traits
 from core.errors import InvalidSettings
 from core.learners.learner import Replay, Scores
 from core.learners.sgd.base import GradientLearner
@@ -211,10 +211,12 @@ class PaperLearner(GradientLearner[PaperState]):
         joint = log_joint(state.parameters.mixture, x, x_squared)
         return Scores(x, x_squared, joint, log_sum_exp(joint))
 
-    def traits(self, state: PaperState, scores: Scores) -> Tensor:
+    def conformity(self, state: PaperState, scores: Scores) -> Tensor:
         mixture = state.parameters.mixture
         weights, (_, log_peaks) = mixture.log_weights, natural_form_and_peaks(mixture)
-        return diagonal_traits(weights, log_peaks, scores.x, scores.joint, scores.log_likelihood)
+        return diagonal_conformity(
+            weights, log_peaks, scores.x, scores.joint, scores.log_likelihood
+        )
 
     def log_weights(self, state: PaperState) -> Tensor:
         return state.parameters.mixture.log_weights
@@ -276,7 +278,7 @@ class PaperLearner(GradientLearner[PaperState]):
         )
         return begun, []
 
-    def settled(self, state: PaperState) -> bool:
+    def converged(self, state: PaperState) -> bool:
         # The rest of the way down to the radius's floor changes no score any more, and at the
         # published pace would leave the detector off for another 2,300 steps.
         return state.annealing.hard

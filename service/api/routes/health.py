@@ -23,6 +23,7 @@ from service.api.openapi import problems
 from service.api.parts import Parts, parts_of
 from service.api.problems import PROBLEMS, answer
 from service.api.query import StrictRoute
+from service.api.services import Services, services_of
 from service.trainer.progress import stall_of
 from service.trainer.starts import MANY
 
@@ -98,7 +99,7 @@ async def ready(request: Request) -> Response:
     """503 names every reason: Redis away, no trainer, or shutting down. Of a process that answers
     for a cluster trainers are asked for below `/models/NAME` only."""
     parts = parts_of(request)
-    reasons = await reasons_against(parts)
+    reasons = await reasons_against(parts, services_of(request))
     if reasons:
         detail = f"{' '.join(reasons)} Expected none of this. See docs/operations.md."
         return answer(PROBLEMS[Unavailable], request, detail, {"reasons": reasons})
@@ -122,7 +123,7 @@ async def _held(parts: Parts) -> str | None:
     )
 
 
-async def reasons_against(parts: Parts) -> list[str]:
+async def reasons_against(parts: Parts, services: Services | None) -> list[str]:
     """Why no requests should be sent here; empty when they should."""
     reasons = ["The service is shutting down."] if parts.draining else []
     try:
@@ -130,7 +131,7 @@ async def reasons_against(parts: Parts) -> list[str]:
     except (GMRError, TimeoutError) as error:
         known = getattr(error, "context", {}).get("reason")
         return [*reasons, str(known or "Redis does not answer.")]
-    if parts.services is not None and parts.services.are_buckets:
+    if services is not None and services.are_buckets:
         return reasons  # while one bucket is led by nobody, all others answer
     age = heartbeat_age(status)
     if age is None:

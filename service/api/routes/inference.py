@@ -27,6 +27,7 @@ from service.api.openapi import BINARY, protocol_errors
 from service.api.parts import Parts, parts_of, snapshot_of
 from service.api.query import StrictRoute
 from service.api.routes.health import reasons_against
+from service.api.services import services_of
 from service.wire import Limits
 from service.wire.inference import (
     InferenceRequest,
@@ -208,7 +209,7 @@ async def live() -> Response:
 )
 async def ready(request: Request) -> Response:
     """As GET /health/ready."""
-    if reasons := await reasons_against(parts_of(request)):
+    if reasons := await reasons_against(parts_of(request), services_of(request)):
         raise Unavailable(f"{' '.join(reasons)} Expected none of this. See docs/operations.md.")
     return answers.json({"ready": True})
 
@@ -428,9 +429,10 @@ async def _parts(request: Request, name: str) -> Parts:
     own = request.scope["state"].get("model", parts.settings.model)
     if name == own:
         return parts
-    if parts.services is None:
+    services = services_of(request)
+    if services is None:
         raise UnknownModel.among(name, [own], on_demand=False)
-    return await parts.services.parts(name)
+    return await services.parts(name)
 
 
 def _served(parts: Parts, version: str | None) -> Snapshot:

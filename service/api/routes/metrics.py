@@ -13,6 +13,7 @@ from core.errors import GMRError
 from service.api.models import state_of
 from service.api.parts import Parts, parts_of
 from service.api.routes.health import heartbeat_age
+from service.api.services import Services, services_of
 from service.broker.dead_letters import DeadLetters
 
 router = APIRouter(tags=["operations"])
@@ -30,17 +31,17 @@ PATIENCE_S: Final = 2.0
 )
 async def metrics(request: Request) -> Response:
     """docs/operations.md says what each means."""
-    parts = parts_of(request)
+    parts, services = parts_of(request), services_of(request)
     try:
         async with asyncio.timeout(PATIENCE_S):
             accepted, age, trainer, dead_letters, ids_age = await asyncio.gather(
                 parts.stream.accepted(),
-                _oldest_heartbeat(parts),
+                _oldest_heartbeat(parts, services),
                 parts.stream.reports.trainer_metrics(),
                 DeadLetters(parts.stream).size(),
                 parts.stream.ids.seconds(),
             )
-            _, models = await asyncio.gather(parts.count(), _models(parts))
+            _, models = await asyncio.gather(parts.count(), _models(services))
     except (GMRError, TimeoutError):
         trainer = None
         parts.metrics.redis_away()
@@ -55,25 +56,25 @@ async def metrics(request: Request) -> Response:
     return Response(parts.metrics.text(trainer), media_type=CONTENT_TYPE_LATEST)
 
 
-async def _models(parts: Parts) -> dict[str, int]:
+async def _models(services: Services | None) -> dict[str, int]:
     """How many named models are in which state; nothing where there is none."""
-    if parts.services is None:
+    if services is None:
         return {}
     return Counter(
         state_of(model, states)
-        for register, states in await parts.services.listed()
+        for register, states in await services.listed()
         for model in register.values()
     )
 
 
-async def _oldest_heartbeat(parts: Parts) -> float | None:
+async def _oldest_heartbeat(parts: Parts, services: Services | None) -> float | None:
     """Seconds since that trainer reported which has been silent for longest; None if none has.
 
     Of a cluster, those of all buckets are asked.
     """
     streams = [parts.of_service]
-    if parts.services is not None:
-        streams = [one.stream for one in await parts.services.all()]
+    if services is not None:
+        streams = [one.stream for one in await services.all()]
     told = await asyncio.gather(*(one.reports.status() for one in streams))
     ages = [heartbeat_age(status) for status in told]
     return max((age for age in ages if age is not None), default=None)

@@ -15,9 +15,9 @@ from service.api import answers
 from service.api.bodies import read_model
 from service.api.models import State, state_of
 from service.api.openapi import json_body, problems
-from service.api.parts import Parts, parts_of
+from service.api.parts import parts_of
 from service.api.query import StrictRoute
-from service.api.services import Services
+from service.api.services import Services, services_of
 from service.broker.registry import NamedModel
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute)
@@ -76,7 +76,7 @@ BODY = json_body(ModelAsked, required=False)
 async def list_models(request: Request) -> ModelList:
     """The named models of the service, beside its own."""
     parts = parts_of(request)
-    services = _services(parts)
+    services = _services(request)
     listed = await services.listed()
     models = [_listed(model, states) for register, states in listed for model in register.values()]
     return ModelList(
@@ -94,11 +94,10 @@ async def list_models(request: Request) -> ModelList:
 )
 async def describe_model(request: Request, name: str) -> Response:
     """A named model and where it stands. `/models/{name}/model` says all of it."""
-    parts = parts_of(request)
-    models = await _services(parts).of(name)
+    models = await _services(request).of(name)
     register = await models.register(name)
     if name not in register:
-        raise await _services(parts).unknown(name)
+        raise await _services(request).unknown(name)
     listed = _listed(register[name], await models.states())
     if register[name].leaving:
         unknown = dict.fromkeys(("model_version", "samples_seen", "sub_task", "classes"), 0)
@@ -133,7 +132,7 @@ async def make_model(request: Request, name: str) -> Response:
     asked = ModelAsked()
     if int(request.headers.get("content-length") or 0) or "transfer-encoding" in request.headers:
         asked = await read_model(request, parts.settings, ModelAsked)
-    models = await _services(parts).of(name)
+    models = await _services(request).of(name)
     there = (await models.register(name)).get(name)
     made = await models.make(name, asked.settings, request.state.caller.name)
     listed = _listed(made, await models.states())
@@ -148,14 +147,15 @@ async def make_model(request: Request, name: str) -> Response:
 )
 async def take_down_model(request: Request, name: str) -> Response:
     """Take a named model down, with all that is kept of it. The trainer does it within seconds."""
-    models = await _services(parts_of(request)).of(name)
+    models = await _services(request).of(name)
     await models.take_down(name)
     return answers.json({"name": name, "state": "leaving"}, status=202)
 
 
-def _services(parts: Parts) -> Services:
-    assert parts.services is not None
-    return parts.services
+def _services(request: Request) -> Services:
+    services = services_of(request)
+    assert services is not None  # these paths name no model before
+    return services
 
 
 def _listed(model: NamedModel, states: dict[str, dict[str, Any]]) -> ModelListed:

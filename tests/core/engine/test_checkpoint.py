@@ -448,16 +448,27 @@ def test_what_an_earlier_release_called_otherwise_is_read() -> None:
     state, _ = play(engine, engine.start(), batches([0, 1], 30))
     assert state.watch.armed
     tensors, text = unpack(FORMAT, dump(state, config, {}))
-    for now, was in {
-        "dependence": "conditions",
-        "thinning": "stride",
-        "autocorrelation_time": "pace",
-        "log_bias": "drift",
-    }.items():
-        assert f'"{now}"' in text["state"]
-        text["state"] = text["state"].replace(f'"{now}"', f'"{was}"')
-    loaded, _, _ = load(pack(FORMAT, tensors, text))
-    assert_identical(loaded.watch.detector, state.watch.detector)
+    for names in (
+        {
+            "unsorted": "waiting",
+            "n_unsorted": "n_waiting",
+            "suspected": "withheld",
+            # Other parts of a state have scores as well.
+            '{"scores": {"ranking"': '{"earlier": {"ranking"',
+        },
+        {
+            "dependence": "conditions",
+            "thinning": "stride",
+            "autocorrelation_time": "pace",
+            "log_bias": "drift",
+        },
+    ):
+        for now, was in names.items():
+            now, was = (one if one.startswith("{") else f'"{one}"' for one in (now, was))
+            assert now in text["state"], now
+            text["state"] = text["state"].replace(now, was)
+        loaded, _, _ = load(pack(FORMAT, tensors, text))
+        assert_identical(loaded.watch.detector, state.watch.detector)
 
 
 def test_a_model_remembers_the_shape_in_which_images_came_first() -> None:

@@ -334,7 +334,7 @@ def watches(state: EngineState) -> bool:
     return state.watch.detector.watch is not None and state.watch.detector.successor is None
 
 
-def has_heir(state: EngineState) -> bool:
+def has_successor(state: EngineState) -> bool:
     return (
         state.watch.detector.successor is not None and len(state.watch.detector.successor.seen) > 0
     )
@@ -383,14 +383,16 @@ def test_versions_of_a_model_share_one_forward_pass_and_say_the_same_without(
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("moment", [watches, has_heir, is_alarmed], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "moment", [watches, has_successor, is_alarmed], ids=lambda one: one.__name__
+)
 def test_a_life_saved_in_the_middle_of_a_watch_goes_on_bit_for_bit(
     preset: str, moment: Callable[[EngineState], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = PRESETS[preset]
     engine = Engine(config)
     # Presets that anneal would take thousands of samples to settle.
-    monkeypatch.setattr(type(engine.learner), "settled", lambda learner, state: True)
+    monkeypatch.setattr(type(engine.learner), "converged", lambda learner, state: True)
     usual = list(batches([0, 1], 60, size=40, seed=2))
     outliers = [Batch(blob(7, 5, seed=4)) for _ in range(3)]
     rest = [*usual[40:48], *batches([2], 4, seed=5)]

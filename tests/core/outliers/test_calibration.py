@@ -167,8 +167,8 @@ def test_the_learner_and_what_is_served_agree_on_traits() -> None:
         model = engine.learner.model(state.model.learner)
         assert scores is not None
         assert model is not None
-        learned = engine.learner.traits(state.model.learner, scores)
-        served = model.density.traits(x, model.density.score(x))
+        learned = engine.learner.conformity(state.model.learner, scores)
+        served = model.density.conformity(x, model.density.score(x))
         torch.testing.assert_close(learned, served, rtol=1e-3, atol=1e-2)
 
 

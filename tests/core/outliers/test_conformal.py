@@ -1,4 +1,4 @@
-"""Tests for the core.outliers.conformal module: traits in, p-values out."""
+"""Tests for the core.outliers.conformal module: conformity scores in, p-values out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core.outliers.conformal import FEWEST_ROWS, Typicality
 
 
 def rows_of(n: int, seed: int, s: int = 3) -> Tensor:
-    """Traits that go together: every one is the first plus something of its own."""
+    """Conformity scores that go together: every one is the first plus something of its own."""
     generator = torch.Generator().manual_seed(seed)
     own = torch.randn(n, s, generator=generator)
     own[:, 1:] = own[:, :1] + 0.3 * own[:, 1:]
@@ -23,8 +23,8 @@ def usual(n: int = 2000, seed: int = 0) -> Typicality:
     return Typicality(rows_of(n, seed), torch.ones(n))
 
 
-def p_values(typicality: Typicality, traits: Tensor) -> Tensor:
-    return typicality.p_values(typicality.typicality(traits))
+def p_values(typicality: Typicality, conformity: Tensor) -> Tensor:
+    return typicality.p_values(typicality.typicality(conformity))
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.05, 0.2, 0.5])
@@ -34,21 +34,23 @@ def test_a_share_of_inliers_as_asked_has_p_values_that_low(rate: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("traits", "strange"),
+    ("conformity", "strange"),
     [
         ([-20.0, 300.0, 4.0], False),  # the middle of everything
-        ([-60.0, -500.0, 3.2], True),  # far away: all traits low together
+        ([-60.0, -500.0, 3.2], True),  # far away: all conformity scores low together
         ([-20.0, 300.0, 5.0], True),  # too large for its closeness
         ([-12.0, -100.0, 4.0], True),  # unusually close, but unlikely
     ],
 )
-def test_what_is_far_or_does_not_go_together_is_strange(traits: list[float], strange: bool) -> None:
-    found = float(p_values(usual(), torch.tensor([traits])))
+def test_what_is_far_or_does_not_go_together_is_strange(
+    conformity: list[float], strange: bool
+) -> None:
+    found = float(p_values(usual(), torch.tensor([conformity])))
     assert (found < 0.01) == strange
 
 
 def test_what_fits_better_than_usual_is_not_strange_unless_it_is_odd_besides() -> None:
-    """Traits of images: closeness, likelihood, size, stretch and rest, each by itself here."""
+    """Scores of images: closeness, likelihood, size, stretch and rest, each by itself here."""
     generator = torch.Generator().manual_seed(0)
     typicality = Typicality(torch.randn(3000, 5, generator=generator), torch.ones(3000))
     better = torch.tensor([[0, 0, 0, 0, -8.0], [0, 9.0, 0, 0, 0], [6.0, 30.0, 0.3, 0.2, -7.0]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from core.density.traits import SOFTNESS
+from core.density.conformity import SOFTNESS
 from core.model.readout import LinearReadout, PosteriorReadout, margin_temperature
 from core.outliers.margin import SURE, with_class_margins
 

@@ -159,7 +159,7 @@ def test_images_are_asked_by_all_components_alone() -> None:
 
 
 def test_traits_of_an_earlier_release_are_not_mixed_with_those_of_today() -> None:
-    """Its checkpoints of tables have coarser mixtures beside rows of other traits."""
+    """Its checkpoints of tables have coarser mixtures beside rows of other conformity scores."""
     from core.engine import checkpoint
 
     engine = Engine(EngineConfig(n_components=4, detector="none"))

@@ -12,7 +12,7 @@ from service.broker.connection import connect
 from service.checkpoints import Checkpoints
 from service.settings import Settings
 from service.trainer.budget import Budget
-from service.trainer.heartbeat import Heart
+from service.trainer.heartbeat import Heartbeat
 from service.trainer.pace import Pace
 from service.trainer.writer import ModelWriter
 from tests.service.conftest import MakeSettings
@@ -44,8 +44,8 @@ def test_a_model_counts_by_its_newest_round_until_it_is_let_go() -> None:
 @contextmanager
 def writing(own: Settings, pace: Pace) -> Iterator[ModelWriter]:
     """The writer of a model, driven by hand."""
-    with connect(own.redis_address() or "") as client, Heart(client) as heart:
-        writer = ModelWriter(own, client, heart, pace)
+    with connect(own.redis_address() or "") as client, Heartbeat(client) as heartbeat:
+        writer = ModelWriter(own, client, heartbeat, pace)
         try:
             writer.begin()
             yield writer

@@ -15,14 +15,14 @@ from service.broker.connection import SyncClient, connect
 from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.supervisor.embedded import EmbeddedRedis
-from service.trainer.heartbeat import Heart, Pulse
+from service.trainer.heartbeat import Heartbeat, Pulse
 from tests.service.running import wait_until
 
 
 @contextlib.contextmanager
 def beating(client: SyncClient, pulse: Pulse) -> Iterator[Pulse]:
-    with Heart(client) as heart:
-        heart.add(pulse)
+    with Heartbeat(client) as heartbeat:
+        heartbeat.add(pulse)
         yield pulse
 
 
@@ -85,18 +85,18 @@ def test_a_model_that_is_lost_does_not_keep_others_from_beating(
     monkeypatch.setattr("service.trainer.heartbeat.BEAT_S", 0.05)
     monkeypatch.setattr("service.trainer.heartbeat.RENEWALS", 300)
     first, second = Keys(uuid.uuid4().hex), Keys(uuid.uuid4().hex)
-    with connect(redis_server.url) as client, Heart(client) as heart:
+    with connect(redis_server.url) as client, Heartbeat(client) as heartbeat:
         pulses = []
         for keys in (first, second):
             lease = Lease(client, keys)
             lease.acquire()
             pulses.append(Pulse(lease, keys.status, 0.05))
-            heart.add(pulses[-1])
+            heartbeat.add(pulses[-1])
         client.set(first.lease, "someone else")
         wait_until(lambda: pulses[0].lost)
         client.pexpire(second.lease, 3_000)
         wait_until(lambda: client.pttl(second.lease) > 3_000)
-        heart.remove(pulses[1])
+        heartbeat.remove(pulses[1])
         client.delete(second.lease)
         pulses[1].told({"state": "running"})
         time.sleep(0.3)
@@ -112,12 +112,12 @@ def test_models_whose_node_is_away_are_left_alone(
     with connect(redis_server.url) as client:
         away = AwayNodes(client)
         monkeypatch.setattr(away, "has", lambda key: key == gone.status)
-        with Heart(client, away) as heart:
+        with Heartbeat(client, away) as heartbeat:
             for keys in (gone, there):
                 lease = Lease(client, keys)
                 lease.acquire()
                 client.pexpire(keys.lease, 3_000)
-                heart.add(Pulse(lease, keys.status, 0.05))
+                heartbeat.add(Pulse(lease, keys.status, 0.05))
             for _ in range(2):  # so that a whole round has passed
                 client.pexpire(there.lease, 3_000)
                 wait_until(lambda: client.pttl(there.lease) > 3_000)
@@ -136,8 +136,8 @@ def test_it_says_whose_node_does_not_answer(
         monkeypatch.setattr(away, "missed", missed.append)
         lease = Lease(client, keys)
         lease.acquire()
-        with Heart(client, away) as heart:
-            heart.add(Pulse(lease, keys.status, 0.05))
+        with Heartbeat(client, away) as heartbeat:
+            heartbeat.add(Pulse(lease, keys.status, 0.05))
             own_redis.stop()
             wait_until(lambda: missed)
     assert set(missed) == {keys.status}

@@ -44,7 +44,7 @@ def test_starts_count_until_one_gets_further_than_all_before(opened: Feed) -> No
 
 
 def test_an_orderly_end_and_a_quiet_stream_are_no_death(opened: Feed) -> None:
-    started(opened).settle()
+    started(opened).clear()
     assert started(opened).count == 1
 
 

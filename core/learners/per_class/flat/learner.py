@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from core.config import EngineConfig
+from core.density.conformity import diagonal_conformity
 from core.density.diagonal.components import Components
 from core.density.diagonal.density import DiagonalDensity
 from core.density.mixture import Moments, log_joint, log_sum_exp
 from core.density.owned import NO_CLASS
-from core.density.traits import diagonal_traits
 from core.learners.learner import Scores
 from core.learners.per_class.budget import Budget
 from core.learners.per_class.flat.state import LEAST_MASS, FlatState
@@ -59,9 +59,11 @@ class FlatLearner(PerClassLearner[FlatState]):
         joint = log_joint(state.mixing.form, x, squared)
         return Scores(x, squared, joint, log_sum_exp(joint))
 
-    def traits(self, state: FlatState, scores: Scores) -> Tensor:
+    def conformity(self, state: FlatState, scores: Scores) -> Tensor:
         weights, log_peaks = self.log_weights(state), state.mixing.log_peaks
-        return diagonal_traits(weights, log_peaks, scores.x, scores.joint, scores.log_likelihood)
+        return diagonal_conformity(
+            weights, log_peaks, scores.x, scores.joint, scores.log_likelihood
+        )
 
     def log_weights(self, state: FlatState) -> Tensor:
         mass = state.components.mass

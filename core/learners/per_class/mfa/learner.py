@@ -54,8 +54,8 @@ class MfaLearner(WindowedLearner[MfaState]):
             noise=(components.noise * factor * factor).clamp_max(CLIP**2),
         )
 
-    def traits(self, state: MfaState, scores: Scores) -> Tensor:
-        return state.density.traits(scores.x, Scored(scores.joint, scores.log_likelihood))
+    def conformity(self, state: MfaState, scores: Scores) -> Tensor:
+        return state.density.conformity(scores.x, Scored(scores.joint, scores.log_likelihood))
 
     def density(self, state: MfaState) -> FactorDensity:
         return state.density

@@ -149,8 +149,10 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
         joint, likelihood = score_stack(stack, x)
         return Scores(x, None, joint, likelihood - state.volume)
 
-    def traits(self, state: DcgmmState, scores: Scores) -> Tensor:
-        return self._density(state).traits(scores.x, Scored(scores.joint, scores.log_likelihood))
+    def conformity(self, state: DcgmmState, scores: Scores) -> Tensor:
+        return self._density(state).conformity(
+            scores.x, Scored(scores.joint, scores.log_likelihood)
+        )
 
     def log_weights(self, state: DcgmmState) -> None:
         return None
@@ -199,7 +201,7 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
         )
         return begun, []
 
-    def settled(self, state: DcgmmState) -> bool:
+    def converged(self, state: DcgmmState) -> bool:
         return all(layer.annealing.hard for layer in state.layers)
 
     def n_components(self, state: DcgmmState) -> int:

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from core.config import EngineConfig
 from core.density import blocks
+from core.density.conformity import Analyser
 from core.density.density import Parts
 from core.density.factor_mixture import FactorMixture, covariances, log_likelihood
 from core.density.factors.density import FactorDensity
 from core.density.factors.part import FactorPart
-from core.density.traits import Analyser
 from core.engine.engine import Engine
 from core.model.families import DENSITIES
 from core.snapshot import Snapshot
@@ -116,7 +116,7 @@ def test_a_density_of_parts_is_the_density_of_all_of_them() -> None:
         torch.testing.assert_close(ours, theirs)
     for ours, theirs in zip(density.feature_terms(x), whole.feature_terms(x), strict=True):
         torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(density.traits(x, scored), whole.traits(x, scored))
+    torch.testing.assert_close(density.conformity(x, scored), whole.conformity(x, scored))
     for ours, theirs in zip(density.feature_law, whole.feature_law, strict=True):
         assert torch.equal(ours, theirs)
     components = torch.arange(6).repeat(3)
@@ -174,17 +174,17 @@ def test_a_device_scores_parts_in_one_product_and_they_say_the_same(
 ) -> None:
     earlier, x = random_parts(2, 1, 3), torch.randn(9, 5)
     later = FactorDensity((earlier.parts[0], *random_parts(1, 2, seed=4).parts))
-    apart = [(one.score(x), one.traits(x, one.score(x))) for one in (earlier, later)]
+    apart = [(one.score(x), one.conformity(x, one.score(x))) for one in (earlier, later)]
     monkeypatch.setattr(blocks, "ALL_AT_ONCE", True)
     joined = []
     join = Analyser.joined
     monkeypatch.setattr(Analyser, "joined", lambda parts: joined.append(len(parts)) or join(parts))
     for _ in range(3):
         known: Parts = {}
-        for one, (scored, traits) in zip((earlier, later), apart, strict=True):
+        for one, (scored, conformity) in zip((earlier, later), apart, strict=True):
             said = one.score(x, known)
             torch.testing.assert_close(said.joint, scored.joint)
-            torch.testing.assert_close(one.traits(x, said), traits)
+            torch.testing.assert_close(one.conformity(x, said), conformity)
         for part, columns in known.items():
             torch.testing.assert_close(columns, part.log_joint(x, x.square()))
     # Each set of parts once: all of the earlier, what is new in the later, all of the later.

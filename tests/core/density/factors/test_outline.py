@@ -156,7 +156,7 @@ def test_traits_are_those_of_the_exact_way(
     both: tuple[FactorDensity, FactorDensity], samples: Tensor
 ) -> None:
     scored = both[1].score(samples)
-    rough, exact = (density.traits(samples, scored) for density in both)
+    rough, exact = (density.conformity(samples, scored) for density in both)
     torch.testing.assert_close(rough, exact, atol=1e-3, rtol=1e-4)
 
 

@@ -75,7 +75,7 @@ def test_it_speaks_only_after_the_warm_up_and_after_every_boundary_again() -> No
     assert boundaries(DETECTOR, observations(twice, 100)) == [20]
 
 
-def test_it_trusts_no_learner_that_has_not_settled() -> None:
+def test_it_trusts_no_learner_that_has_not_converged() -> None:
     stream = list(observations([Stretch(3000), Stretch(1000, mean=-9)], 100))
     said = verdicts(DETECTOR, stream, settled=False)
     assert {verdict.level for verdict in said} == {Level.NORMAL}

@@ -349,7 +349,7 @@ def test_after_a_boundary_it_warms_up_again() -> None:
     assert all(verdict.armed for verdict in said[41:])
 
 
-def test_it_trusts_no_learner_that_has_not_settled() -> None:
+def test_it_trusts_no_learner_that_has_not_converged() -> None:
     stream = list(observations([Stretch(2000), Stretch(1000, mean=-5)], 100))
     said = verdicts(DETECTOR, stream, settled=False)
     assert not any(verdict.armed for verdict in said)
@@ -358,11 +358,11 @@ def test_it_trusts_no_learner_that_has_not_settled() -> None:
 
 def known(reference: Reference) -> Array:
     """Log-likelihoods that later ones are compared with, or will be."""
-    earlier = reference.earlier
-    return np.concatenate([part[0] for part in (earlier.ranking.scores, *earlier.waiting)])
+    earlier = reference.scores
+    return np.concatenate([part[0] for part in (earlier.ranking.scores, *earlier.unsorted)])
 
 
-# Sentinels and successors ----------------------------------------------------------------------
+# Frozen models and successors ----------------------------------------------------------------
 
 
 def versioned(rows: Tensor) -> Observation:
@@ -375,7 +375,7 @@ def ruler(state: SequentialState) -> tuple[FrozenModel, Tensor]:
     assert state.watch is not None
     frozen = state.watch.frozen_model
     return frozen, torch.from_numpy(
-        state.watch.reference.earlier.ranking.scores[0] - frozen.taken_at
+        state.watch.reference.scores.ranking.scores[0] - frozen.taken_at
     )
 
 

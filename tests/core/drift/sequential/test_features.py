@@ -53,7 +53,7 @@ def known(n: int, n_features: int, seed: int = 0) -> FeatureCounts:
     """After n samples."""
     return betted(FeatureCounts.empty(n_features, BET_TABLE), drawn(n, n_features, seed))[
         0
-    ].settled()
+    ].without_evidence()
 
 
 def naive(bins: Array, memory: float, share: float) -> list[float]:

@@ -124,9 +124,9 @@ def test_what_came_while_rates_were_not_known_says_nothing_of_the_last_samples()
     """Of a label that is new as many misses as hits are expected, far too many."""
     now = known(300, (0.0, 0.0, 0.0))
     assert now.recent[:, 0].min() > 0.2
-    settled = now.settled()
-    assert not settled.recent.any()
-    assert np.array_equal(settled.counts, now.counts)
+    cleared = now.without_evidence()
+    assert not cleared.recent.any()
+    assert np.array_equal(cleared.counts, now.counts)
     labels, classes = stream(25, (1.0, 1.0, 1.0), seed=7)
-    (_, soon), (_, late) = betted(settled, labels, classes), betted(now, labels, classes)
+    (_, soon), (_, late) = betted(cleared, labels, classes), betted(now, labels, classes)
     assert (np.log(soon).sum(1) > np.log(late).sum(1)).all()

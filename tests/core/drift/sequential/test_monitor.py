@@ -30,7 +30,7 @@ def test_it_comes_to_what_bets_and_evidence_come_to_one_after_the_other() -> Non
     now, none = watch(), Evidence.none(len(BET_TABLE))
     got, known = updated(now, none), now.reference
     counts, e_values = known.counts.betted_on(
-        FROZEN, LATER, known.earlier.ranking, known.dependence, BET_TABLE
+        FROZEN, LATER, known.scores.ranking, known.dependence, BET_TABLE
     )
     expected = added(none, e_values, BET_TABLE, known.dependence.weights)
     assert np.array_equal(got.evidence.levels, expected.evidence.levels)

@@ -53,11 +53,11 @@ def reference(n: int = 1000, seed: int = 0) -> Reference:
 
 
 def updated(
-    known: Reference, frozen: FrozenModel, seen: FrozenScores, bet_table: BetTable, withheld: Array
+    known: Reference, frozen: FrozenModel, seen: FrozenScores, bet_table: BetTable, suspected: Array
 ) -> tuple[Reference, Array]:
     """The reference with samples more, and e-values, with shape (J, N)."""
-    none, earlier = Evidence.none(len(bet_table)), known.earlier.ranking_with(withheld)
-    after = Monitor(frozen, known).updated(seen, bet_table, withheld, none, none.totals)
+    none, earlier = Evidence.none(len(bet_table)), known.scores.ranking_with(suspected)
+    after = Monitor(frozen, known).updated(seen, bet_table, suspected, none, none.totals)
     _, e_values = known.counts.betted_on(frozen, seen, earlier, known.dependence, bet_table)
     return after.watch.reference, e_values
 
@@ -78,15 +78,15 @@ def test_a_summary_says_what_the_paper_calls_inliers() -> None:
     assert Summary.of(np.array([7.0])) == Summary(7, 7, 1)
 
 
-def test_samples_are_ranked_among_those_withheld_which_are_no_part_of_it_yet() -> None:
+def test_samples_are_ranked_among_those_suspected_which_are_no_part_of_it_yet() -> None:
     now = reference(500)
-    withheld = scored(features([Stretch(300, mean=-2)], 1)).scores
+    suspected = scored(features([Stretch(300, mean=-2)], 1)).scores
     later = scored(features([Stretch(100)], 2))
-    after, e_values = updated(now, FROZEN, later, BET_TABLE, withheld)
-    both = now.with_more(withheld)
-    assert len(both.earlier.ranking) == 800
+    after, e_values = updated(now, FROZEN, later, BET_TABLE, suspected)
+    both = now.with_more(suspected)
+    assert len(both.scores.ranking) == 800
     low, high = both.ranks(later.scores)
-    ranks = now.earlier.ranking_with(withheld).ranks(later.scores[:RANKED])
+    ranks = now.scores.ranking_with(suspected).ranks(later.scores[:RANKED])
     assert [values.tolist() for values in ranks] == [low[:RANKED].tolist(), high[:RANKED].tolist()]
     # What looks low beside the reference alone is less so beside what came before it.
     _, alone = updated(now, FROZEN, later, BET_TABLE, NONE)
@@ -141,7 +141,7 @@ def test_the_last_samples_fade_and_bets_follow_what_they_preferred() -> None:
 
 def test_the_state_that_it_is_given_is_not_changed() -> None:
     now = reference(600)
-    parts = [now.earlier.ranking, now.dependence, now.counts]
+    parts = [now.scores.ranking, now.dependence, now.counts]
     arrays = [one for part in parts for one in vars(part).values() if isinstance(one, np.ndarray)]
     kept = [one.copy() for one in arrays]
     one, e_values = updated(
@@ -151,7 +151,7 @@ def test_the_state_that_it_is_given_is_not_changed() -> None:
         now, FROZEN, scored(features([Stretch(700, mean=-2)], 5)), BET_TABLE, NONE
     )
     assert np.array_equal(e_values, same)
-    assert np.array_equal(one.earlier.ranking.scores, other.earlier.ranking.scores)
+    assert np.array_equal(one.scores.ranking.scores, other.scores.ranking.scores)
     assert len(kept) == 8
     for array, before in zip(arrays, kept, strict=True):
         assert np.array_equal(array, before)
@@ -161,10 +161,10 @@ def test_scores_are_sorted_in_once_there_are_enough_of_them() -> None:
     now = reference(1600)
     for n in (100, 90):
         now, _ = updated(now, FROZEN, scored(features([Stretch(n)], n)), BET_TABLE, NONE)
-    assert (len(now.earlier.ranking), now.earlier.n_waiting) == (1600, 190)
+    assert (len(now.scores.ranking), now.scores.n_unsorted) == (1600, 190)
     now, _ = updated(now, FROZEN, scored(features([Stretch(20)], 9)), BET_TABLE, NONE)
-    assert (len(now.earlier.ranking), now.earlier.n_waiting) == (1810, 0)
-    assert np.array_equal(now.earlier.ranking.scores, np.sort(now.earlier.ranking.scores))
+    assert (len(now.scores.ranking), now.scores.n_unsorted) == (1810, 0)
+    assert np.array_equal(now.scores.ranking.scores, np.sort(now.scores.ranking.scores))
     assert len(now) == 1810
 
 
@@ -187,11 +187,11 @@ def test_however_small_the_batches_only_so_many_wait_side_by_side() -> None:
     rows = features([Stretch(150)], 1)
     for row in rows.split(1):
         one = one.with_more(scored(row).scores)
-        assert len(one.earlier.waiting) <= MOST_PARTS
-    assert one.earlier.n_waiting == 150
+        assert len(one.scores.unsorted) <= MOST_PARTS
+    assert one.scores.n_unsorted == 150
     later = scored(features([Stretch(80)], 2)).scores
     one, at_once = one.with_more(later), at_once.with_more(np.hstack([scored(rows).scores, later]))
-    assert np.array_equal(one.earlier.ranking.scores, at_once.earlier.ranking.scores)
+    assert np.array_equal(one.scores.ranking.scores, at_once.scores.ranking.scores)
 
 
 def test_scores_known_earlier_can_be_taken_back() -> None:
@@ -200,10 +200,10 @@ def test_scores_known_earlier_can_be_taken_back() -> None:
         before, FROZEN, scored(features([Stretch(500, mean=-5)], 1)), BET_TABLE, NONE
     )
     back = after.with_scores_of(before)
-    assert back.earlier.ranking is before.earlier.ranking
-    assert back.earlier.n_waiting == 0
+    assert back.scores.ranking is before.scores.ranking
+    assert back.scores.n_unsorted == 0
     assert back.counts is after.counts
-    assert back.earlier.summary == before.earlier.summary != after.earlier.summary
+    assert back.scores.summary == before.scores.summary != after.scores.summary
 
 
 def test_once_shares_have_changed_only_ranks_within_classes_are_betted_on() -> None:
@@ -247,9 +247,9 @@ def test_a_tally_of_other_components_is_refused() -> None:
 
 def test_earlier_samples_without_some_of_the_scores_are_refused() -> None:
     now, seen = reference(), scored(features([Stretch(50)]))
-    damaged = replace(now.earlier, ranking=Ranks(now.earlier.ranking.scores[:-1]))
+    damaged = replace(now.scores, ranking=Ranks(now.scores.ranking.scores[:-1]))
     with pytest.raises(ValueError, match="reference samples have other scores"):
-        updated(replace(now, earlier=damaged), FROZEN, seen, BET_TABLE, NONE)
+        updated(replace(now, scores=damaged), FROZEN, seen, BET_TABLE, NONE)
 
 
 @pytest.mark.parametrize("field", ["numbers", "spread"])
@@ -394,5 +394,5 @@ def test_edges_between_bins_stay_whatever_is_forgotten_of_counts() -> None:
     edges = np.array([-1.0, 0.0, 1.0, 2.0])
     counts = replace(reference(600).counts, edges=edges)
 
-    for now in (counts.faded(), counts.settled(), counts.renewed(), counts.smoothed()):
+    for now in (counts.faded(), counts.without_evidence(), counts.renewed(), counts.smoothed()):
         assert np.array_equal(now.edges, edges)

@@ -167,7 +167,7 @@ def test_nothing_is_known_before_anything_was_learned() -> None:
 
 def test_it_learns_to_classify_from_a_random_start(four_known: DcgmmState) -> None:
     by = learner()
-    assert by.settled(four_known)
+    assert by.converged(four_known)
     assert accuracy(by, four_known, [0, 1, 2, 3]) > 0.97
 
 
@@ -227,7 +227,7 @@ def test_the_same_stream_gives_the_same_state_bit_for_bit(two_known: DcgmmState)
 def test_the_state_given_in_is_left_as_it_was(two_known: DcgmmState) -> None:
     by = learner()
     hard = taught(by, [1, 3], 20, two_known)
-    assert by.settled(hard)
+    assert by.converged(hard)
     for state in (two_known, hard):
         kept = [tensor.clone() for tensor in tensors_of(state)]
         x, codes = bars([1, 3], 30, torch.Generator())
@@ -313,8 +313,8 @@ def test_a_boundary_widens_the_last_neighbourhood_and_leaves_the_first(
 ) -> None:
     by = learner()
     known = taught(by, [0, 2])
-    assert by.settled(known)
-    assert not by.settled(two_known)
+    assert by.converged(known)
+    assert not by.converged(two_known)
     assert two_known.layers[0] is not known.layers[0]
     assert two_known.layers[0].annealing == known.layers[0].annealing
     assert two_known.layers[1].annealing.radius == 0.5
@@ -520,7 +520,7 @@ def test_both_paces_accept_the_default_configuration(settings: DcgmmSettings) ->
 def test_a_stream_of_seven_thousand_samples_is_long_enough_for_the_pace_of_one_pass() -> None:
     by = DcgmmLearner(EngineConfig(preset="dcgmm", n_components=16), ONE_PASS)
     state = taught(by, [0, 1, 2, 3], batches=175)
-    assert by.settled(state)
+    assert by.converged(state)
     assert accuracy(by, state, [0, 1, 2, 3]) > 0.95
 
 

@@ -135,7 +135,7 @@ def test_nothing_is_known_before_anything_was_learned() -> None:
 def test_it_learns_to_classify_from_a_random_start() -> None:
     by = learner()
     state = taught(by, [0, 1, 2, 3])
-    assert by.settled(state)
+    assert by.converged(state)
     assert accuracy(by, state, [0, 1, 2, 3]) > 0.97
 
 
@@ -199,10 +199,10 @@ def test_a_boundary_freezes_what_was_known(two_known: PaperState) -> None:
 def test_a_boundary_widens_the_neighbourhood_again() -> None:
     by = learner()
     state = taught(by, [0, 1])
-    assert by.settled(state)
+    assert by.converged(state)
     state, _ = by.begin_sub_task(state, torch.Generator())
     assert state.annealing.radius == 0.5
-    assert not by.settled(state)
+    assert not by.converged(state)
 
 
 def test_the_state_given_in_is_left_as_it_was(two_known: PaperState) -> None:
@@ -423,11 +423,11 @@ def test_both_paces_accept_the_default_configuration(settings: PaperSettings) ->
     by = PaperLearner(EngineConfig(preset="paper"), settings)
     state = by.start(3, CPU)
     assert by.n_components(state) == 100
-    assert not by.settled(state)
+    assert not by.converged(state)
 
 
 def test_a_stream_of_six_thousand_samples_is_long_enough_for_the_pace_of_one_pass() -> None:
     by = PaperLearner(EngineConfig(preset="paper", n_components=16), ONE_PASS)
     state = taught(by, [0, 1, 2, 3], batches=300)
-    assert by.settled(state)
+    assert by.converged(state)
     assert accuracy(by, state, [0, 1, 2, 3]) > 0.95

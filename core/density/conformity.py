@@ -1,12 +1,13 @@
-"""Traits: a few numbers on how a sample fits a mixture, from the forward pass that scored it.
+"""Conformity scores: a few numbers on how a sample fits a mixture, from the forward pass that
+scored it.
 
 A density alone is a poor judge of what is strange. In many dimensions simple inputs have high
 density (Nalisnick et al. 2019), and a dense cluster of outliers that was learned has a higher
-one than the inliers. So a sample is described by several *traits*, each of which has its usual
-range among inliers (as in density of states estimation, Morningstar et al. 2021); what is usual
-is the business of `core.outliers.conformal`.
+one than the inliers. So a sample is described by several *conformity scores*, each of which has its
+usual range among inliers (as in density of states estimation, Morningstar et al. 2021); what is
+usual is the business of `core.outliers.conformal`.
 
-The first trait is the one of which less is stranger, whatever the others say:
+The first conformity score is the one of which less is stranger, whatever the others say:
 
     closeness = log sum_k pi_k exp(-M_k(x) / (2 t)),    M_k the squared Mahalanobis distance
 
@@ -16,7 +17,7 @@ that a small component far from all others gives lower marks than one among many
 
 Where there are classes, `core.outliers.margin` adds to it by how much one stands above the others.
 
-Throughout: N samples, D features, K components, L factors, S traits.
+Throughout: N samples, D features, K components, L factors, S conformity scores.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from core.density.factor_mixture import WhitenedForm
 from core.density.mixture import LOG_2PI, log_sum_exp
 
 BETTER: tuple[int, ...] = (1, 1, 0, 0, -1)
-"""In which direction each trait says that a sample fits better: up (1) or down (-1). Samples that
-were learned fit better than new ones. Size and stretch (0) say nothing of it: either way is odd."""
+"""In which direction each conformity score says that a sample fits better: up (1) or down (-1).
+Samples that were learned fit better than new ones. Size and stretch (0) say nothing of it: either
+way is odd."""
 
 SOFTNESS = 4.0
 """t: chosen on held-out training data of MNIST and on made-up tables (docs/notebook.md)."""
@@ -66,7 +68,7 @@ def factor_log_peaks(form: WhitenedForm) -> Tensor:
     return factors + 0.5 * (precision.log().sum(-1) - d * LOG_2PI)
 
 
-def diagonal_traits(
+def diagonal_conformity(
     log_weights: Tensor,
     log_peaks: Tensor,
     x: Tensor,
@@ -92,16 +94,17 @@ def diagonal_traits(
     return torch.stack([close, log_likelihood, size(x)], 1)
 
 
-def with_fits(traits: Tensor, stretch: Tensor, rest: Tensor) -> Tensor:
-    """The traits of `diagonal_traits`, and two of the likeliest component, with shape (N, 5).
+def with_fits(conformity: Tensor, stretch: Tensor, rest: Tensor) -> Tensor:
+    """The conformity scores of `diagonal_conformity`, and two of the likeliest component, with
+    shape (N, 5).
 
     Arguments:
-        traits: With shape (N, 3).
+        conformity: With shape (N, 3).
         stretch: Squared length of E[z | x], how far the factors must stretch for the sample, with
             shape (N,).
         rest: Squared length of what the factors leave unexplained, with shape (N,).
     """
-    return torch.cat([traits, stretch[:, None], rest.log1p()[:, None]], 1)
+    return torch.cat([conformity, stretch[:, None], rest.log1p()[:, None]], 1)
 
 
 def fits(part: Analyser, own: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:

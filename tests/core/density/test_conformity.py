@@ -1,4 +1,4 @@
-"""Tests for the core.density.traits module, against covariances written out."""
+"""Tests for the core.density.conformity module, against covariances written out."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from core.density.conformity import SOFTNESS, size
 from core.density.diagonal.density import DiagonalDensity
 from core.density.factor_mixture import FactorMixture, covariances
 from core.density.factors.density import FactorDensity
 from core.density.mixture import Mixture
-from core.density.traits import SOFTNESS, size
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -43,7 +43,7 @@ def test_traits_of_factor_analysers_are_those_of_their_covariances(n_factors: in
     mixture, x = factors(n_factors=n_factors), samples()
     density = FactorDensity.whole(mixture, 1e-6)
     scored = density.score(x)
-    closeness, likelihood, size_, stretch, rest = density.traits(x, scored).T
+    closeness, likelihood, size_, stretch, rest = density.conformity(x, scored).T
     distances = squared_distances(x, mixture.means, covariances(mixture))
     expected = (mixture.log_weights - distances / (2 * SOFTNESS)).logsumexp(1)
     torch.testing.assert_close(closeness, expected, rtol=1e-3, atol=1e-3)
@@ -64,8 +64,8 @@ def test_closeness_of_diagonal_components_is_that_of_factor_analysers_without_fa
     plain = Mixture(mixture.log_weights, mixture.means, mixture.noise.rsqrt())
     diagonal = DiagonalDensity(plain, mixture.noise.sqrt())
     with_factors = FactorDensity.whole(mixture, 1e-6)
-    found = diagonal.traits(x, diagonal.score(x))
-    expected = with_factors.traits(x, with_factors.score(x))[:, :3]
+    found = diagonal.conformity(x, diagonal.score(x))
+    expected = with_factors.conformity(x, with_factors.score(x))[:, :3]
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
 
 
@@ -74,14 +74,14 @@ def test_a_tight_component_gives_no_higher_marks_than_a_wide_one() -> None:
     mixture = Mixture(torch.full((2,), 0.5).log(), means, 1 / deviations)
     density = DiagonalDensity(mixture, deviations)
     x = means + 2 * deviations
-    traits = density.traits(x, density.score(x))
-    assert float(traits[0, 0]) == pytest.approx(float(traits[1, 0]), rel=1e-3)
-    assert float(traits[0, 1] - traits[1, 1]) > 6
+    conformity = density.conformity(x, density.score(x))
+    assert float(conformity[0, 0]) == pytest.approx(float(conformity[1, 0]), rel=1e-3)
+    assert float(conformity[0, 1] - conformity[1, 1]) > 6
 
 
 @pytest.mark.parametrize("n_factors", [0, 2])
 def test_other_traits_are_the_same_where_nobody_looks_at_closeness(n_factors: int) -> None:
     density, x = FactorDensity.whole(factors(n_factors=n_factors), 1e-6), samples()
     scored = density.score(x)
-    whole, others = density.traits(x, scored), density.traits(x, scored, closeness=False)
+    whole, others = density.conformity(x, scored), density.conformity(x, scored, closeness=False)
     assert torch.equal(whole[:, 1:], others[:, 1:])
