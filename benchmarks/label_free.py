@@ -38,6 +38,9 @@ TABLES = {"Electricity": "stream_elec2", "SEA": "stream_sea", "RBF": "stream_int
 MOST = 45_000
 """Samples of a table."""
 
+TURN = 10
+"""Batches of a turn: those without labels are a window."""
+
 Array = NDArray[Any]
 
 
@@ -131,6 +134,8 @@ def cases(stream: Hidden, config: EngineConfig) -> list[Case]:
         rows = slice(start, start + BATCH)
         x, y, shown = torch.from_numpy(stream.x[rows]), stream.y[rows], stream.shown[rows]
         hidden = ~shown
+        if not hidden.any():
+            window = []  # the estimate is of the newest samples, and these are others
         if hidden.any() and state.model.standardiser is not None:
             where = torch.from_numpy(hidden)
             asked = Batch.of(x[where], y[hidden].tolist()).to_float32(engine.device)
@@ -211,8 +216,8 @@ def _shown(pattern: str, n: int, seed: int) -> Array:
     if pattern == "tenth":
         shown = rng.random(n) < 0.1
     else:
-        turn = 10 * BATCH
-        shown = (np.arange(n) + rng.integers(0, 2 * turn)) // turn % 2 == 0
+        batches = np.arange(n) // BATCH + rng.integers(0, 2 * TURN)
+        shown = batches // TURN % 2 == 0
     shown[:2000] = True
     return shown
 

@@ -9,6 +9,12 @@ one from another: an *offset* of their log-odds follows the newest labels, as th
 that returns to zero (for outcomes of 0 or 1, by the posterior's mode; Fahrmeir 1992). How far it
 may move is found out: several filters are weighed by how well they said what labels told next.
 
+Answers of one confidence are not right as often in every stretch of a stream. Then a stretch of
+sure answers is right more often than others, but less so than its bins promise. By how much less is
+found out as well: the *slope* is that of a line through the blocks of labelled samples, from what
+bins and offset promised of a block beyond the share of all that were right, to what came of it. The
+estimate keeps so much of the promise (shrinkage, by ridge regression with the slope expected at 1).
+
 Three things would make that wrong, and are seen to:
 
 * Components that no label named give every class an even share, and so lower the confidence in a
@@ -89,6 +95,15 @@ BLOCK: Final = 100.0
 CALIBRATED: Final = 20.0
 """Such comparisons over which their mean fades to 1/e."""
 
+COMPARED: Final = 50.0
+"""Such comparisons over which what they tell of the slope fades to 1/e."""
+
+LEAST_VARIANCE: Final = 1e-6
+"""Of the accuracy of a block: answers that were all right tell no slope for certain."""
+
+SLOPE_SPREAD: Final = 0.5
+"""Deviation that the slope is expected to have from 1 before anything is compared."""
+
 Z: Final = 1.959964
 """Standard errors on either side: 95 %."""
 
@@ -157,6 +172,9 @@ class Reliability:
         block: Labelled samples since expectation and outcome were last compared; hits among them;
             hits expected; variance of the hits.
         spread: Sum of squared differences of accuracy beyond chance, and of comparisons; fading.
+        expected_by_share: Hits of the block, had each sample been right as often as all were.
+        slope: What blocks say of the slope: sums of squares of promises and of their products with
+            outcomes, each over its variance; fading.
         offsets: What the newest labels add to the log-odds of every bin, its variance and the
             weight, per filter, with shape (F, 3).
     """
@@ -167,6 +185,8 @@ class Reliability:
     answers: Tensor = field(default_factory=lambda: torch.zeros(0, 3, dtype=torch.float64))
     block: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     spread: tuple[float, float] = (0.0, 0.0)
+    expected_by_share: float = 0.0  # checkpoints of earlier releases have neither
+    slope: tuple[float, float] = (0.0, 0.0)
     offsets: Tensor = field(default_factory=_at_rest)
 
     @property
@@ -239,8 +259,9 @@ class Reliability:
         seen, variance, of_one = expected_hits(
             recent, counts, self._shares(), PRIOR, array(self.offsets)
         )
-        variance += of_one / n
-        variance += self.spread[0] / self.spread[1] if self.spread[1] else 0.0
+        usual = self._share_right()
+        seen = usual + self._slope() * (seen - usual)
+        variance += of_one / n + self._beyond_chance()
         margin = Z * math.sqrt(max(variance, 0.0))
         least, unseen = self._unseen(class_counts)
         low, high = max(0.0, seen - margin), min(1.0, seen + margin)
@@ -264,6 +285,21 @@ class Reliability:
     def _shares(self) -> Array:
         """How often an answer of each bin is right just now, with shape (B,)."""
         return mean_shares(array(self.counts), array(self.hits), PRIOR, array(self.offsets))
+
+    def _share_right(self) -> float:
+        """Of the labelled samples, those that were named rightly, 0 to 1."""
+        return float(self.hits.sum()) / self.labelled
+
+    def _slope(self) -> float:
+        """How much of what bins and offset promise of a stretch comes true, 0 to 1."""
+        precision = 1 / SLOPE_SPREAD**2
+        squares, products = self.slope
+        return min(1.0, max(0.0, (products + precision) / (squares + precision)))
+
+    def _beyond_chance(self) -> float:
+        """Variance of accuracy that chance does not explain; a negative one is none."""
+        total, times = self.spread
+        return max(0.0, total / times) if times else 0.0
 
     def _followed(self, came: float, counts: Tensor, hits: Tensor) -> Reliability:
         """The same, with what new labels say against what was expected of them.
@@ -297,14 +333,25 @@ class Reliability:
             one + more
             for one, more in zip(self.block, (came, right, expected, chance), strict=True)
         )
+        by_share = self.expected_by_share + came * self._share_right()
         if n < BLOCK:
-            return replace(self, block=(n, all_right, all_expected, variance))
-        beyond = ((all_right - all_expected) / n) ** 2 - variance / n**2
+            block = (n, all_right, all_expected, variance)
+            return replace(self, block=block, expected_by_share=by_share)
+        promised, came_true = (all_expected - by_share) / n, (all_right - by_share) / n
+        by_chance = variance / n**2
+        beyond = (came_true - self._slope() * promised) ** 2 - by_chance
+        certain = max(by_chance + self._beyond_chance(), LEAST_VARIANCE)
+        squares, products = (one * math.exp(-1 / COMPARED) for one in self.slope)
+        # The sum may fall below zero for a while.
         fading = math.exp(-1 / CALIBRATED)
         total, times = self.spread
-        # The sum may fall below zero for a while; a negative variance is none.
-        spread = (total * fading + beyond, times * fading + 1)
-        return replace(self, block=(0.0, 0.0, 0.0, 0.0), spread=spread)
+        return replace(
+            self,
+            block=(0.0, 0.0, 0.0, 0.0),
+            expected_by_share=0.0,
+            slope=(squares + promised**2 / certain, products + promised * came_true / certain),
+            spread=(total * fading + beyond, times * fading + 1),
+        )
 
 
 def bins_of(confidence: Tensor) -> Tensor:

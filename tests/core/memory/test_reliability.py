@@ -54,6 +54,44 @@ def test_answers_are_as_reliable_as_labels_showed_however_sure_they_are() -> Non
         assert found.unseen == 0
 
 
+def stretch(generator: torch.Generator, sure: float, right: float, *, told: bool) -> Answered:
+    """A hundred answers, of which a share is sure; as many are right whatever that share is."""
+    answers = answered(100, generator, right=right if told else None)
+    is_sure = torch.rand(100, generator=generator) < sure
+    # Sure answers are right more often than others of the same stretch.
+    more = 0.2 * (1 - sure), -0.2 * sure
+    chance = right + torch.where(is_sure, *(torch.tensor(one) for one in more))
+    hits = torch.rand(100, generator=generator) < chance
+    return answers._replace(confidence=torch.where(is_sure, 0.99, 0.55), hits=hits)
+
+
+def test_where_sure_stretches_are_right_no_more_often_their_sureness_promises_nothing() -> None:
+    """Within each stretch it does, and so it does in bins."""
+    generator = torch.Generator().manual_seed(9)
+    turns = [stretch(generator, 0.2 + 0.6 * (i % 2), 0.75, told=True) for i in range(60)]
+    errors = []
+    for sure in (0.05, 0.95):
+        hidden = [stretch(generator, sure, 0.75, told=False) for _ in range(20)]
+        found = fed(*turns, *hidden).estimate(COUNTS)
+        assert found is not None
+        assert found.low < 0.75 < found.high
+        errors.append(abs(found.accuracy - 0.75))
+    assert max(errors) < 0.03
+
+
+def test_where_sure_stretches_are_right_more_often_their_sureness_counts() -> None:
+    generator = torch.Generator().manual_seed(10)
+    turns = [
+        answered(100, generator, right=right, sure=sure)
+        for sure, right in ((0.99, 0.95), (0.55, 0.6)) * 30
+    ]
+    for sure, right in ((0.99, 0.95), (0.55, 0.6)):
+        hidden = [answered(100, generator, right=None, sure=sure) for _ in range(40)]
+        found = fed(*turns, *hidden).estimate(COUNTS)
+        assert found is not None
+        assert found.accuracy == pytest.approx(right, abs=0.03)
+
+
 def test_nothing_is_said_before_enough_labels_came() -> None:
     generator = torch.Generator().manual_seed(1)
     assert fed(answered(500, generator, right=None)).estimate(COUNTS) is None
