@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,8 +27,10 @@ from clients.commands.options import (
     SkipBadRows,
     Url,
 )
+from clients.data.arrivals import arrivals
 from clients.data.encoding import TableEncoding
-from clients.data.folder import files_of, holds_images
+from clients.data.folder import files_of, holds_images, will_hold_images
+from clients.data.formats.image import PATH_COLUMN
 from clients.data.formats.rows import column_names
 from clients.data.live import LiveInput, samples_of
 from clients.data.standard_input import STANDARD_INPUT
@@ -37,9 +41,11 @@ from clients.http.rejected import BatchesRejected, rejected
 from clients.http.retry import RetryPolicy
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.feature_names import NameMatcher, NamesAfterFirst
+from clients.sending.group_log import GroupLog, images_before
 from clients.sending.image_shape import check_image_shape
 from clients.sending.resume import ResumeFile, fingerprint, state_folder
 from clients.sending.samples import Job, Totals, send, starting_point
+from clients.sending.watched_images import WatchedImages
 from core.counted import counted
 
 # A full backlog is normal while the model learns, so wait for long; the display says why.
@@ -129,9 +135,9 @@ def ingest_command(
     Example: gmr ingest inbox/ --watch
 
     A folder of images is sent as one file, whose labels are the folders in it: photos/cat/1.jpg is
-    a cat. Of another folder every file is sent, by name, once it has not changed for two seconds.
-    Write a file elsewhere and move it in, and write each once: one that grows later is told, and
-    not sent again.
+    a cat. With --watch images that come together are a batch. Of another folder every file is sent,
+    by name, once it has not changed for two seconds. Write a file elsewhere and move it in, and
+    write each once: one that grows later is told, and not sent again.
 
     The names of a table's columns, or of its encoding, become those of the service's features
     (`gmr features`). A later table must have the same ones, in any order; what it has besides is
@@ -171,7 +177,13 @@ def ingest_command(
                 f"{file} is a folder, and --labels is a file of its own for one file. Keep the "
                 f"labels in the files (--label-column), or send them one by one."
             )
-        _send_folder(file, sending, watch=watch)
+        try:
+            if watch and will_hold_images(file):
+                _watch_images(file, sending)
+            else:
+                _send_folder(file, sending, watch=watch)
+        except KeyboardInterrupt:
+            console.print("Stopped watching.")
         return
     if watch:
         raise InputError(f"--watch is for a folder, and {file} is none. Name a folder.")
@@ -187,24 +199,93 @@ def _send_folder(folder: Path, sending: _Sending, *, watch: bool) -> None:
     """Send every file, and go on after one that cannot be used."""
     failed = 0
     console = sending.console
-
-    def changed(path: Path) -> None:
-        console.print(
-            f"{path} has changed since it was sent, and is not sent again. Write what is new into "
-            f"a file of its own.",
-            highlight=False,
-            soft_wrap=True,
-        )
-
+    changed = partial(_say_changed, console)
     try:
         for path in files_of(folder, watch=watch, changed=changed):
             try:
                 sending.send(path, str(path))
             except (InputError, BatchesRejected) as error:
                 failed += 1
-                console.print(f"Error: {error}", style="red", highlight=False, soft_wrap=True)
+                _say_error(console, error)
     except KeyboardInterrupt:
         console.print("Stopped watching.")
+    _check_sent(failed, folder)
+
+
+def _watch_images(folder: Path, sending: _Sending) -> None:
+    """Send images as they come, those that come together as a batch, until Ctrl-C."""
+    job, console = sending.job, sending.console
+    if job["epochs"] > 1 or job["shuffle"] is not None:
+        raise InputError(
+            "Images that come are sent once, as they come. Leave out --epochs and --shuffle, or "
+            "--watch."
+        )
+    if job["id_column"] not in (None, PATH_COLUMN):
+        raise InputError(
+            f"Ids of images are their paths; expected --id-column {PATH_COLUMN}, not "
+            f"{job['id_column']!r}."
+        )
+    form, with_labels, with_ids = job["images"], job["with_labels"], job["id_column"] is not None
+
+    def tell(error: InputError) -> None:
+        if not job["skip_bad_rows"]:
+            _say_error(console, error)
+
+    with GMRClient(sending.url) as client, SendingBar(console, folder.name, None) as display:
+        check_reachable(client)
+        name = fingerprint([], str(folder.resolve()), client.url, form, with_labels, with_ids)
+        log = GroupLog(state_folder() / f"watch-{name}.jsonl")
+        if sending.again:
+            log.forget()
+            name = f"{name}-{secrets.token_hex(4)}"
+        policy = RetryPolicy(total_s=_PATIENCE_S, notify=display.waiting)
+        with closing(open_sender(sending.url, policy)) as sender:
+            options = {"with_labels": with_labels, "with_ids": with_ids, "rate": sending.rate}
+            watched = WatchedImages(
+                folder, client, sender, log, name, form, **options, tell=tell, listener=display
+            )
+            display.begin()
+            try:
+                watched.send_what_is_left()
+                before = images_before(log.groups)
+                changed = partial(_say_changed, console)
+                coming = arrivals(
+                    folder,
+                    before,
+                    most=job["batch_size"],
+                    unusable=watched.unusable,
+                    changed=changed,
+                )
+                for images in coming:
+                    watched.send(images)
+                    if sending.wait:
+                        client.wait_until_learned(_LEARNING_S)
+            except KeyboardInterrupt:
+                display.end()
+                console.print("Stopped watching.")
+            typer.echo(_summary(watched.totals, None))
+        n = len(watched.unusable)
+        if not job["skip_bad_rows"]:
+            _check_sent(n, folder)
+        elif n:
+            console.print(f"{counted(n, 'image')} could not be used, left out.")
+        rejected(client, f"{name}-").check("samples")
+
+
+def _say_changed(console: Console, path: Path) -> None:
+    console.print(
+        f"{path} has changed since it was sent, and is not sent again. Write what is new into a "
+        f"file of its own.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _say_error(console: Console, error: Exception) -> None:
+    console.print(f"Error: {error}", style="red", highlight=False, soft_wrap=True)
+
+
+def _check_sent(failed: int, folder: Path) -> None:
     if failed:
         raise InputError(
             f"{counted(failed, 'file')} of {folder} could not be sent whole, as told above. Put "

@@ -91,6 +91,15 @@ def holds_images(folder: Path) -> bool:
     return bool(images)
 
 
+def will_hold_images(folder: Path, *, pause: Callable[[float], None] = time.sleep) -> bool:
+    """Whether the first files that come into a folder are images; see `holds_images`."""
+    while not holds_images(folder):
+        if _look(folder):
+            return False
+        pause(LOOK_EVERY_S)
+    return True
+
+
 def _look(folder: Path) -> list[tuple[Path, State]]:
     """Files that are there now, by name."""
     found = []

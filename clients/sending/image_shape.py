@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from clients.data.files import Source
 from clients.data.formats.image import ImageSource
+from clients.http.answers import ModelInfo
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
 
@@ -17,10 +20,23 @@ def check_image_shape(client: GMRClient, source: Source) -> None:
         InputError: They have another number of features; the message says how to bring them to it.
         ClientError: The service is away.
     """
-    if not isinstance(source, ImageSource):
-        return
-    model = client.model()
-    if model.features in (None, source.n_features):
+    if isinstance(source, ImageSource):
+        check_shape(client.model(), source.image_shape, source.path)
+
+
+def check_shape(model: ModelInfo, shape: tuple[int, ...], path: Path) -> None:
+    """Compare the shape of an image with that of a model's samples.
+
+    Arguments:
+        model: The model.
+        shape: (H, W) or (H, W, 3).
+        path: Of the image, or of the folder that holds it.
+
+    Raises:
+        InputError: It has another number of features; the message says how to bring it to theirs.
+    """
+    n_features = math.prod(shape)
+    if model.features in (None, n_features):
         return
     known = model.raw.get("image_shape")
     what, advice = (
@@ -29,13 +45,13 @@ def check_image_shape(client: GMRClient, source: Source) -> None:
     )
     if known:
         what = f"images of {shown(known)}"
-        grey = " --grey" if len(known) == 2 and len(source.image_shape) == 3 else ""
-        size = f" --size {known[0]},{known[1]}" if [*source.image_shape[:2]] != known[:2] else ""
+        grey = " --grey" if len(known) == 2 and len(shape) == 3 else ""
+        size = f" --size {known[0]},{known[1]}" if [*shape[:2]] != known[:2] else ""
         if size or grey:
             advice = f"Bring them to it with{size}{grey}."
     raise InputError(
-        f"{source.path} holds images of {shown(source.image_shape)}, {source.n_features:,} "
-        f"features each; nothing was sent. The service expects {what}. {advice}"
+        f"{path} holds images of {shown(shape)}, {n_features:,} features each; nothing was sent. "
+        f"The service expects {what}. {advice}"
     )
 
 

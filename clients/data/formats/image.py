@@ -154,7 +154,7 @@ class ImageSource:
     def _all_labels(self) -> list[Label | None] | None:
         """The class of each, as the folders say; None where none has one."""
         parts = [self._within(file).parts for file in self.files]
-        labels = [_label_of(part[0]) if len(part) > 1 else None for part in parts]
+        labels = [label_of(part[0]) if len(part) > 1 else None for part in parts]
         return None if all(label is None for label in labels) else labels
 
     def _looked_at(self) -> tuple[int, ...]:
@@ -321,11 +321,11 @@ def _smooth() -> Image.Resampling:
     return Image.Resampling.BILINEAR  # when an image is shrunk, the mean of what a pixel covers
 
 
-def _label_of(folder: str) -> Label:
+def label_of(folder: str) -> Label:
     """The class that a folder is called after: a whole number, or text.
 
     Example:
-        >>> _label_of("00042"), _label_of("3.5"), _label_of("nan"), _label_of("1_2")
+        >>> label_of("00042"), label_of("3.5"), label_of("nan"), label_of("1_2")
         (42, '3.5', 'nan', '1_2')
     """
     return int(folder) if folder.isascii() and folder.isdigit() and len(folder) < 19 else folder

@@ -18,6 +18,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from clients.commands.cli import app
+from clients.data.arrivals import arrivals
 from clients.data.encoding import Categories, Numbers, TableEncoding
 from clients.data.folder import files_of
 from clients.data.formats.image import ImageForm
@@ -238,8 +239,11 @@ def test_a_resume_file_that_cannot_be_written_says_what_to_do(tmp_path: Path) ->
 # Where to begin
 
 
-def model(backlog: int, last_entry_id: str, restored: str | None = None) -> bytes:
-    document = {"model_version": 1, "samples_seen": 5, "batches_seen": 1, "features": 2}
+def model(
+    backlog: int, last_entry_id: str, restored: str | None = None, features: int | None = 2
+) -> bytes:
+    counts = {"samples_seen": 5, "batches_seen": 1}
+    document = {"model_version": 1, **counts, "features": features}
     position = {"backlog": backlog, "last_entry_id": last_entry_id, "restored_entry_id": restored}
     return answer(200, {**document, **position, "components": 3, "classes": []})
 
@@ -565,6 +569,83 @@ def test_a_watched_folder_is_watched_until_ctrl_c(
         assert sum(" /ingest" in request.line for request in server.requests) == 2
     assert result.exit_code == 0
     assert "Stopped watching" in result.output
+
+
+def old_images(folder: Path, n: int) -> None:
+    images(folder, n)
+    for path in folder.rglob("*.png"):
+        os.utime(path, (1000.0, 1000.0))
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_images_of_a_watched_folder_go_together_until_ctrl_c(
+    gmr: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skip: bool
+) -> None:
+    folder = tmp_path / "inbox"
+    old_images(folder, 4)
+    in_a_folder(folder, "bad.png", "no image")
+    happens = [lambda: old_images(folder, 6)]
+
+    def pause(seconds: float) -> None:
+        if not happens:
+            raise KeyboardInterrupt
+        happens.pop()()
+
+    monkeypatch.setattr(
+        "clients.commands.ingest.arrivals", functools.partial(arrivals, pause=pause)
+    )
+    said = [*[model(0, "0-0", features=None)] * 2, *[answer(202, INGESTED)] * 2]
+    options = ["--skip-bad-rows"] if skip else []
+    with ScriptedServer(*said, letters()) as server:
+        result = gmr.invoke(app, ["ingest", str(folder), "--watch", "--url", server.url, *options])
+        bodies = [request.body for request in server.requests if " /ingest" in request.line]
+    sent = [unpack(body)[0]["features"][:, 0, 0].tolist() for body in bodies]
+    assert sent == [[0, 2, 1, 3], [4, 5]]
+    output = " ".join(result.output.split())
+    assert "Stopped watching. 6 samples in 2 batches" in output
+    assert ("bad.png is no image" in output) is not skip
+    assert ("1 image could not be used, left out." in output) is skip
+    assert ("1 file of" in output) is not skip
+    assert result.exit_code == (0 if skip else 2)
+
+
+def test_a_watched_folder_is_sent_again_where_that_is_asked_for(
+    gmr: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "inbox"
+    old_images(folder, 2)
+
+    def pause(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(
+        "clients.commands.ingest.arrivals", functools.partial(arrivals, pause=pause)
+    )
+    asked = [model(0, "1-1", features=None)] * 2
+    said, nothing = [*asked, answer(202, INGESTED), letters()], [*asked, letters()]
+    with ScriptedServer(*said, *nothing, *said) as server:
+        for options in ((), (), ("--again",)):
+            command = ["ingest", str(folder), "--watch", "--url", server.url, *options]
+            assert gmr.invoke(app, command).exit_code == 0
+        bodies = [request.body for request in server.requests if " /ingest" in request.line]
+    first, second = (unpack(body)[1]["batch_id"] for body in bodies)
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--epochs", "2"), "sent once, as they come"),
+        (("--shuffle", "0"), "sent once, as they come"),
+        (("--id-column", "name"), "expected --id-column path"),
+    ],
+)
+def test_options_that_do_not_fit_images_that_come_are_refused(
+    gmr: CliRunner, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    result = gmr.invoke(app, ["ingest", str(images(tmp_path / "inbox")), "--watch", *options])
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize(
