@@ -172,7 +172,10 @@ class Reliability:
         block: Labelled samples since expectation and outcome were last compared; hits among them;
             hits expected; variance of the hits.
         spread: Sum of squared differences of accuracy beyond chance, and of comparisons; fading.
-        expected_by_share: Hits of the block, had each sample been right as often as all were.
+        share_right: Of all labelled samples before the block, those that were named rightly; None
+            before the first one.
+        shares: How often an answer of each bin was right by then, with shape (B,).
+        promised: Hits of the block by these.
         slope: What blocks say of the slope: sums of squares of promises and of their products with
             outcomes, each over its variance; fading.
         offsets: What the newest labels add to the log-odds of every bin, its variance and the
@@ -185,7 +188,10 @@ class Reliability:
     answers: Tensor = field(default_factory=lambda: torch.zeros(0, 3, dtype=torch.float64))
     block: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     spread: tuple[float, float] = (0.0, 0.0)
-    expected_by_share: float = 0.0  # checkpoints of earlier releases have neither
+    # Checkpoints of earlier releases have none of these.
+    share_right: float | None = None
+    shares: Tensor = field(default_factory=lambda: torch.zeros(BINS, dtype=torch.float64))
+    promised: float = 0.0
     slope: tuple[float, float] = (0.0, 0.0)
     offsets: Tensor = field(default_factory=_at_rest)
 
@@ -312,6 +318,13 @@ class Reliability:
         if self.labelled < FEWEST:
             return self
         shares, new = self._shares(), array(counts)
+        begun = self
+        if not self.block[0]:
+            # What labels of a block tell of its later ones is no promise.
+            share_right, of_bins = self._share_right(), torch.from_numpy(shares)
+            begun = replace(self, share_right=share_right, shares=of_bins)
+        if begun.share_right is not None:
+            begun = replace(begun, promised=begun.promised + float(new @ array(begun.shares)))
         expected, chance = float(new @ shares), float(new @ (shares * (1 - shares)))
         offsets = self.offsets.clone()
         follow(
@@ -325,7 +338,8 @@ class Reliability:
             math.exp(-came / FOLLOWING),
             math.exp(-came / FADING),
         )
-        return replace(self._compared(came, float(hits.sum()), expected, chance), offsets=offsets)
+        compared = begun._compared(came, float(hits.sum()), expected, chance)
+        return replace(compared, offsets=offsets)
 
     def _compared(self, came: float, right: float, expected: float, chance: float) -> Reliability:
         """The same, with expectation and outcome compared if there are enough labels for it."""
@@ -333,25 +347,25 @@ class Reliability:
             one + more
             for one, more in zip(self.block, (came, right, expected, chance), strict=True)
         )
-        by_share = self.expected_by_share + came * self._share_right()
         if n < BLOCK:
-            block = (n, all_right, all_expected, variance)
-            return replace(self, block=block, expected_by_share=by_share)
-        promised, came_true = (all_expected - by_share) / n, (all_right - by_share) / n
+            return replace(self, block=(n, all_right, all_expected, variance))
         by_chance = variance / n**2
-        beyond = (came_true - self._slope() * promised) ** 2 - by_chance
-        certain = max(by_chance + self._beyond_chance(), LEAST_VARIANCE)
-        squares, products = (one * math.exp(-1 / COMPARED) for one in self.slope)
-        # The sum may fall below zero for a while.
+        beyond = ((all_right - all_expected) / n) ** 2 - by_chance
         fading = math.exp(-1 / CALIBRATED)
         total, times = self.spread
-        return replace(
-            self,
-            block=(0.0, 0.0, 0.0, 0.0),
-            expected_by_share=0.0,
-            slope=(squares + promised**2 / certain, products + promised * came_true / certain),
-            spread=(total * fading + beyond, times * fading + 1),
-        )
+        # The sum may fall below zero for a while.
+        spread = (total * fading + beyond, times * fading + 1)
+        slope = self.slope
+        if self.share_right is not None:
+            promise, outcome = (
+                self.promised / n - self.share_right,
+                all_right / n - self.share_right,
+            )
+            certain = max(by_chance + self._beyond_chance(), LEAST_VARIANCE)
+            squares, products = (one * math.exp(-1 / COMPARED) for one in slope)
+            slope = (squares + promise**2 / certain, products + promise * outcome / certain)
+        none = (0.0, 0.0, 0.0, 0.0)
+        return replace(self, block=none, promised=0.0, spread=spread, slope=slope)
 
 
 def bins_of(confidence: Tensor) -> Tensor:

@@ -164,6 +164,44 @@ def test_what_the_service_does_not_hold_any_more_is_sent_again(
     assert service.batches.keys() == held.keys()
 
 
+def test_what_has_changed_since_is_not_part_of_a_group_that_is_sent_again(folder: Path) -> None:
+    service = Service(1)
+    first = watched(folder, service)
+    with pytest.raises(KeyboardInterrupt):
+        first.send([image(folder, "a.png", 1), image(folder, "b.png", 2)])
+    image(folder, "b.png", 9)
+    watched(folder, service).send_what_is_left()
+    assert service.levels() == [1]
+
+
+def test_after_a_rollback_what_was_sent_since_is_known_to_be_held(folder: Path) -> None:
+    service = Service()
+    service.known = model(restored_entry_id="5-0")
+    watched(folder, service).send([image(folder, "a.png", 1)])
+    again = watched(folder, service)
+    again.send_what_is_left()
+    assert again.totals.batches == 0
+
+
+def test_images_of_one_content_are_batches_of_their_own_by_their_names(folder: Path) -> None:
+    service = Service()
+    sender = watched(folder, service)
+    for name in ("a.png", "b.png"):
+        sender.send([image(folder, name, 1)])
+    assert service.levels() == [1, 1]
+
+
+def test_no_more_images_a_second_are_sent_than_is_asked_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused: list[float] = []
+    monkeypatch.setattr("clients.sending.watched_images.time.sleep", paused.append)
+    sender = watched(folder, Service(), rate=0.001)
+    for name in ("a.png", "b.png", "c.png"):
+        sender.send([image(folder, name, 1)])
+    assert [round(pause, -2) for pause in paused] == [0, 1000, 2000]
+
+
 def test_an_image_that_cannot_be_used_is_told_and_the_others_go_on(folder: Path) -> None:
     service, errors = Service(), list[InputError]()
     good, large = image(folder, "good.png", 1), image(folder, "large.png", 2, (9, 9))
@@ -214,6 +252,10 @@ def test_a_log_outlives_a_line_that_was_torn(tmp_path: Path) -> None:
     assert GroupLog(log.path).groups == torn.groups
     assert [group.entry_id for group in torn.groups] == ["5-0", "6-0"]
     assert torn.left(model()) == []
+    assert torn.left(model(last_entry_id="1-0", backlog=3)) == []  # they are on their way
+    log.begin(Group("one", images))  # the same images, for they were sent again
+    log.acknowledged(2, "7-0", "")
+    assert [group.entry_id for group in GroupLog(log.path).groups] == ["5-0", "6-0", "7-0"]
     torn.forget()
     assert GroupLog(log.path).groups == []
 

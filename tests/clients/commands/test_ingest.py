@@ -622,11 +622,14 @@ def test_a_watched_folder_is_sent_again_where_that_is_asked_for(
         "clients.commands.ingest.arrivals", functools.partial(arrivals, pause=pause)
     )
     asked = [model(0, "1-1", features=None)] * 2
+    waited = [model(0, "1-1", features=None)]
     said, nothing = [*asked, answer(202, INGESTED), letters()], [*asked, letters()]
-    with ScriptedServer(*said, *nothing, *said) as server:
-        for options in ((), (), ("--again",)):
+    learned = [*said[:-1], *waited, letters()]
+    with ScriptedServer(*said, *nothing, *learned) as server:
+        for options in ((), (), ("--again", "--wait")):
             command = ["ingest", str(folder), "--watch", "--url", server.url, *options]
             assert gmr.invoke(app, command).exit_code == 0
+        assert " /model " in server.requests[-2].line
         bodies = [request.body for request in server.requests if " /ingest" in request.line]
     first, second = (unpack(body)[1]["batch_id"] for body in bodies)
     assert first != second

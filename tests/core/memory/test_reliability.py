@@ -79,6 +79,19 @@ def test_where_sure_stretches_are_right_no_more_often_their_sureness_promises_no
     assert max(errors) < 0.03
 
 
+@pytest.mark.parametrize("size", [10, 20, 50, 100])
+def test_stretches_are_compared_by_the_hundred_labels_in_whichever_batches(size: int) -> None:
+    """What the first labels of a hundred say of the others is no promise that comes true."""
+    generator = torch.Generator().manual_seed(9)
+    told = Reliability()
+    for i in range(90):
+        turn = stretch(generator, 0.2 + 0.6 * (i // 3 % 2), 0.75, told=True)
+        for rows in torch.arange(100).split(size):
+            parts = [one[rows] if isinstance(one, torch.Tensor) else one for one in turn]
+            told = told.observed(Answered(*parts))
+    assert told._slope() < 0.4
+
+
 def test_where_sure_stretches_are_right_more_often_their_sureness_counts() -> None:
     generator = torch.Generator().manual_seed(10)
     turns = [
