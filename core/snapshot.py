@@ -25,7 +25,7 @@ from core.model.families import density_of
 from core.model.model import Model
 from core.model.readout import at_most_one, readout_type
 from core.model.sampling import MAX_DRAWS, draw, noise_of_a_class
-from core.outliers.conformal import Typicality
+from core.outliers.p_values import Typicality
 from core.outliers.scales import of_inliers, scales_of
 from core.standardiser import Standardiser
 from core.tensors import pack, unpack

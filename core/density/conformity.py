@@ -5,7 +5,7 @@ A density alone is a poor judge of what is strange. In many dimensions simple in
 density (Nalisnick et al. 2019), and a dense cluster of outliers that was learned has a higher
 one than the inliers. So a sample is described by several *conformity scores*, each of which has its
 usual range among inliers (as in density of states estimation, Morningstar et al. 2021); what is
-usual is the business of `core.outliers.conformal`.
+usual is the business of `core.outliers.p_values`.
 
 The first conformity score is the one of which less is stranger, whatever the others say:
 

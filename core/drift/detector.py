@@ -227,5 +227,5 @@ class Detector(Protocol[S]):
         ...
 
     def dismiss(self, state: S) -> S:
-        """A suspicion lasted too long to be held: forget the evidence, keep the statistics."""
+        """Forget the evidence gathered so far, and keep what is usual: it was no change."""
         ...

@@ -8,7 +8,8 @@ Rules of this module:
    random state is part of the state. No clock, no environment.
 3. A batch is scored, then judged, then learned: whatever is reported of it is
    prequential, and what looks like a change is never learned as the old sub-task.
-4. `version` grows by one whenever the model changes; a version names one model for ever.
+4. `version` grows by one whenever the model changes; a version names one model for ever. Rows
+   behind p-values come with each batch, also where all of its samples await their labels.
 5. While the model is at rest (`core.engine.modes`) no version changes but by going back to one.
 """
 
@@ -258,7 +259,7 @@ class Engine:
         return state, placed(state.stream, events)
 
     def expire(self, state: EngineState, before: int) -> tuple[EngineState, list[Event]]:
-        """The wait of all samples that arrived before a place in the stream has been too long.
+        """Stop waiting for labels of the samples that arrived before a place in the stream.
 
         Arguments:
             before: As `state.stream.samples` counts. Nothing happens while the model is at rest.

@@ -16,7 +16,7 @@ from core.engine.state import EngineState
 from core.learners.learner import Learner, Scores
 from core.memory.retention import RetentionSets
 from core.outliers.calibration import DRAWN, Calibration, chosen
-from core.outliers.conformal import Typicality
+from core.outliers.p_values import Typicality
 from core.outliers.scales import of_inliers
 
 

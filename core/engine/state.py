@@ -459,7 +459,7 @@ class EngineState:
     def phase(self) -> str:
         """Where the current sub-task is: "learning", "armed" or "warning".
 
-        While detectors go on alone, where these are.
+        In the mode in which detectors go on alone it is their phase.
         """
         outlook = self.rest.outlook
         if self.pending.set_aside if outlook is None else outlook.suspected:

@@ -45,11 +45,11 @@ from core.memory.feature_drift import compared, rows_of
 from core.standardiser import Standardiser
 
 UNCALIBRATED_SAMPLES = 100
-"""First samples of a sub-task, of which nothing is kept for p-values ..."""
+"""First samples of a sub-task of which nothing is kept for p-values."""
 
 FIRST_UNCALIBRATED_SAMPLES = 250
-"""... and of the very first, so that a table of some 450 samples has p-values. What is kept of a
-model that knew less is let go as more comes."""
+"""The same for the first sub-task: few enough that a table of some 450 samples has p-values. Rows
+by a model that knew less are let go as more come."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Step:
     def _decided(
         self, state: EngineState, arrival: Arrival, judgement: Judgement, already: bool
     ) -> tuple[EngineState, Decision, list[Instead]]:
-        """What is done, and what a boundary is instead of one, if it is none.
+        """What is done; and events that explain a change without a boundary, or tell of repetition.
 
         Arguments:
             already: Whether the batch before was of samples that came again.
@@ -201,7 +201,7 @@ class Step:
                 state = state.with_watch(detector=self.detector.accept(state.watch.detector))
         state = state.with_sub_task(course=self._course(state, arrival.batch))
         if decision is Decision.CONTINUED:
-            # It may go on: only what comes from now on shows whether it does.
+            # The change may go on; only what comes from now on shows whether it does.
             state = state.with_sub_task(course=Course()).with_watch(detector=self.detector.start())
         return self.learning.release(state)
 
@@ -228,7 +228,7 @@ class Step:
     def _told(
         self, state: EngineState, arrival: Arrival, judgement: Judgement, events: list[Event]
     ) -> tuple[EngineState, list[Event]]:
-        """Close the batch: what has waited for too long, p-values, and the report."""
+        """Close the batch: let go of what has waited for too long, and report."""
         state, overdue = self.delayed_labels.overdue(state)
         events = [*events, *overdue]
         replays = [event for event in events if isinstance(event, Replayed)]

@@ -152,11 +152,16 @@ class Rules:
     def advice(self, x: Tensor, mixture: Tensor, n_classes: int | None = None) -> Advice:
         """What every expert says of samples.
 
-        Where others find a class likeliest that it does not know, each says what they say.
-        Elsewhere it shares out among the classes that it knows what others give these together, and
-        says of the other classes what these say: the mixture, of whom nothing fades; and of whom
-        something does, all of whom nothing does, as they are weighed. Of classes that the mixture
-        has yet to learn, those say how likely they are of whom nothing fades.
+        An expert need not know all classes. Those who fill in for it are, for the mixture, the
+        experts of whom nothing fades; for an expert of whom something fades, all of whom nothing
+        does, as they are weighed. Then there are two cases:
+
+        1. They find a class likeliest that the expert does not know: it says what they say.
+        2. Else it keeps its own odds among the classes that it knows, which have together the
+           probability that they give these; of the other classes it says what they say.
+
+        Of classes that the mixture has yet to learn, the experts of whom nothing fades say how
+        likely they are.
 
         Arguments:
             x: Samples in the sender's units, with shape (N, D); before the sketch, if any.

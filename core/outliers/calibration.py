@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from core.outliers.conformal import Typicality
+from core.outliers.p_values import Typicality
 
 PER_BATCH = 50
 """Rows of one batch, at most: more cost time and say little more."""

@@ -9,7 +9,7 @@ further away they are not, so they are asked for their distance to shares of the
 
 to which margins between classes are added (`core.outliers.margin`), in nats as well. All of these
 but the last two have a usual lower end; the last two have a usual range
-(`core.outliers.conformal`). A class that labels name is no group of outliers however few its
+(`core.outliers.p_values`). A class that labels name is no group of outliers however few its
 samples are: its components have masses within the class.
 
 Images are asked by the conformity scores of `core.density.conformity` alone, because what is

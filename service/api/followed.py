@@ -1,6 +1,7 @@
 """The named models that one API process answers for: of one service, or of many.
 
-A model's snapshot is followed from the first question on, and let go when too many are.
+A cache: a model's snapshot is followed from the first question on; when more than `api_models` are,
+the one that was asked longest ago is let go.
 """
 
 from __future__ import annotations
@@ -93,10 +94,10 @@ class FollowedModels:
         return found.parts
 
     async def let_go(self, key: str) -> None:
-        """Follow a model no longer; nothing where that is so.
+        """Follow a model no longer, if it is followed.
 
         Arguments:
-            key: Its name in its settings, that of its service included.
+            key: Name of the model with that of its service, as in its settings.
         """
         found = self._followed.pop(key, None)
         self._count()

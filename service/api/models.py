@@ -1,7 +1,7 @@
 """The named models of one service, as an API process knows them.
 
 The register is Redis'. It is asked for again where that was done more than a second ago, or where a
-name is not in it; while Redis is away, or slow to answer, it goes on counting.
+name is not in it; while Redis is away, or slow to answer, what was read last stays valid.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What the routes work with, put together once per process by `app.py`."""
+"""What the routes need for one model: made by `app.py` for the own model of a service, and by
+`followed.py` for the named ones."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from service.broker.stream import Stream
 from service.settings import Settings
 
 COUNT_S: Final = 1.0
-"""What was refused since then is lost when the process is killed."""
+"""Seconds between two writes of what was refused; a process that is killed loses that of one."""
 
 
 @dataclass
@@ -99,7 +100,7 @@ class Parts:
                     await self.follower.changed()
 
     async def count_on(self) -> None:
-        """Do so every second in which something was refused, until cancelled."""
+        """Join the counts every second in which something was refused, until cancelled."""
         while True:
             await asyncio.sleep(COUNT_S)
             if self.metrics.has_news:

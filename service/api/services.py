@@ -96,7 +96,7 @@ class Services:
         raise await self.unknown(name)
 
     async def unknown(self, name: str) -> UnknownModel:
-        """The error for a name that no model has. Which is meant, another bucket may know."""
+        """The error for a name that no model has; similar names may be in other buckets."""
         registers = await asyncio.gather(*(one.register() for one in await self.all()))
         known = [there for register in registers for there in register]
         return UnknownModel.among(name, known, on_demand=self._own.settings.models_on_demand)

@@ -133,7 +133,7 @@ class Applier:
                     return Applied(before, [])  # it was asked for during a hold that is over
                 return self._roll_back(before, entry, asked)
             if asked.kind == "restore":
-                return self._take_over(before, entry, asked)
+                return self._restore(before, entry, asked)
             if asked.kind == "release" and not _is_held(before):
                 raise InvalidRequest(
                     "No version is held back at the moment. Expected a hold (gate.held of GET "
@@ -153,7 +153,7 @@ class Applier:
         went = kept.position.entries_applied, kept.without_raw
         return Applied(now, events, Restored("rollback", asked.version, kept.gate, asked.by, *went))
 
-    def _take_over(self, before: Standing, entry: Entry, asked: Control) -> Applied:
+    def _restore(self, before: Standing, entry: Entry, asked: Control) -> Applied:
         """Go on from a checkpoint that was uploaded."""
         data = asked.checkpoint if asked.upload is None else self._feed.requests.fetch(asked.upload)
         uploaded = self._saver.parse(data or b"")

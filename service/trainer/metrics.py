@@ -49,14 +49,14 @@ from core.events import (
     UnknownsLearned,
     WindowsSettled,
 )
-from service.trainer.instruments import Instruments
+from service.trainer.metric_definitions import MetricDefinitions
 from service.trainer.run_time import Interval
 
 OTHER: Final = "other"
 """What classes are called that are told together."""
 
 
-class TrainerMetrics(Instruments):
+class TrainerMetrics(MetricDefinitions):
     """What the trainer has to say, made from events."""
 
     def resume(

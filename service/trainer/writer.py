@@ -12,9 +12,9 @@ Rules of this module:
    waits (`joining`).
 2. Entries are let go only when two checkpoints that contain them are on disk. Recovery
    is: load the newest that can be read, read on.
-3. One bad entry must not stop the stream: it is set aside with the reason, and so is one
-   by which the process keeps dying. For faults of the machine none is: the process ends,
-   and the next one reads the entry again.
+3. One bad entry must not stop the stream: it is rejected, and kept as a dead letter with the
+   reason; so is one by which the process keeps dying. For faults of the machine none is: the
+   process ends, and the next one reads the entry again.
 4. Events come before the notice that the model which they speak of is served:
    whoever sees a backlog of 0 finds every boundary reported.
 """
@@ -496,12 +496,12 @@ class ModelWriter:
             first, last = group.entries[0].id, group.last.id
             logger.warning("entries %s to %s cannot be learned as one: %s", first, last, error)
             return False
-        self._dealt_with(group, before, applied, self._take_over(group, before, applied))
+        self._dealt_with(group, before, applied, self._adopt(group, before, applied))
         self._metrics.step_duration.observe(time.perf_counter() - started)
         return True
 
     def _learn(self, group: Group) -> None:
-        """Apply one entry: learned, or set aside. Either way it is dealt with."""
+        """Apply one entry, or reject it. Either way it is dealt with."""
         started = time.perf_counter()
         before, applied, entry = self._now, None, group.last
         told: list[Event] = []  # of the gate
@@ -533,7 +533,7 @@ class ModelWriter:
             self._reject(entry, "trainer_died", given_up)
             self._checkpoints.soon()
         elif applied is not None:
-            told += self._take_over(group, before, applied)
+            told += self._adopt(group, before, applied)
         self._dealt_with(group, before, applied, told)
         self._metrics.step_duration.observe(time.perf_counter() - started)
 
@@ -558,7 +558,7 @@ class ModelWriter:
         self._heartbeat.progress.went_on()
         self._starts.applied(self._now.position.entries_applied)
 
-    def _take_over(self, group: Group, before: Standing, applied: Applied) -> list[Event]:
+    def _adopt(self, group: Group, before: Standing, applied: Applied) -> list[Event]:
         """Go on from what came of entries, and report it; what the gate has to say comes later."""
         self._now, told, entry = applied.now, list[Event](), group.last
         state = self._now.state

@@ -63,8 +63,8 @@ OVER = 7.0
 """Nats that it must have lost for the change to be over."""
 
 OVERSHOOT = 1.6
-"""By how much, on average, evidence is above the threshold when it passes it (in simulation 1.5
-to 1.9, with scores that do and do not depend on each other)."""
+"""Factor by which R, on average, is above the threshold when it crosses it (in simulation 1.5 to
+1.9, with scores that do and do not depend on each other)."""
 
 PROBE_ERT = 1000.0
 """Run time between alarms of the probe, in samples."""
@@ -145,7 +145,7 @@ class SequentialState:
 
 @dataclass(frozen=True)
 class SequentialDetector:
-    """Shiryaev-Roberts sums of bets that nothing has changed.
+    """Shiryaev-Roberts sums of e-values, by which bets pay where something has changed.
 
     Arguments:
         ert: Expected run time between false alarms, in samples, above 1.
@@ -199,7 +199,7 @@ class SequentialDetector:
             state, level, over = self._judged(state, reading, highest, threshold)
             burst = burst or over
             if level is not Level.NORMAL or over:
-                state = _unlearned(state, before, chunk_scores, over is not None)
+                state = _kept_out(state, before, chunk_scores, over is not None)
                 if state.successor is not None:
                     successor = _suspecting(state.successor, chunk, over is not None)
                     state = replace(state, successor=successor)
@@ -453,7 +453,7 @@ class SequentialDetector:
         )
 
 
-def _unlearned(
+def _kept_out(
     state: SequentialState, before: SequentialState, seen: FrozenScores | None, burst: bool
 ) -> SequentialState:
     """Keep scores out of the reference; those of a burst for good.

@@ -66,7 +66,7 @@ ALLOWED = {
     "memory/course.py: observed": GOES,
     "memory/fingerprints.py: fingerprints": GOES,
     "outliers/calibration.py: observed": GOES,
-    "outliers/conformal.py: shares": GOES,
+    "outliers/p_values.py: shares": GOES,
     "snapshot.py: _named": COMES,
     "standardiser.py: log_volume": GOES,
     "standardiser.py: same_scale": CHECKED,

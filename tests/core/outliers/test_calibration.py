@@ -25,7 +25,7 @@ from core.outliers.calibration import (
     Calibration,
     chosen,
 )
-from core.outliers.conformal import FEWEST_ROWS
+from core.outliers.p_values import FEWEST_ROWS
 from tests.core.states import assert_identical, play
 from tests.core.streams import batches, blob
 

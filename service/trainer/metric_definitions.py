@@ -23,7 +23,7 @@ STEP_BUCKETS: Final = (
 )  # fmt: skip
 
 
-class Instruments:
+class MetricDefinitions:
     """Counters, gauges and histograms of one trainer, in a registry of its own.
 
     A gauge of what is not known yet says NaN: zero would be an alarm.

@@ -1,4 +1,4 @@
-"""Tests for the core.outliers.conformal module: conformity scores in, p-values out."""
+"""Tests for the core.outliers.p_values module: conformity scores in, p-values out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.outliers.conformal import FEWEST_ROWS, Typicality
+from core.outliers.p_values import FEWEST_ROWS, Typicality
 
 
 def rows_of(n: int, seed: int, s: int = 3) -> Tensor:
