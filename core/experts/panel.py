@@ -152,15 +152,15 @@ class Rules:
     def advice(self, x: Tensor, mixture: Tensor, n_classes: int | None = None) -> Advice:
         """What every expert says of samples.
 
-        An expert need not know all classes. Those who fill in for it are, for the mixture, the
-        experts of whom nothing fades; for an expert of whom something fades, all of whom nothing
-        does, as they are weighed. Then there are two cases:
+        An expert need not know all classes. Others fill in: for an expert of which nothing fades
+        the mixture; for one of which something fades the mixture and all experts of which nothing
+        does, weighed. There are two cases:
 
-        1. They find a class likeliest that the expert does not know: it says what they say.
-        2. Else it keeps its own odds among the classes that it knows, which have together the
-           probability that they give these; of the other classes it says what they say.
+        1. The others find a class likeliest that the expert does not know: it says what they say.
+        2. Else it shares out among the classes that it knows what the others give these together;
+           of the other classes it says what they say.
 
-        Of classes that the mixture has yet to learn, the experts of whom nothing fades say how
+        Of classes that the mixture has yet to learn, the experts of which nothing fades say how
         likely they are.
 
         Arguments:
