@@ -114,8 +114,8 @@ class FollowedModels:
         for found in self._followed.values():
             found.parts.drain()
 
-    async def _follow(self, model: NamedModel, settings: Settings, service: Stream) -> Followed:
-        process, stream = self._process, Stream.beside(service, settings)
+    async def _follow(self, model: NamedModel, settings: Settings, of_service: Stream) -> Followed:
+        process, stream = self._process, Stream.beside(of_service, settings)
         parts = Parts(
             settings=settings,
             stream=stream,
@@ -129,7 +129,7 @@ class FollowedModels:
             keys=process.keys,
             bodies=process.bodies,
             rates=process.rates,
-            of_service=service,
+            of_service=of_service,
         )
         endless = (parts.follower.run(), parts.feed.run(), parts.count_on())
         tasks = [asyncio.create_task(one) for one in endless]

@@ -51,7 +51,7 @@ class Models:
         self._register: dict[str, NamedModel] | None = None
         self._asked_at = -math.inf
 
-    async def register(self, name: str | None = None) -> dict[str, NamedModel]:
+    async def named(self, name: str | None = None) -> dict[str, NamedModel]:
         """All named models, by name.
 
         Arguments:
@@ -87,12 +87,12 @@ class Models:
             UnknownModel: There is none of this name.
             ModelLeaving: It is being taken down.
         """
-        register = await self.register(name)
-        if name not in register:
-            raise UnknownModel.among(name, list(register), on_demand=self.settings.models_on_demand)
-        if register[name].leaving:
+        named = await self.named(name)
+        if name not in named:
+            raise UnknownModel.among(name, list(named), on_demand=self.settings.models_on_demand)
+        if named[name].leaving:
             raise ModelLeaving.of(name)
-        return register[name]
+        return named[name]
 
     async def make(self, name: str, given: Mapping[str, Any], made_by: str) -> NamedModel:
         """Register a model, unless it is there with the same settings.
@@ -137,11 +137,11 @@ class Models:
             UnknownModel: There is none of this name.
         """
         self._asked_at = -math.inf
-        register = await self.register()
-        if name not in register:
-            raise UnknownModel.among(name, list(register), on_demand=False)
-        if not register[name].leaving:
-            await Register(self.stream).take_down(register[name])
+        named = await self.named()
+        if name not in named:
+            raise UnknownModel.among(name, list(named), on_demand=False)
+        if not named[name].leaving:
+            await Register(self.stream).take_down(named[name])
         self._asked_at = -math.inf
         await self._followed.let_go(self.settings.name_of(name))
 

@@ -75,7 +75,7 @@ class Services:
             StreamUnavailable, Unavailable: As for `of`.
         """
         services = await self.all()
-        registers = asyncio.gather(*(one.register() for one in services))
+        registers = asyncio.gather(*(one.named() for one in services))
         states = asyncio.gather(*(one.states() for one in services))
         return list(zip(await registers, await states, strict=True))
 
@@ -97,7 +97,7 @@ class Services:
 
     async def unknown(self, name: str) -> UnknownModel:
         """The error for a name that no model has; similar names may be in other buckets."""
-        registers = await asyncio.gather(*(one.register() for one in await self.all()))
+        registers = await asyncio.gather(*(one.named() for one in await self.all()))
         known = [there for register in registers for there in register]
         return UnknownModel.among(name, known, on_demand=self._own.settings.models_on_demand)
 

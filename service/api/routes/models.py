@@ -95,11 +95,11 @@ async def list_models(request: Request) -> ModelList:
 async def describe_model(request: Request, name: str) -> Response:
     """A named model and where it stands. `/models/{name}/model` says all of it."""
     models = await _services(request).of(name)
-    register = await models.register(name)
-    if name not in register:
+    named = await models.named(name)
+    if name not in named:
         raise await _services(request).unknown(name)
-    listed = _listed(register[name], await models.states())
-    if register[name].leaving:
+    listed = _listed(named[name], await models.states())
+    if named[name].leaving:
         unknown = dict.fromkeys(("model_version", "samples_seen", "sub_task", "classes"), 0)
         return answers.json({**listed.model_dump(), **unknown, "backlog": 0})
     own = await models.parts(name)
@@ -133,7 +133,7 @@ async def make_model(request: Request, name: str) -> Response:
     if int(request.headers.get("content-length") or 0) or "transfer-encoding" in request.headers:
         asked = await read_model(request, parts.settings, ModelAsked)
     models = await _services(request).of(name)
-    there = (await models.register(name)).get(name)
+    there = (await models.named(name)).get(name)
     made = await models.make(name, asked.settings, request.state.caller.name)
     listed = _listed(made, await models.states())
     return answers.json(listed.model_dump(), status=201 if there is None else 200)
