@@ -36,12 +36,12 @@ from clients.data.live import LiveInput, samples_of
 from clients.data.standard_input import STANDARD_INPUT
 from clients.http.client import GMRClient
 from clients.http.connection import open_sender
-from clients.http.errors import InputError
+from clients.http.errors import ClientError, InputError
 from clients.http.rejected import BatchesRejected, rejected
 from clients.http.retry import RetryPolicy
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.feature_names import NameMatcher, NamesAfterFirst
-from clients.sending.group_log import GroupLog, images_before
+from clients.sending.group_log import GroupLog
 from clients.sending.image_shape import check_image_shape
 from clients.sending.resume import ResumeFile, fingerprint, state_folder
 from clients.sending.samples import Job, Totals, send, starting_point
@@ -227,7 +227,7 @@ def _watch_images(folder: Path, sending: _Sending) -> None:
         )
     form, with_labels, with_ids = job["images"], job["with_labels"], job["id_column"] is not None
 
-    def tell(error: InputError) -> None:
+    def tell(error: ClientError) -> None:
         if not job["skip_bad_rows"]:
             _say_error(console, error)
 
@@ -247,11 +247,10 @@ def _watch_images(folder: Path, sending: _Sending) -> None:
             display.begin()
             try:
                 watched.send_what_is_left()
-                before = images_before(log.groups)
                 changed = partial(_say_changed, console)
                 coming = arrivals(
                     folder,
-                    before,
+                    log.images,
                     most=job["batch_size"],
                     unusable=watched.unusable,
                     changed=changed,

@@ -1,17 +1,18 @@
 """Which images of a watched folder went together, in a file that only grows.
 
 Images that come are sent in groups, and how they are grouped depends on when somebody looked. So a
-group is written down before it is sent, under the id of its batch, and afterwards that it was
-acknowledged. A group without that is sent again as it was, and the service knows the id.
+group is written down before it is sent, under the id of its batch, and afterwards what became of
+it. A group of which that is not known is sent again as it was, and the service knows the id. One
+that was refused is no group any more: its images may come again in others.
 
-One line of JSON each: `{"id": ..., "images": [[file, bytes, time], ...]}` and
-`{"entry": ..., "restored": ...}`. Without the file every image is sent as if it were new.
+One line of JSON each: `{"id": ..., "images": [[file, bytes, time], ...]}`, and
+`{"id": ..., "entry": ..., "restored": ...}` or `{"id": ..., "images": []}`. Without the file every
+image is sent as if it were new.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,24 @@ class GroupLog:
         self.groups[place] = group
         self._append({"id": group.batch_id, "entry": entry_id, "restored": restored})
 
+    def refused(self, place: int) -> None:
+        """The service does not take a group, and will not.
+
+        Arguments:
+            place: Of the group.
+
+        Raises:
+            InputError: The file cannot be written.
+        """
+        group = replace(self.groups[place], images=())
+        self.groups[place] = group
+        self._append({"id": group.batch_id, "images": ()})
+
+    @property
+    def images(self) -> list[Arrival]:
+        """Images that were sent, or were about to be."""
+        return [image for group in self.groups for image in group.images]
+
     def left(self, model: ModelInfo) -> list[int]:
         """Places of the groups to send, in order: all where the service has lost some.
 
@@ -111,8 +130,8 @@ class GroupLog:
     def _read(self, line: bytes) -> None:
         try:
             told = json.loads(line)
-            if "images" in told:
-                images = tuple(Arrival(*one) for one in told["images"])
+            images = tuple(Arrival(*one) for one in told.get("images", ()))
+            if images:
                 self.groups.append(Group(told["id"], images))
                 return
             place = next(
@@ -120,9 +139,12 @@ class GroupLog:
                 for place in reversed(range(len(self.groups)))
                 if self.groups[place].batch_id == told["id"]
             )
-            self.groups[place] = replace(
-                self.groups[place], entry_id=told["entry"], restored=told["restored"]
-            )
+            group = self.groups[place]
+            if "images" in told:
+                self.groups[place] = replace(group, images=())
+            else:
+                entry_id, restored = told["entry"], told["restored"]
+                self.groups[place] = replace(group, entry_id=entry_id, restored=restored)
         except (ValueError, KeyError, TypeError, StopIteration):
             return  # torn; what it would have said is found out again
 
@@ -141,8 +163,3 @@ class GroupLog:
                 f"Which images were sent cannot be kept in {self.path.parent} ({error.strerror}). "
                 f"Set XDG_STATE_HOME to a folder that can be written."
             ) from error
-
-
-def images_before(groups: Sequence[Group]) -> list[Arrival]:
-    """The images of groups."""
-    return [image for group in groups for image in group.images]

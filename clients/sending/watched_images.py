@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,18 @@ from clients.data.formats.image import ImageForm, label_of, read_image
 from clients.http import calls
 from clients.http.client import GMRClient
 from clients.http.connection import Sender
-from clients.http.errors import InputError
+from clients.http.errors import ClientError, InputError, RequestConflict, RequestRefused
 from clients.sending.group_log import Group, GroupLog
 from clients.sending.image_shape import check_shape, shown
 from clients.sending.resume import fingerprint
 from clients.sending.samples import ProgressListener, Totals
 from core.errors import InvalidBatch
+
+OF_THESE_IMAGES: Final = (400, 413, 422)
+"""Statuses by which the service refuses what is sent, and not whoever sends it."""
+
+OTHER_CONTENT: Final = "/batch-conflict"
+"""How the type of the problem ends that a batch id is known with other content."""
 
 
 @dataclass
@@ -37,7 +44,7 @@ class WatchedImages:
         with_labels: An image in a folder of the folder is of the class that this is called after.
         with_ids: The id of a sample is its path in the folder.
         rate: Samples per second at most.
-        tell: Is told why an image cannot be used.
+        tell: Is told why an image cannot be used, or a group.
         listener: Is told after every batch.
 
     Attributes:
@@ -54,7 +61,7 @@ class WatchedImages:
     with_labels: bool
     with_ids: bool
     rate: float | None
-    tell: Callable[[InputError], None]
+    tell: Callable[[ClientError], None]
     listener: ProgressListener
     totals: Totals = field(default_factory=Totals)
     unusable: set[str] = field(default_factory=set)
@@ -69,6 +76,9 @@ class WatchedImages:
         """Send groups of an earlier run that the service does not have.
 
         Images of them that have gone or changed since are left out.
+
+        Raises:
+            ClientError: See `send`.
         """
         for place in self.log.left(self._model):
             group = self.log.groups[place]
@@ -85,7 +95,7 @@ class WatchedImages:
         """Send images that have come.
 
         Raises:
-            ClientError: The service refused them, or was away for too long.
+            ClientError: The service takes nothing from whoever asks, or was away for too long.
         """
         usable, pixels = self._read(images)
         if not usable:
@@ -110,7 +120,22 @@ class WatchedImages:
         if self.rate is not None:
             pause = self._began + self.totals.samples / self.rate - time.monotonic()
             time.sleep(max(0.0, pause))
-        answer = self.sender.send(call)
+        try:
+            answer = self.sender.send(call)
+        except RequestRefused as error:
+            if error.status not in OF_THESE_IMAGES:
+                raise
+            self.log.refused(place)
+            self.unusable.update(image.file for image in images)
+            self.tell(error)
+            return
+        except RequestConflict as error:
+            if not error.type.endswith(OTHER_CONTENT):
+                raise
+            # The service holds the whole group, some images of which have gone since.
+            held = self._model.last_entry_id or ""
+            self.log.acknowledged(place, held, self._model.restored_entry_id or "")
+            return
         self.log.acknowledged(place, answer.entry_id, self._model.restored_entry_id or "")
         self.totals = Totals(
             samples=self.totals.samples + len(images),

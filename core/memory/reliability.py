@@ -266,6 +266,7 @@ class Reliability:
             recent, counts, self._shares(), PRIOR, array(self.offsets)
         )
         usual = self._share_right()
+        # The variance is that of the whole promise: more than that of the part that is believed.
         seen = usual + self._slope() * (seen - usual)
         variance += of_one / n + self._beyond_chance()
         margin = Z * math.sqrt(max(variance, 0.0))

@@ -16,11 +16,21 @@ from clients.data.formats.image import ImageForm
 from clients.http.answers import Ingested, ModelInfo
 from clients.http.calls import Call
 from clients.http.client import GMRClient
-from clients.http.errors import InputError
-from clients.sending.group_log import Group, GroupLog, images_before
+from clients.http.errors import (
+    ClientError,
+    InputError,
+    RequestConflict,
+    RequestRefused,
+    ServiceError,
+)
+from clients.sending.group_log import Group, GroupLog
 from clients.sending.samples import Totals
 from clients.sending.watched_images import WatchedImages
+from service.api.problems import PROBLEMS
+from service.broker.stream_errors import BatchConflict
 from service.wire import unpack
+
+_CONFLICT = PROBLEMS[BatchConflict].type
 
 
 def model(**facts: Any) -> ModelInfo:
@@ -37,9 +47,20 @@ def model(**facts: Any) -> ModelInfo:
 
 
 class Service:
-    """Takes each id once; fails at the n-th batch, before or after it is durable."""
+    """Takes each id once; fails at the n-th batch, before or after it is durable.
 
-    def __init__(self, fail_at: int | None = None, *, durable: bool = False) -> None:
+    Refuses batches of more than `most` samples, by a status.
+    """
+
+    def __init__(
+        self,
+        fail_at: int | None = None,
+        *,
+        durable: bool = False,
+        most: int = 100,
+        status: int = 413,
+    ) -> None:
+        self._most, self._status = most, status
         self.batches: dict[str, tuple[np.ndarray[Any, Any], Any, Any]] = {}
         self.calls, self._fail_at, self._durable = 0, fail_at, durable
         self.known = model()
@@ -59,7 +80,12 @@ class Service:
             vocabulary = json.loads(facts["vocabulary"])
             codes = tensors["labels"].tolist()
             names = [vocabulary[code] if code >= 0 else None for code in codes]
+        if len(tensors["features"]) > self._most:
+            kind = RequestConflict if self._status == 409 else RequestRefused
+            raise kind(status=self._status, title="too many")
         again = facts["batch_id"] in self.batches
+        if again and not np.array_equal(self.batches[facts["batch_id"]][0], tensors["features"]):
+            raise RequestConflict(status=409, title="other content", type=_CONFLICT)
         self.batches.setdefault(
             facts["batch_id"], (tensors["features"], names, facts.get("sample_ids"))
         )
@@ -81,7 +107,7 @@ class Silent:
 
 
 def watched(
-    folder: Path, service: Service, errors: list[InputError] | None = None, **options: Any
+    folder: Path, service: Service, errors: list[ClientError] | None = None, **options: Any
 ) -> WatchedImages:
     """Whoever sends, as after a start."""
     chosen = {"form": ImageForm(), "with_labels": True, "with_ids": False, "rate": None, **options}
@@ -135,7 +161,7 @@ def test_a_group_that_was_under_way_is_sent_again_as_it_was(folder: Path, durabl
         first.send([image(folder, "b.png", 2), image(folder, "c.png", 3)])
     later = image(folder, "d.png", 4)
     second = watched(folder, service)
-    assert [one.file for one in images_before(second.log.groups)] == ["a.png", "b.png", "c.png"]
+    assert [one.file for one in second.log.images] == ["a.png", "b.png", "c.png"]
     second.send_what_is_left()
     second.send([later])
     assert service.levels() == [1, 2, 3, 4]
@@ -174,6 +200,46 @@ def test_what_has_changed_since_is_not_part_of_a_group_that_is_sent_again(folder
     assert service.levels() == [1]
 
 
+def test_a_group_that_the_service_holds_whole_is_not_sent_again_in_part(folder: Path) -> None:
+    """Under its id the service knows other content, and says so."""
+    service = Service(1, durable=True)
+    first = watched(folder, service)
+    with pytest.raises(KeyboardInterrupt):
+        first.send([image(folder, "a.png", 1), image(folder, "b.png", 2)])
+    (folder / "b.png").unlink()
+    again = watched(folder, service)
+    again.send_what_is_left()
+    again.send([image(folder, "c.png", 3)])
+    assert service.levels() == [1, 2, 3]
+    assert watched(folder, service).log.left(service.known) == []
+
+
+def test_what_the_service_refuses_may_come_in_other_groups(folder: Path) -> None:
+    """Else a batch that is too large would stand in the way for ever."""
+    service, errors = Service(most=2), list[ClientError]()
+    group = [image(folder, f"{level}.png", level) for level in (1, 2, 3)]
+    first = watched(folder, service, errors)
+    first.send(group)
+    assert service.levels() == []
+    assert [str(error) for error in errors] == ["too many (HTTP 413)"]
+    assert first.unusable == {"1.png", "2.png", "3.png"}
+    again = watched(folder, service, errors)
+    again.send_what_is_left()
+    assert again.log.images == []
+    again.send(group[:2])
+    again.send(group[2:])
+    assert service.levels() == [1, 2, 3]
+    assert len(errors) == 1
+
+
+@pytest.mark.parametrize("status", [403, 409])
+def test_what_is_no_fault_of_these_images_is_told_at_once(folder: Path, status: int) -> None:
+    """Whoever asks may not send, or the service takes nothing for now."""
+    service = Service(most=0, status=status)
+    with pytest.raises(ServiceError, match=str(status)):
+        watched(folder, service).send([image(folder, "a.png", 1)])
+
+
 def test_after_a_rollback_what_was_sent_since_is_known_to_be_held(folder: Path) -> None:
     service = Service()
     service.known = model(restored_entry_id="5-0")
@@ -203,7 +269,7 @@ def test_no_more_images_a_second_are_sent_than_is_asked_for(
 
 
 def test_an_image_that_cannot_be_used_is_told_and_the_others_go_on(folder: Path) -> None:
-    service, errors = Service(), list[InputError]()
+    service, errors = Service(), list[ClientError]()
     good, large = image(folder, "good.png", 1), image(folder, "large.png", 2, (9, 9))
     bad = folder / "bad.png"
     bad.write_text("no image", "utf-8")
@@ -224,7 +290,7 @@ def test_an_image_that_cannot_be_used_is_told_and_the_others_go_on(folder: Path)
 
 
 def test_images_become_what_the_service_knows(folder: Path) -> None:
-    service, errors = Service(), list[InputError]()
+    service, errors = Service(), list[ClientError]()
     service.known = model(features=36, raw={"image_shape": [3, 4, 3]})
     watched(folder, service, errors).send([image(folder, "a.png", 1)])
     ((x, _, _),) = service.batches.values()
