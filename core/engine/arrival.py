@@ -26,7 +26,8 @@ class Arrival:
         unknown: Which samples the model finds unknown, with shape (N,), bool; None where it
             cannot say.
         gains: What they would gain by a component of their own, nats, with shape (N,); or None.
-        taught: Whether experts were taught a label of it.
+        touched: Whether the model answers otherwise since, before a sample of it is learned: experts
+            were taught a label of it, or it has shown what is usual.
         version: Of the model that judged it.
         outliers: Samples of a burst that were kept apart.
         unknowns: Unlabelled samples that were held back because they are unknown.
@@ -39,7 +40,7 @@ class Arrival:
     awaiting: int
     unknown: Tensor | None
     gains: Tensor | None
-    taught: bool
+    touched: bool
     version: int
     outliers: int = 0
     unknowns: int = 0

@@ -8,8 +8,8 @@ Rules of this module:
    random state is part of the state. No clock, no environment.
 3. A batch is scored, then judged, then learned: whatever is reported of it is
    prequential, and what looks like a change is never learned as the old sub-task.
-4. `version` grows by one whenever the model changes; a version names one model for ever. Only its
-   p-values may move: rows behind them come with a batch whose samples all await their labels, too.
+4. `version` grows by one whenever the model changes, or what its samples are compared with; a
+   version gives one answer for ever.
 5. While the model is at rest (`core.engine.modes`) no version changes but by going back to one.
 """
 

@@ -119,18 +119,22 @@ class Step:
         self, state: EngineState, batch: Batch, judgement: Judgement
     ) -> tuple[EngineState, Arrival]:
         """The batch as part of the stream: experts hear its labels, what awaits one waits."""
-        experts = state.model.panel
+        before = state
         state = self.naming.taught(state, batch, judgement.advice)
-        taught = state.model.panel is not experts
         position = Position(state.stream.batches, state.stream.samples)
         unknown = self.discovery.unknown(state, judgement.scores)
         gains = self.discovery.gains(state, judgement.scores)
         state = self._advance(state, len(batch), judgement)
+        touched = (
+            state.model.panel is not before.model.panel
+            or state.model.calibration is not before.model.calibration
+            or state.sub_task.likelihood is not before.sub_task.likelihood
+        )
         state, rest, rows = self.delayed_labels.hold_back(state, batch, judgement.scores)
         awaiting = len(batch) - len(rest)
         version = state.model.version
         return state, Arrival(
-            batch, position, rest, rows, awaiting, unknown, gains, taught, version
+            batch, position, rest, rows, awaiting, unknown, gains, touched, version
         )
 
     def _decided(
@@ -161,8 +165,7 @@ class Step:
         rest = replace(arrival.rest, places=arrival.places)
         state = state.with_pending(set_aside=joined(state.pending.set_aside, rest))
         state, overdue = self.delayed_labels.overdue(state)
-        if arrival.taught:
-            state = state.changed()
+        state = _versioned(state, arrival)
         aside = BatchSetAside(
             **judgement.report(state, arrival.batch, arrival.position, self.judge.armed_in(state)),
             awaiting=arrival.awaiting,
@@ -230,6 +233,7 @@ class Step:
     ) -> tuple[EngineState, list[Event]]:
         """Close the batch: let go of what has waited for too long, and report."""
         state, overdue = self.delayed_labels.overdue(state)
+        state = _versioned(state, arrival)
         events = [*events, *overdue]
         replays = [event for event in events if isinstance(event, Replayed)]
         learned = BatchLearned(
@@ -329,3 +333,9 @@ class Step:
                 shadows=judgement.shadows.states,
             ),
         )
+
+
+def _versioned(state: EngineState, arrival: Arrival) -> EngineState:
+    """Under a version of its own, if it answers otherwise than before the batch."""
+    same = state.model.version == arrival.version
+    return state.changed() if arrival.touched and same else state
