@@ -11,7 +11,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from clients.commands.options import Url
+from clients.commands.options import Every, Live, Url
+from clients.data.live import input_of
+from clients.data.live_labels import LiveLabels
+from clients.data.standard_input import STANDARD_INPUT
 from clients.http.client import GMRClient
 from clients.http.connection import open_sender
 from clients.http.errors import ClientError
@@ -25,9 +28,14 @@ from core.counted import counted
 # As for `gmr ingest`: a full backlog, or a trainer that has much to learn first, is normal.
 _PATIENCE_S = 600.0
 
+_THE_REST = "; run the same command again for the rest. No label is matched twice"
+
 
 def labels_command(
-    file: Annotated[Path, typer.Argument(help="A .csv, .tsv, .parquet or .npz file.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="A .csv, .tsv, .jsonl, .parquet or .npz file; - is standard input."),
+    ],
     url: Url = None,
     id_column: Annotated[
         str | None,
@@ -46,6 +54,8 @@ def labels_command(
     again: Annotated[
         bool, typer.Option("--again", help="Send a file once more that was sent before.")
     ] = False,
+    live: Live = False,
+    every: Every = 1.0,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait to hear what became of them.")
     ] = True,
@@ -57,19 +67,34 @@ def labels_command(
     or were unmatched and why.
 
     Example: gmr labels verdicts.csv --id-column id --label-column verdict
+
+    Example: tail -n +1 -F verdicts.csv | gmr labels - --live
+    """
+    with input_of(file, live=live, wait_s=every, most=batch_size) as (path, coming):
+        job = LabelJob.of(
+            path,
+            batch_size=batch_size,
+            id_column=id_column,
+            label_column=label_column,
+            text_ids=text_ids,
+            run=secrets.token_hex(4) if again else "0",
+            live=coming,
+        )
+        _send(job, "standard input" if file == STANDARD_INPUT else file.name, url, wait=wait)
+
+
+def _send(job: LabelJob, name: str, url: str | None, *, wait: bool) -> None:
+    """Send all labels, and say what became of them.
+
+    Arguments:
+        job: Them.
+        name: What they come from, for the person who sends them.
+        url: Where the service listens.
+        wait: Whether to wait for what becomes of them.
     """
     console = Console(stderr=True)
-    run = secrets.token_hex(4) if again else "0"
-    job = LabelJob.of(
-        file,
-        batch_size=batch_size,
-        id_column=id_column,
-        label_column=label_column,
-        text_ids=text_ids,
-        run=run,
-    )
     outcome = Outcome()
-    with GMRClient(url) as client, SendingBar(console, file.name, job.file.n_rows) as display:
+    with GMRClient(url) as client, SendingBar(console, name, job.file.n_rows) as display:
         check_reachable(client)
         display.begin()
         policy = RetryPolicy(total_s=_PATIENCE_S, notify=display.waiting)
@@ -79,10 +104,8 @@ def labels_command(
                 totals = send_labels(sender, job, outcome, follower=follower, listener=display)
         except KeyboardInterrupt:
             display.end()
-            console.print(
-                "Interrupted. What was acknowledged is durable; run the same command again for "
-                "the rest. No label is matched twice."
-            )
+            rest = "" if isinstance(job.file, LiveLabels) else _THE_REST
+            console.print(f"Interrupted. What was acknowledged is durable{rest}.")
             raise typer.Exit(130) from None
         display.end()
         typer.echo(_summary(totals))

@@ -29,7 +29,7 @@ from clients.commands.options import (
 )
 from clients.data.encoding import TableEncoding
 from clients.data.files import Rows
-from clients.data.live import samples_of
+from clients.data.live import input_of
 from clients.http.client import GMRClient
 from clients.sending.feature_names import open_matched
 
@@ -82,7 +82,7 @@ def outliers_command(
     n = found = 0
 
     table = None if encoding is None else TableEncoding.read(encoding)
-    reading = samples_of(file, live=live, wait_s=every, most=batch_size)
+    reading = input_of(file, live=live, wait_s=every, most=batch_size)
     with reading as (path, coming), GMRClient(url) as client:
         matched = open_matched(
             client,

@@ -33,6 +33,7 @@ from clients.data.formats.rows import (
     check_count,
 )
 from clients.data.formats.text_source import TABLES, cell_labels
+from clients.data.formats.text_table import TextTable
 from clients.http.errors import InputError
 from service.wire import SampleId
 
@@ -65,6 +66,9 @@ class LabelFile:
         id_column: A column's name or index, or the name of an array; None for `id`,
             `sample_id`, `ids` or `sample_ids`, whichever is there.
         label_column: Likewise; None for `label` or `labels`.
+        like: A table of text that this one goes on: it has the same columns, and its rows are
+            numbered from `first_row`.
+        first_row: Number of its first row.
 
     Attributes:
         n_rows: How many there are, or None when only reading on would tell.
@@ -74,13 +78,21 @@ class LabelFile:
     """
 
     def __init__(
-        self, path: Path, id_column: str | None = None, label_column: str | None = None
+        self,
+        path: Path,
+        id_column: str | None = None,
+        label_column: str | None = None,
+        *,
+        like: LabelFile | None = None,
+        first_row: int = 0,
     ) -> None:
         if not path.is_file():
             what = "is a folder, not a file" if path.is_dir() else "does not exist"
             raise InputError(f"{path} {what}. Expected a file: {FORMATS}. Check the path.")
         self.path = path
         self.n_rows: int | None = None
+        self._table: TextTable | None = None
+        self._like, self._first_row = None if like is None else like._table, first_row
         kind = kind_of(path)
         check_has_ids(path, kind)
         opened = {
@@ -104,11 +116,16 @@ class LabelFile:
             yield LabelRows(start, len(ids), [id for id, _ in known], [label for _, label in known])
 
     def _text(self, id_column: str | None, label_column: str | None) -> _Read:
-        read_as = TABLES[kind_of(self.path)]
-        names = read_as(self.path).first_line
-        id_column = id_column or self._usual(names, ID_NAMES, "ids", "--id-column")
-        label_column = label_column or self._usual(names, LABEL_NAMES, "labels", "--label-column")
-        table = read_as(self.path, (id_column, label_column))
+        read_as, like = TABLES[kind_of(self.path)], self._like
+        if like is None:
+            names = read_as(self.path).first_line
+            id_column = id_column or self._usual(names, ID_NAMES, "ids", "--id-column")
+            label_column = label_column or self._usual(
+                names, LABEL_NAMES, "labels", "--label-column"
+            )
+        columns = (id_column, label_column)
+        table = read_as(self.path, columns, like=like, first_row=self._first_row)
+        self._table = table
         id, label = table.found
         assert id is not None
         assert label is not None

@@ -7,12 +7,15 @@ Rules of this module:
    Those that follow are read alike, and rows are counted on.
 3. Nothing is read ahead but what a pipe holds and a few pieces: who writes faster than the service
    learns has to wait.
+4. Who is asked to stop deals with what has come first: nobody would send it again.
 """
 
 from __future__ import annotations
 
 import os
 import queue
+import select
+import signal
 import sys
 import tempfile
 import threading
@@ -20,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any, Final
 
 from clients.data.files import open_source
@@ -36,6 +40,9 @@ _LONGEST_LINE: Final = 1 << 25
 
 _LOOK_EVERY_S: Final = 0.1
 
+_PIPE_HOLDS: Final = 1 << 20
+"""Bytes that a pipe holds at most, unless somebody with special rights has made it larger."""
+
 
 class LiveLines:
     """The lines of a stream, as they come.
@@ -46,8 +53,10 @@ class LiveLines:
     """
 
     def __init__(self, stream: IO[bytes], wait_s: float) -> None:
-        self._blocks: queue.Queue[bytes | OSError] = queue.Queue(_BLOCKS_AHEAD)
-        self._wait_s, self._closed = wait_s, threading.Event()
+        # None: what had come is read, though the stream goes on.
+        self._blocks: queue.Queue[bytes | OSError | None] = queue.Queue(_BLOCKS_AHEAD)
+        self._wait_s = wait_s
+        self._closed, self._finishing = threading.Event(), threading.Event()
         self._lines: list[bytes] = []
         self._rest, self._ended = b"", False
         # Read without Python's buffer, whose lock would keep a process from its end.
@@ -59,6 +68,10 @@ class LiveLines:
     def close(self) -> None:
         """Give no more lines, also to who waits for them."""
         self._closed.set()
+
+    def finish(self) -> None:
+        """Give what has come by now, and then no more; of a line that is not whole nothing."""
+        self._finishing.set()
 
     def next(self, most: int) -> list[bytes]:
         """The next lines, with their ends, `most` at most; none once there are no more.
@@ -89,7 +102,10 @@ class LiveLines:
         if isinstance(block, OSError):
             raise InputError(f"Standard input cannot be read on ({block.strerror}).")
         self._ended = not block
-        *lines, self._rest = (self._rest + block).splitlines(keepends=True) or [b""]
+        if self._ended and self._finishing.is_set():
+            self._rest = b""  # who writes may have been stopped in the midst of it, too
+            return
+        *lines, self._rest = (self._rest + (block or b"")).splitlines(keepends=True) or [b""]
         if self._rest.endswith(b"\n") or self._ended:
             lines, self._rest = [*lines, self._rest], b""
         self._lines += [line for line in lines if line.strip()]
@@ -100,9 +116,16 @@ class LiveLines:
             )
 
     def _read(self, descriptor: int) -> None:
-        while True:
+        left = _PIPE_HOLDS  # to be read once no more is wanted
+        while not self._closed.is_set():
+            block: bytes | OSError | None = None
             try:
-                block: bytes | OSError = os.read(descriptor, _BLOCK)
+                finishing = self._finishing.is_set()
+                if _has_come(descriptor, 0 if finishing else _LOOK_EVERY_S) and left > 0:
+                    block = os.read(descriptor, _BLOCK)
+                    left -= len(block) * finishing
+                elif not finishing:
+                    continue
             except OSError as error:
                 block = error
             while not self._closed.is_set():
@@ -111,8 +134,16 @@ class LiveLines:
                     break
                 except queue.Full:
                     continue
-            if self._closed.is_set() or not block or isinstance(block, OSError):
+            if not block or isinstance(block, OSError):
                 return
+
+
+def _has_come(descriptor: int, seconds: float) -> bool:
+    """Whether there is something to read, or the end; also where that cannot be asked."""
+    try:
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    except (OSError, ValueError):
+        return True
 
 
 class LiveInput:
@@ -226,7 +257,7 @@ def open_samples(path: Path, live: LiveInput | None, **options: Any) -> Source:
 
 
 @contextmanager
-def samples_of(
+def input_of(
     file: Path, *, live: bool, wait_s: float, most: int
 ) -> Iterator[tuple[Path, LiveInput | None]]:
     """The file that was typed, or of standard input one that holds it, or its first lines.
@@ -267,7 +298,31 @@ def live_input(stream: IO[bytes], wait_s: float, most: int) -> Iterator[LiveInpu
     """
     lines = LiveLines(stream, wait_s)
     try:
-        with tempfile.TemporaryDirectory(prefix="gmr-") as folder:
+        with tempfile.TemporaryDirectory(prefix="gmr-") as folder, _signals_finish(lines):
             yield LiveInput(lines, Path(folder), most)
     finally:
         lines.close()
+
+
+@contextmanager
+def _signals_finish(lines: LiveLines) -> Iterator[None]:
+    """Let the first Ctrl-C, or SIGTERM, end the lines; the next one does what it always does."""
+    before: dict[int, Any] = {}
+
+    def finish(number: int, _: FrameType | None) -> None:
+        restore()
+        lines.finish()
+        # Not by `print`, in the midst of which it may have come.
+        os.write(2, b"Stopping after what has come; Ctrl-C again stops at once.\n")
+
+    def restore() -> None:
+        while before:
+            signal.signal(*before.popitem())
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, finish)
+    try:
+        yield
+    finally:
+        restore()

@@ -12,6 +12,7 @@ Rules of this module:
 
 from __future__ import annotations
 
+import secrets
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from typing import Protocol
 
 from clients.data.formats.ids import sent_ids
 from clients.data.label_file import LabelFile, LabelRows
+from clients.data.live import LiveInput
+from clients.data.live_labels import LiveLabels
 from clients.http import calls
 from clients.http.answers import Labelled
 from clients.http.calls import Call
@@ -44,7 +47,7 @@ class LabelJob:
         text_ids: Send ids as text, those that are numbers, too.
     """
 
-    file: LabelFile
+    file: LabelFile | LiveLabels
     name: str
     batch_size: int
     text_ids: bool = False
@@ -59,15 +62,21 @@ class LabelJob:
         label_column: str | None = None,
         text_ids: bool = False,
         run: str = "0",
+        live: LiveInput | None = None,
     ) -> LabelJob:
         """The job of sending a file.
 
         Arguments:
             run: Part of every request's id; another one sends the same file again.
+            live: Where labels come from of which the file holds the first: they come but once, and
+                the job's name is its own.
 
         Raises:
             InputError: the file cannot be used.
         """
+        if live is not None:
+            coming = LiveLabels(live, id_column, label_column)
+            return cls(coming, f"labels-{secrets.token_hex(8)}", batch_size, text_ids)
         file = LabelFile(path, id_column, label_column)
         name = fingerprint([path], "labels", batch_size, id_column, label_column, text_ids)
         return cls(file, f"{name}-{run}", batch_size, text_ids)

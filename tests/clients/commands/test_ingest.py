@@ -592,7 +592,7 @@ def test_images_of_a_watched_folder_go_together_until_ctrl_c(
         happens.pop()()
 
     monkeypatch.setattr(
-        "clients.commands.ingest.arrivals", functools.partial(arrivals, pause=pause)
+        "clients.commands.watched_folder.arrivals", functools.partial(arrivals, pause=pause)
     )
     said = [*[model(0, "0-0", features=None)] * 2, *[answer(202, INGESTED)] * 2]
     options = ["--skip-bad-rows"] if skip else []
@@ -619,7 +619,7 @@ def test_a_watched_folder_is_sent_again_where_that_is_asked_for(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(
-        "clients.commands.ingest.arrivals", functools.partial(arrivals, pause=pause)
+        "clients.commands.watched_folder.arrivals", functools.partial(arrivals, pause=pause)
     )
     asked = [model(0, "1-1", features=None)] * 2
     waited = [model(0, "1-1", features=None)]

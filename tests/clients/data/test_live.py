@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.data import live
-from clients.data.live import LiveLines, live_input, open_samples, samples_of
+from clients.data.live import LiveLines, input_of, live_input, open_samples
 from clients.http.errors import InputError
 
 LONG = 60.0  # nothing here waits for so long, unless it fails
@@ -90,6 +91,67 @@ def test_lines_are_given_when_enough_have_come_or_have_waited(
         source.write("x" * 101)
         with pytest.raises(InputError, match="a line of more than"):
             lines.next(1)
+
+
+@given(st.integers(1, 5), st.integers(0, 3000), st.booleans())
+def test_what_has_come_when_no_more_is_wanted_is_given_whole(
+    most: int, n: int, ended: bool
+) -> None:
+    expected = [b"%d\n" % row for row in range(n)]  # and of the line that is not whole nothing
+    with pipe() as source:
+        source.write(b"".join(expected) + b"half")
+        lines = LiveLines(source.stream, LONG)
+        lines.finish()
+        if ended:  # who writes was stopped as well
+            source.end()
+        found: list[bytes] = []
+        while piece := lines.next(most):
+            found += piece
+        assert found == expected
+
+
+def test_who_never_pauses_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_PIPE_HOLDS", 1 << 18)
+    with pipe() as source:
+        lines, enough = LiveLines(source.stream, LONG), threading.Event()
+
+        def write() -> None:
+            while not enough.is_set():
+                source.write(b"1\n" * 4096)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        lines.finish()
+        n = 0
+        while piece := lines.next(1000):
+            n += len(piece)
+        enough.set()
+        os.set_blocking(source._write, False)
+        with suppress(OSError):  # so that who waits for room has it
+            while os.read(source.stream.fileno(), 1 << 16) and writer.is_alive():
+                pass
+        writer.join(10)
+    assert n < 1 << 20
+
+
+def test_a_signal_ends_the_lines_and_the_next_one_the_process(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with pipe() as source:
+            source.write("x,y\n1,2\n3,4\n5,6\n7,")
+            with opened(source) as (found, _):
+                pieces = found.read(2)
+                assert len(next(pieces)) == 1
+                signal.raise_signal(number)
+                assert [row for rows in pieces for row in rows.features.tolist()] == [
+                    *([3, 4], [5, 6]),
+                ]
+                assert "Ctrl-C again" in capfd.readouterr().err
+                with pytest.raises(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGINT)
+        assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
 def opened(source: Pipe, first: int = 2, **options: Any) -> Any:
@@ -218,7 +280,7 @@ def test_what_is_no_live_input_is_refused(tmp_path: Path) -> None:
             pass
     with (
         pytest.raises(InputError, match="--live is for standard input"),
-        samples_of(tmp_path / "a.csv", live=True, wait_s=1, most=1),
+        input_of(tmp_path / "a.csv", live=True, wait_s=1, most=1),
     ):
         pass
     with pipe() as source:

@@ -1,0 +1,203 @@
+"""How `gmr ingest` sends: one file with its display, and what is told of it at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from clients.data.encoding import TableEncoding
+from clients.data.formats.image import ImageForm
+from clients.data.live import LiveInput
+from clients.http.client import GMRClient
+from clients.http.connection import open_sender
+from clients.http.errors import InputError
+from clients.http.rejected import rejected
+from clients.http.retry import RetryPolicy
+from clients.sending.bar import SendingBar, check_reachable
+from clients.sending.feature_names import NameMatcher, NamesAfterFirst
+from clients.sending.image_shape import check_image_shape
+from clients.sending.resume import ResumeFile, fingerprint, state_folder
+from clients.sending.samples import Job, Totals, send, starting_point
+from core.counted import counted
+
+# A full backlog is normal while the model learns, so wait for long; the display says why.
+PATIENCE_S = 600.0
+LEARNING_S = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """How samples are read and cut into batches, as `clients.sending.samples.Job.of` takes it."""
+
+    batch_size: int
+    epochs: int
+    label_column: str | None
+    labels: Path | None
+    with_labels: bool
+    id_column: str | None
+    text_ids: bool
+    columns: Sequence[str] | None
+    drop: Sequence[str]
+    skip_bad_rows: bool
+    decimal: str
+    encoding: TableEncoding | None
+    images: ImageForm
+    shuffle: int | None
+
+
+@dataclass(frozen=True)
+class FileSender:
+    """Sends files.
+
+    Arguments:
+        console: Where what happens is told.
+        url: Where the service listens; None: where the environment says.
+        options: How files are read.
+        rate: Samples per second, at most.
+        by_place: Take features by their places, whatever their names.
+        again: Send what was sent before.
+        wait: Wait until all is learned.
+    """
+
+    console: Console
+    url: str | None
+    options: JobOptions
+    rate: float | None
+    by_place: bool
+    again: bool
+    wait: bool
+
+    def send(self, path: Path, name: str, live: LiveInput | None = None) -> None:
+        """Send one file, from where it was left.
+
+        Arguments:
+            path: The file.
+            name: What it is called to the person who sends it.
+            live: Where the samples come from of which the file holds the first.
+
+        Raises:
+            InputError: It cannot be used.
+            BatchesRejected: Batches of it were accepted and could not be used.
+        """
+        console, url, options = self.console, self.url, self.options
+        with GMRClient(url) as client:
+            matcher = NameMatcher(client, by_place=self.by_place)
+            columns = matcher.columns_of(
+                path,
+                options.columns,
+                (options.label_column, options.id_column, *options.drop),
+                encoded=options.encoding is not None,
+                decimal=options.decimal,
+            )
+            job = Job.of(path, **vars(options) | {"columns": columns}, live=live)
+            with SendingBar(console, Path(name).name, job.n_samples) as display:
+                check_reachable(client)
+                # What comes does not come again, so how far it got ends with it.
+                folder = state_folder() if live is None else path.parent
+                resume = ResumeFile(
+                    folder / f"{job.name}-{fingerprint([], client.url)}.json",
+                    {
+                        "file": name if name == "standard input" else str(path.resolve()),
+                        "url": client.url,
+                    },
+                )
+                check_image_shape(client, job.source)
+                progress = starting_point(client, resume, again=self.again)
+                if progress.finished and progress.epoch + 1 >= options.epochs:
+                    console.print(
+                        f"{name} was sent completely before: {progress.samples} samples on "
+                        f"{time.strftime('%d %B %Y at %H:%M', time.localtime(progress.time))}. "
+                        f"Use --again to send it once more."
+                    )
+                    rejected(client, f"{job.name}-{progress.run}-").check("samples")
+                    return
+                matched = matcher.match(job.source)
+                for remark in matched.remarks:  # while it is not too late for Ctrl-C
+                    console.print(remark, highlight=False, markup=False, soft_wrap=True)
+                job = replace(job, source=matched.source)
+                display.begin(progress.samples)
+                policy = RetryPolicy(total_s=PATIENCE_S, notify=display.waiting)
+                try:
+                    with closing(open_sender(url, policy)) as sender:
+                        listener = NamesAfterFirst(display, client, matched.missing)
+                        totals = send(
+                            sender, job, resume, progress, rate=self.rate, listener=listener
+                        )
+                    waited = None
+                    if self.wait:
+                        display.note("sent; waiting until all is learned")
+                        began = time.monotonic()
+                        client.wait_until_learned(LEARNING_S)
+                        waited = time.monotonic() - began
+                except KeyboardInterrupt:
+                    display.end()
+                    if live is not None:
+                        console.print(
+                            f"Stopped after {counted(resume.load().samples, 'sample')}; what had "
+                            f"come since the last batch was not sent."
+                        )
+                        raise typer.Exit(130) from None
+                    console.print(
+                        "Interrupted. Run the same command again to go on from here; nothing will "
+                        "be learned twice."
+                    )
+                    raise typer.Exit(130) from None
+                display.end()
+                typer.echo(summary(totals, waited))
+                skipped = totals.skipped + (0 if live is None else live.untold)
+                if skipped:
+                    console.print(f"{counted(skipped, 'row')} could not be used, left out.")
+                encoding = options.encoding
+                for remark in () if encoding is None else encoding.remarks:
+                    console.print(remark, highlight=False, markup=False)
+                if encoding is not None:
+                    encoding.forget_remarks()  # of a folder the next file is told by itself
+                rejected(client, f"{job.name}-{progress.run}-").check("samples")
+
+
+def say_changed(console: Console, path: Path) -> None:
+    """Tell of a file that has grown since it was sent."""
+    console.print(
+        f"{path} has changed since it was sent, and is not sent again. Write what is new into a "
+        f"file of its own.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def say_error(console: Console, error: Exception) -> None:
+    """Tell what could not be sent, where others can."""
+    console.print(f"Error: {error}", style="red", highlight=False, soft_wrap=True)
+
+
+def check_sent(failed: int, folder: Path) -> None:
+    """Raise `InputError` where files of a folder could not be sent."""
+    if failed:
+        raise InputError(
+            f"{counted(failed, 'file')} of {folder} could not be sent whole, as told above. Put "
+            f"right what is wrong, and run the same command again: what was sent is not sent twice."
+        )
+
+
+def summary(totals: Totals, learned_after: float | None) -> str:
+    """What was sent, in a line.
+
+    Arguments:
+        totals: What was sent.
+        learned_after: Seconds after which all was learned; None where nobody waited.
+    """
+    text = (
+        f"{counted(totals.samples, 'sample')} in {counted(totals.batches, 'batch', 'batches')}, "
+        f"{totals.duplicate_samples} of them there before, in {totals.seconds:.1f} s "
+        f"({totals.samples_per_second:,.0f} samples/s); "
+    )
+    if learned_after is None:
+        return text + f"backlog {counted(totals.backlog, 'entry', 'entries')}"
+    rate = totals.samples / (totals.seconds + learned_after)
+    return text + f"all learned {learned_after:.1f} s later ({rate:,.0f} samples/s end to end)"
