@@ -24,7 +24,7 @@ from clients.sending.samples import position
 
 
 @dataclass(frozen=True)
-class Group:
+class ImageGroup:
     """Images that are one batch.
 
     Arguments:
@@ -52,7 +52,7 @@ class GroupLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.groups: list[Group] = []
+        self.groups: list[ImageGroup] = []
         try:
             lines = path.read_bytes().split(b"\n")
         except OSError:
@@ -70,7 +70,7 @@ class GroupLog:
         self.groups, self._is_torn = [], False
         self._write("w", "")
 
-    def begin(self, group: Group) -> None:
+    def begin(self, group: ImageGroup) -> None:
         """A group is about to be sent.
 
         Raises:
@@ -84,8 +84,8 @@ class GroupLog:
 
         Arguments:
             place: Of the group.
-            entry_id: See `Group`.
-            restored: See `Group`.
+            entry_id: See `ImageGroup`.
+            restored: See `ImageGroup`.
 
         Raises:
             InputError: The file cannot be written.
@@ -132,7 +132,7 @@ class GroupLog:
             told = json.loads(line)
             images = tuple(Arrival(*one) for one in told.get("images", ()))
             if images:
-                self.groups.append(Group(told["id"], images))
+                self.groups.append(ImageGroup(told["id"], images))
                 return
             place = next(
                 place

@@ -17,7 +17,7 @@ from clients.http import calls
 from clients.http.client import GMRClient
 from clients.http.connection import Sender
 from clients.http.errors import ClientError, InputError, RequestConflict, RequestRefused
-from clients.sending.group_log import Group, GroupLog
+from clients.sending.group_log import GroupLog, ImageGroup
 from clients.sending.image_shape import check_shape, shown
 from clients.sending.resume import fingerprint
 from clients.sending.samples import ProgressListener, Totals
@@ -102,7 +102,7 @@ class WatchedImages:
             return
         files = [self.folder / image.file for image in usable]
         named = fingerprint(files, *(image.file for image in usable))
-        group = Group(f"{self.name}-{named}", tuple(usable))
+        group = ImageGroup(f"{self.name}-{named}", tuple(usable))
         self.log.begin(group)
         self._send(len(self.log.groups) - 1, group.batch_id, usable, pixels)
 

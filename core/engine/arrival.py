@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from core.batch import Batch
-from core.engine.judgement import Position
+from core.engine.judgement import BatchPosition
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,22 +20,22 @@ class Arrival:
     Arguments:
         batch: All N samples.
         position: Where it begins in the stream.
-        rest: What is still to be learned.
+        to_learn: What is still to be learned.
         rows: Rows of these in the batch, with shape (M,), int64.
         awaiting: Samples that are held back until their label comes.
         unknown: Which samples the model finds unknown, with shape (N,), bool; None where it
             cannot say.
         gains: What they would gain by a component of their own, nats, with shape (N,); or None.
-        touched: Whether the model answers otherwise since, before a sample of it is learned: experts
-            were taught a label of it, or it has shown what is usual.
+        touched: Whether the model answers otherwise before a sample of it is learned: experts were
+            taught a label of it, or it has shown what is usual.
         version: Of the model that judged it.
         outliers: Samples of a burst that were kept apart.
         unknowns: Unlabelled samples that were held back because they are unknown.
     """
 
     batch: Batch
-    position: Position
-    rest: Batch
+    position: BatchPosition
+    to_learn: Batch
     rows: Tensor
     awaiting: int
     unknown: Tensor | None
@@ -52,4 +52,4 @@ class Arrival:
 
     def only(self, left: Tensor) -> Arrival:
         """Keep some of the samples that are still to be learned, by their places, int64."""
-        return replace(self, rest=self.rest.select(left), rows=self.rows[left])
+        return replace(self, to_learn=self.to_learn.select(left), rows=self.rows[left])

@@ -21,7 +21,7 @@ from core.engine.class_discovery import ClassDiscovery
 from core.engine.delayed_labels import DelayedLabels
 from core.engine.explanation import explain
 from core.engine.inliers import Inliers
-from core.engine.judgement import Position, evidence_of
+from core.engine.judgement import BatchPosition, evidence_of
 from core.engine.learning import Learning
 from core.engine.recurrence import mostly_labelled, recurring
 from core.engine.severity import Severity
@@ -58,7 +58,7 @@ class BoundaryCrossing:
         self,
         state: EngineState,
         batch: Batch | None,
-        position: Position,
+        position: BatchPosition,
         verdict: Verdict | None,
     ) -> tuple[EngineState, list[Event]]:
         """Cross a boundary: what is known becomes the generator, then the new is learned.

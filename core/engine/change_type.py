@@ -21,7 +21,7 @@ from torch import Tensor
 from core.batch import UNLABELLED, Batch
 from core.drift.detector import Cause, Detector, Level, Verdict
 from core.engine.decision import Instead
-from core.engine.judgement import Position, evidence_of
+from core.engine.judgement import BatchPosition, evidence_of
 from core.engine.learning import Learning
 from core.engine.recurrence import mostly_labelled
 from core.engine.state import EngineState, joined
@@ -56,22 +56,22 @@ class ChangeType:
     learning: Learning
 
     def burst(
-        self, state: EngineState, rest: Batch, position: Position, verdict: Verdict
+        self, state: EngineState, to_learn: Batch, position: BatchPosition, verdict: Verdict
     ) -> tuple[EngineState, Tensor, list[Event]]:
         """An alarm went away: keep the outliers apart, and learn what was set aside with them.
 
         Outliers that come again at once are more of the same burst, and told as that.
 
         Arguments:
-            rest: Of the batch by which it had gone away, what is to be learned.
+            to_learn: Of the batch by which it had gone away, what is to be learned.
 
         Returns:
-            The state, which samples of the rest are no outliers, (N,) bool, and the events.
+            The state, which of these samples are no outliers, (N,) bool, and the events.
         """
         held = state.pending.set_aside
         kept, outliers = self._parted(state, held)
-        typical = self._typical(state, rest)
-        quarantined = joined(outliers, rest.select((~typical).nonzero()[:, 0]))
+        typical = self._typical(state, to_learn)
+        quarantined = joined(outliers, to_learn.select((~typical).nonzero()[:, 0]))
         state = state.with_pending(set_aside=(), quarantined=quarantined)
         events: list[Event] = []
         for one in kept:
@@ -120,21 +120,21 @@ class ChangeType:
         return (old, new) if mixed else ((), batches)
 
     def instead(
-        self, state: EngineState, rest: Batch, position: Position, verdict: Verdict | None
+        self, state: EngineState, to_learn: Batch, position: BatchPosition, verdict: Verdict | None
     ) -> Instead | None:
         """What the detector's boundary is instead of one; None if it is one, or if there is none.
 
         Arguments:
-            rest: Of the batch by which it spoke, what is to be learned.
+            to_learn: Of the batch by which it spoke, what is to be learned.
         """
         for kind in (self.repetition, self.prior_shift, self.continuation):
-            found = kind(state, rest, position, verdict)
+            found = kind(state, to_learn, position, verdict)
             if found:
                 return found[0]
         return None
 
     def repetition(
-        self, state: EngineState, rest: Batch, position: Position, verdict: Verdict | None
+        self, state: EngineState, to_learn: Batch, position: BatchPosition, verdict: Verdict | None
     ) -> list[SamplesRepeated]:
         """The event, if what the detector calls a boundary are samples that were learned before.
 
@@ -145,7 +145,7 @@ class ChangeType:
         if verdict is None or verdict.level is not Level.BOUNDARY:
             return []
         start = _start_of(state, verdict)
-        batches = joined(state.pending.set_aside, rest)
+        batches = joined(state.pending.set_aside, to_learn)
         if not batches:
             return []
         # The batch in which they begin may have others before them: the newer half is asked.
@@ -158,14 +158,14 @@ class ChangeType:
         evidence = evidence_of(verdict) | {"repeated_share": share}
         return [self._repeated(state, position, start, verdict.signal, evidence)]
 
-    def begun_again(self, state: EngineState, position: Position) -> SamplesRepeated:
+    def begun_again(self, state: EngineState, position: BatchPosition) -> SamplesRepeated:
         """The event of the first batch of samples that come again."""
         return self._repeated(state, position, position.sample, "", {})
 
     def _repeated(
         self,
         state: EngineState,
-        position: Position,
+        position: BatchPosition,
         start: int,
         signal: str,
         evidence: dict[str, float],
@@ -183,7 +183,7 @@ class ChangeType:
         )
 
     def prior_shift(
-        self, state: EngineState, rest: Batch, position: Position, verdict: Verdict | None
+        self, state: EngineState, to_learn: Batch, position: BatchPosition, verdict: Verdict | None
     ) -> list[PriorShift]:
         """The event, if what the detector calls a boundary is a matter of shares alone.
 
@@ -197,7 +197,7 @@ class ChangeType:
             return []
         if verdict.cause in (Cause.UNKNOWN, Cause.LABELS, Cause.FEATURES):
             return []
-        batches = joined(state.pending.set_aside, rest)
+        batches = joined(state.pending.set_aside, to_learn)
         codes = codes_of(state, batches)
         named = codes[codes != UNLABELLED]
         if not mostly_labelled(codes) or int(named.max()) >= len(state.model.classes):
@@ -225,7 +225,7 @@ class ChangeType:
         ]
 
     def continuation(
-        self, state: EngineState, rest: Batch, position: Position, verdict: Verdict | None
+        self, state: EngineState, to_learn: Batch, position: BatchPosition, verdict: Verdict | None
     ) -> list[ChangeContinued]:
         """The event, if what the detector calls a boundary is more of the change at the last one.
 
@@ -239,7 +239,7 @@ class ChangeType:
             return []
         start = _start_of(state, verdict)
         # Where every sample waits for its label, nothing is set aside beside them.
-        batches = joined(state.pending.set_aside, rest) or state.pending.awaiting.since(start)
+        batches = joined(state.pending.set_aside, to_learn) or state.pending.awaiting.since(start)
         codes = codes_of(state, batches)
         named = codes[codes != UNLABELLED]
         if not batches or (len(named) and int(named.max()) >= len(state.model.classes)):

@@ -34,7 +34,7 @@ from core.engine.delayed_labels import DelayedLabels
 from core.engine.detectors import make_detector, make_shadows
 from core.engine.inliers import Inliers
 from core.engine.judge import Judge
-from core.engine.judgement import Position
+from core.engine.judgement import BatchPosition
 from core.engine.learners import make_learner
 from core.engine.learning import Learning
 from core.engine.modes import Modes
@@ -287,7 +287,7 @@ class Engine:
         if not state.begun:
             return state, []
         state, events = self.boundary.cross(
-            state, None, Position(state.stream.batches, state.stream.samples), None
+            state, None, BatchPosition(state.stream.batches, state.stream.samples), None
         )
         events = [
             replace(one, by=by, note=note) if isinstance(one, BoundaryDetected) else one

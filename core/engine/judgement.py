@@ -10,7 +10,7 @@ from core.compiled.loops import Array
 from core.drift.detector import Level, Verdict
 from core.drift.shadows import ShadowVerdicts
 from core.engine.class_accuracy import ClassAccuracy
-from core.engine.state import EngineState, Stream
+from core.engine.state import EngineState, StreamState
 from core.events import Event, Replayed, ShadowAlarm
 from core.experts.panel import Advice
 from core.learners.learner import Replay, Scores
@@ -20,7 +20,7 @@ from core.running import Running
 
 
 @dataclass(frozen=True)
-class Position:
+class BatchPosition:
     """The place in the stream at which a batch begins."""
 
     batch: int
@@ -51,7 +51,7 @@ class Judgement:
         """Normal where there was no model to judge by."""
         return self.verdict.level if self.verdict else Level.NORMAL
 
-    def told(self, stream: Stream) -> Stream:
+    def told(self, stream: StreamState) -> StreamState:
         """What is known of the accuracy of answers, with those to this batch."""
         prequential, reliability = stream.prequential, stream.reliability
         if self.accuracy is not None:
@@ -61,7 +61,7 @@ class Judgement:
         return replace(stream, prequential=prequential, reliability=reliability)
 
     def report(
-        self, state: EngineState, batch: Batch, position: Position, armed_in: int | None
+        self, state: EngineState, batch: Batch, position: BatchPosition, armed_in: int | None
     ) -> dict[str, Any]:
         """The fields of `BatchScored`.
 
@@ -111,7 +111,7 @@ class Judgement:
         burst = self.verdict.burst if self.verdict else False
         return self.level is Level.NORMAL and not burst and not self.repeated
 
-    def alarms(self, position: Position) -> list[Event]:
+    def alarms(self, position: BatchPosition) -> list[Event]:
         """The alarms of shadows, as events."""
         return [
             ShadowAlarm(name, position.batch, position.sample, verdict.statistic, verdict.threshold)

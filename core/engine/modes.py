@@ -25,7 +25,7 @@ from core.engine.change_type import ChangeType
 from core.engine.delayed_labels import DelayedLabels
 from core.engine.explanation import explain
 from core.engine.judge import Judge
-from core.engine.judgement import Judgement, Position, evidence_of
+from core.engine.judgement import BatchPosition, Judgement, evidence_of
 from core.engine.severity import Severity
 from core.engine.state import EngineState, HeldLabel, Mode, Outlook, Rest
 from core.errors import ModelAtRest
@@ -123,7 +123,7 @@ class Modes:
             batch: Checked, as the model takes it.
         """
         judgement = self.judge.judge(state.seen, batch)
-        position = Position(state.stream.all_batches, state.stream.all_samples)
+        position = BatchPosition(state.stream.all_batches, state.stream.all_samples)
         stream = judgement.told(state.stream.passed(len(batch)))
         state, events = replace(state, stream=stream), list[Event]()
         state = state.with_pending(quarantined=())  # as with every batch
@@ -136,7 +136,7 @@ class Modes:
         return state, [*events, told]
 
     def _watched(
-        self, state: EngineState, batch: Batch, position: Position, judgement: Judgement
+        self, state: EngineState, batch: Batch, position: BatchPosition, judgement: Judgement
     ) -> tuple[EngineState, list[Event]]:
         """The detectors' outlook after a batch, and what they found."""
         outlook, verdict = state.rest.outlook, judgement.verdict
@@ -154,7 +154,7 @@ class Modes:
             after = replace(before, stream=stream)
             shifts = self.change_type.prior_shift(after, batch, position, verdict)
             first = max(state.sub_task.first_sample, stream.samples - verdict.change_samples)
-            start = Position(stream.batch_place(stream.batch_at(first)), stream.place(first))
+            start = BatchPosition(stream.batch_place(stream.batch_at(first)), stream.place(first))
             if shifts:
                 watch = replace(watch, detector=self.detector.accept(watch.detector))
                 events += [_placed(shift, start) for shift in shifts]
@@ -184,5 +184,5 @@ class Modes:
         return replace(state, rest=replace(state.rest, outlook=outlook)), events
 
 
-def _placed(shift: PriorShift, start: Position) -> PriorShift:
+def _placed(shift: PriorShift, start: BatchPosition) -> PriorShift:
     return replace(shift, estimated_start_batch=start.batch, estimated_start_sample=start.sample)

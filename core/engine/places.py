@@ -1,6 +1,6 @@
 """Places that events name: counted in all of the stream, whatever passed by a model at rest.
 
-An engine reckons with places that know nothing of what passed by (`core.engine.state.Stream`).
+An engine reckons with places that know nothing of what passed by (`core.engine.state.StreamState`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from core.engine.state import Stream
+from core.engine.state import StreamState
 from core.events import Event
 
 BATCHES = ("batch_index", "estimated_start_batch")
@@ -23,7 +23,7 @@ SAMPLES = (
 """Fields of events that hold a place in the stream."""
 
 
-def placed(stream: Stream, events: Sequence[Event]) -> list[Event]:
+def placed(stream: StreamState, events: Sequence[Event]) -> list[Event]:
     """The events, with places counted in all of the stream.
 
     Arguments:
@@ -35,7 +35,7 @@ def placed(stream: Stream, events: Sequence[Event]) -> list[Event]:
     return [_placed(stream, event) for event in events]
 
 
-def _placed(stream: Stream, event: Event) -> Event:
+def _placed(stream: StreamState, event: Event) -> Event:
     fields = vars(event)
     moved = {name: stream.batch_place(fields[name]) for name in BATCHES if name in fields}
     moved |= {name: stream.place(fields[name]) for name in SAMPLES if name in fields}

@@ -3,7 +3,7 @@
 Which part a fact belongs to is told by what ends it: nothing, another model, a boundary, or a
 decision about what waits.
 
-1. `Stream`: where the stream stands. It goes on, whatever becomes of the model.
+1. `StreamState`: where the stream stands. It goes on, whatever becomes of the model.
 2. `LearnedModel`: what was learned. A rollback exchanges it.
 3. `SubTask`: what is known of the current sub-task. A boundary begins another.
 4. `Past`: what is kept of sub-tasks that have ended.
@@ -76,7 +76,7 @@ class Stretch(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class StreamState:
     """The position in the stream, whatever was learned of it.
 
     Two counts run side by side. An engine reckons with the batches and samples that did not pass
@@ -113,11 +113,11 @@ class Stream:
         """Samples of the stream so far, those that passed by included."""
         return self.samples + (self.passages[-1].samples if self.passages else 0)
 
-    def passed(self, n: int) -> Stream:
+    def passed(self, n: int) -> StreamState:
         """Count one more batch, of n samples, that passes by.
 
         Example:
-            >>> stream = Stream().advanced(10).passed(5).advanced(10)
+            >>> stream = StreamState().advanced(10).passed(5).advanced(10)
             >>> stream.samples, stream.all_samples, stream.place(9), stream.place(10)
             (20, 25, 9, 15)
         """
@@ -126,14 +126,14 @@ class Stream:
         before = self.passages[:-1] if last.batch == self.batches else self.passages
         return replace(self, passages=(*before, passage)[-REMEMBERED_PASSAGES:])
 
-    def restored(self, kept: Stream | None) -> tuple[Stretch, ...]:
+    def restored(self, kept: StreamState | None) -> tuple[Stretch, ...]:
         """What is dropped once the model goes on from another state.
 
         Arguments:
             kept: The stream where that state was kept; None: it has seen nothing of this stream.
 
         Example:
-            >>> kept = Stream().advanced(10)
+            >>> kept = StreamState().advanced(10)
             >>> kept.advanced(5).restored(kept)
             (Stretch(first=10, end=15),)
             >>> kept.restored(None)
@@ -156,7 +156,7 @@ class Stream:
             (passage.batches for passage in self.passages if passage.batch <= batch), default=0
         )
 
-    def advanced(self, n: int) -> Stream:
+    def advanced(self, n: int) -> StreamState:
         """Count one more batch, of n samples."""
         starts = (*self.starts, self.samples)[-REMEMBERED_STARTS:]
         return replace(self, batches=self.batches + 1, samples=self.samples + n, starts=starts)
@@ -343,7 +343,7 @@ class Outlook:
     """
 
     watch: Watch
-    stream: Stream
+    stream: StreamState
     suspected: bool = False
 
 
@@ -378,7 +378,7 @@ class EngineState:
 
     model: LearnedModel
     watch: Watch
-    stream: Stream = field(default_factory=Stream)
+    stream: StreamState = field(default_factory=StreamState)
     sub_task: SubTask = field(default_factory=SubTask)
     past: Past = field(default_factory=Past)
     pending: Pending = field(default_factory=Pending)

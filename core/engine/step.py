@@ -23,7 +23,7 @@ from core.engine.decision import Decision, Instead, decide
 from core.engine.delayed_labels import DelayedLabels
 from core.engine.inliers import Inliers
 from core.engine.judge import Judge
-from core.engine.judgement import Judgement, Position
+from core.engine.judgement import BatchPosition, Judgement
 from core.engine.learning import Learning
 from core.engine.naming import Naming
 from core.engine.places import placed
@@ -89,7 +89,7 @@ class Step:
                 return self._set_aside(state, arrival, judgement, claimed)
             case Decision.BOUNDARY:
                 state, events = self.boundary.cross(
-                    state, arrival.rest, arrival.position, judgement.verdict
+                    state, arrival.to_learn, arrival.position, judgement.verdict
                 )
             case Decision.BURST:
                 state, arrival, events = self._parted(state, arrival, judgement)
@@ -121,7 +121,7 @@ class Step:
         """The batch as part of the stream: experts hear its labels, what awaits one waits."""
         before = state
         state = self.naming.taught(state, batch, judgement.advice)
-        position = Position(state.stream.batches, state.stream.samples)
+        position = BatchPosition(state.stream.batches, state.stream.samples)
         unknown = self.discovery.unknown(state, judgement.scores)
         gains = self.discovery.gains(state, judgement.scores)
         state = self._advance(state, len(batch), judgement)
@@ -130,11 +130,11 @@ class Step:
             or state.model.calibration is not before.model.calibration
             or state.sub_task.likelihood is not before.sub_task.likelihood
         )
-        state, rest, rows = self.delayed_labels.hold_back(state, batch, judgement.scores)
-        awaiting = len(batch) - len(rest)
+        state, to_learn, rows = self.delayed_labels.hold_back(state, batch, judgement.scores)
+        awaiting = len(batch) - len(to_learn)
         version = state.model.version
         return state, Arrival(
-            batch, position, rest, rows, awaiting, unknown, gains, touched, version
+            batch, position, to_learn, rows, awaiting, unknown, gains, touched, version
         )
 
     def _decided(
@@ -149,9 +149,11 @@ class Step:
         if judgement.level is Level.WARNING:
             suspected = state.pending.awaiting.suspecting(arrival.position.sample)
             state = state.with_pending(awaiting=suspected)
-            suspects = state.pending.set_aside_samples + suspected.suspects + len(arrival.rest)
+            suspects = state.pending.set_aside_samples + suspected.suspects + len(arrival.to_learn)
             full = suspects > self.config.set_aside_limit
-        instead = self.change_type.instead(state, arrival.rest, arrival.position, judgement.verdict)
+        instead = self.change_type.instead(
+            state, arrival.to_learn, arrival.position, judgement.verdict
+        )
         if instead is None and judgement.fingerprints.repeating and not already:
             instead = self.change_type.begun_again(state, arrival.position)
         burst = judgement.verdict is not None and judgement.verdict.burst
@@ -162,8 +164,8 @@ class Step:
         self, state: EngineState, arrival: Arrival, judgement: Judgement, claimed: list[Event]
     ) -> tuple[EngineState, list[Event]]:
         """Keep the batch until it is clear whether something has changed."""
-        rest = replace(arrival.rest, places=arrival.places)
-        state = state.with_pending(set_aside=joined(state.pending.set_aside, rest))
+        to_learn = replace(arrival.to_learn, places=arrival.places)
+        state = state.with_pending(set_aside=joined(state.pending.set_aside, to_learn))
         state, overdue = self.delayed_labels.overdue(state)
         state = _versioned(state, arrival)
         aside = BatchSetAside(
@@ -180,11 +182,11 @@ class Step:
     ) -> tuple[EngineState, Arrival, list[Event]]:
         """Keep a burst's outliers apart; what is left of the batch is to be learned."""
         assert judgement.verdict is not None
-        rest = replace(arrival.rest, places=arrival.places)
+        to_learn = replace(arrival.to_learn, places=arrival.places)
         state, typical, events = self.change_type.burst(
-            state, rest, arrival.position, judgement.verdict
+            state, to_learn, arrival.position, judgement.verdict
         )
-        outliers = len(arrival.rest) - int(typical.sum())
+        outliers = len(arrival.to_learn) - int(typical.sum())
         return state, replace(arrival.only(typical.nonzero()[:, 0]), outliers=outliers), events
 
     def _resumed(
@@ -214,17 +216,17 @@ class Step:
         """Learn what is left of the batch, without samples that are unknown."""
         if arrival.unknown is not None:
             state, stay = self.discovery.hold_back(
-                state, arrival.rest, arrival.places, arrival.unknown[arrival.rows]
+                state, arrival.to_learn, arrival.places, arrival.unknown[arrival.rows]
             )
-            held_back = len(arrival.rest) - len(stay)
+            held_back = len(arrival.to_learn) - len(stay)
             arrival = replace(arrival.only(stay), unknowns=held_back)
         gains = None if arrival.gains is None else arrival.gains[arrival.rows]
-        state = self.discovery.remembered(state, arrival.rest, arrival.places, gains)
+        state = self.discovery.remembered(state, arrival.to_learn, arrival.places, gains)
         # Scores hold for the model that gave them, and for the whole batch.
-        whole = len(arrival.rest) == len(arrival.batch)
+        whole = len(arrival.to_learn) == len(arrival.batch)
         scores = judgement.scores if whole and state.model.version == arrival.version else None
         own = judgement.own if whole else None
-        state, learned = self.learning.learn(state, arrival.rest, scores, own)
+        state, learned = self.learning.learn(state, arrival.to_learn, scores, own)
         state, proposed = self.discovery.look(state)
         return state, arrival, [*learned, *proposed]
 

@@ -60,7 +60,7 @@ MOST_GROUPS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class SubTaskRows:
     """Rows of one sub-task.
 
     Arguments:
@@ -81,13 +81,13 @@ class Group:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def thinned(self, most: int) -> Group:
+    def thinned(self, most: int) -> SubTaskRows:
         """At most so many rows, spread evenly."""
         if len(self) <= most:
             return self
         return replace(self, rows=self.rows[_spread(len(self), most)])
 
-    def moved(self, now: Tensor) -> Group:
+    def moved(self, now: Tensor) -> SubTaskRows:
         """As its samples look by now.
 
         Arguments:
@@ -109,8 +109,8 @@ class Calibration:
         n_scales: Of the conformity scores, how many are of other scales.
     """
 
-    past: tuple[Group, ...] = ()
-    current: tuple[Group, ...] = ()
+    past: tuple[SubTaskRows, ...] = ()
+    current: tuple[SubTaskRows, ...] = ()
     n_scales: int = 0
 
     def observed(self, rows: Tensor, samples: int, sub_task: int, n_scales: int = 0) -> Calibration:
@@ -132,7 +132,7 @@ class Calibration:
             )
         fewest = FEWEST if sub_task else FEWEST_OF_FIRST
         newest = min(RECENT, max(fewest, seen // NEWEST))
-        group = Group(rows[-newest:].clone(), samples, seen, sub_task, rows[:0])
+        group = SubTaskRows(rows[-newest:].clone(), samples, seen, sub_task, rows[:0])
         return replace(self, current=(group,), n_scales=n_scales)
 
     def crossed(self, drawn: Tensor) -> Calibration:

@@ -1,6 +1,6 @@
 """Whether a part works, not only whether its process is there.
 
-A trainer says in its status how long it has not gone on (`service.trainer.progress`), and is silent
+A trainer says in its status how long it has not gone on (`service.trainer.activity`), and is silent
 when all of it is stopped; an API process answers, or does not. While Redis does not answer nobody
 can tell, and nobody is to blame.
 """
@@ -17,7 +17,7 @@ from redis.exceptions import RedisClusterException
 
 from service.broker.connection import NO_IDENTITY, Identity, SyncClient, connect
 from service.broker.keys import Keys
-from service.trainer.progress import stall_of
+from service.trainer.activity import stall_of
 
 LOOK_S: Final = 2.0
 TIMEOUT_S: Final = 1.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from service.archive.record import Record
 from service.broker.entries import Entry, Position
 from service.trainer.applier import Applied
-from service.trainer.joining import Group
+from service.trainer.joining import EntryGroup
 from service.wire import Control
 
 
-def records_of(group: Group, before: Position, applied: Applied | None) -> list[Record]:
+def records_of(group: EntryGroup, before: Position, applied: Applied | None) -> list[Record]:
     """The records of entries that were applied together.
 
     Arguments:

@@ -20,7 +20,7 @@ from service.trainer.budget import Budget
 from service.trainer.journal import Journal
 from service.trainer.metrics import TrainerMetrics
 from service.trainer.releases import Releases, Samples
-from service.trainer.saver import Progress, Saver
+from service.trainer.saver import Checkpoint, Saver
 from service.trainer.standing import Standing
 
 
@@ -83,9 +83,9 @@ class CheckpointSchedule:
         """Whether the newest checkpoint on disk holds less than the state does."""
         return now.position != self._held
 
-    def progress(self, now: Standing) -> Progress:
+    def checkpoint(self, now: Standing) -> Checkpoint:
         """What a checkpoint would hold."""
-        return now.to_progress(self._journal.totals, self._ledger_length)
+        return now.to_checkpoint(self._journal.totals, self._ledger_length)
 
     def let_go(self) -> bool:
         """Drop the entries that finished checkpoints make safe to drop.
@@ -131,20 +131,20 @@ class CheckpointSchedule:
         """
         self._feed.reports.flush()
         self._sync()
-        self._saver.save(self.progress(now), twin=twin)
+        self._saver.save(self.checkpoint(now), twin=twin)
         self._saved_at, self._soon, self._unsaved_bytes = time.monotonic(), False, 0
 
     def save_before(self, before: Standing, boundary: int) -> None:
         """Write down the state that a boundary comes right after."""
         self._feed.reports.flush()
         self._sync()
-        self._saver.save(self.progress(before), before_boundary=boundary)
+        self._saver.save(self.checkpoint(before), before_boundary=boundary)
         self._soon = True
 
     def save_without_redis(self, now: Standing) -> None:
         """Write the state down at an end by an error; return when it is on disk."""
         self._sync()
-        self._saver.save(self.progress(now))
+        self._saver.save(self.checkpoint(now))
         self._saver.wait()
 
     def _sync(self) -> None:

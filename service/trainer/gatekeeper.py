@@ -34,7 +34,7 @@ from service.settings import Settings
 from service.trainer.applier import Restored
 from service.trainer.gate import CHECK_EVERY, Gate, Hold
 from service.trainer.publish_schedule import Instead
-from service.trainer.saver import Progress, Saver
+from service.trainer.saver import Checkpoint, Saver
 from service.trainer.standing import Standing
 from service.trainer.totals import Totals
 
@@ -52,14 +52,14 @@ class Passed(Standing):
     """Where the model stood when it passed last.
 
     Arguments:
-        progress: What a checkpoint holds of it, with what was counted by then.
+        checkpoint: What a checkpoint holds of it, with what was counted by then.
     """
 
-    progress: Progress = field(kw_only=True)
+    checkpoint: Checkpoint = field(kw_only=True)
 
-    def to_progress(self, totals: Totals, ledger_length: int) -> Progress:
+    def to_checkpoint(self, totals: Totals, ledger_length: int) -> Checkpoint:
         """As it was counted then."""
-        return self.progress
+        return self.checkpoint
 
 
 class Gatekeeper:
@@ -70,7 +70,7 @@ class Gatekeeper:
         engine: Whose states are asked.
         saver: Keeps the version that a rollback by itself goes back to.
         checkpoints: Keep the snapshot that answers.
-        progress: What a checkpoint would hold of a standing.
+        checkpoint: What a checkpoint would hold of a standing.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class Gatekeeper:
         engine: Engine,
         saver: Saver,
         checkpoints: CheckpointStore,
-        progress: Callable[[Standing], Progress],
+        checkpoint: Callable[[Standing], Checkpoint],
     ) -> None:
         self._limit = settings.gate_max_forgetting
         self._rolls_back = settings.gate_rollback
         self._engine = engine
         self._saver = saver
         self._checkpoints = checkpoints
-        self._progress = progress
+        self._checkpoint = checkpoint
         self._gate = Gate()
         self._passed: Passed | None = None
         self._next = 0.0  # when there is time to ask again
@@ -239,7 +239,7 @@ class Gatekeeper:
             now.branch,
             now.ledger,
             now.gate,
-            progress=self._progress(now),
+            checkpoint=self._checkpoint(now),
         )
 
     def _close(self, now: Standing, entry: Entry) -> list[Event]:
@@ -255,7 +255,7 @@ class Gatekeeper:
         self._checkpoints.write_held(
             version, snapshot.to_bytes({ROWS: orjson.dumps(rows).decode()})
         )
-        self._saver.save(passed.progress)
+        self._saver.save(passed.checkpoint)
         self.instead, self._passed = Instead(snapshot, rows), None
         self._gate = replace(self._gate, hold=Hold(version, state.model.version, entry.id))
         return [

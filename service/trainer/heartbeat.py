@@ -16,8 +16,8 @@ from typing import Final, Self
 from service.broker.away import AwayNodes
 from service.broker.connection import SyncClient, is_transient
 from service.broker.lease import Lease
+from service.trainer.activity import Activity
 from service.trainer.journal import encode_status
-from service.trainer.progress import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Heartbeat:
     """
 
     def __init__(self, client: SyncClient, away: AwayNodes | None = None) -> None:
-        self.progress = Progress()
+        self.activity = Activity()
         self._repeat = client.register_script(REPEAT)
         self._away = away
         self._pulses: tuple[Pulse, ...] = ()  # replaced whole, since two threads look at it
@@ -111,7 +111,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while not self._end.wait(BEAT_S / 4):
-            facts = self.progress.measure()
+            facts = self.activity.measure()
             for pulse in self._pulses:
                 if pulse.lost or (self._away is not None and self._away.has(pulse.key)):
                     continue
@@ -120,7 +120,7 @@ class Heartbeat:
                 except Exception as error:
                     # The trainer itself meets the same failure and reports it.
                     if is_transient(error):
-                        self.progress.went_on()  # it waits for Redis, and hangs at nothing
+                        self.activity.went_on()  # it waits for Redis, and hangs at nothing
                         if self._away is not None:
                             self._away.missed(pulse.key)
                     level = logging.DEBUG if is_transient(error) else logging.WARNING

@@ -196,7 +196,7 @@ class Trainer:
         """Take over what was read, waiting a moment where there is nothing else to do."""
         found = reader.next(0.0 if self._queue else TICK_S)
         if found is not None and not self._queue:
-            self._heartbeat.progress.went_on()  # whatever was to be done is done
+            self._heartbeat.activity.went_on()  # whatever was to be done is done
         if not found:
             return
         slots = {stream: slot for slot in self._named for stream in slot.streams}
@@ -242,7 +242,7 @@ class Trainer:
             return
         self._rested_at = now
         if not self._queue.waiting(None):
-            self.default.rest()
+            self.default.idle()
         for slot in self._named.loaded:
             if self._named.is_away(slot):
                 continue
@@ -251,7 +251,7 @@ class Trainer:
                 self._let(slot, self._rest_one)
 
     def _rest_one(self, writer: ModelWriter) -> None:
-        writer.rest(crowded=bool(self._queue))
+        writer.idle(crowded=bool(self._queue))
 
     def _let(self, slot: Slot, act: Callable[[ModelWriter], None]) -> bool:
         """Let a named model's writer do something; where that fails, the model is let go."""

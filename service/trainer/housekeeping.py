@@ -158,7 +158,7 @@ class Housekeeping:
         for request in self._feed.requests.new():
             what, _, request_id = request.partition(" ")
             if what == "checkpoint" and request_id:
-                progress = self._checkpoints.progress(now)
-                self._feed.requests.answer(request_id, self._saver.dump(progress))
+                checkpoint = self._checkpoints.checkpoint(now)
+                self._feed.requests.answer(request_id, self._saver.dump(checkpoint))
             else:
                 logger.warning("unknown request %r", request[:80])

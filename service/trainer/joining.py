@@ -31,7 +31,7 @@ MANY: Final = 1000
 
 
 @dataclass(frozen=True)
-class Group:
+class EntryGroup:
     """Entries that are applied together.
 
     Arguments:
@@ -58,9 +58,9 @@ class Group:
         """What they are together; None for one entry alone."""
         return RawBatch.joined(self.parts) if self.parts else None
 
-    def apart(self) -> list[Group]:
+    def apart(self) -> list[EntryGroup]:
         """Each entry by itself."""
-        return [Group((entry,)) for entry in self.entries]
+        return [EntryGroup((entry,)) for entry in self.entries]
 
 
 class Joining:
@@ -84,7 +84,7 @@ class Joining:
         """Whether entries wait for those that belong to them."""
         return bool(self._open)
 
-    def add(self, entry: Entry) -> list[Group]:
+    def add(self, entry: Entry) -> list[EntryGroup]:
         """Take the next entry.
 
         Returns:
@@ -92,7 +92,7 @@ class Joining:
         """
         batch = self._joinable(entry)
         if batch is None:
-            return [*self._closed(), Group((entry,))]
+            return [*self._closed(), EntryGroup((entry,))]
         done = []
         if self._open and not self._takes(batch):
             done = self._closed()
@@ -141,10 +141,10 @@ class Joining:
             and self._ids.isdisjoint(batch.sample_ids or ())
         )
 
-    def _closed(self) -> list[Group]:
+    def _closed(self) -> list[EntryGroup]:
         found = self._open
         self.drop()
         if not found:
             return []
         entries, parts = zip(*found, strict=True)
-        return [Group(entries, parts if len(parts) > 1 else ())]
+        return [EntryGroup(entries, parts if len(parts) > 1 else ())]

@@ -25,7 +25,7 @@ import numpy as np
 import orjson
 
 from core.batch import Batch
-from core.engine.state import EngineState, Stream
+from core.engine.state import EngineState, StreamState
 from core.events import BatchPassed, BatchScored, EntriesLost, Event, OutlierBurst
 from service.broker.branch import FIRST_ID
 from service.broker.branch import position as place_of
@@ -114,7 +114,7 @@ class Ledger:
         again: str | None,
         events: Sequence[Event],
         quarantined: Iterable[Batch],
-        stream: Stream,
+        stream: StreamState,
         parts: Mapping[str, int] | None = None,
     ) -> Ledger:
         """After an entry was applied, or several as one.
@@ -318,7 +318,7 @@ class Ledger:
         return entry_id is not None and place_of(entry_id) > place_of(self.since)
 
     def _with_outliers(
-        self, scored: Mapping[str, Share], batches: Iterable[Batch], stream: Stream
+        self, scored: Mapping[str, Share], batches: Iterable[Batch], stream: StreamState
     ) -> Ledger:
         shares = {**self.shares, **{id: scored[id] for id in scored if id not in self.shares}}
         ids, outliers = list(shares), tuple(batches)
@@ -374,7 +374,7 @@ def _places(state: EngineState) -> dict[str, list[int]]:
     }
 
 
-def _places_of(batches: Iterable[Batch], stream: Stream) -> list[int]:
+def _places_of(batches: Iterable[Batch], stream: StreamState) -> list[int]:
     """Places of samples in all of the stream; an earlier release did not note them."""
     noted = (one.places for one in batches if one.places is not None)
     return [stream.place(place) for places in noted for place in places.tolist()]

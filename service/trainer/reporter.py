@@ -195,7 +195,7 @@ class Reporter:
             {
                 "pid": os.getpid(),
                 "starts": self._starts.count,
-                **self._heartbeat.progress.measure(),
+                **self._heartbeat.activity.measure(),
                 "state": self.phase,
                 "error": error or self._saver.error,
                 "detector": self._settings.detector,

@@ -50,7 +50,7 @@ FINAL_WAIT_S: Final = 60.0
 
 
 @dataclass(frozen=True)
-class Progress:
+class Checkpoint:
     """A state and how it came about.
 
     Arguments:
@@ -127,16 +127,16 @@ class Saver:
     # Writing --------------------------------------------------------------------
 
     def save(
-        self, progress: Progress, *, before_boundary: int | None = None, twin: bool = False
+        self, checkpoint: Checkpoint, *, before_boundary: int | None = None, twin: bool = False
     ) -> None:
         """Write a state down in the background.
 
         Arguments:
-            progress: What to write.
+            checkpoint: What to write.
             before_boundary: Number of the boundary that comes right after it.
             twin: Whether it was written down before, and this is the second file of it.
         """
-        state, position = progress.state, progress.position
+        state, position = checkpoint.state, checkpoint.position
         if state.model.version != self._newest:
             self._parent, self._newest = self._newest, state.model.version
         if self._origin is not None:
@@ -156,11 +156,11 @@ class Saver:
         }
         if before_boundary is not None:
             note[BEFORE_BOUNDARY] = before_boundary
-        if progress.gate is not None and progress.gate.hold is not None:
-            note[HELD] = progress.gate.hold.version
+        if checkpoint.gate is not None and checkpoint.gate.hold is not None:
+            note[HELD] = checkpoint.gate.hold.version
         if self._gone_back_to:
             note[GONE_BACK_TO] = [[*pair] for pair in self._gone_back_to.items()]
-        self._pending.append(self._thread.submit(self._write, progress, note, twin))
+        self._pending.append(self._thread.submit(self._write, checkpoint, note, twin))
 
     def restored(self, version: int | None, origin: str, entries_applied: int) -> None:
         """Say that the next state saved does not grow from the last one saved.
@@ -203,49 +203,49 @@ class Saver:
         else:
             self._thread.shutdown()
 
-    def dump(self, progress: Progress) -> bytes:
+    def dump(self, checkpoint: Checkpoint) -> bytes:
         """A state as the bytes of a checkpoint."""
-        return self._dump(progress, self._engine.config)
+        return self._dump(checkpoint, self._engine.config)
 
-    def _dump(self, progress: Progress, config: EngineConfig) -> bytes:
+    def _dump(self, checkpoint: Checkpoint, config: EngineConfig) -> bytes:
         metadata = {
-            "last_entry_id": progress.position.last_entry_id,
-            "entries_applied": str(progress.position.entries_applied),
-            "totals": progress.totals.to_json(),
-            "branch": progress.branch.to_json().decode(),
+            "last_entry_id": checkpoint.position.last_entry_id,
+            "entries_applied": str(checkpoint.position.entries_applied),
+            "totals": checkpoint.totals.to_json(),
+            "branch": checkpoint.branch.to_json().decode(),
         }
-        if progress.open_from is not None:
-            metadata["open_from"] = progress.open_from
-        if progress.ledger is not None:
-            metadata["ledger"] = progress.ledger.to_json()
-        if progress.gate is not None:
-            metadata["gate"] = progress.gate.to_json()
-        return dump(progress.state, config, metadata)
+        if checkpoint.open_from is not None:
+            metadata["open_from"] = checkpoint.open_from
+        if checkpoint.ledger is not None:
+            metadata["ledger"] = checkpoint.ledger.to_json()
+        if checkpoint.gate is not None:
+            metadata["gate"] = checkpoint.gate.to_json()
+        return dump(checkpoint.state, config, metadata)
 
-    def _write(self, progress: Progress, note: dict[str, Any], twin: bool) -> Saved | None:
+    def _write(self, checkpoint: Checkpoint, note: dict[str, Any], twin: bool) -> Saved | None:
         torch.set_num_threads(1)  # beside the one that learns
         started = time.perf_counter()
-        position = progress.position
+        position = checkpoint.position
         try:
             with self._saving():
-                data = self.dump(progress)
+                data = self.dump(checkpoint)
                 self._checkpoints.write(
                     data,
-                    version=progress.state.model.version,
+                    version=checkpoint.state.model.version,
                     entries_applied=position.entries_applied,
                     note={**note, "bytes": len(data)},
                     twin=twin,
                 )
                 self._checkpoints.prune(self._gone_back_to)
-                self._let_raw_samples_go(progress.state.sub_task.number)
+                self._let_raw_samples_go(checkpoint.state.sub_task.number)
         except Exception as error:
             # Whatever it is: learning goes on, and the next write may succeed.
             logger.exception("the checkpoint of entry %s was not written", position.last_entry_id)
             self.error = f"checkpoint not written: {error}"
             return None
         self.error = None
-        file = f"{progress.state.model.version}-{position.entries_applied}-{twin}"
-        ledger = progress.ledger or Ledger()
+        file = f"{checkpoint.state.model.version}-{position.entries_applied}-{twin}"
+        ledger = checkpoint.ledger or Ledger()
         samples = ledger.since, ledger.accepted
         seconds = time.perf_counter() - started
         return Saved(file, position, seconds, time.time(), len(data), samples)
@@ -259,10 +259,10 @@ class Saver:
             if kept.note.get(WITHOUT_RAW) or kept.note.get("sub_task", sub_task) >= sub_task:
                 continue
             try:
-                progress, config = self._read(kept)
+                checkpoint, config = self._read(kept)
             except InvalidCheckpoint:
                 continue  # whoever asks for it is told
-            bare = replace(progress, state=self._engine.without_raw(progress.state))
+            bare = replace(checkpoint, state=self._engine.without_raw(checkpoint.state))
             data = self._dump(bare, config)
             self._checkpoints.write(
                 data,
@@ -274,7 +274,7 @@ class Saver:
 
     # Reading --------------------------------------------------------------------
 
-    def recover(self) -> Progress | None:
+    def recover(self) -> Checkpoint | None:
         """The newest state that can be read; None where none was ever kept.
 
         Raises:
@@ -286,7 +286,7 @@ class Saver:
             for version, applied in kept.note.get(GONE_BACK_TO, ()):
                 self._gone_back_to.setdefault(version, applied)
             try:
-                progress, config = self._read(kept)
+                checkpoint, config = self._read(kept)
             except StoreUnavailable:
                 raise  # whether it is damaged is not known
             except (OSError, InvalidCheckpoint) as error:
@@ -300,15 +300,15 @@ class Saver:
                 )
             if config.detector != self._engine.config.detector:
                 logger.warning("the detector starts afresh: it was %s before", config.detector)
-                fresh = self._engine.watched_anew(progress.state)
-                progress = replace(progress, state=fresh)
+                fresh = self._engine.watched_anew(checkpoint.state)
+                checkpoint = replace(checkpoint, state=fresh)
             self.checkpoint_time, self.nbytes = kept.measure()
-            self._newest, self._parent = progress.state.model.version, kept.note.get("parent")
-            self._told = progress.state.model.version, str(kept.note.get("origin", "learned"))
-            return progress
+            self._newest, self._parent = checkpoint.state.model.version, kept.note.get("parent")
+            self._told = checkpoint.state.model.version, str(kept.note.get("origin", "learned"))
+            return checkpoint
         return None
 
-    def find(self, version: int) -> Progress:
+    def find(self, version: int) -> Checkpoint:
         """The kept state of a version, and how it came about.
 
         Raises:
@@ -319,9 +319,9 @@ class Saver:
         kept = self._checkpoints.kept()
         for one in kept:
             if one.version == version:
-                progress, config = self._read(one)
+                checkpoint, config = self._read(one)
                 self._check_kind(config)
-                return progress
+                return checkpoint
         known = sorted({one.version for one in kept}, reverse=True)
         raise UnknownVersion(
             f"Version {version} is not kept. Kept are {', '.join(map(str, known)) or 'none yet'}. "
@@ -369,7 +369,7 @@ class Saver:
             versions.setdefault(kept.version, {**facts, **kept.note})
         return list(versions.values())
 
-    def _read(self, kept: Kept) -> tuple[Progress, EngineConfig]:
+    def _read(self, kept: Kept) -> tuple[Checkpoint, EngineConfig]:
         state, config, metadata = load(kept.read(), self._engine.device)
         try:
             position = Position(metadata["last_entry_id"], int(metadata["entries_applied"]))
@@ -386,7 +386,7 @@ class Saver:
             ) from error
         open_from = metadata.get("open_from")
         bare = bool(kept.note.get(WITHOUT_RAW))
-        return Progress(state, position, totals, branch, open_from, ledger, gate, bare), config
+        return Checkpoint(state, position, totals, branch, open_from, ledger, gate, bare), config
 
     def _check_kind(self, config: EngineConfig) -> None:
         if difference := _difference(self._engine.config, config):

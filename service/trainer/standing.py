@@ -13,7 +13,7 @@ from service.broker.entries import Entry, Position
 from service.trainer.gate import Gate
 from service.trainer.ledger import Ledger
 from service.trainer.releases import Samples
-from service.trainer.saver import Progress
+from service.trainer.saver import Checkpoint
 from service.trainer.totals import Totals
 
 
@@ -36,11 +36,11 @@ class Standing:
     gate: Gate | None = None
 
     @classmethod
-    def recovered(cls, progress: Progress) -> Standing:
+    def recovered(cls, checkpoint: Checkpoint) -> Standing:
         """Where a checkpoint was written."""
-        state, position = progress.state, progress.position
-        ledger = progress.ledger or Ledger.begun(state, position)
-        return cls(state, position, progress.branch, ledger, progress.gate)
+        state, position = checkpoint.state, checkpoint.position
+        ledger = checkpoint.ledger or Ledger.begun(state, position)
+        return cls(state, position, checkpoint.branch, ledger, checkpoint.gate)
 
     @classmethod
     def begun(cls, state: EngineState) -> Standing:
@@ -69,7 +69,7 @@ class Standing:
         """The same, whose ledger knows the fate of so many entries at most."""
         return replace(self, ledger=self.ledger.pruned(self.state, ledger_length))
 
-    def to_progress(self, totals: Totals, ledger_length: int) -> Progress:
+    def to_checkpoint(self, totals: Totals, ledger_length: int) -> Checkpoint:
         """What a checkpoint holds.
 
         Arguments:
@@ -83,4 +83,4 @@ class Standing:
             place = state.stream.batch_place(state.stream.batches - len(state.pending.set_aside))
             # Where more has passed by since than is remembered, the ledger still knows.
             open_from = totals.entry_of(place) or ledger.first_set_aside(state)
-        return Progress(state, self.position, totals, self.branch, open_from, ledger, self.gate)
+        return Checkpoint(state, self.position, totals, self.branch, open_from, ledger, self.gate)

@@ -18,9 +18,8 @@ from service.checkpoints import Checkpoints, StoreUnavailable
 from service.settings import Settings
 from service.store.checkpoints import ObjectCheckpoints
 from service.store.choice import most_bytes_of, objects_of
-from service.trainer.progress import Progress
-from service.trainer.saver import Progress as Recovered
-from service.trainer.saver import Saver
+from service.trainer.activity import Activity
+from service.trainer.saver import Checkpoint, Saver
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ class Takeover:
         pointer: Of the model.
         checkpoints: Of the model.
         saver: That reads them.
-        progress: Told that waiting for a store is no stall.
+        activity: Told that waiting for a store is no stall.
         gives_up: Asked while the store is away; True makes it fail instead of waiting on.
     """
 
@@ -60,14 +59,14 @@ class Takeover:
         pointer: Pointer,
         checkpoints: Checkpoints | ObjectCheckpoints,
         saver: Saver,
-        progress: Progress,
+        activity: Activity,
         gives_up: Callable[[], bool],
     ) -> None:
         self._feed = feed
         self._pointer = pointer
         self._checkpoints = checkpoints
         self._saver = saver
-        self._progress = progress
+        self._activity = activity
         self._gives_up = gives_up
 
     @property
@@ -91,7 +90,7 @@ class Takeover:
             return self._waiting(opening, patient)
         return int(self._feed.call(self._pointer.take))
 
-    def recover(self, *, patient: bool) -> Recovered | None:
+    def recover(self, *, patient: bool) -> Checkpoint | None:
         """The newest state that can be read; None where none was ever kept.
 
         Raises:
@@ -108,5 +107,5 @@ class Takeover:
                 if not patient or self._gives_up():
                     raise
                 logger.warning("waiting for the store of checkpoints: %s", error)
-                self._progress.went_on()  # it hangs at nothing
+                self._activity.went_on()  # it hangs at nothing
                 time.sleep(PAUSE_S)

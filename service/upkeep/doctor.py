@@ -30,7 +30,7 @@ from service.broker.keys import Keys
 from service.broker.registry import NamedModel
 from service.checkpoints import DAMAGED, kept_in
 from service.settings import MIB, Settings
-from service.trainer.progress import stall_of
+from service.trainer.activity import stall_of
 from service.upkeep.reach import Reach, is_running, reach, redis_files
 from service.upkeep.report import ModelFacts, Report, subject_of
 from service.upkeep.stored import look_at_store

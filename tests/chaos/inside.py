@@ -72,7 +72,7 @@ INSTANTS: Final = {
         "service.trainer", "service.broker.snapshots.Publisher", "publish", "after"
     ),
     "an entry is learned": Instant(
-        "service.trainer", "service.trainer.writer.ModelWriter", "_dealt_with", "after"
+        "service.trainer", "service.trainer.intake.Intake", "_dealt_with", "after"
     ),
     "reports are to be sent": Instant(
         "service.trainer", "service.broker.report_queue.ReportQueue", "flush", "before"
@@ -102,9 +102,9 @@ def main() -> None:
 def _be(module: str) -> None:
     sys.argv = [module]
     if (folder := os.environ.get(AIM)) is not None:
-        from service.trainer import attempts, progress
+        from service.trainer import activity, attempts
 
-        progress.FOREVER = 2  # type: ignore[misc]
+        activity.FOREVER = 2  # type: ignore[misc]
         # Three kills at one entry look like an entry that kills, and here are no fault of its own.
         attempts.MOST_DEATHS = 1_000_000  # type: ignore[misc]
         for name, instant in INSTANTS.items():

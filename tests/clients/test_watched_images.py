@@ -23,7 +23,7 @@ from clients.http.errors import (
     RequestRefused,
     ServiceError,
 )
-from clients.sending.group_log import Group, GroupLog
+from clients.sending.group_log import GroupLog, ImageGroup
 from clients.sending.samples import Totals
 from clients.sending.watched_images import WatchedImages
 from service.api.problems import PROBLEMS
@@ -307,9 +307,9 @@ def test_images_become_what_the_service_knows(folder: Path) -> None:
 def test_a_log_outlives_a_line_that_was_torn(tmp_path: Path) -> None:
     log = GroupLog(tmp_path / "state" / "log.jsonl")
     images = (Arrival("a.png", 1, 2), Arrival("ü/b c.png", 3, 4))
-    log.begin(Group("one", images))
+    log.begin(ImageGroup("one", images))
     log.acknowledged(0, "5-0", "")
-    log.begin(Group("two", images[:1]))
+    log.begin(ImageGroup("two", images[:1]))
     whole = log.path.read_bytes()
     log.path.write_bytes(whole + b'{"id":"two","ent')
     torn = GroupLog(log.path)
@@ -319,7 +319,7 @@ def test_a_log_outlives_a_line_that_was_torn(tmp_path: Path) -> None:
     assert [group.entry_id for group in torn.groups] == ["5-0", "6-0"]
     assert torn.left(model()) == []
     assert torn.left(model(last_entry_id="1-0", backlog=3)) == []  # they are on their way
-    log.begin(Group("one", images))  # the same images, for they were sent again
+    log.begin(ImageGroup("one", images))  # the same images, for they were sent again
     log.acknowledged(2, "7-0", "")
     assert [group.entry_id for group in GroupLog(log.path).groups] == ["5-0", "6-0", "7-0"]
     torn.forget()
@@ -329,4 +329,4 @@ def test_a_log_outlives_a_line_that_was_torn(tmp_path: Path) -> None:
 def test_where_nothing_can_be_kept_it_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(InputError, match="XDG_STATE_HOME"):
-        GroupLog(tmp_path / "file" / "log.jsonl").begin(Group("one", ()))
+        GroupLog(tmp_path / "file" / "log.jsonl").begin(ImageGroup("one", ()))

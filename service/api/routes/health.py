@@ -24,7 +24,7 @@ from service.api.parts import Parts, parts_of
 from service.api.problems import PROBLEMS, answer
 from service.api.query import StrictRoute
 from service.api.services import Services, services_of
-from service.trainer.progress import stall_of
+from service.trainer.activity import stall_of
 from service.trainer.starts import MANY
 
 router = APIRouter(prefix="/health", tags=["operations"], route_class=StrictRoute)

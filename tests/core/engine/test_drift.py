@@ -18,7 +18,7 @@ from core.drift.detector import Cause, Level, Observation, Verdict
 from core.drift.sequential.detector import SequentialDetector, SequentialState
 from core.engine.checkpoint import FORMAT, dump, load
 from core.engine.engine import Engine
-from core.engine.judgement import Position
+from core.engine.judgement import BatchPosition
 from core.engine.state import EngineState
 from core.events import (
     BatchLearned,
@@ -503,7 +503,9 @@ def test_only_a_detector_that_names_a_cause_can_tell_a_change_of_shares(
     verdict = engine.judge.judge(state, batch).verdict
     assert verdict is not None
     said = verdict._replace(level=Level.BOUNDARY, cause=cause)
-    assert len(engine.change_type.prior_shift(state, batch, Position(25, 2500), said)) == shifts
+    assert (
+        len(engine.change_type.prior_shift(state, batch, BatchPosition(25, 2500), said)) == shifts
+    )
 
 
 @pytest.mark.parametrize(("strange", "shifts"), [(10, 1), (11, 0)])
@@ -519,7 +521,9 @@ def test_it_is_a_change_of_shares_where_nine_tenths_look_as_before(
     verdict = engine.judge.judge(state, batch).verdict
     assert verdict is not None
     said = verdict._replace(level=Level.BOUNDARY, cause=Cause.NOVELTY)
-    assert len(engine.change_type.prior_shift(state, batch, Position(25, 2500), said)) == shifts
+    assert (
+        len(engine.change_type.prior_shift(state, batch, BatchPosition(25, 2500), said)) == shifts
+    )
     old, _ = engine.change_type.mixture(state, (batch,), said)
     assert bool(old) is not bool(shifts)
 

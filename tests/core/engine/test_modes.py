@@ -15,7 +15,7 @@ from core.batch import Batch
 from core.config import EngineConfig
 from core.engine import checkpoint
 from core.engine.engine import Engine
-from core.engine.state import EngineState, Mode, Passage, Stream
+from core.engine.state import EngineState, Mode, Passage, StreamState
 from core.errors import InvalidBatch, ModelAtRest
 from core.events import (
     BatchLearned,
@@ -273,7 +273,7 @@ def test_a_run_time_asked_for_is_told_and_reaches_detectors_in_every_mode() -> N
 
 
 def test_places_are_remembered_of_the_newest_gaps_and_counts_of_all() -> None:
-    stream = Stream()
+    stream = StreamState()
     for _ in range(100):
         stream = stream.passed(2).advanced(3)
     assert len(stream.passages) == 64

@@ -21,7 +21,7 @@ from service.archive.writer import Archive
 from service.checkpoints import kept_in
 from service.settings import Settings
 from service.trainer.applier import Applier
-from service.trainer.saver import Progress, Saver
+from service.trainer.saver import Checkpoint, Saver
 from service.upkeep.rebuild import Rebuilt, rebuild
 from service.wire import Control, RawBatch, RawLabels
 from tests.service.conftest import MakeSettings
@@ -143,10 +143,10 @@ def test_what_a_checkpoint_holds_is_in_the_archive_before(
         sync(self)
         synced.append(written[-1])
 
-    def saving(self: Saver, progress: Progress, **how: Any) -> None:
-        saved.append(progress.position.entries_applied)
+    def saving(self: Saver, checkpoint: Checkpoint, **how: Any) -> None:
+        saved.append(checkpoint.position.entries_applied)
         assert synced[-1] >= saved[-1]
-        save(self, progress, **how)
+        save(self, checkpoint, **how)
 
     monkeypatch.setattr(Archive, "append", appending)
     monkeypatch.setattr(Archive, "sync", syncing)

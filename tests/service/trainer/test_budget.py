@@ -67,25 +67,25 @@ def test_while_others_wait_a_model_is_learned_and_served_later(settings: MakeSet
     with writing(own, pace) as writer:
         send(own, stream[0])
         learn(writer, crowded=False)
-        wait_until(lambda: (writer.rest(), published_position(own)[1])[1] == 1)
+        wait_until(lambda: (writer.idle(), published_position(own)[1])[1] == 1)
         assert budget.interval_s > 0
-        wait_until(lambda: (writer.rest(), checkpoints.interval_s)[1])
+        wait_until(lambda: (writer.idle(), checkpoints.interval_s)[1])
 
         budget.took("another", 3600.0)
         send(own, *stream[1:4])
         learn(writer, crowded=True)
-        writer.rest(crowded=True)
+        writer.idle(crowded=True)
         assert writer.position.entries_applied == 4
         assert published_position(own)[1] == 1
-        rung = writer.ring, lambda: writer.rest(crowded=True)  # a reader waits for something
+        rung = writer.ring, lambda: writer.idle(crowded=True)  # a reader waits for something
         wait_until(lambda: [act() for act in rung] and published_position(own)[1] == 4)
 
         send(own, *stream[4:6])
         learn(writer, crowded=True)
-        writer.rest(crowded=True)
+        writer.idle(crowded=True)
         assert published_position(own)[1] == 4
         # Nobody waits any more.
-        wait_until(lambda: (writer.rest(), published_position(own)[1])[1] == 6)
+        wait_until(lambda: (writer.idle(), published_position(own)[1])[1] == 6)
     budget.left("another")
     assert budget.interval_s == checkpoints.interval_s == 0  # it was let go
 
@@ -103,13 +103,13 @@ def test_while_others_wait_a_model_is_written_down_later(settings: MakeSettings)
     with writing(own, pace) as writer:
         send(own, stream[0])
         learn(writer, crowded=False)
-        wait_until(lambda: (writer.rest(), held())[1] == 1)
-        wait_until(lambda: (writer.rest(), writer._saver.busy)[1] is False)
+        wait_until(lambda: (writer.idle(), held())[1] == 1)
+        wait_until(lambda: (writer.idle(), writer._saver.busy)[1] is False)
         checkpoints.took("another", 3600.0)
         send(own, stream[1])
         learn(writer, crowded=True)
         for _ in range(20):
-            writer.rest(crowded=True)
+            writer.idle(crowded=True)
         writer._saver.wait()
         assert held() == 1
-        wait_until(lambda: (writer.rest(), held())[1] == 2)
+        wait_until(lambda: (writer.idle(), held())[1] == 2)

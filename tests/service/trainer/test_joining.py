@@ -24,7 +24,7 @@ from service.trainer import applier
 from service.trainer.attempts import MOST_DEATHS, Attempts
 from service.trainer.effects import effect
 from service.trainer.host import Trainer
-from service.trainer.joining import FEW, MANY, Group, Joining
+from service.trainer.joining import FEW, MANY, EntryGroup, Joining
 from service.trainer.pace import Pace
 from service.upkeep.rebuild import rebuild
 from service.wire import REQUEUED_FROM, Control, Limits, RawBatch, RawLabels, read_entry
@@ -134,7 +134,7 @@ def made(kinds: list[str]) -> list[Entry]:
     return found
 
 
-def grouped(entries: list[Entry], most: int = MOST) -> list[Group]:
+def grouped(entries: list[Entry], most: int = MOST) -> list[EntryGroup]:
     joining = Joining(most, LIMITS)
     return [group for entry in entries for group in joining.add(entry)]
 
@@ -332,7 +332,7 @@ def test_what_waits_for_more_keeps_a_model_loaded_and_is_read_again_after_a_whil
             if not times:
                 writer.read_again()
                 assert writer.may_unload
-        writer.rest()
+        writer.idle()
         [join] = writer.feed.read(0)
         writer.learn(join, more=False)
         assert (join.text("kind"), writer.position.entries_applied) == ("join", 8)

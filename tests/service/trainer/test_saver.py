@@ -16,7 +16,7 @@ from core.engine.state import EngineState
 from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
 from service.broker.entries import Position
 from service.checkpoints import BEFORE_BOUNDARY, Checkpoints
-from service.trainer.saver import Progress, Saver
+from service.trainer.saver import Checkpoint, Saver
 from service.trainer.totals import Totals
 
 CONFIG = EngineConfig(n_components=3, warm_up=10)
@@ -38,8 +38,8 @@ def learned(n: int, config: EngineConfig = CONFIG, state: EngineState | None = N
     return state
 
 
-def progress(state: EngineState, entries: int) -> Progress:
-    return Progress(state, Position(f"{entries}-0", entries), Totals(samples_learned=entries))
+def checkpoint(state: EngineState, entries: int) -> Checkpoint:
+    return Checkpoint(state, Position(f"{entries}-0", entries), Totals(samples_learned=entries))
 
 
 def same(a: EngineState, b: EngineState) -> bool:
@@ -50,7 +50,7 @@ def same(a: EngineState, b: EngineState) -> bool:
 def test_the_newest_state_is_found_again_with_how_it_came_about(checkpoints: Checkpoints) -> None:
     keeper = Saver(checkpoints, Engine(CONFIG))
     for n in (1, 2, 3):
-        keeper.save(progress(learned(n), n))
+        keeper.save(checkpoint(learned(n), n))
     keeper.wait()
     assert [saved.position.entries_applied for saved in keeper.finished()] == [1, 2, 3]
     assert keeper.finished() == []
@@ -75,7 +75,7 @@ def test_a_damaged_checkpoint_is_left_out_loudly(
 ) -> None:
     keeper = Saver(checkpoints, Engine(CONFIG))
     for n in (1, 2):
-        keeper.save(progress(learned(n), n))
+        keeper.save(checkpoint(learned(n), n))
     keeper.close()
     newest = checkpoints.kept()[0].path
     data = bytearray(newest.read_bytes())
@@ -100,7 +100,7 @@ def test_a_damaged_checkpoint_is_left_out_loudly(
 def test_a_state_of_another_kind_of_model_is_refused(checkpoints: Checkpoints) -> None:
     paper = replace(CONFIG, preset="paper", n_components=4)
     keeper = Saver(checkpoints, Engine(CONFIG))
-    keeper.save(progress(learned(1), 1))
+    keeper.save(checkpoint(learned(1), 1))
     keeper.close()
     other = Saver(checkpoints, Engine(paper))
     with pytest.raises(InvalidSettings, match="preset 'mfa'"):
@@ -108,12 +108,12 @@ def test_a_state_of_another_kind_of_model_is_refused(checkpoints: Checkpoints) -
     with pytest.raises(InvalidCheckpoint, match="preset 'mfa'"):
         other.find(1)
     with pytest.raises(InvalidCheckpoint, match="preset 'mfa'"):
-        other.parse(keeper.dump(progress(learned(1), 1)))
+        other.parse(keeper.dump(checkpoint(learned(1), 1)))
 
 
 def test_another_detector_starts_afresh_on_the_same_model(checkpoints: Checkpoints) -> None:
     keeper = Saver(checkpoints, Engine(CONFIG))
-    keeper.save(progress(learned(3), 3))
+    keeper.save(checkpoint(learned(3), 3))
     keeper.close()
     config = replace(CONFIG, detector="paper")
     recovered = Saver(checkpoints, Engine(config)).recover()
@@ -124,8 +124,8 @@ def test_another_detector_starts_afresh_on_the_same_model(checkpoints: Checkpoin
 
 def test_a_kept_version_is_found_by_its_number(checkpoints: Checkpoints) -> None:
     keeper = Saver(checkpoints, Engine(CONFIG))
-    keeper.save(progress(learned(1), 1))
-    keeper.save(progress(learned(2), 2))
+    keeper.save(checkpoint(learned(1), 1))
+    keeper.save(checkpoint(learned(2), 2))
     assert same(keeper.find(1).state, learned(1))
     with pytest.raises(UnknownVersion, match="Kept are 2, 1"):
         keeper.find(7)
@@ -135,13 +135,13 @@ def test_a_kept_version_is_found_by_its_number(checkpoints: Checkpoints) -> None
 def test_versions_tell_their_lineage(checkpoints: Checkpoints) -> None:
     keeper = Saver(checkpoints, Engine(CONFIG))
     first, second = learned(1), learned(2)
-    keeper.save(progress(first, 1), before_boundary=1)
-    keeper.save(progress(second, 2))
-    keeper.save(progress(second, 3))  # only the position moved
+    keeper.save(checkpoint(first, 1), before_boundary=1)
+    keeper.save(checkpoint(second, 2))
+    keeper.save(checkpoint(second, 3))  # only the position moved
     keeper.restored(first.model.version, "rollback", 4)
-    keeper.save(progress(first, 4))
+    keeper.save(checkpoint(first, 4))
     third = learned(1, state=first).with_model(version=9)
-    keeper.save(progress(third, 5))
+    keeper.save(checkpoint(third, 5))
     keeper.close()
     lineage = {
         version["version"]: (version["parent"], version["origin"], version.get(BEFORE_BOUNDARY))
@@ -162,17 +162,17 @@ def test_a_version_that_came_from_elsewhere_is_called_so_however_often_it_is_sav
         return {version["version"]: version["origin"] for version in keeper.versions()}
 
     keeper = Saver(checkpoints, Engine(CONFIG))
-    keeper.save(progress(learned(1), 1))
+    keeper.save(checkpoint(learned(1), 1))
     fresh = learned(0).with_model(version=2)
     keeper.restored(None, "checkpoint", 2)
-    keeper.save(progress(fresh, 2))
-    keeper.save(progress(fresh, 3))  # only the position moved
+    keeper.save(checkpoint(fresh, 2))
+    keeper.save(checkpoint(fresh, 3))  # only the position moved
     assert origins(keeper) == {1: "learned", 2: "checkpoint"}
     keeper.close()
     keeper = Saver(checkpoints, Engine(CONFIG))  # after a restart
     keeper.recover()
-    keeper.save(progress(fresh, 4))
-    keeper.save(progress(learned(2).with_model(version=3), 5))
+    keeper.save(checkpoint(fresh, 4))
+    keeper.save(checkpoint(learned(2).with_model(version=3), 5))
     assert origins(keeper) == {2: "checkpoint", 3: "learned"}  # the first is not kept any more
     keeper.close()
 
@@ -183,11 +183,11 @@ def test_a_failed_write_is_reported_and_the_next_may_succeed(
     keeper = Saver(checkpoints, Engine(CONFIG))
     with monkeypatch.context() as patched:
         patched.setattr(checkpoints, "write", lambda *_, **__: 1 / 0)
-        keeper.save(progress(learned(1), 1))
+        keeper.save(checkpoint(learned(1), 1))
         keeper.wait()
     assert keeper.finished() == []
     assert keeper.error is not None
-    keeper.save(progress(learned(1), 1))
+    keeper.save(checkpoint(learned(1), 1))
     keeper.wait()
     assert len(keeper.finished()) == 1
     assert keeper.error is None
@@ -199,18 +199,18 @@ def test_no_raw_sample_of_a_sub_task_that_is_over_stays_on_disk(checkpoints: Che
     keeper = Saver(checkpoints, engine)
     before = learned(2)
     assert engine.snapshot(before).info.window == 40
-    keeper.save(progress(before, 2), before_boundary=1)
+    keeper.save(checkpoint(before, 2), before_boundary=1)
     keeper.wait()
     # Until the state behind the boundary is durable, a restart needs everything.
     assert engine.snapshot(keeper.find(before.model.version).state).info.window == 40
 
     after, _ = engine.declare_boundary(before)
-    keeper.save(progress(after, 3))
+    keeper.save(checkpoint(after, 3))
     keeper.wait()
     # So does one that finds the newest checkpoint damaged.
     assert engine.snapshot(keeper.find(before.model.version).state).info.window == 40
     assert keeper.finished()
-    keeper.save(progress(after, 3), twin=True)
+    keeper.save(checkpoint(after, 3), twin=True)
     keeper.wait()
     assert [saved.position.entries_applied for saved in keeper.finished()] == [3]
     kept = keeper.find(before.model.version).state

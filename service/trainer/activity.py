@@ -24,7 +24,7 @@ FOREVER: Final = 10
 """Times the limit after which a step that computes, or a write, has no end."""
 
 
-class Progress:
+class Activity:
     """Follows what one process does. Threads may share it.
 
     Arguments:
@@ -33,18 +33,18 @@ class Progress:
 
     Example:
         >>> now, busy = [0.0], [0.0]
-        >>> progress = Progress(lambda: now[0], lambda: busy[0])
+        >>> activity = Activity(lambda: now[0], lambda: busy[0])
         >>> now[0] = 30.0
-        >>> progress.measure()["stalled_s"]
+        >>> activity.measure()["stalled_s"]
         30.0
         >>> now[0], busy[0] = 50.0, 20.0
-        >>> progress.measure()["stalled_s"], progress.measure()["step_s"]
+        >>> activity.measure()["stalled_s"], activity.measure()["step_s"]
         (30.0, 50.0)
-        >>> progress.went_on()
-        >>> with progress.saving():
+        >>> activity.went_on()
+        >>> with activity.saving():
         ...     now[0] = 60.0
-        ...     progress.went_on()
-        ...     progress.measure()
+        ...     activity.went_on()
+        ...     activity.measure()
         {'stalled_s': 0.0, 'step_s': 0.0, 'saving_s': 10.0}
     """
 
