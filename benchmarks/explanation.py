@@ -154,7 +154,7 @@ def _told(engine: Engine, state: EngineState, x: torch.Tensor) -> tuple[dict[str
     """What the model says of new samples, and how long that took, in seconds of the processor."""
     batches = [Batch(part) for part in torch.split(x, BATCH)]
     begun = time.process_time()
-    told = explain(engine.learner.model(state.model.learner), state, batches, None, 2.0)
+    told = explain(engine.learner.model(state.model.learner), state, batches, None, engine.inliers)
     return told, time.process_time() - begun
 
 

@@ -406,7 +406,7 @@ class Snapshot:
             said = self._named(features, drawn.x, self.model.density.score(drawn.x).joint).cpu()
             named = said[:, : len(self.classes)].argmax(-1) if wanted is None else named
             probability = said[torch.arange(n), named].to(probability)
-            short = short | (probability < least)
+            short = probability < least
         return Samples(features, named, likelihoods, at_most_one(probability), short)
 
     def _codes(self, classes: Sequence[Label]) -> list[int]:

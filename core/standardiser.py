@@ -159,6 +159,19 @@ class Standardiser:
             return x
         return x.clamp(low, high)
 
+    def within_reach(self, features: Tensor, x: Tensor | None = None) -> Tensor:
+        """Samples in the sender's units with far values pulled in, as they are learned, (N, D).
+
+        Arguments:
+            features: Of samples, with shape (N, D).
+            x: The same standardised, where that is known.
+        """
+        x = self.apply(features) if x is None else x
+        clipped = self.clipped(x)
+        if clipped is x:
+            return features
+        return torch.where(clipped == x, features, self.invert(clipped))
+
     def invert(self, x: Tensor) -> Tensor:
         """Samples in the sender's units, with shape (N, D)."""
         if self.identity:

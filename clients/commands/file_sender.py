@@ -129,12 +129,19 @@ class FileSender:
                         totals = send(
                             sender, job, resume, progress, rate=self.rate, listener=listener
                         )
-                    waited = None
+                    waited, awaiting = None, 0
                     if self.wait:
                         display.note("sent; waiting until all is learned")
                         began = time.monotonic()
                         client.wait_until_learned(LEARNING_S)
                         waited = time.monotonic() - began
+                        if options.id_column is not None:
+                            awaiting = client.model().awaiting
+                except InputError as error:
+                    display.end()
+                    told = str(error).replace(str(path), name)
+                    sent = counted(resume.load().samples, "sample")
+                    raise InputError(f"{told} {_how_far(sent, live=live is not None)}") from error
                 except KeyboardInterrupt:
                     display.end()
                     if live is not None:
@@ -149,7 +156,7 @@ class FileSender:
                     )
                     raise typer.Exit(130) from None
                 display.end()
-                typer.echo(summary(totals, waited))
+                typer.echo(summary(totals, waited, awaiting))
                 skipped = totals.skipped + (0 if live is None else live.untold)
                 if skipped:
                     console.print(f"{counted(skipped, 'row')} could not be used, left out.")
@@ -185,12 +192,23 @@ def check_sent(failed: int, folder: Path) -> None:
         )
 
 
-def summary(totals: Totals, learned_after: float | None) -> str:
+def _how_far(sent: str, *, live: bool) -> str:
+    """How much was accepted of what ends by a row that cannot be used, and what follows."""
+    if live:
+        return f"Before it {sent} were accepted; what came with it, and later, was not sent."
+    return (
+        f"Of this file {sent} in whole batches before it were accepted. Corrected it is another "
+        f"file, all of which would be learned: leave these rows out of it."
+    )
+
+
+def summary(totals: Totals, learned_after: float | None, awaiting: int = 0) -> str:
     """What was sent, in a line.
 
     Arguments:
         totals: What was sent.
         learned_after: Seconds after which all was learned; None where nobody waited.
+        awaiting: Samples that await their label then, in all.
     """
     text = (
         f"{counted(totals.samples, 'sample')} in {counted(totals.batches, 'batch', 'batches')}, "
@@ -200,4 +218,5 @@ def summary(totals: Totals, learned_after: float | None) -> str:
     if learned_after is None:
         return text + f"backlog {counted(totals.backlog, 'entry', 'entries')}"
     rate = totals.samples / (totals.seconds + learned_after)
-    return text + f"all learned {learned_after:.1f} s later ({rate:,.0f} samples/s end to end)"
+    text += f"all learned {learned_after:.1f} s later ({rate:,.0f} samples/s end to end)"
+    return text + (f"; {counted(awaiting, 'sample')} await their label" if awaiting else "")

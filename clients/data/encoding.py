@@ -15,6 +15,7 @@ Rules of this module:
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -51,6 +52,14 @@ class Numbers:
     def features(self) -> tuple[str, ...]:
         """Names of its features."""
         return (self.name, f"{self.name} is missing") if self.says_missing else (self.name,)
+
+    def takes(self, number: float | None) -> bool:
+        """Whether a cell can be encoded that holds a number; NaN: it is missing; None: it has none.
+
+        An infinite number is as good as missing where a feature tells of that. Elsewhere it would
+        pass for a usual one.
+        """
+        return number is not None and (self.says_missing or not math.isinf(number))
 
 
 @dataclass(frozen=True)
@@ -164,7 +173,7 @@ class TableEncoding:
     def fits(self, cells: Sequence[object], numerals: Numerals = POINT) -> bool:
         """Whether a sample, one cell of each column, can be encoded."""
         return all(
-            isinstance(column, Categories) or number_of(cell, numerals) is not None
+            isinstance(column, Categories) or column.takes(number_of(cell, numerals))
             for column, cell in zip(self.columns, cells, strict=True)
         )
 
@@ -217,16 +226,18 @@ class TableEncoding:
     ) -> None:
         """The features of a column of numbers, into an array with shape (N, 1) or (N, 2)."""
         numbers = numbers_of(values, numerals)
-        if numbers is None:
-            row = next(i for i, value in enumerate(values) if number_of(value, numerals) is None)
+        if numbers is None or (not column.says_missing and np.isinf(numbers).any()):
+            found = (number_of(value, numerals) for value in values)
+            row = next(row for row, number in enumerate(found) if not column.takes(number))
             raise InputError(
                 f"{where}: row {first + row}, column {column.name!r} holds {values[row]!r}; the "
-                f"encoding has numbers there, of float32. {numerals.advice(str(values[row]), ';')}"
+                f"encoding has finite numbers there, of float32. "
+                f"{numerals.advice(str(values[row]), ';')}"
                 f"Correct the cell, leave such rows out with --skip-bad-rows, or make the encoding "
                 f"anew with --categories {column.name}.",
                 row=first + row,
             )
-        missing = np.isnan(numbers)
+        missing = ~np.isfinite(numbers)
         part[:, 0] = np.where(missing, column.missing, numbers)
         if column.says_missing:
             part[:, 1] = missing

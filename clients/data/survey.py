@@ -78,7 +78,7 @@ class _Column:
         if numbers is None:
             self.are_numbers, self.numbers = False, []
             return
-        known = numbers[~np.isnan(numbers)]
+        known = numbers[np.isfinite(numbers)]  # what is infinite tells no size, either
         self.n_missing += len(numbers) - len(known)
         self.numbers += known[-self._n % self._every :: self._every].tolist()
         self._n += len(known)

@@ -22,6 +22,7 @@ class Arrival:
         position: Where it begins in the stream.
         to_learn: What is still to be learned.
         rows: Rows of these in the batch, with shape (M,), int64.
+        near: Features of all samples, with far values pulled in, as they are learned, (N, D).
         awaiting: Samples that are held back until their label comes.
         unknown: Which samples the model finds unknown, with shape (N,), bool; None where it
             cannot say.
@@ -37,6 +38,7 @@ class Arrival:
     position: BatchPosition
     to_learn: Batch
     rows: Tensor
+    near: Tensor
     awaiting: int
     unknown: Tensor | None
     gains: Tensor | None

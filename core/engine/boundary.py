@@ -69,11 +69,8 @@ class BoundaryCrossing:
             verdict: Of the detector; None when a person declared it.
         """
         # 1. Place it: since when the stream has changed.
-        before, held, n_held = (
-            state.model.version,
-            state.pending.set_aside,
-            state.pending.set_aside_samples,
-        )
+        before = state
+        held, n_held = state.pending.set_aside, state.pending.set_aside_samples
         change = verdict.change_samples if verdict else n_held + state.pending.awaiting.suspects
         start_sample = max(state.sub_task.first_sample, state.stream.samples - change)
         start_batch = state.stream.batch_at(start_sample)
@@ -91,11 +88,13 @@ class BoundaryCrossing:
         state, fresh, of_proposals, unknown = self.discovery.leave(state, first)
         events += unknown
         # 3. Explain it by the model of before, and ask whether the new has come before.
-        model = self.learning.learner.model(state.model.learner)
+        #    What step 2 has learned may hold some of the new, as the start is estimated.
+        known = before if before.model.learner is not None else state
+        model = self.learning.learner.model(known.model.learner)
         # Where every sample waits for its label, there are no others to look at.
         shown_new = beginning or state.pending.awaiting.since(first)
-        explanation = explain(model, state, shown_new, verdict, self.config.outlier_c)
-        severity, view = self.severity.of(state, shown_new, verdict)
+        explanation = explain(model, known, shown_new, verdict, self.inliers)
+        severity, view = self.severity.of(known, shown_new, verdict)
         codes, recurrence = codes_of(state, shown_new), None
         # Where labels mean something else, samples are as those of many an earlier sub-task.
         if verdict is not None and not relabelled:
@@ -141,7 +140,7 @@ class BoundaryCrossing:
             evidence=evidence_of(verdict),
             set_aside_batches=len(held),
             set_aside_samples=n_held,
-            version_before=before,
+            version_before=before.model.version,
             version_after=state.model.version,
             recurrence_of=recurrence,
             mixed_samples=sum(map(len, mixed)),

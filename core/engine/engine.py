@@ -103,7 +103,7 @@ class Engine:
         self.detector: Detector[Any] = detector or make_detector(config)
         self.shadows = make_shadows(config)
         self.learning = Learning(self.learner, self.device)
-        self.inliers = Inliers(self.learner, self.device)
+        self.inliers = Inliers(config, self.learner, self.device)
         self.naming = Naming(config, self.learner)
         self.judge = Judge(self.learner, self.detector, self.shadows, self.naming)
         self.delayed_labels = DelayedLabels(config, self.learning, self.naming)
@@ -142,6 +142,7 @@ class Engine:
             self.change_type,
             self.delayed_labels,
             self.severity,
+            self.inliers,
         )
 
     # The stream ---------------------------------------------------------------------------
@@ -329,7 +330,8 @@ class Engine:
         Arguments:
             state: The present state; its position in the stream and its largest version stay.
             kept: The state to go on from, of an engine with the same preset and detector.
-            source: "rollback" or "checkpoint".
+            source: "rollback", whose detector goes on with what it knew, or "checkpoint", from
+                elsewhere, whose detector begins anew.
 
         Raises:
             InvalidCheckpoint: `kept` belongs to a model with another number of features.
@@ -346,6 +348,12 @@ class Engine:
         if source == "checkpoint":
             # A checkpoint from elsewhere may use a version number that means another model here.
             last = version = last + 1
+            # Nor is what its detector remembers known to be sound.
+            detector, armed = self.detector.start(), False
+        else:
+            # It knows what the kept model's samples are like, and so sees at once that others come;
+            # what it suspected was of samples that are dropped.
+            detector, armed = self.detector.dismiss(kept.watch.detector), kept.watch.armed
         moved = (
             kept.with_stream(
                 batches=state.stream.batches,
@@ -367,8 +375,9 @@ class Engine:
                 burst=state.watch.burst,
                 ert=state.watch.ert,
                 ert_asked=state.watch.ert_asked,
-                detector=self.detector.start(),
+                detector=detector,
                 shadows=(),
+                armed=armed,
             )
             .with_pending(
                 set_aside=(),
@@ -381,7 +390,7 @@ class Engine:
 
     def watched_anew(self, state: EngineState) -> EngineState:
         """The same, watched by detectors that know nothing of the stream yet."""
-        watch = replace(state.watch, detector=self.detector.start(), shadows=())
+        watch = replace(state.watch, detector=self.detector.start(), shadows=(), armed=False)
         return replace(state, watch=watch)
 
     def without_raw(self, state: EngineState) -> EngineState:

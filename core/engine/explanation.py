@@ -29,7 +29,9 @@ from torch import Tensor
 from core.batch import UNLABELLED, Batch
 from core.density.diagonal.seeding import FEWEST_COPIES, k_means_plus_plus
 from core.drift.detector import Cause, Verdict
+from core.engine.inliers import Inliers
 from core.engine.state import EngineState
+from core.learners.learner import Scores
 from core.memory.course import Course, critical
 from core.model.model import Model
 from core.running import Running
@@ -66,7 +68,7 @@ def explain(
     state: EngineState,
     batches: Sequence[Batch],
     verdict: Verdict | None,
-    outlier_c: float,
+    inliers: Inliers,
 ) -> dict[str, Any]:
     """What changed, as far as there are data to tell; nothing where there are none.
 
@@ -75,7 +77,7 @@ def explain(
         state: The engine's, before the boundary is crossed.
         batches: New samples: those set aside, and the one that decided it.
         verdict: Of the detector; None when a person declared the boundary.
-        outlier_c: Deviations below the mean at which a sample is an outlier.
+        inliers: Say which samples are none of the outliers.
 
     Returns:
         `samples` (all that are new) and `examined`; the size of the change; `features`,
@@ -91,10 +93,11 @@ def explain(
     joint, likelihoods = model.density.score(x)
     of_sub_task = state.sub_task.likelihood
     known = of_sub_task if of_sub_task.weight else state.past.likelihood
+    among = inliers.among(state, Scores(x, None, joint, likelihoods))
     told: dict[str, Any] = {
         "samples": sum(map(len, batches)),
         "examined": len(x),
-        **_size(likelihoods - standardiser.log_volume, known, outlier_c),
+        **_size(likelihoods - standardiser.log_volume, known, among),
     }
     if verdict is not None and verdict.p_value is not None:
         told["p_value"] = verdict.p_value
@@ -115,18 +118,17 @@ def explain(
 # The size of the change -------------------------------------------------------------------
 
 
-def _size(likelihoods: Tensor, known: Running, outlier_c: float) -> dict[str, float | None]:
+def _size(likelihoods: Tensor, known: Running, inliers: Tensor) -> dict[str, float | None]:
     values = likelihoods.double()
     now, deviation = float(values.mean()), known.deviation
     if not known.weight:
         return {"log_likelihood_now": _rounded(now)}
-    lowest = known.mean - outlier_c * deviation
     return {
         "log_likelihood_before": _rounded(known.mean),
         "log_likelihood_deviation": _rounded(deviation),
         "log_likelihood_now": _rounded(now),
         "effect": _rounded((now - known.mean) / deviation) if deviation else None,
-        "inliers": _rounded(float((values >= lowest).double().mean())),
+        "inliers": _rounded(float(inliers.double().mean())),
     }
 
 

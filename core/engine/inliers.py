@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from core.config import EngineConfig
 from core.engine.state import EngineState
 from core.learners.learner import Learner, Scores
 from core.memory.retention import RetentionSets
@@ -25,10 +26,12 @@ class Inliers:
     """Joins a calibration to a learner.
 
     Arguments:
+        config: Says what an outlier is.
         learner: The model's way of learning.
         device: Where the model lives.
     """
 
+    config: EngineConfig
     learner: Learner[Any]
     device: torch.device
 
@@ -70,6 +73,16 @@ class Inliers:
         if not len(usual):
             return None
         return usual.p_values(usual.typicality(self._conformity(state, scores)[0]))
+
+    def among(self, state: EngineState, scores: Scores) -> Tensor:
+        """Which scored samples `POST /outliers` would call inliers, with shape (n,), bool."""
+        rate = self.config.outlier_false_positive_rate
+        p_values = None if rate is None else self.p_values(state, scores)
+        if rate is not None and p_values is not None:
+            return p_values > rate
+        known = state.likelihood
+        lowest = known.mean - self.config.outlier_c * known.deviation
+        return scores.log_likelihood - state.standardiser.log_volume >= lowest
 
     def _conformity_of(self, state: EngineState, features: Tensor) -> Tensor:
         """Conformity scores of samples in the sender's units, with shape (n, S)."""

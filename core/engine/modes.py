@@ -24,6 +24,7 @@ from core.drift.detector import Detector, Level
 from core.engine.change_type import ChangeType
 from core.engine.delayed_labels import DelayedLabels
 from core.engine.explanation import explain
+from core.engine.inliers import Inliers
 from core.engine.judge import Judge
 from core.engine.judgement import BatchPosition, Judgement, evidence_of
 from core.engine.severity import Severity
@@ -52,6 +53,7 @@ class Modes:
         change_type: Tells shifts of shares from changes.
         delayed_labels: Samples that await a label.
         severity: Says how large a change is.
+        inliers: Say what is usual.
     """
 
     config: EngineConfig
@@ -61,6 +63,7 @@ class Modes:
     change_type: ChangeType
     delayed_labels: DelayedLabels
     severity: Severity
+    inliers: Inliers
 
     def switch(
         self, state: EngineState, mode: Mode, by: str | None, reason: str | None
@@ -91,7 +94,7 @@ class Modes:
         return state, [changed, *matched]
 
     def restored(self, state: EngineState, kept: EngineState) -> EngineState:
-        """A kept state, in the mode of the present one; detectors that go on alone start anew."""
+        """A kept state, in the mode of the present one; detectors that are alone go on from it."""
         rest = state.rest
         if rest.outlook is not None:
             rest = replace(rest, outlook=Outlook(kept.watch, kept.stream))
@@ -172,9 +175,7 @@ class Modes:
                         signal=verdict.signal,
                         evidence=evidence_of(verdict),
                         model_version=state.model.version,
-                        explanation=explain(
-                            model, before, (batch,), verdict, self.config.outlier_c
-                        ),
+                        explanation=explain(model, before, (batch,), verdict, self.inliers),
                         severity=severity,
                         severity_view=view,
                     )

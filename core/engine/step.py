@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from core.batch import Batch
 from core.config import EngineConfig
@@ -124,7 +125,9 @@ class Step:
         position = BatchPosition(state.stream.batches, state.stream.samples)
         unknown = self.discovery.unknown(state, judgement.scores)
         gains = self.discovery.gains(state, judgement.scores)
-        state = self._advance(state, len(batch), judgement)
+        x = None if judgement.scores is None else judgement.scores.x
+        near = state.standardiser.within_reach(batch.features, x)
+        state = self._advance(state, near, judgement)
         touched = (
             state.model.panel is not before.model.panel
             or state.model.calibration is not before.model.calibration
@@ -134,7 +137,7 @@ class Step:
         awaiting = len(batch) - len(to_learn)
         version = state.model.version
         return state, Arrival(
-            batch, position, to_learn, rows, awaiting, unknown, gains, touched, version
+            batch, position, to_learn, rows, near, awaiting, unknown, gains, touched, version
         )
 
     def _decided(
@@ -204,7 +207,7 @@ class Step:
                 )
             case Decision.PRIOR_SHIFT:
                 state = state.with_watch(detector=self.detector.accept(state.watch.detector))
-        state = state.with_sub_task(course=self._course(state, arrival.batch))
+        state = state.with_sub_task(course=self._course(state, arrival.near))
         if decision is Decision.CONTINUED:
             # The change may go on; only what comes from now on shows whether it does.
             state = state.with_sub_task(course=Course()).with_watch(detector=self.detector.start())
@@ -279,12 +282,18 @@ class Step:
         )
         return state, [event]
 
-    def _course(self, state: EngineState, batch: Batch) -> Course:
-        """The sub-task's course with a batch, and with those set aside that are of it after all."""
-        course = state.sub_task.course
-        for one in (*state.pending.set_aside, batch):
-            course = course.observed(one.features, state.stream.samples)
-        return course
+    def _course(self, state: EngineState, near: Tensor) -> Course:
+        """The sub-task's course with a batch, and with those set aside that are of it after all.
+
+        One wild value would hide what creeps for as long as the sub-task lasts.
+
+        Arguments:
+            near: Features of the batch, with far values pulled in, with shape (N, D).
+        """
+        course, samples = state.sub_task.course, state.stream.samples
+        for one in state.pending.set_aside:
+            course = course.observed(state.standardiser.within_reach(one.features), samples)
+        return course.observed(near, samples)
 
     def _first(self, state: EngineState, batch: Batch) -> EngineState:
         """The first batch fixes D, the scale and the shape of images."""
@@ -297,14 +306,18 @@ class Step:
             image_shape=batch.image_shape,
         )
 
-    def _advance(self, state: EngineState, n: int, judgement: Judgement) -> EngineState:
-        """Move on in the stream, and let the running statistics follow."""
+    def _advance(self, state: EngineState, near: Tensor, judgement: Judgement) -> EngineState:
+        """Move on in the stream, and let the running statistics follow.
+
+        Arguments:
+            near: Features of the batch, with far values pulled in, with shape (N, D).
+        """
+        n = len(near)
         likelihood, marginals = state.sub_task.likelihood, state.sub_task.marginals
         calibration, class_shares = state.model.calibration, state.sub_task.class_shares
         learned = state.stream.samples - state.sub_task.first_sample
         if judgement.usual and judgement.scores is not None:
-            clipped = state.standardiser.clipped(judgement.scores.x)
-            marginals = marginals.observed(state.standardiser.invert(clipped))
+            marginals = marginals.observed(near)
             if learned >= UNREADY_SAMPLES:
                 seen = judgement.clipped
                 likelihood = likelihood.updated(n, seen.mean, seen.variance)

@@ -165,9 +165,14 @@ class PosteriorReadout:
         return temperature * log_odds(responsibilities(joint, temperature) @ self.kinds)
 
     def control_signal(self, log_weights: Tensor) -> Tensor:
-        """Exact: p(k | c) is proportional to pi_k p(c | k) (docs/method.md)."""
+        """Exact: p(k | c) is proportional to pi_k p(c | k) (docs/method.md).
+
+        Components that no label fell on are as much of any class, and say nothing of one: they are
+        left out where a class has others.
+        """
         weights = log_weights.exp()[:, None]
-        shares = weights * self.component_classes
+        anywhere, named = weights * self.component_classes, weights * self.kinds[:, :-1]
+        shares = torch.where(named.sum(0) > 0, named, anywhere)
         # A class that no component stands for (yet) may be anywhere.
         shares = torch.where(shares.sum(0) > 0, shares, weights)
         return (shares / shares.sum(0)).T

@@ -86,6 +86,7 @@ class Journal:
             letters_dropped=totals.letters_dropped,
             entries_lost=totals.entries_lost,
         )
+        metrics.show_latest(totals.latest)
 
     def write(
         self,

@@ -138,7 +138,8 @@ class MetricDefinitions:
             "inlier_rate_mean", "Inlier rate of the reference; NaN before there is one."
         )
         self.log_likelihood_mean = gauge(
-            "log_likelihood_mean", "Mean log-likelihood of the last batch, nats per sample."
+            "log_likelihood_mean",
+            "Mean log-likelihood of the last batch, nats per sample; NaN if unknown.",
         )
         self.drift_statistic = gauge(
             "drift_statistic", "Statistic of the boundary detector.", ["detector"]
@@ -149,7 +150,7 @@ class MetricDefinitions:
         self.drift_armed = gauge("drift_armed", "1 where the detector may report a boundary.")
         self.prequential_accuracy = gauge(
             "prequential_accuracy",
-            "Running accuracy on labelled samples before they were learned, 0 to 1.",
+            "Running accuracy on labelled samples before they are learned, 0 to 1; NaN if unknown.",
         )
         self.estimated_accuracy = {
             end: gauge(f"estimated_accuracy{end}", f"{what} of the newest samples; NaN if unknown.")

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from prometheus_client import Gauge
 
-from core.engine.state import Mode
+from core.engine.state import EngineState, Mode
 from core.events import (
     BatchLearned,
     BatchPassed,
@@ -105,6 +105,42 @@ class TrainerMetrics(MetricDefinitions):
         for reason, count in rejected.items():
             self.batches_rejected.labels(reason).inc(count)
 
+    def show_latest(self, latest: Mapping[str, Any]) -> None:
+        """Show what the last batch told.
+
+        Arguments:
+            latest: Fields of `BatchScored`, as the status repeats them; those that are not there
+                are unknown.
+        """
+        self.inlier_rate.set(_number(latest.get("inlier_rate")))
+        self.inlier_rate_mean.set(_number(latest.get("inlier_rate_mean")))
+        self.log_likelihood_mean.set(_number(latest.get("log_likelihood_mean")))
+        self.prequential_accuracy.set(_number(latest.get("prequential_accuracy_mean")))
+        for end, estimate in self.estimated_accuracy.items():
+            estimate.set(_number(latest.get(f"estimated_accuracy{end}")))
+        for gauge, name in (
+            (self.drift_statistic, "statistics"),
+            (self.drift_threshold, "thresholds"),
+        ):
+            gauge.clear()
+            for detector, value in latest.get(name, {}).items():
+                gauge.labels(detector).set(value)
+
+    def show_state(self, state: EngineState, components: int) -> None:
+        """Show where the model stands.
+
+        Arguments:
+            state: The engine's.
+            components: Of the mixture.
+        """
+        self.drift_armed.set(state.seen.watch.armed)
+        self.sub_task.set(state.sub_task.number)
+        self.model_version.set(state.model.version)
+        self.awaiting.set(state.pending.awaiting.samples)
+        self.set_aside_batches.set(len(state.pending.set_aside))
+        self.classes.set(len(state.model.classes))
+        self.components.set(components)
+
     def observe(self, event: Event) -> None:
         """The table: which event changes which metric."""
         match event:
@@ -140,6 +176,8 @@ class TrainerMetrics(MetricDefinitions):
                 self.changes_detected.inc()
             case BatchSetAside():
                 self.set_aside_batches.set(event.set_aside_batches)
+                # It is not among those set aside where all of it awaits labels.
+                self.batches_learned.inc(event.awaiting == event.samples)
             case SetAsideReleased():
                 self.samples_learned.inc(event.samples)
                 self.batches_learned.inc(event.batches)
@@ -202,6 +240,7 @@ class TrainerMetrics(MetricDefinitions):
                 self.model_version.set(event.model_version)
                 self.set_aside_batches.set(0)
                 self.awaiting.set(0)
+                self.show_latest({})
             case EntryRejected():
                 self.batches_rejected.labels(event.reason).inc()
             case DeadLettersDropped():

@@ -183,6 +183,10 @@ class Reporter:
             settings = self._settings
             gate = now.gate.told(settings.gate_max_forgetting, rolls_back=settings.gate_rollback)
         self._metrics.show_gate(gate)
+        components = 0
+        if state.model.learner is not None:
+            components = self._engine.learner.n_components(state.model.learner)
+        self._metrics.show_state(state, components)
         classes = state.sub_task.class_shares.told(
             self._engine.naming.labels(state), self._settings.class_series
         )

@@ -321,6 +321,9 @@ class Saver:
             if one.version == version:
                 checkpoint, config = self._read(one)
                 self._check_kind(config)
+                if config.detector != self._engine.config.detector:
+                    fresh = self._engine.watched_anew(checkpoint.state)
+                    checkpoint = replace(checkpoint, state=fresh)
                 return checkpoint
         known = sorted({one.version for one in kept}, reverse=True)
         raise UnknownVersion(

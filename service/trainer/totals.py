@@ -156,6 +156,9 @@ class Totals:
                 self.probe_samples += event.probe_samples
                 self.probe_alarms += event.probe_alarms
                 self.probe_ert = event.probe_ert or self.probe_ert
+            case BatchSetAside():
+                # It is not among those set aside where all of it awaits labels.
+                self.batches_learned += event.awaiting == event.samples
             case BatchPassed():
                 self.passed_batches += 1
                 self.passed_samples += event.samples

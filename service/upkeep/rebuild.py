@@ -200,6 +200,7 @@ class _Rebuilding:
         self._device = choose_device(settings.device)
         self._wanted = wanted
         self._states: dict[int, EngineState] = {}
+        self._watched_by: dict[int, str] = {}  # the detector of each
         self._engine: Engine | None = None
         self._n = 0
         self._stuck = False  # at an entry that cannot be applied
@@ -272,7 +273,8 @@ class _Rebuilding:
     def _reach(self, state: EngineState, n: int) -> None:
         self.done.state, self._n, self.done.entries_applied = state, n, n
         if n in self._wanted:
-            self._states[n] = state
+            assert self._engine is not None
+            self._states[n], self._watched_by[n] = state, self._engine.config.detector
 
     def _apply(self, records: list[Record]) -> bool:
         """Apply what was applied together; whether one can go on."""
@@ -307,6 +309,8 @@ class _Rebuilding:
                     f", which the archive does not reach"
                 )
             kept = engine.without_raw(kept) if record.without_raw else kept
+            if self._watched_by[record.back_to] != engine.config.detector:
+                kept = engine.watched_anew(kept)
             return engine.restore(state, kept, "rollback")[0]
         if isinstance(asked, Control) and kind == "restore":
             uploaded, _, _ = load(asked.checkpoint or b"", self._device)

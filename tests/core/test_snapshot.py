@@ -397,6 +397,23 @@ def test_draws_that_stay_less_sure_than_was_asked_for_are_marked() -> None:
     assert served.sample(20, ["right"], seed=1, least_probability=1.0).short.all()
 
 
+def test_what_falls_short_is_what_is_said_of_it_where_experts_are_heard() -> None:
+    """A few labels, then many samples without: experts are surer than components."""
+    engine = Engine(EngineConfig(n_components=20))
+    state = engine.start()
+    for batch in (*batches([0, 1], 3), *batches([0, 1], 12, seed=1, labelled=False)):
+        state, _ = engine.step(state, batch)
+    served = engine.snapshot(state)
+    assert served.experts is not None
+    for least in (0.5, 0.9, 0.999):
+        drawn = served.sample(200, [0, 1], seed=1, least_probability=least)
+        assert torch.equal(drawn.short, drawn.probabilities < least)
+        assert torch.equal(
+            served.classify(drawn.features).codes[~drawn.short], drawn.codes[~drawn.short]
+        )
+    assert int(served.sample(200, [0, 1], seed=2).short.sum()) < 20
+
+
 def test_of_a_wanted_class_noise_is_damped_as_the_readout_is_tempered() -> None:
     for temperature in (1.0, 8.0):
         served = by_hand(PosteriorReadout(torch.eye(2), temperature), ("left", "right"), mean=90.0)

@@ -12,21 +12,23 @@ from numpy.typing import NDArray
 
 from clients.data.formats.numerals import POINT, Numerals
 
-ABSENT: Final = frozenset(("", "?", "na", "n/a", "nan", "none", "null", "-inf", "inf"))
-"""How tables write that a number is missing, in small letters; an infinite one is none either."""
+ABSENT: Final = frozenset(("", "?", "na", "n/a", "nan", "none", "null"))
+"""How tables write that a number is missing, in small letters."""
 
 LARGEST: Final = float(np.finfo(np.float32).max)
 """The largest number that a feature can hold."""
 
 
 def number_of(value: object, numerals: Numerals = POINT) -> float | None:
-    """The number that a cell holds, NaN where it is missing.
+    """The number that a cell holds, NaN where it is missing; it may be infinite.
 
-    None where it holds something else, or more than a float32 can.
+    None where it holds something else, or a finite number beyond those of a float32.
 
     Example:
         >>> number_of("2.5"), number_of(True), number_of("N/A"), number_of("red")
         (2.5, 1.0, nan, None)
+        >>> number_of("-inf"), number_of("1e999"), number_of("1e99")
+        (-inf, inf, None)
     """
     if isinstance(value, str):
         text = value.strip()
@@ -42,9 +44,7 @@ def number_of(value: object, numerals: Numerals = POINT) -> float | None:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return None
-    if not math.isfinite(number):
-        return math.nan
-    return number if abs(number) <= LARGEST else None
+    return None if LARGEST < abs(number) < math.inf else number
 
 
 def category_of(value: object) -> str | None:
@@ -68,8 +68,8 @@ def numbers_of(values: Sequence[object], numerals: Numerals = POINT) -> NDArray[
         # As nearly all tables are written: at once.
         with suppress(TypeError, ValueError):
             numbers = np.array(values, dtype=np.float64)
-            numbers[~np.isfinite(numbers)] = math.nan
-            return None if (np.abs(numbers) > LARGEST).any() else numbers
+            size = np.abs(numbers)
+            return None if ((size > LARGEST) & (size < math.inf)).any() else numbers
     found = [number_of(value, numerals) for value in values]
     known = [number for number in found if number is not None]
     return np.array(known) if len(known) == len(found) else None

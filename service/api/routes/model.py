@@ -202,7 +202,8 @@ async def model(request: Request) -> Response:
     }
     snapshot = None if served is None else served.snapshot
     if served is None or snapshot is None:
-        nothing = _nothing_learned(parts, await parts.stream.n_features())
+        awaiting = 0 if status is None else int(status.get("awaiting", 0))
+        nothing = _nothing_learned(parts, await parts.stream.n_features(), awaiting)
         return answers.json({**nothing, **position}, version=0)
     facts = {
         **snapshot.info.to_dict(),
@@ -267,7 +268,7 @@ def _image_shape(parts: Parts, snapshot: Snapshot) -> list[int] | None:
     return [side, side] if is_square else None
 
 
-def _nothing_learned(parts: Parts, n_features: int | None) -> dict[str, object]:
+def _nothing_learned(parts: Parts, n_features: int | None, awaiting: int) -> dict[str, object]:
     settings = parts.settings
     return {
         "model_version": 0,
@@ -287,7 +288,7 @@ def _nothing_learned(parts: Parts, n_features: int | None) -> dict[str, object]:
         "window": 0,
         "waiting": 0,
         "set_aside": 0,
-        "awaiting": 0,
+        "awaiting": awaiting,
         "unknown": 0,
         "held": [],
     }

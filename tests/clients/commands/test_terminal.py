@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -811,3 +812,33 @@ def test_boundaries_are_read_whole_in_eighty_columns() -> None:
     console.print(status._boundaries([row | told]))
     for word in ("likelihood", "1,234,567", "return of", "0.72"):
         assert word in console.export_text(clear=False)
+
+
+def test_a_bad_row_tells_how_much_was_accepted_before_it(
+    gmr: Gmr, service: httpx2.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    rows = [",".join(map(str, row)) for row in samples(5, seed=80).tolist()]
+    rows[3] = "hot" + rows[3][rows[3].index(",") :]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(rows))
+    before = service.get("/drift").json()["stream_samples"]
+    told = gmr("ingest", path, "--batch-size", 2, status=2)
+    assert "row 3" in told
+    assert "Of this file 2 samples in whole batches before it were accepted" in told
+    wait_until(lambda: service.get("/drift").json()["stream_samples"] == before + 2)
+    with started(gmr, "ingest", "-", "--live", "--batch-size", 2) as running:
+        _, error = running.communicate("\n".join(rows).encode())
+        assert running.returncode == 2
+    assert b"standard input: row 3" in error
+    assert b"Before it 2 samples were accepted" in error
+
+
+def test_whoever_waits_until_all_is_learned_hears_what_awaits_its_label(
+    gmr: Gmr, tmp_path: Path
+) -> None:
+    path = tmp_path / "unlabelled.csv"
+    rows = enumerate(samples(3, seed=81).tolist())
+    path.write_text("\n".join(",".join([f"w{n}", *map(str, row)]) for n, row in rows))
+    told = gmr("ingest", path, "--id-column", 0, "--wait")
+    assert re.search(r"end to end\); \d+ samples await their label", told)

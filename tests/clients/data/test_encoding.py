@@ -254,6 +254,24 @@ def test_a_file_that_holds_none_is_refused(tmp_path: Path, text: str) -> None:
         TableEncoding.read(tmp_path / "e.json")
 
 
+@pytest.mark.parametrize("cell", ["inf", "-Infinity", "1e999", math.inf, -math.inf])
+def test_an_infinite_number_is_missing_only_where_a_feature_says_so(cell: object) -> None:
+    telling = TableEncoding([Numbers("amount", 20.0, says_missing=True)])
+    assert telling.encode([{"amount": cell}]).tolist() == [[20.0, 1.0]]
+    assert telling.fits([cell])
+    silent = TableEncoding([Numbers("amount", 20.0)])
+    assert not silent.fits([cell])
+    assert silent.fits([""])
+    with pytest.raises(InputError, match=r"row 1, column 'amount' holds .*finite numbers"):
+        silent.encode([{"amount": 1}, {"amount": cell}])
+
+
+def test_a_table_with_infinite_numbers_has_a_feature_that_tells_of_them(tmp_path: Path) -> None:
+    path = written(tmp_path, "x,y\n" + "".join(f"{i},{i % 3}\n" for i in range(40)) + "inf,1\n")
+    encoding = survey(path).encoding
+    assert encoding.features == ("x", "x is missing", "y")
+
+
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         TableEncoding.read(tmp_path / "none.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from core.batch import Batch
@@ -47,6 +48,19 @@ def taken(
 
 def drifts(events: list[Event]) -> list[FeaturesDrifting]:
     return [event for event in events if isinstance(event, FeaturesDrifting)]
+
+
+@pytest.mark.parametrize("wild", [1e6, -999.0])
+def test_one_wild_value_hides_nothing_that_creeps(wild: float) -> None:
+    x = stream((2, 0, 3.0))
+    _, events = taken(MODEL.start(), x)
+    (expected,) = drifts(events)
+    x[700, 2] = wild
+    _, events = taken(MODEL.start(), x)
+    (found,) = drifts(events)
+    assert [row["feature"] for row in found.features] == [2]
+    # It is pulled in to twenty deviations, and seen a look later at most.
+    assert found.sample_index <= expected.sample_index + 1000
 
 
 def test_each_feature_that_creeps_is_told_once_and_no_other() -> None:

@@ -427,6 +427,31 @@ def test_a_rollback_forgets_what_waits(engine: Engine) -> None:
     assert of(LabelsMatched, events)[0].unmatched["late"] == 3
 
 
+def test_a_change_among_samples_that_wait_is_explained_by_the_model_of_before_it() -> None:
+    """What is learned at the boundary as still of the old sub-task may hold some of the new."""
+    engine = Engine(EngineConfig(n_components=12, label_wait_samples=100_000))
+    state = engine.start()
+    for batch in batches([0, 1], 15):
+        state, _ = engine.step(state, batch)
+    known = state
+    events: list[Event] = []
+    usual = [one.features for one in batches([0, 1], 5, seed=3)]
+    for n, x in enumerate([*usual, *(blob(2, 100, 60 + part) for part in range(5))]):
+        ids = tuple(range(100 * n, 100 * n + 100))
+        known, (state, events) = state, engine.step(state, Batch(x, sample_ids=ids))
+        if of(BoundaryDetected, events):
+            break
+    (boundary,) = of(BoundaryDetected, events)
+    assert boundary.sample_index >= 2000
+    assert boundary.version_before == known.model.version
+    told = boundary.explanation
+    new = engine.snapshot(known).outliers(blob(2, 100, 60))
+    assert told["log_likelihood_now"] == pytest.approx(float(new.log_likelihoods.mean()), rel=1e-4)
+    assert told["effect"] < -3
+    assert told["inliers"] < 0.1
+    assert boundary.severity > 0.8
+
+
 def test_what_is_kept_for_long_holds_no_sample_that_waits(engine: Engine) -> None:
     state, _ = engine.step(taught(engine), Batch(blob(0, 3, 7), sample_ids=(1, 2, 3)))
     assert engine.snapshot(state).info.awaiting == 3

@@ -294,6 +294,42 @@ def test_a_restored_sub_task_can_end_at_once_if_it_had_begun(engine: Engine, sou
     assert accuracy(engine, state, [0, 1, 2]) > 0.97
 
 
+@pytest.mark.parametrize("labelled", [True, False])
+def test_after_a_rollback_the_next_change_is_found_as_it_would_have_been(labelled: bool) -> None:
+    """The same data once more must tell the same; the detector need not begin anew."""
+    engine = Engine(EngineConfig(n_components=12))
+    kept, _ = run(engine, engine.start(), list(batches([0, 1], 20, labelled=labelled)))
+    assert kept.watch.armed
+    change = list(batches([2, 3], 4, seed=9, labelled=labelled))
+    crossed, events = run(engine, kept, change)
+    (boundary,) = of(BoundaryDetected, events)
+    back, _ = engine.restore(crossed, kept, "rollback")
+    assert (back.watch.armed, engine.armed_in(back), back.phase) == (True, 0, "armed")
+    _, events = run(engine, back, change)
+    (again,) = of(BoundaryDetected, events)
+    moved = back.stream.samples - kept.stream.samples
+    assert again.sample_index - moved == boundary.sample_index
+    # What was suspected then is no evidence against what comes now.
+    suspicious, _ = engine.step(kept, change[0].select(torch.arange(12)))
+    assert suspicious.phase == "warning"
+    back, _ = engine.restore(crossed, suspicious, "rollback")
+    assert back.phase == "armed"
+    _, events = run(engine, back, list(batches([0, 1], 10, seed=8, labelled=labelled)))
+    assert not of(BoundaryDetected, events)
+    assert not of(BatchSetAside, events)
+
+
+def test_whoever_is_watched_anew_is_not_armed() -> None:
+    """An uploaded state is not trusted to tell what its samples were like."""
+    engine = Engine(EngineConfig(n_components=12))
+    kept, _ = run(engine, engine.start(), list(batches([0, 1], 20)))
+    uploaded, _ = engine.restore(engine.start(), kept, "checkpoint")
+    for state in (uploaded, engine.watched_anew(kept)):
+        assert not state.watch.armed
+        assert state.phase == "learning"
+        assert engine.armed_in(state) != 0
+
+
 def test_what_a_restored_model_has_not_seen_is_told(engine: Engine) -> None:
     """Samples of the stream that are no past of the model, through rollbacks upon rollbacks."""
     early, _ = run(engine, engine.start(), list(batches([0, 1], 2)))
@@ -448,7 +484,7 @@ def test_versions_grow_by_one_and_are_never_reused(engine: Engine) -> None:
     assert (restored.model_version, restored.replaced_version) == (4, 7)
     assert state.model.version == 4
     assert state.stream.batches == 7
-    state, _ = run(engine, state, list(batches([2], 1)))
+    state, _ = run(engine, state, list(batches([0, 1], 1, seed=2)))
     assert state.model.version == 8
 
 

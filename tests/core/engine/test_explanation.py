@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,7 +37,19 @@ def learned(
 def told(
     engine: Engine, state: EngineState, *new: Batch, verdict: Verdict | None = None
 ) -> dict[str, Any]:
-    return explain(engine.learner.model(state.model.learner), state, new, verdict, 2.0)
+    return explain(engine.learner.model(state.model.learner), state, new, verdict, engine.inliers)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.3, None])
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_inliers_are_those_of_the_outlier_scores(preset: str, rate: float | None) -> None:
+    config = EngineConfig(preset=preset, n_components=MADE[preset], detector="none")
+    engine = Engine(replace(config, outlier_false_positive_rate=rate))
+    state, _ = play(engine, engine.start(), batches((0, 1), 20))
+    x = torch.cat([blob(0, 40, seed=9), blob(0, 40, seed=8, spread=0.13), blob(5, 20, seed=7)])
+    scored = engine.snapshot(state).outliers(x)
+    assert scored.score == ("log_likelihood" if rate is None else "p_value")
+    assert told(engine, state, Batch(x))["inliers"] == float(scored.inliers.double().mean())
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -229,7 +242,7 @@ def test_the_cost_is_bounded_by_looking_at_a_part_evenly(monkeypatch: pytest.Mon
 def test_where_there_is_nothing_to_tell_nothing_is_told() -> None:
     engine, state = learned()
     assert told(engine, state) == {}
-    assert explain(None, state, [Batch(blob(5, 10, 1))], None, 2.0) == {}
+    assert explain(None, state, [Batch(blob(5, 10, 1))], None, engine.inliers) == {}
     few = told(engine, state, Batch(blob(5, 3, 1)))
     assert few["prototypes"] == []
     assert few["samples"] == 3

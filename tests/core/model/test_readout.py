@@ -54,11 +54,20 @@ def test_a_temperature_evens_the_vote_out() -> None:
     assert tempered == pytest.approx(0.2689, rel=0.01)
 
 
-def test_the_exact_control_signal_is_the_posterior_of_components_given_the_class() -> None:
-    classes = torch.tensor([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
-    weights = torch.tensor([0.2, 0.4, 0.4])
+def test_components_that_no_label_fell_on_stand_for_a_class_only_where_no_others_do() -> None:
+    classes = torch.tensor([[0.9, 0.1, 0.0], [1 / 3, 1 / 3, 1 / 3], [0.0, 1.0, 0.0]])
+    weights = torch.tensor([0.01, 0.98, 0.01])
     signal = PosteriorReadout(classes, 1.0).control_signal(weights.log())
-    torch.testing.assert_close(signal, torch.tensor([[0.5, 0.5, 0.0], [0.0, 1 / 3, 2 / 3]]))
+    assert signal[0].tolist() == pytest.approx([1, 0, 0])
+    assert signal[1].tolist() == pytest.approx([0.1 / 1.1, 0, 1 / 1.1])
+    assert signal[2].tolist() == pytest.approx([0, 1, 0])
+
+
+def test_the_exact_control_signal_is_the_posterior_of_components_given_the_class() -> None:
+    classes = torch.tensor([[1.0, 0.0], [0.75, 0.25], [0.0, 1.0]])
+    weights = torch.tensor([0.1, 0.4, 0.5])
+    signal = PosteriorReadout(classes, 1.0).control_signal(weights.log())
+    torch.testing.assert_close(signal, torch.tensor([[0.25, 0.75, 0.0], [0.0, 1 / 6, 5 / 6]]))
 
 
 def test_the_linear_layer_is_a_softmax_on_responsibilities() -> None:

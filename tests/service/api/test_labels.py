@@ -112,6 +112,17 @@ def test_ids_that_cannot_be_used_are_refused_with_the_batch(
     problem(blank.post("/ingest", json=batch), 422, "invalid-batch")
 
 
+def test_samples_that_wait_are_told_before_anything_was_learned(
+    settings: Callable[..., Settings],
+) -> None:
+    made = settings()
+    with training(made), serving(made) as client:
+        batch = {"features": samples(10, seed=77).tolist(), "sample_ids": IDS}
+        assert client.post("/ingest", json=batch).status_code == 202
+        wait_until(lambda: client.get("/model").json()["awaiting"] == 10)
+        assert client.get("/model").json()["samples_seen"] == 0
+
+
 def test_samples_wait_for_their_labels(settings: Callable[..., Settings]) -> None:
     quiet = settings(detector="none", settle_after_s=3600)
     with training(quiet), serving(quiet) as client:

@@ -109,6 +109,17 @@ def test_rollbacks_and_uploads_are_done_again(kept: Settings) -> None:
     ]
 
 
+def test_a_rollback_behind_a_change_of_the_detector_is_done_again(kept: Settings) -> None:
+    learn(kept, *STREAM[:14])
+    [before] = [
+        one for one in kept_in(kept.data_dir / "checkpoints") if "before_boundary" in one.note
+    ]
+    other = kept.model_copy(update={"detector": "adwin"})
+    learn(other, Control("rollback", version=before.version))
+    learn(other, *(batch(0, seed) for seed in range(50, 53)))
+    assert_same(rebuild(other), 18)
+
+
 def test_what_a_killed_trainer_had_read_is_read_once_more(
     kept: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

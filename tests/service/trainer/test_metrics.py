@@ -367,6 +367,40 @@ def test_an_inlier_rate_that_is_known_no_more_does_not_stay() -> None:
     assert math.isnan(values["gmr_inlier_rate_mean"])
 
 
+def test_a_batch_of_which_all_awaits_labels_is_dealt_with_when_it_is_set_aside() -> None:
+    waiting = replace(SET_ASIDE, awaiting=SET_ASIDE.samples, set_aside_batches=0)
+    values = observed(waiting, replace(BOUNDARY, set_aside_batches=0, set_aside_samples=0))
+    assert values["gmr_batches_learned_total"] == 1
+    totals = Totals()
+    totals.count(waiting)
+    assert totals.batches_learned == 1
+
+
+SHOWN = (
+    *("gmr_prequential_accuracy", "gmr_estimated_accuracy", "gmr_estimated_accuracy_low"),
+    *("gmr_log_likelihood_mean", "gmr_inlier_rate", "gmr_inlier_rate_mean"),
+)
+
+
+def test_what_the_last_batch_told_is_shown_after_a_restart_and_no_more_after_a_rollback() -> None:
+    last = replace(LEARNED, estimated_accuracy=0.9, estimated_accuracy_low=0.8)
+    before = observed(last)
+    totals = Totals()
+    totals.count(last)
+    totals = Totals.from_json(totals.to_json())
+    metrics = TrainerMetrics()
+    metrics.show_latest(totals.latest)
+    after = read(metrics.text())
+    statistics = [name for name in before if name.startswith("gmr_drift_statistic{")]
+    assert statistics
+    for name in (*SHOWN, *statistics):
+        assert after[name] == before[name]
+    metrics.observe(ModelRestored(3, 7, "rollback"))
+    dropped = read(metrics.text())
+    assert all(math.isnan(dropped[name]) for name in SHOWN)
+    assert not [name for name in dropped if name.startswith("gmr_drift_statistic{")]
+
+
 def test_counters_go_on_after_a_restart() -> None:
     metrics = TrainerMetrics()
     metrics.resume(samples=1000, batches=10, boundaries=2, replayed=70, rejected={"x": 3})

@@ -299,10 +299,10 @@ def test_writers_are_told_whether_entries_of_any_model_wait(
 
     monkeypatch.setattr(host, "FairQueue", Seen)
     telling("learn")
-    telling("rest")
+    telling("idle")
     with training(service):
         wait_until(lambda: sum(name == "learn" for name, _, _ in told) >= 21)
-        wait_until(lambda: ("rest", False, False) in told)
+        wait_until(lambda: ("idle", False, False) in told)
 
     assert all(crowded == waiting for _, crowded, waiting in told)
     assert ("learn", True, True) in told  # those of one read

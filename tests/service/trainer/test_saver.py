@@ -18,6 +18,7 @@ from service.broker.entries import Position
 from service.checkpoints import BEFORE_BOUNDARY, Checkpoints
 from service.trainer.saver import Checkpoint, Saver
 from service.trainer.totals import Totals
+from tests.core.states import assert_identical
 
 CONFIG = EngineConfig(n_components=3, warm_up=10)
 
@@ -120,6 +121,8 @@ def test_another_detector_starts_afresh_on_the_same_model(checkpoints: Checkpoin
     assert recovered is not None
     assert recovered.state.model.version == 3
     learned(2, config, recovered.state)  # it goes on
+    found = Saver(checkpoints, Engine(config)).find(3)
+    assert_identical(found.state.watch, recovered.state.watch)
 
 
 def test_a_kept_version_is_found_by_its_number(checkpoints: Checkpoints) -> None:

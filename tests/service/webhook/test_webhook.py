@@ -33,7 +33,8 @@ def test_the_receiver_hears_of_every_boundary_with_its_explanation(settings: Mak
             wait_until(lambda: len(there.received) == 2)
             wait_until(
                 lambda: (
-                    b'deliveries_total{outcome="delivered"} 2' in trainer.default._parts.metrics.text()
+                    b'deliveries_total{outcome="delivered"} 2'
+                    in trainer.default._parts.metrics.text()
                 )
             )
         assert there.ids == [event["id"] for event in there.events] == expected
