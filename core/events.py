@@ -275,7 +275,7 @@ class ChangeContinued(Event):
     estimated_start_sample: int
     detector: str
     signal: str
-    evidence: dict[str, float]  # as of a boundary, with p-values that the stream was at rest
+    evidence: dict[str, float]  # as of a boundary, with p-values of a stream that stood still
     model_version: int
 
 

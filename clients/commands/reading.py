@@ -162,6 +162,8 @@ def phase_of(document: dict[str, Any]) -> str:
     Example:
         >>> phase_of({"phase": "learning", "armed_in": 120, "set_aside": 0})
         'learning, armed in 120 samples'
+        >>> phase_of({"phase": "learning", "armed_in": None, "set_aside": 0})
+        'learning, not armed'
     """
     phase = str(document["phase"] or "")
     mode = document.get("mode")
@@ -171,6 +173,8 @@ def phase_of(document: dict[str, Any]) -> str:
         return f"detect only, nothing is learned ({phase})"
     if phase == "learning" and document["armed_in"]:
         return f"learning, armed in {counted(document['armed_in'], 'sample')}"
+    if phase == "learning" and document["armed_in"] is None:
+        return "learning, not armed"
     if phase == "warning":
         return f"warning, {counted(document['set_aside'] or 0, 'sample')} set aside"
     return phase or "-"

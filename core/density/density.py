@@ -1,4 +1,4 @@
-"""The protocol of a density at rest, whatever the family: it scores samples and draws them.
+"""The protocol of a density, as it answers, whatever the family: it scores samples and draws them.
 
 A model (`core.model.model`) is a density with a read-out. A family that is served has one class
 here that satisfies `Density`; how it is learned is the business of `core.learners`.

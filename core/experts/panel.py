@@ -1,4 +1,4 @@
-"""All experts of a stream and their weights, as a value; and the same at rest, to be asked.
+"""All experts of a stream and their weights, as a value; and a copy that learns no more.
 
 Throughout: E experts, the mixture first; N samples, D features, C classes.
 """
@@ -127,7 +127,7 @@ class Advice:
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """The experts at rest.
+    """A copy of the experts that learns no more.
 
     Arguments:
         shift: What is subtracted from features in the sender's units, with shape (D,).
@@ -309,7 +309,7 @@ class Panel:
 
     @cached_property
     def rules(self) -> Rules:
-        """The same at rest."""
+        """A copy that learns no more."""
         return Rules(
             self.standardiser.shift,
             self.standardiser.scale * _signs(self.orientation),

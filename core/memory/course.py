@@ -1,9 +1,9 @@
-"""The course of a sub-task: has the stream come to rest since the last boundary?
+"""The course of a sub-task: has the stream stood still since the last boundary?
 
 A ramp goes on after the boundary by which it was found. Once the detector has learned what is
 usual by then, it finds the rest of the ramp as well, and that is no second change. It can be told
 from one by what came in between: the means of features have moved all the while, steadily, in the
-very direction in which they have changed now. Before a change of its own the stream was at rest, or
+very direction in which they have changed now. Before a change of its own the stream stood still, or
 moved in another direction.
 
 Rules of this module:
@@ -45,7 +45,7 @@ EVIDENT = 3.0
 """Standard errors by which the mean of a feature must have changed to say in which direction."""
 
 BY_CHANCE = 0.05
-"""How often a stream at rest may pass for one that moves."""
+"""How often a stream that stands still may pass for one that moves."""
 
 LATELY = 0.2
 """The same by the later half of its blocks: a movement may have ended."""
@@ -59,7 +59,7 @@ class Continuation(NamedTuple):
     """The evidence that a change goes on.
 
     Arguments:
-        p_value: How often a stream at rest would seem to move as steadily, 0 to 1.
+        p_value: How often a stream that stands still would seem to move as steadily, 0 to 1.
         p_value_lately: The same by the later half of the time since the boundary.
         moved: How far the stream had moved by then, as a part of what has changed since.
     """
@@ -142,7 +142,7 @@ class Course:
             start: Where that was, in samples of the stream.
 
         Returns:
-            None if the stream was at rest, or moved elsewhere, or too little is known.
+            None if the stream stood still, or moved elsewhere, or too little is known.
         """
         if self.sums is None or self.squares is None or self.origin is None or len(x) < FEWEST:
             return None

@@ -1,6 +1,6 @@
 """Live forgetting: how well each past sub-task is still held, without any of its data.
 
-When a sub-task has ended, and what was learned of it is at rest, a small set of labelled samples
+When a sub-task has ended, and what was learned of it stands, a small set of labelled samples
 is drawn from the components that learned it, and what the model says of them is noted ("then").
 Whatever is learned later, the same samples can be asked about again ("now"): where they are named
 less well, the model has forgotten.
@@ -286,7 +286,7 @@ class RetentionSets:
         Nothing is drawn for a sub-task of which nothing was learned.
 
         Arguments:
-            model: After the end of the sub-task, at rest; None if there is none.
+            model: After the end of the sub-task; None if there is none.
             standardiser: Of the same moment.
             sub_task: The one that has ended.
             class_counts: Labelled samples learned per class, by now.
