@@ -140,8 +140,8 @@ class FileSender:
                 except InputError as error:
                     display.end()
                     told = str(error).replace(str(path), name)
-                    sent = counted(resume.load().samples, "sample")
-                    raise InputError(f"{told} {_how_far(sent, live=live is not None)}") from error
+                    how_far = _how_far(resume.load().samples, live=live is not None)
+                    raise InputError(f"{told} {how_far}") from error
                 except KeyboardInterrupt:
                     display.end()
                     if live is not None:
@@ -192,13 +192,21 @@ def check_sent(failed: int, folder: Path) -> None:
         )
 
 
-def _how_far(sent: str, *, live: bool) -> str:
-    """How much was accepted of what ends by a row that cannot be used, and what follows."""
+def _how_far(n: int, *, live: bool) -> str:
+    """How much was accepted of what ends by a row that cannot be used, and what follows.
+
+    Arguments:
+        n: Samples that were accepted.
+        live: Whether they came line by line.
+    """
+    sent = f"Accepted before it: {counted(n, 'sample')}, in whole batches"
     if live:
-        return f"Before it {sent} were accepted; what came with it, and later, was not sent."
+        return f"{sent}; what came with it, and later, was not sent."
+    if not n:
+        return "Nothing was sent."
     return (
-        f"Of this file {sent} in whole batches before it were accepted. Corrected it is another "
-        f"file, all of which would be learned: leave these rows out of it."
+        f"{sent}. Corrected the file is another one, all of which would be learned: leave these "
+        f"rows out of it."
     )
 
 

@@ -825,13 +825,15 @@ def test_a_bad_row_tells_how_much_was_accepted_before_it(
     before = service.get("/drift").json()["stream_samples"]
     told = gmr("ingest", path, "--batch-size", 2, status=2)
     assert "row 3" in told
-    assert "Of this file 2 samples in whole batches before it were accepted" in told
+    assert "Accepted before it: 2 samples, in whole batches. Corrected the file is" in told
     wait_until(lambda: service.get("/drift").json()["stream_samples"] == before + 2)
     with started(gmr, "ingest", "-", "--live", "--batch-size", 2) as running:
         _, error = running.communicate("\n".join(rows).encode())
         assert running.returncode == 2
     assert b"standard input: row 3" in error
-    assert b"Before it 2 samples were accepted" in error
+    assert b"Accepted before it: 2 samples, in whole batches; what came with it" in error
+    path.write_text("\n".join([rows[0], rows[3], *rows[1:3]]))
+    assert "Nothing was sent." in gmr("ingest", path, "--batch-size", 2, status=2)
 
 
 def test_whoever_waits_until_all_is_learned_hears_what_awaits_its_label(
