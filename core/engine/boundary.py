@@ -89,12 +89,11 @@ class BoundaryCrossing:
         events += unknown
         # 3. Explain it by the model of before, and ask whether the new has come before.
         #    What step 2 has learned may hold some of the new, as the start is estimated.
-        known = before if before.model.learner is not None else state
-        model = self.learning.learner.model(known.model.learner)
+        model = self.learning.learner.model(before.model.learner)
         # Where every sample waits for its label, there are no others to look at.
         shown_new = beginning or state.pending.awaiting.since(first)
-        explanation = explain(model, known, shown_new, verdict, self.inliers)
-        severity, view = self.severity.of(known, shown_new, verdict)
+        explanation = explain(model, before, shown_new, verdict, self.inliers)
+        severity, view = self.severity.of(before, shown_new, verdict)
         codes, recurrence = codes_of(state, shown_new), None
         # Where labels mean something else, samples are as those of many an earlier sub-task.
         if verdict is not None and not relabelled:

@@ -128,10 +128,10 @@ class Step:
         x = None if judgement.scores is None else judgement.scores.x
         near = state.standardiser.within_reach(batch.features, x)
         state = self._advance(state, near, judgement)
+        # The statistics of likelihoods begin later than p-values, and move with them.
         touched = (
             state.model.panel is not before.model.panel
             or state.model.calibration is not before.model.calibration
-            or state.sub_task.likelihood is not before.sub_task.likelihood
         )
         state, to_learn, rows = self.delayed_labels.hold_back(state, batch, judgement.scores)
         awaiting = len(batch) - len(to_learn)

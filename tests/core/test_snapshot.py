@@ -6,6 +6,8 @@ import dataclasses
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -397,8 +399,24 @@ def test_draws_that_stay_less_sure_than_was_asked_for_are_marked() -> None:
     assert served.sample(20, ["right"], seed=1, least_probability=1.0).short.all()
 
 
+class Sure:
+    """Experts that have no doubts."""
+
+    def advice(self, features: Tensor, mixture: Tensor, n_classes: int) -> Any:
+        return SimpleNamespace(probabilities=torch.tensor([[0.01, 0.99]]).expand(len(features), 2))
+
+
+def test_samples_of_which_experts_are_sure_do_not_fall_short() -> None:
+    served = by_hand(PosteriorReadout(torch.eye(2), 1.0), ("left", "right"), mean=0.6)
+    assert served.sample(100, ["right"], seed=1).short.any()
+    advised = replace(served, experts=cast("Any", Sure()))
+    drawn = advised.sample(100, ["right"], seed=1)
+    assert not drawn.short.any()
+    assert advised.sample(100, ["right"], seed=1, least_probability=0.999).short.all()
+
+
 def test_what_falls_short_is_what_is_said_of_it_where_experts_are_heard() -> None:
-    """A few labels, then many samples without: experts are surer than components."""
+    """A few labels, then many samples without."""
     engine = Engine(EngineConfig(n_components=20))
     state = engine.start()
     for batch in (*batches([0, 1], 3), *batches([0, 1], 12, seed=1, labelled=False)):

@@ -318,3 +318,16 @@ def test_log_likelihoods_in_the_senders_units_do_not_depend_on_the_scale(
         rtol=1e-4,
         atol=2e-2,
     )
+
+
+def test_far_values_are_pulled_in_and_others_stay_what_they_are() -> None:
+    x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0)) + 3.0
+    standardiser = Standardiser.of(x, images=False)
+    assert standardiser.within_reach(x) is x
+    wild = x.clone()
+    wild[7, 1], wild[9, 0] = 1e9, -999.0
+    near = standardiser.within_reach(wild)
+    assert torch.equal(near == wild, wild == x)
+    away = (near - x.mean(0)).abs()
+    assert away.max() < 21 * x.std(0).max()
+    assert torch.equal(standardiser.within_reach(wild, standardiser.apply(wild)), near)

@@ -312,8 +312,10 @@ def test_after_a_rollback_the_next_change_is_found_as_it_would_have_been(labelle
     # What was suspected then is no evidence against what comes now.
     suspicious, _ = engine.step(kept, change[0].select(torch.arange(12)))
     assert suspicious.phase == "warning"
+    assert suspicious.watch.detector.suspected.shape[1]
     back, _ = engine.restore(crossed, suspicious, "rollback")
     assert back.phase == "armed"
+    assert not back.watch.detector.suspected.shape[1]
     _, events = run(engine, back, list(batches([0, 1], 10, seed=8, labelled=labelled)))
     assert not of(BoundaryDetected, events)
     assert not of(BatchSetAside, events)

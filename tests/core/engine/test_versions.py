@@ -79,6 +79,8 @@ def mixed(step: int, n: int) -> Batch:
 LIVES: dict[str, Callable[[int], Batch]] = {
     "all awaiting": lambda step: (labelled if step < 8 else awaiting)(step, 100),
     "few awaiting": lambda step: (labelled if step < 60 else awaiting)(step, 7),
+    # Samples that wait are compared with the others' log-likelihoods before there are p-values.
+    "early awaiting": lambda step: (labelled if step < 4 else awaiting)(step, 40),
     "unlabelled": lambda step: plain(step, 100),
     "mixed": lambda step: mixed(step, 60),
     "strangers": lambda step: (labelled if step < 8 or step % 3 else strangers)(step, 100),

@@ -30,6 +30,7 @@ from service.trainer.host import Trainer
 from service.wire import Control, RawBatch, Upload
 from tests.service.conftest import MakeSettings
 from tests.service.forked import TRAINER, Forked, forked
+from tests.service.metrics_text import read
 from tests.service.running import (
     D,
     ask,
@@ -271,6 +272,28 @@ def test_nothing_but_bad_entries_leaves_no_backlog(settings: MakeSettings) -> No
         add_by_hand(settings(), {"hello": "world"})
         wait_for_backlog(settings())
         assert published_position(settings()) == (0, 1)
+
+
+def test_what_is_shown_of_a_model_outlives_its_trainer(settings: MakeSettings) -> None:
+    made = settings()
+
+    def shown() -> dict[str, float]:
+        return read(ask(made, lambda stream: stream.reports.trainer_metrics()))
+
+    names = [f"s{row}" for row in range(20)]
+    with training(made):
+        send(made, *sub_tasks(0))
+        send(made, RawBatch.of(batch(0, 99).to_float32(), sample_ids=names))
+        wait_for_backlog(made)
+    before = shown()
+    with training(made):
+        wait_until(lambda: status(made)["state"] == "running")
+        after = shown()
+    same = ("prequential_accuracy", "log_likelihood_mean", "drift_armed", "sub_task", "classes")
+    for name in (*(f"gmr_{one}" for one in same), "gmr_components", "gmr_awaiting_samples"):
+        assert after[name] == before[name], name
+    assert after["gmr_awaiting_samples"] == 20
+    assert after["gmr_prequential_accuracy"] > 0.5
 
 
 # Control ------------------------------------------------------------------------------
