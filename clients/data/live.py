@@ -321,7 +321,8 @@ def _signals_finish(lines: LiveLines) -> Iterator[None]:
 
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, finish)
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):  # as of a job of a script
+                before[number] = signal.signal(number, finish)
     try:
         yield
     finally:

@@ -54,6 +54,7 @@ class Assembly:
     @classmethod
     def of(
         cls,
+        *,
         settings: Settings,
         engine: Engine,
         feed: Feed,

@@ -122,8 +122,10 @@ class TrainerMetrics(MetricDefinitions):
             (self.drift_statistic, "statistics"),
             (self.drift_threshold, "thresholds"),
         ):
-            gauge.clear()
-            for detector, value in latest.get(name, {}).items():
+            values = latest.get(name, {})
+            if not values:
+                gauge.clear()
+            for detector, value in values.items():
                 gauge.labels(detector).set(value)
 
     def show_state(self, state: EngineState, components: int) -> None:
@@ -146,16 +148,7 @@ class TrainerMetrics(MetricDefinitions):
         match event:
             case BatchScored():
                 # What was known of an earlier sub-task says nothing of this one.
-                self.inlier_rate.set(_number(event.inlier_rate))
-                self.inlier_rate_mean.set(_number(event.inlier_rate_mean))
-                _set(self.log_likelihood_mean, event.log_likelihood_mean)
-                _set(self.prequential_accuracy, event.prequential_accuracy_mean)
-                for end, estimate in self.estimated_accuracy.items():
-                    estimate.set(_number(getattr(event, f"estimated_accuracy{end}")))
-                for name, value in event.statistics.items():
-                    self.drift_statistic.labels(name).set(value)
-                for name, value in event.thresholds.items():
-                    self.drift_threshold.labels(name).set(value)
+                self.show_latest(vars(event))
                 self.drift_armed.set(event.armed)
                 self.sub_task.set(event.sub_task)
                 self.model_version.set(event.model_version)

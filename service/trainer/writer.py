@@ -144,18 +144,18 @@ class ModelWriter:
         else:
             now, totals = Standing.recovered(recovered), recovered.totals
         self._parts = Assembly.of(
-            self._settings,
-            self._engine,
-            self._feed,
-            self._saver,
-            self._place,
-            self._files,
-            self._archive,
-            self._heartbeat,
-            self._pulse,
-            self._pace,
-            now,
-            totals,
+            settings=self._settings,
+            engine=self._engine,
+            feed=self._feed,
+            saver=self._saver,
+            store=self._place,
+            files=self._files,
+            archive=self._archive,
+            heartbeat=self._heartbeat,
+            pulse=self._pulse,
+            pace=self._pace,
+            now=now,
+            totals=totals,
         )
         self._intake = Intake(self._parts, now, self._heartbeat.activity)
         self._webhook = self._sender()

@@ -143,6 +143,18 @@ def test_a_signal_ends_the_lines_and_the_next_one_the_process(
         assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pipe() as source:
+            source.write("x,y\n1,2\n")
+            source.end()
+            with opened(source):
+                assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def opened(source: Pipe, first: int = 2, **options: Any) -> Any:
     """Samples of a pipe, and their input, in a context."""
 
