@@ -22,8 +22,8 @@ from clients.http.retry import RetryPolicy
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.feature_names import NameMatcher, NamesAfterFirst
 from clients.sending.image_shape import check_image_shape
-from clients.sending.resume import ResumeFile, fingerprint, state_folder
-from clients.sending.samples import Job, Totals, send, starting_point
+from clients.sending.resume import resume_files, state_folder
+from clients.sending.samples import Job, Totals, send, sent_part, starting_point
 from core.counted import counted
 
 # A full backlog is normal while the model learns, so wait for long; the display says why.
@@ -100,27 +100,39 @@ class FileSender:
                 check_reachable(client)
                 # What comes does not come again, so how far it got ends with it.
                 folder = state_folder() if live is None else path.parent
-                resume = ResumeFile(
-                    folder / f"{job.name}-{fingerprint([], client.url)}.json",
-                    {
-                        "file": name if name == "standard input" else str(path.resolve()),
-                        "url": client.url,
-                    },
+                about = name if name == "standard input" else str(path.resolve())
+                resume, others = resume_files(
+                    folder, job.start, job.content, client.url, {"file": about, "url": client.url}
                 )
                 check_image_shape(client, job.source)
-                progress = starting_point(client, resume, again=self.again)
+                progress = starting_point(client, resume.load(), again=self.again)
                 if progress.finished and progress.epoch + 1 >= options.epochs:
                     console.print(
                         f"{name} was sent completely before: {progress.samples} samples on "
                         f"{time.strftime('%d %B %Y at %H:%M', time.localtime(progress.time))}. "
                         f"Use --again to send it once more."
                     )
-                    rejected(client, f"{job.name}-{progress.run}-").check("samples")
+                    rejected(client, f"{progress.name}-{progress.run}-").check("samples")
                     return
                 matched = matcher.match(job.source)
                 for remark in matched.remarks:  # while it is not too late for Ctrl-C
                     console.print(remark, highlight=False, markup=False, soft_wrap=True)
                 job = replace(job, source=matched.source)
+                if others and not self.again and not progress.name:
+                    display.note("comparing with what was sent before")
+                    earlier = sent_part(job, [other.load() for other in others])
+                    if earlier is not None:
+                        progress = starting_point(client, earlier, again=False)
+                    if progress.samples:
+                        console.print(
+                            f"{name} begins with {counted(progress.samples, 'sample')} that were "
+                            f"sent before, and goes on after them.",
+                            highlight=False,
+                            soft_wrap=True,
+                        )
+                encoding = options.encoding
+                if encoding is not None:
+                    encoding.forget_remarks()  # of another file, and of what was only compared
                 display.begin(progress.samples)
                 policy = RetryPolicy(total_s=PATIENCE_S, notify=display.waiting)
                 try:
@@ -160,22 +172,10 @@ class FileSender:
                 skipped = totals.skipped + (0 if live is None else live.untold)
                 if skipped:
                     console.print(f"{counted(skipped, 'row')} could not be used, left out.")
-                encoding = options.encoding
                 for remark in () if encoding is None else encoding.remarks:
                     console.print(remark, highlight=False, markup=False)
-                if encoding is not None:
-                    encoding.forget_remarks()  # of a folder the next file is told by itself
-                rejected(client, f"{job.name}-{progress.run}-").check("samples")
-
-
-def say_changed(console: Console, path: Path) -> None:
-    """Tell of a file that has grown since it was sent."""
-    console.print(
-        f"{path} has changed since it was sent, and is not sent again. Write what is new into a "
-        f"file of its own.",
-        highlight=False,
-        soft_wrap=True,
-    )
+                prefix = f"{progress.name or job.name}-{progress.run}-"
+                rejected(client, prefix).check("samples")
 
 
 def say_error(console: Console, error: Exception) -> None:
@@ -204,10 +204,7 @@ def _how_far(n: int, *, live: bool) -> str:
         return f"{sent}; what came with it, and later, was not sent."
     if not n:
         return "Nothing was sent."
-    return (
-        f"{sent}. Corrected the file is another one, all of which would be learned: leave these "
-        f"rows out of it."
-    )
+    return f"{sent}. Put the file right and run the same command again: it goes on after them."
 
 
 def summary(totals: Totals, learned_after: float | None, awaiting: int = 0) -> str:

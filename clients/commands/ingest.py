@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from clients.commands.file_sender import FileSender, JobOptions, check_sent, say_changed, say_error
+from clients.commands.file_sender import FileSender, JobOptions, check_sent, say_error
 from clients.commands.image_form import form_of
 from clients.commands.options import (
     ByPlace,
@@ -96,8 +95,9 @@ def ingest_command(
     """Stream a file into a running service, in order, batch by batch.
 
     Interrupted, it goes on where it was when the same command is run again; no batch is
-    learned twice. Ends with status 1 where batches were accepted and could not be used, as far as
-    that is known by then: --wait makes it known of all.
+    learned twice. So it does where a bad row has stopped it and was put right, and of a file that
+    has grown it sends what is new. Ends with status 1 where batches were accepted and could not
+    be used, as far as that is known by then: --wait makes it known of all.
 
     Example: gmr ingest train.csv --label-column class --batch-size 100
 
@@ -117,8 +117,8 @@ def ingest_command(
 
     A folder of images is sent as one file, whose labels are the folders in it: photos/cat/1.jpg is
     a cat. With --watch images that come together are a batch. Of another folder every file is sent,
-    by name, once it has not changed for two seconds. Write a file elsewhere and move it in, and
-    write each once: one that grows later is told, and not sent again.
+    by name, once it has not changed for two seconds; of one that grows later, what is new. Write a
+    file elsewhere and move it in, or write whole lines.
 
     The names of a table's columns, or of its encoding, become those of the service's features
     (`gmr features`). A later table must have the same ones, in any order; what it has besides is
@@ -180,9 +180,8 @@ def _send_folder(folder: Path, files: FileSender, *, watch: bool) -> None:
     """Send every file, and go on after one that cannot be used."""
     failed = 0
     console = files.console
-    changed = partial(say_changed, console)
     try:
-        for path in files_of(folder, watch=watch, changed=changed):
+        for path in files_of(folder, watch=watch):
             try:
                 files.send(path, str(path))
             except (InputError, BatchesRejected) as error:

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 
 import typer
+from rich.console import Console
 
 from clients.commands.file_sender import (
     LEARNING_S,
     PATIENCE_S,
     FileSender,
     check_sent,
-    say_changed,
     say_error,
     summary,
 )
@@ -77,7 +77,7 @@ def watch_images(folder: Path, files: FileSender) -> None:
             display.begin()
             try:
                 watched.send_what_is_left()
-                changed = partial(say_changed, console)
+                changed = partial(_say_changed, console)
                 coming = arrivals(
                     folder,
                     log.images,
@@ -99,3 +99,13 @@ def watch_images(folder: Path, files: FileSender) -> None:
         elif n:
             console.print(f"{counted(n, 'image')} could not be used, left out.")
         rejected(client, f"{name}-").check("samples")
+
+
+def _say_changed(console: Console, path: Path) -> None:
+    """Tell of an image that is another one since it was sent."""
+    console.print(
+        f"{path} has changed since it was sent, and is not sent again. Give what is new a name of "
+        f"its own.",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -4,7 +4,7 @@ Rules of this module:
 
 1. A file is given once it has not changed for a while: whoever writes it may not be done.
 2. Files come in the order of their names, those of one look before those of the next.
-3. A file that changes after it was given is told, not given again: its rows were sent.
+3. A file that changes after it was given is given again, in a folder that is watched.
 """
 
 from __future__ import annotations
@@ -37,17 +37,15 @@ def files_of(
     folder: Path,
     *,
     watch: bool,
-    changed: Callable[[Path], None] = lambda path: None,
     pause: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.time,
 ) -> Iterator[Path]:
-    """Files of samples in a folder, each once.
+    """Files of samples in a folder, each once, or once more after every change.
 
     Arguments:
         folder: Of it, not of folders in it. Left out are files whose names begin with a dot,
             files of labels in IDX, and files of other endings.
-        watch: Go on for ever with those that come.
-        changed: Is told of a file that changed after it was given, once for each change.
+        watch: Go on for ever with those that come, and with those that change.
         pause: Waits so many seconds.
         now: Unix seconds.
 
@@ -60,9 +58,7 @@ def files_of(
         for path, state in _look(folder):
             if given.get(path) == state:
                 continue
-            if path in given:
-                given[path] = state
-                changed(path)
+            if path in given and not watch:
                 continue
             if now() - state[1] / 1e9 < SETTLED_S:
                 unsettled = True

@@ -1,8 +1,8 @@
 """The progress of a file, remembered across interruptions.
 
-One small JSON file per job, a job being one file sent one way to one service. It
-only saves time: batch ids are the same in every run, so a batch that is sent again
-because this file was lost or stale is recognised by the service.
+One small JSON file per content that is sent to one service. It only saves time: batch ids
+are the same in every run, so a batch that is sent again because this file was lost or stale
+is recognised by the service. Only where a file has grown does it tell where it ended before.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ class Progress:
         finished: Everything was sent.
         restored: The newest rollback or upload that the service knew of when this began.
         time: When this was written, Unix seconds.
+        digest: Names what is acknowledged: all that was sent up to `row`.
+        name: What batch ids begin with; empty before the first.
+        cuts: Rows at which a batch ends before it is full: there the file ended once.
     """
 
     run: str = "0"
@@ -44,6 +47,9 @@ class Progress:
     finished: bool = False
     restored: str = ""
     time: float = 0.0
+    digest: str = ""
+    name: str = ""
+    cuts: tuple[int, ...] = ()
 
 
 class ResumeFile:
@@ -62,9 +68,9 @@ class ResumeFile:
     def load(self) -> Progress:
         """The progress, or that of a job never begun when there is no readable file."""
         try:
-            document = json.loads(self.path.read_text("utf-8"))
-            return Progress(**document["progress"])
-        except (OSError, ValueError, KeyError, TypeError):
+            document = json.loads(self.path.read_text("utf-8"))["progress"]
+            return Progress(**document | {"cuts": tuple(document.get("cuts", ()))})
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return Progress()
 
     def save(self, progress: Progress, *, now: bool = False) -> None:
@@ -89,6 +95,28 @@ class ResumeFile:
                 f"({error.strerror}). Set XDG_STATE_HOME to a folder that can be written."
             ) from error
         self._saved_at = time.monotonic()
+
+
+def resume_files(
+    folder: Path, start: str, content: str, address: str, about: dict[str, str]
+) -> tuple[ResumeFile, list[ResumeFile]]:
+    """The file that keeps how far a content was sent, and those of what begins as it does.
+
+    Arguments:
+        folder: Where they are kept.
+        start: Names the beginning of what is sent.
+        content: Names all of it.
+        address: Of the service.
+        about: As `ResumeFile` takes it.
+
+    Returns:
+        The one, and the others, the one that was written last first.
+    """
+    service = fingerprint([], address)
+    mine = folder / f"{start}-{content}-{service}.json"
+    alike = [path for path in folder.glob(f"{start}-*-{service}.json") if path != mine]
+    alike.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    return ResumeFile(mine, about), [ResumeFile(path, {}) for path in alike]
 
 
 def state_folder() -> Path:

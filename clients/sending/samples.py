@@ -5,13 +5,14 @@ Rules of this module:
 1. Order is kept. A batch is sent when the one before it is durable; while it is
    under way the next ones are read and encoded. (Several requests in flight could
    be accepted in another order as soon as one of them is refused or lost.)
-2. A batch's id follows from the file's content, the options and its position, so
-   whatever is sent twice is learned once.
+2. A batch's id follows from what is sent up to its end, so whatever is sent twice is
+   learned once, and a file that was corrected or has grown is known up to there.
 3. How far it got is on disk, so an interrupted run goes on where it was.
 """
 
 from __future__ import annotations
 
+import hashlib
 import queue
 import secrets
 import threading
@@ -22,8 +23,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from clients.data.encoding import TableEncoding
-from clients.data.files import Source
+from clients.data.files import Labels, Rows, Source
 from clients.data.formats.ids import check_unique, sent_ids
 from clients.data.formats.image import AS_THEY_ARE, ImageForm, ImageSource
 from clients.data.live import LiveInput, open_samples
@@ -35,8 +38,11 @@ from clients.http.connection import Sender
 from clients.http.errors import InputError
 from clients.sending.resume import Progress, ResumeFile, fingerprint
 from core.errors import InvalidBatch
+from service.wire import SampleId
 
 _READ_AHEAD = 8
+_DIGEST_BYTES = 10
+_MOST_COMPARED = 16
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,9 @@ class Job:
 
     Attributes:
         source: The open file.
-        name: Part of every batch id: the same file, sent the same way, has the same name.
+        content: Names the file's content and how it is read: an edited file is another.
+        start: Names the first sample and the batch size: a file that has grown has the same.
+        name: What ids of batches begin with. It follows from the first batch.
         batch_size: Samples per batch; the last of a pass may have fewer.
         epochs: Passes over the file.
         with_labels: Send the labels that the file has.
@@ -54,6 +62,8 @@ class Job:
     """
 
     source: Source
+    content: str
+    start: str
     name: str
     batch_size: int = 100
     epochs: int = 1
@@ -127,9 +137,20 @@ class Job:
         if isinstance(source, ImageSource):
             files = source.files
             options += ["images", images, *(file.relative_to(path) for file in files)]
-        # What comes is not known before, and never comes again.
-        name = fingerprint(files, *options) if live is None else secrets.token_hex(10)
-        return cls(source, name, batch_size, epochs, with_labels, text_ids, live)
+        if live is not None:  # what comes is not known before, and never comes again
+            name = secrets.token_hex(10)
+            return cls(source, name, name, name, batch_size, epochs, with_labels, text_ids, live)
+        content = fingerprint(files, *options)
+        job = cls(source, content, content, content, batch_size, epochs, with_labels, text_ids)
+        try:
+            sample = next((rows for rows in source.read(1) if len(rows)), None)
+            if sample is None:
+                return job
+            start = job._digest(str(batch_size), sample)
+            job = replace(job, start=start, name=start)
+            return replace(job, name=job._digest(str(batch_size), next(source.read(batch_size))))
+        except InputError:  # which the one who sends it meets
+            return job
 
     @property
     def n_samples(self) -> int | None:
@@ -139,20 +160,76 @@ class Job:
 
     def batches(self, after: Progress) -> Iterator[Prepared]:
         """Calls that send what is left after `after`, in order."""
+        digest = after.digest
         for epoch in range(after.epoch, self.epochs):
             start = after.row if epoch == after.epoch else 0
-            for rows in self.source.read(self.batch_size, start):
-                batch_id = f"{self.name}-{after.run}-{epoch}-{rows.start}"
-                labels = rows.labels if self.with_labels else None
-                ids = None if rows.ids is None else sent_ids(rows.ids, self.text_ids)
+            for rows in self._rows(start, (*after.cuts, None)):
+                digest = self._digest(digest, rows)
+                name = after.name or self.name
+                batch_id = f"{name}-{after.run}-{epoch}-{rows.start}-{digest}"
                 try:
-                    call = calls.ingest(rows.features, labels, batch_id, ids)
+                    call = calls.ingest(
+                        rows.features, self._labels(rows), batch_id, self._ids(rows)
+                    )
                 except InvalidBatch as error:
                     raise InputError(
                         f"{self.source.path}, samples {rows.start} to "
                         f"{rows.start + len(rows) - 1}: {error}"
                     ) from error
-                yield Prepared(call, epoch, rows.start, len(rows), rows.skipped)
+                yield Prepared(call, epoch, rows.start, len(rows), rows.skipped, digest)
+
+    def begins_with(self, sent: Progress) -> bool:
+        """Whether the file begins with what was sent, in batches as they were sent."""
+        digest = ""
+        try:
+            for rows in self._rows(0, (*sent.cuts, sent.row)):
+                digest = self._digest(digest, rows)
+        except InputError:
+            return False
+        return digest == sent.digest
+
+    def _rows(self, start: int, cuts: Sequence[int | None]) -> Iterator[Rows]:
+        """Rows from `start` to the last cut, none across one; nothing is read behind it before.
+
+        Arguments:
+            start: Where to begin.
+            cuts: Rows, in their order; None is the file's end.
+        """
+        for cut in cuts:
+            if cut is None:
+                yield from self.source.read(self.batch_size, start)
+                continue
+            end = start
+            while start < cut:
+                size = min(self.batch_size, cut - start)
+                for rows in self.source.read(size, start):
+                    piece = rows.until(cut)
+                    if len(piece):
+                        yield piece
+                    start = piece.end
+                    if cut - start < size:
+                        break
+                if start == end:  # the rows before the cut were left out, or there are none
+                    start = cut
+                end = start
+
+    def _digest(self, before: str, rows: Rows) -> str:
+        """Names what is sent up to the end of these rows, from the name of what is before them."""
+        digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+        features = np.ascontiguousarray(rows.features)
+        labels = self._labels(rows)
+        if isinstance(labels, np.ndarray):
+            labels = labels.tolist()
+        digest.update(f"{before};{features.dtype};{features.shape};".encode())
+        digest.update(features.data)
+        digest.update(repr((labels, self._ids(rows))).encode())
+        return digest.hexdigest()
+
+    def _labels(self, rows: Rows) -> Labels | None:
+        return rows.labels if self.with_labels else None
+
+    def _ids(self, rows: Rows) -> Sequence[SampleId] | None:
+        return None if rows.ids is None else sent_ids(rows.ids, self.text_ids)
 
 
 @dataclass(frozen=True)
@@ -164,6 +241,7 @@ class Prepared:
     row: int
     samples: int
     skipped: int = 0  # rows of the file among them that were left out
+    digest: str = ""  # names what is sent up to its end
 
 
 @dataclass(frozen=True)
@@ -217,7 +295,7 @@ def send(
         ClientError: the service refused a batch, or was away for too long.
     """
     totals = Totals()
-    progress = replace(progress, finished=False)
+    progress = replace(progress, finished=False, name=progress.name or job.name)
     began = time.monotonic()
     try:
         stop = (lambda: None) if job.live is None else job.live.close
@@ -240,6 +318,7 @@ def send(
                     row=batch.row + batch.samples + batch.skipped,
                     samples=progress.samples + batch.samples,
                     last_entry_id=answer.entry_id,
+                    digest=batch.digest,
                 )
                 resume.save(progress)
                 if listener is not None:
@@ -250,14 +329,18 @@ def send(
     return totals
 
 
-def starting_point(client: GMRClient, resume: ResumeFile, *, again: bool) -> Progress:
+def starting_point(client: GMRClient, progress: Progress, *, again: bool) -> Progress:
     """Where to begin.
 
-    What the resume file says, unless the service does not hold it: its data were removed
+    Where it was left, unless the service does not hold what was sent: its data were removed
     since, or a rollback has dropped a part. Then the file is sent from its start, under the
     same ids, by which the service knows what it holds.
+
+    Arguments:
+        client: Connected to the service.
+        progress: What was sent before.
+        again: Send it from its start, under other ids.
     """
-    progress = resume.load()
     model = client.model()
     restored = model.restored_entry_id or ""
     if again:
@@ -268,8 +351,30 @@ def starting_point(client: GMRClient, resume: ResumeFile, *, again: bool) -> Pro
         progress.last_entry_id
     )
     if forgotten or restored != progress.restored:
-        return Progress(run=progress.run, restored=restored)
+        return Progress(run=progress.run, restored=restored, name=progress.name, cuts=progress.cuts)
     return progress
+
+
+def sent_part(job: Job, earlier: Sequence[Progress]) -> Progress | None:
+    """What of a file was sent when it was another: shorter, or with a mistake behind that.
+
+    Arguments:
+        job: What is to be sent.
+        earlier: What was sent of files that begin with the same sample, the newest first.
+
+    Returns:
+        The progress to go on from, which ends a batch where the other file ended; None where
+        the file begins with none of them, or is sent more than once.
+    """
+    if job.epochs > 1:
+        return None
+    for sent in earlier[:_MOST_COMPARED]:
+        if sent.epoch or not sent.samples or not job.begins_with(sent):
+            continue
+        aligned = (sent.row - max(sent.cuts, default=0)) % job.batch_size == 0
+        cuts = sent.cuts if aligned else (*sent.cuts, sent.row)
+        return replace(sent, cuts=cuts, finished=False)
+    return None
 
 
 @contextmanager

@@ -12,8 +12,9 @@ Rules of the formats:
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -57,6 +58,26 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.features)
+
+    @property
+    def end(self) -> int:
+        """Position of what follows them in the file."""
+        return self.start + len(self) + self.skipped
+
+    def until(self, end: int) -> Rows:
+        """Those before a position in the file."""
+        if end >= self.end:
+            return self
+        places = self.places or range(self.start, self.end)
+        n = bisect_left(places, end)
+        return replace(
+            self,
+            features=self.features[:n],
+            labels=None if self.labels is None else self.labels[:n],
+            ids=None if self.ids is None else self.ids[:n],
+            skipped=end - self.start - n,
+            places=None if self.places is None else self.places[:n],
+        )
 
 
 class Source(Protocol):

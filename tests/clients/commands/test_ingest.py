@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -14,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -29,8 +32,8 @@ from clients.http.client import GMRClient
 from clients.http.connection import Connection, open_sender
 from clients.http.errors import InputError, RequestRefused, ServiceUnreachable
 from clients.http.retry import RetryPolicy
-from clients.sending.resume import Progress, ResumeFile, fingerprint
-from clients.sending.samples import Job, send, starting_point
+from clients.sending.resume import Progress, ResumeFile, fingerprint, resume_files
+from clients.sending.samples import Job, Totals, send, sent_part, starting_point
 from service.wire import unpack
 from tests.clients.scripted import ScriptedServer, answer, problem
 
@@ -194,20 +197,29 @@ def test_a_job_is_named_after_what_is_sent_and_not_after_the_file(tmp_path: Path
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     (tmp_path / "moved.csv").write_text("a,b\n1,2\n")
     (tmp_path / "edited.csv").write_text("a,b\n1,3\n")
-    (tmp_path / "whole.csv").write_text("a;b\n1;2\n")
-    name = Job.of(tmp_path / "a.csv").name
-    assert Job.of(tmp_path / "moved.csv").name == name
-    others = {
-        Job.of(tmp_path / "edited.csv").name,
-        Job.of(tmp_path / "a.csv", batch_size=7).name,
-        Job.of(tmp_path / "a.csv", label_column="b").name,
-        Job.of(tmp_path / "a.csv", with_labels=False).name,
-        Job.of(tmp_path / "a.csv", columns=["b"]).name,
-        Job.of(tmp_path / "a.csv", drop=["b"]).name,
-    }
-    assert len(others | {name}) == 7
-    whole = tmp_path / "whole.csv"
-    assert Job.of(whole, decimal=",").name != Job.of(whole).name
+    job = Job.of(tmp_path / "a.csv")
+    moved = Job.of(tmp_path / "moved.csv")
+    assert (moved.content, moved.name) == (job.content, job.name)
+    others = [
+        Job.of(tmp_path / "edited.csv"),
+        Job.of(tmp_path / "a.csv", batch_size=7),
+        Job.of(tmp_path / "a.csv", label_column="b"),
+        Job.of(tmp_path / "a.csv", columns=["b"]),
+        Job.of(tmp_path / "a.csv", drop=["b"]),
+    ]
+    assert len({one.name for one in (job, *others)}) == 6
+    assert len({one.content for one in (job, *others)}) == 6
+    labelled = Job.of(tmp_path / "a.csv", label_column="b")
+    unlabelled = Job.of(tmp_path / "a.csv", label_column="b", with_labels=False)
+    assert labelled.name != unlabelled.name
+
+
+def test_the_same_numbers_are_the_same_job_however_they_are_written(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n1.5,2\n")
+    (tmp_path / "b.csv").write_text("a;b\n1,50;2,0\n")
+    one, other = Job.of(tmp_path / "a.csv"), Job.of(tmp_path / "b.csv", decimal=",")
+    assert one.name == other.name
+    assert one.content != other.content
 
 
 def test_a_boundary_between_two_files_matters(tmp_path: Path) -> None:
@@ -215,6 +227,117 @@ def test_a_boundary_between_two_files_matters(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     a, b, c, d = (tmp_path / name for name in "abcd")
     assert fingerprint([a, b]) != fingerprint([c, d])
+
+
+# Files that have grown, or were put right
+
+
+def write_table(path: Path, rows: list[str]) -> Path:
+    path.write_text("\n".join(["a,b", *rows]) + "\n", "utf-8")
+    return path
+
+
+def run(service: FakeService, path: Path, folder: Path, **options: Any) -> Totals | None:
+    """One run of `gmr ingest`, whose progress is kept in a folder; None where a row ended it."""
+    job = Job.of(path, batch_size=4, **options)
+    resume, others = resume_files(folder, job.start, job.content, "http://service", {})
+    progress = resume.load()
+    if not progress.name:
+        progress = sent_part(job, [other.load() for other in others]) or progress
+    try:
+        return send(service, job, resume, progress)
+    except InputError:
+        return None
+
+
+# Rows that were appended, of which some are bad until the next run.
+@given(grown=st.lists(st.lists(st.booleans(), max_size=9), min_size=1, max_size=6))
+def test_of_a_file_that_grows_and_is_put_right_every_row_is_sent_once(
+    grown: list[list[bool]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        service, rows, table = FakeService(), [], Path(folder) / "a.csv"
+        state = Path(folder) / "state"
+        for bad in grown:
+            first = len(rows)
+            rows += [f"{i % 7},{i % 3}" for i in range(first, first + len(bad))]
+            worse = [f"{i % 7},x" if bad[i - first] else rows[i] for i in range(first, len(rows))]
+            if True in bad:
+                assert run(service, write_table(table, rows[:first] + worse), state) is None
+            totals = run(service, write_table(table, rows), state)
+            assert totals is not None
+            assert totals.duplicate_samples == 0
+        sent = [[i % 7, i % 3] for i in range(len(rows))]
+        assert service.samples() == sent
+        # A service that has lost nothing knows all of it, wherever the file ended once.
+        if rows:
+            job = Job.of(table, batch_size=4)
+            resume, _ = resume_files(state, job.start, job.content, "http://service", {})
+            last = resume.load()
+            again = Progress(run=last.run, name=last.name, cuts=last.cuts)
+            assert send(service, job, resume, again).duplicate_samples == len(rows)
+
+
+# Which of the rows that were appended can never be used.
+@given(grown=st.lists(st.lists(st.booleans(), max_size=9), min_size=1, max_size=6))
+def test_of_a_file_that_grows_every_row_that_can_be_used_is_sent_once(
+    grown: list[list[bool]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        service, rows, sent = FakeService(), ["0,0"], [[0, 0]]
+        table, state = Path(folder) / "a.csv", Path(folder) / "state"
+        run(service, write_table(table, rows), state, skip_bad_rows=True)
+        for bad in grown:
+            sent += [[i % 7, i % 3] for i, one in enumerate(bad, len(rows)) if not one]
+            rows += [f"{i % 7},{'x' if one else i % 3}" for i, one in enumerate(bad, len(rows))]
+            totals = run(service, write_table(table, rows), state, skip_bad_rows=True)
+            assert totals is not None
+            assert totals.duplicate_samples == 0
+        assert service.samples() == sent
+
+
+def test_a_file_that_was_edited_within_what_was_sent_is_known_up_to_there(
+    tmp_path: Path,
+) -> None:
+    service, rows = FakeService(), [f"{i * i},0" for i in range(20)]
+    run(service, write_table(tmp_path / "a.csv", rows), tmp_path)
+    rows[9] = "81,1"
+    run(service, write_table(tmp_path / "a.csv", rows), tmp_path)
+    edited = [[i * i, int(i == 9)] for i in range(8, 20)]
+    assert service.samples() == [[i * i, 0] for i in range(20)] + edited
+    # Neither is sent again.
+    assert run(service, tmp_path / "a.csv", tmp_path) is not None
+    rows[9] = "81,0"
+    run(service, write_table(tmp_path / "a.csv", rows), tmp_path)
+    assert len(service.batches) == 5 + 3
+
+
+def test_bad_rows_that_are_left_out_later_do_not_send_the_others_twice(tmp_path: Path) -> None:
+    service, rows = FakeService(), [f"{i},{'x' if i in (9, 10) else 0}" for i in range(20)]
+    write_table(tmp_path / "a.csv", rows)
+    assert run(service, tmp_path / "a.csv", tmp_path) is None
+    assert len(service.batches) == 2
+    totals = run(service, tmp_path / "a.csv", tmp_path, skip_bad_rows=True)
+    assert totals is not None
+    assert (totals.samples, totals.skipped, totals.duplicate_samples) == (10, 2, 0)
+    rows += ["20,0", "21,x", "22,0"]
+    totals = run(service, write_table(tmp_path / "a.csv", rows), tmp_path, skip_bad_rows=True)
+    assert totals is not None
+    assert (totals.samples, totals.skipped, totals.duplicate_samples) == (2, 1, 0)
+    good = [i for i in range(23) if i not in (9, 10, 21)]
+    assert service.samples() == [[i, 0] for i in good]
+
+
+def test_several_passes_over_a_file_that_has_grown_begin_anew(tmp_path: Path) -> None:
+    service = FakeService()
+    write_table(tmp_path / "a.csv", ["1,0"] * 6)
+    run(service, tmp_path / "a.csv", tmp_path, epochs=2)
+    totals = run(service, write_table(tmp_path / "a.csv", ["1,0"] * 8), tmp_path)
+    assert totals is not None
+    assert totals.samples == 8
+    totals = run(service, write_table(tmp_path / "a.csv", ["1,0"] * 9), tmp_path, epochs=2)
+    assert totals is not None
+    assert totals.samples == 18
 
 
 # Resume files
@@ -269,7 +392,7 @@ def test_a_service_that_does_not_hold_what_was_sent_gets_it_again(
         ScriptedServer(model(backlog, last_entry_id)) as server,
         GMRClient(server.url) as client,
     ):
-        start = starting_point(client, resume, again=False)
+        start = starting_point(client, resume.load(), again=False)
     assert start.samples == (10 if remembered else 0)
     assert start.run == "abc"
     assert start.finished is remembered
@@ -278,16 +401,16 @@ def test_a_service_that_does_not_hold_what_was_sent_gets_it_again(
 def test_after_a_rollback_a_file_begins_anew_once_under_the_same_ids(resume: ResumeFile) -> None:
     resume.save(SENT, now=True)
     with ScriptedServer(model(0, "1701-0", "1700-9")) as server, GMRClient(server.url) as client:
-        start = starting_point(client, resume, again=False)
+        start = starting_point(client, resume.load(), again=False)
         assert (start.run, start.samples, start.finished) == ("abc", 0, False)
         resume.save(replace(SENT, restored=start.restored), now=True)
-        assert starting_point(client, resume, again=False).finished
+        assert starting_point(client, resume.load(), again=False).finished
 
 
 def test_again_means_new_ids(resume: ResumeFile) -> None:
     resume.save(SENT, now=True)
     with ScriptedServer(model(0, "1700-3")) as server, GMRClient(server.url) as client:
-        first, second = (starting_point(client, resume, again=True) for _ in range(2))
+        first, second = (starting_point(client, resume.load(), again=True) for _ in range(2))
     assert first.samples == 0
     assert len({"abc", first.run, second.run}) == 3
 
@@ -409,6 +532,31 @@ def test_a_file_that_was_sent_is_not_sent_again_unless_asked_to(gmr: CliRunner, 
     assert "--again" in result.output
 
 
+def test_of_a_file_that_has_grown_only_what_is_new_is_sent(gmr: CliRunner, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "a.csv", [f"{i * i},0" for i in range(3)])
+    once = [*told("a", "b"), answer(202, INGESTED), letters()]
+    grown = [*told("a", "b"), model(0, "1-1"), answer(202, INGESTED), letters()]
+    restored = [*told("a", "b"), model(0, "1-1", "1-0"), *[answer(202, INGESTED)] * 3, letters()]
+    with ScriptedServer(*once, *grown, *restored) as server:
+        command = ["ingest", str(table), "--url", server.url, "--batch-size", "10"]
+        gmr.invoke(app, command)
+        write_table(table, [f"{i * i},0" for i in range(5)])
+        second = gmr.invoke(app, command)
+        write_table(table, [f"{i * i},0" for i in range(7)])
+        third = gmr.invoke(app, command)
+        bodies = [request.body for request in server.requests if " /ingest" in request.line]
+    sent = [unpack(body)[0]["features"][:, 0].tolist() for body in bodies]
+    # After a rollback from the start, in the same batches.
+    assert sent == [[0, 1, 4], [9, 16], [0, 1, 4], [9, 16], [25, 36]]
+    ids = [unpack(body)[1]["batch_id"] for body in bodies]
+    assert ids[:2] == ids[2:4]
+    output = " ".join(second.output.split())
+    assert "begins with 3 samples that were sent before, and goes on after them" in output
+    assert "2 samples in 1 batch, 0 of them there before" in output
+    assert "sent before" not in third.output
+    assert (second.exit_code, third.exit_code) == (0, 0)
+
+
 @pytest.mark.parametrize("sent_before", [False, True])
 def test_batches_that_ended_among_the_dead_letters_are_told_with_status_1(
     gmr: CliRunner, file: Path, sent_before: bool
@@ -477,16 +625,17 @@ def test_a_folder_of_images_is_one_file_of_samples(tmp_path: Path, resume: Resum
 
 def test_a_job_of_images_is_known_by_all_that_shapes_it(tmp_path: Path) -> None:
     here, there = images(tmp_path / "a"), images(tmp_path / "b")
-    name = Job.of(here).name
-    assert name == Job.of(there).name
-    names = {name, Job.of(here, shuffle=1).name, Job.of(here, shuffle=2).name}
-    names |= {Job.of(here, images=ImageForm(size=(2, 2))).name}
-    names |= {Job.of(here, images=ImageForm(grey=True)).name}
+    jobs = [Job.of(here), Job.of(there)]
+    assert jobs[0].name == jobs[1].name
+    jobs += [Job.of(here, shuffle=1), Job.of(here, shuffle=2)]
+    jobs += [Job.of(here, images=ImageForm(size=(2, 2)))]
+    jobs += [Job.of(here, images=ImageForm(grey=True))]
     (there / "dog").rename(there / "fox")
-    names |= {Job.of(there).name}
+    jobs += [Job.of(there)]
     images(there, 11)
-    names |= {Job.of(there).name}
-    assert len(names) == 7
+    jobs += [Job.of(there)]
+    assert len({job.content for job in jobs}) == 7
+    assert len({job.name for job in jobs}) == 6  # grey as it is, these are grey already
 
 
 def in_a_folder(folder: Path, name: str, text: str) -> None:
@@ -524,8 +673,8 @@ def test_a_folder_is_sent_file_by_file_and_one_that_cannot_be_used_is_told(
 def test_a_file_that_was_sent_in_another_encoding_is_another_job(tmp_path: Path) -> None:
     in_a_folder(tmp_path, "a.csv", "x,y\n1,2\n")
     encodings = [None, TableEncoding([Numbers("x", 0.0)]), TableEncoding([Numbers("x", 1.0)])]
-    names = {Job.of(tmp_path / "a.csv", encoding=one).name for one in [*encodings, *encodings]}
-    assert len(names) == 3
+    jobs = [Job.of(tmp_path / "a.csv", encoding=one) for one in [*encodings, *encodings]]
+    assert len({job.content for job in jobs}) == 3
 
 
 def test_of_each_file_of_a_folder_categories_that_are_not_known_are_told(

@@ -363,6 +363,7 @@ def test_features_are_known_by_the_names_of_columns(
     turned = write_table(tmp_path / "turned.csv", names[::-1], samples(40)[:, ::-1], labels(40))
     plain = write_table(tmp_path / "plain.csv", names, samples(40), labels(40))
     others = write_table(tmp_path / "others.csv", ["t", *names[1:]], samples(40), labels(40))
+    first = write_table(tmp_path / "first.csv", ["t", *names[1:]], samples(40, seed=9), labels(40))
     with redis_server(tmp_path) as redis:
         made = make_settings(redis.url, tmp_path, settle_after_s=3600)
         with training(made), serving(made) as service:
@@ -370,7 +371,7 @@ def test_features_are_known_by_the_names_of_columns(
             assert "There is no boundary yet" in gmr("explain", status=2)
             assert gmr.json("features") == {"feature_names": None}
             # Where columns are to be taken by their place, nobody asks what they are called.
-            assert "40 samples" in gmr("ingest", others, *kind, "--by-place", "--wait")
+            assert "40 samples" in gmr("ingest", first, *kind, "--by-place", "--wait")
             assert gmr.json("features") == {"feature_names": None}
             assert "900 samples" in gmr("ingest", log, *kind, "--wait")
             assert gmr.json("features") == {"feature_names": names}
@@ -472,8 +473,13 @@ def test_a_file_is_sent_by_standard_input_once(
     assert service.get("/drift").json()["stream_samples"] == before + 6
     again = gmr.run(*options, given=content.encode())
     assert "standard input was sent completely before" in again.output
-    skipping = gmr.run(*options, "--skip-bad-rows", given=f"{content}\nx,1,2\n".encode())
-    assert "1 row could not be used, left out" in skipping.output
+    last = content.splitlines()[-1]
+    more = f"{content}\nx,1,2\n{last}\n".encode()
+    skipping = " ".join(gmr.run(*options, "--skip-bad-rows", given=more).output.split())
+    assert "begins with 6 samples that were sent before" in skipping
+    assert "1 sample in 1 batch, 0 of them there before" in skipping
+    assert "1 row could not be used, left out" in skipping
+    assert service.get("/drift").json()["stream_samples"] == before + 7
 
 
 def started(gmr: Gmr, *arguments: object) -> subprocess.Popen[bytes]:
@@ -825,15 +831,20 @@ def test_a_bad_row_tells_how_much_was_accepted_before_it(
     before = service.get("/drift").json()["stream_samples"]
     told = gmr("ingest", path, "--batch-size", 2, status=2)
     assert "row 3" in told
-    assert "Accepted before it: 2 samples, in whole batches. Corrected the file is" in told
+    assert "Accepted before it: 2 samples, in whole batches. Put the file right" in told
     wait_until(lambda: service.get("/drift").json()["stream_samples"] == before + 2)
     with started(gmr, "ingest", "-", "--live", "--batch-size", 2) as running:
         _, error = running.communicate("\n".join(rows).encode())
         assert running.returncode == 2
     assert b"standard input: row 3" in error
     assert b"Accepted before it: 2 samples, in whole batches; what came with it" in error
-    path.write_text("\n".join([rows[0], rows[3], *rows[1:3]]))
+    path.write_text("\n".join([rows[4], rows[3], *rows[1:3]]))
     assert "Nothing was sent." in gmr("ingest", path, "--batch-size", 2, status=2)
+    # Put right, the table goes on behind what was accepted of it.
+    path.write_text("\n".join([*rows[:3], rows[4]]))
+    told = " ".join(gmr("ingest", path, "--batch-size", 2).split())
+    assert "begins with 2 samples that were sent before" in told
+    assert "2 samples in 1 batch, 0 of them there before" in told
 
 
 def test_whoever_waits_until_all_is_learned_hears_what_awaits_its_label(

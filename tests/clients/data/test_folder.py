@@ -60,8 +60,10 @@ def test_a_file_that_is_still_written_is_waited_for(tmp_path: Path) -> None:
     assert clock.time >= 1060 + 1 + SETTLED_S
 
 
-def test_a_watched_folder_gives_what_comes_and_tells_what_changes(tmp_path: Path) -> None:
-    clock, changed = Clock(), []
+def test_a_watched_folder_gives_what_comes_and_what_changes_once_it_has_settled(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
     first, second = tmp_path / "z.csv", tmp_path / "a.csv"
     clock.write(first)
     clock.time += 60
@@ -71,9 +73,18 @@ def test_a_watched_folder_gives_what_comes_and_tells_what_changes(tmp_path: Path
         None,
         lambda: clock.write(tmp_path / "b.csv"),
     ]
-    found = files_of(tmp_path, watch=True, changed=changed.append, pause=clock.pause, now=clock.now)
-    assert [path.name for path in islice(found, 3)] == ["z.csv", "a.csv", "b.csv"]
-    assert changed == [first]
+    found = files_of(tmp_path, watch=True, pause=clock.pause, now=clock.now)
+    assert [path.name for path in islice(found, 4)] == ["z.csv", "a.csv", "z.csv", "b.csv"]
+
+
+def test_a_folder_that_is_not_watched_gives_no_file_twice(tmp_path: Path) -> None:
+    clock = Clock()
+    clock.write(tmp_path / "old.csv")
+    clock.time += 60
+    clock.write(tmp_path / "slow.csv")
+    clock.happens = [lambda: clock.write(tmp_path / "old.csv", "changed"), None, None]
+    found = files_of(tmp_path, watch=False, pause=clock.pause, now=clock.now)
+    assert [path.name for path in found] == ["old.csv", "slow.csv"]
 
 
 def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:

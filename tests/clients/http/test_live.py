@@ -398,3 +398,10 @@ def test_an_interrupted_file_is_finished_without_losing_or_repeating_a_sample(
     # Where it was interrupted decides how it is cut, and perhaps what passes for outliers.
     learned = client.wait_until_learned(30).samples_seen
     assert learned + client.drift().quarantined == before + len(features)
+
+    more = np.concatenate([features, features[::50]])
+    np.savez(tmp_path / "digits.npz", features=more, labels=np.concatenate([labels, labels[::50]]))
+    third = ingest(tmp_path / "digits.npz", url, tmp_path, *options, "--wait")
+    told, complaint = third.communicate(timeout=60)
+    assert f"begins with {len(features):,} samples that were sent" in " ".join(complaint.split())
+    assert f"{len(more) - len(features)} samples in 2 batches, 0 of them there before" in told
