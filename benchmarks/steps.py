@@ -158,7 +158,7 @@ def _differences(models: dict[bool, Snapshot], asked: Images) -> tuple[Table, di
     assert isinstance(density, FactorDensity)
     exact = replace(served, model=replace(served.model, density=replace(density, directions=None)))
     rough, precise, other = (_answers(one, asked) for one in (served, exact, models[False]))
-    away = (rough.likelihoods - precise.likelihoods).abs()
+    away = (rough.log_likelihoods - precise.log_likelihoods).abs()
     found = {
         "components": served.info.components,
         "accuracy": rough.accuracy,
@@ -192,7 +192,7 @@ def _differences(models: dict[bool, Snapshot], asked: Images) -> tuple[Table, di
 class _Answers(NamedTuple):
     labels: Any  # (N,) array
     accuracy: float  # percent
-    likelihoods: Tensor  # (N,)
+    log_likelihoods: Tensor  # (N,)
 
 
 def _answers(model: Snapshot, asked: Images) -> _Answers:

@@ -186,8 +186,8 @@ class Snapshot:
         return self.standardiser.apply(x)
 
     def _score(self, x: Tensor) -> Scored:
-        joint, likelihood = self.model.density.score(x)
-        return Scored(joint, likelihood - self.standardiser.log_volume)
+        joint, log_likelihood = self.model.density.score(x)
+        return Scored(joint, log_likelihood - self.standardiser.log_volume)
 
     def _named(self, features: Tensor, x: Tensor, joint: Tensor) -> Tensor:
         """Probabilities of `answers` (N, C), by the mixture and the experts beside it.
@@ -257,7 +257,7 @@ class Snapshot:
         asked_of = x
         x = self._prepared(x)
         scored = self._score(x)
-        joint, likelihoods = scored
+        joint, log_likelihoods = scored
         if not self.answers:
             raise ModelNotReady(
                 "The model has seen samples but no label, so it knows no class to name. "
@@ -267,7 +267,7 @@ class Snapshot:
         rate = self.false_positive_rate if unknown_rate is None else unknown_rate
         found = self._strangeness(x, scored) if p_values or rate is not None else None
         if found is None or rate is None:
-            score, inliers, unknown = LOG_LIKELIHOOD, likelihoods >= self.threshold(), None
+            score, inliers, unknown = LOG_LIKELIHOOD, log_likelihoods >= self.threshold(), None
         else:
             score, inliers = P_VALUE, found.p_values > rate
             unknown = None if unknown_rate is None else ~inliers
@@ -276,7 +276,7 @@ class Snapshot:
             asked = found.p_values
         codes = probabilities.argmax(-1)
         return Classification(
-            codes, probabilities, likelihoods, inliers, asked, unknown, score, len(self.usual)
+            codes, probabilities, log_likelihoods, inliers, asked, unknown, score, len(self.usual)
         )
 
     def outliers(
@@ -397,7 +397,7 @@ class Snapshot:
             noise=deviations,
             max_draws=draws,
         )
-        likelihoods = drawn.log_likelihood - self.standardiser.log_volume
+        log_likelihoods = drawn.log_likelihood - self.standardiser.log_volume
         named = drawn.codes.cpu() if wanted is None else wanted
         features = self.standardiser.invert(drawn.x)
         probability, short = drawn.probability, drawn.short
@@ -407,7 +407,7 @@ class Snapshot:
             named = said[:, : len(self.classes)].argmax(-1) if wanted is None else named
             probability = said[torch.arange(n), named].to(probability)
             short = probability < least
-        return Samples(features, named, likelihoods, at_most_one(probability), short)
+        return Samples(features, named, log_likelihoods, at_most_one(probability), short)
 
     def _codes(self, classes: Sequence[Label]) -> list[int]:
         unknown = [label for label in classes if not self.knows(label)]

@@ -69,7 +69,7 @@ class DDM:
             lowest, least = rate + deviation, deviation
         # How many deviations the errors are above their best.
         height = (rate + deviation - lowest) / least if armed and least > 0 else 0.0
-        level = Level.BOUNDARY if height > 3 else Level.WARNING if height > 2 else Level.NORMAL
+        level = Level.ALARM if height > 3 else Level.WARNING if height > 2 else Level.NORMAL
         verdict = Verdict(
             level=level,
             names=("errors",),

@@ -243,8 +243,8 @@ class SphericalLearner(WindowedLearner[SphericalState]):
         return replace(components, means=means, variance=variance.clamp_max(CLIP**2))
 
     def conformity(self, state: SphericalState, scores: Scores) -> Tensor:
-        joint, likelihood = scores.joint, scores.log_likelihood
-        return self.density(state).conformity(scores.x, Scored(joint, likelihood))
+        joint, log_likelihood = scores.joint, scores.log_likelihood
+        return self.density(state).conformity(scores.x, Scored(joint, log_likelihood))
 
     def density(self, state: SphericalState) -> SphericalDensity:
         spheres = state.components

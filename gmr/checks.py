@@ -63,9 +63,9 @@ def check_detector(make: Callable[[EngineConfig], Detector[Any]]) -> None:
             changed = getattr(detector, name)(after)
             assert isinstance(changed, detector.state_type), f"{name}() gives a state of state_type"
         armed |= verdict.armed
-        state = detector.start() if verdict.level is Level.BOUNDARY else after
+        state = detector.start() if verdict.level is Level.ALARM else after
     _, quiet = detector.observe(detector.start(), next(_observations()), False)
-    assert quiet.level is not Level.BOUNDARY, "a boundary at once, before anything is known"
+    assert quiet.level is not Level.ALARM, "a boundary at once, before anything is known"
 
 
 def check_density(density: Density) -> None:
@@ -236,7 +236,7 @@ def _check_verdict(verdict: Verdict, n: int) -> None:
     for name, value in zip(verdict.names, verdict.values, strict=True):
         assert not math.isnan(value), f"the statistic {name} is no number"
     assert verdict.change_samples >= 1, "a change has begun a sample ago at least"
-    assert verdict.armed or verdict.level is not Level.BOUNDARY, "a boundary, and it is not armed"
+    assert verdict.armed or verdict.level is not Level.ALARM, "a boundary, and it is not armed"
     for rate in (verdict.inlier_rate, verdict.inlier_rate_mean):
         assert rate is None or 0 <= rate <= 1, f"an inlier rate of {rate}"
 

@@ -55,8 +55,8 @@ def gallery(
         title = f"{name}, {preset}"
         return lambda: pictures.boundaries(teach(chosen).trace, chosen.slt, title)
 
-    def likelihoods() -> Figure:
-        return pictures.likelihoods(
+    def log_likelihoods() -> Figure:
+        return pictures.log_likelihoods(
             {
                 name: {preset: teach(recipe(name, "D10", preset)).trace for preset in presets}
                 for name in data
@@ -86,7 +86,7 @@ def gallery(
     # The paper's own way first, what is to be compared with it after.
     flat = sorted((one for one in presets if one != DEEP), key=lambda one: one != "paper")
     if presets:
-        yield "likelihoods", likelihoods
+        yield "likelihoods", log_likelihoods
     if flat:
         title = "Samples of two classes: paper by inversion of its classifier, others by Bayes"
         yield "conditional-samples", conditional([(one, 0) for one in flat], title)

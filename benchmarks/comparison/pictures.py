@@ -85,7 +85,7 @@ def boundaries(trace: Trace, slt: SLT, title: str) -> Figure:
 
 
 @mpl.rc_context(STYLE)
-def likelihoods(traces: Mapping[str, Mapping[str, Trace]]) -> Figure:
+def log_likelihoods(traces: Mapping[str, Mapping[str, Trace]]) -> Figure:
     """Log-likelihood of training data and of drawn samples while a model learns.
 
     Arguments:

@@ -107,7 +107,7 @@ def microseconds(config: EngineConfig, batch: int, samples: int) -> float:
             seconds += ended - begun - reading * (1 + 2 * len(passes))
             seconds -= sum(passes[:1]) - reading * len(passes[:1])
             seen += batch
-            if verdict.level is Level.BOUNDARY:
+            if verdict.level is Level.ALARM:
                 state = detector.start()
         taken.append(1e6 * seconds / seen)
     return median(taken[1:])

@@ -230,7 +230,7 @@ class EvaluationRun:
         """What the service answers on the joint test set, with shape (N,), and how good that is."""
         labels: list[Array] = []
         certain: list[Array] = []  # the probability of the true class
-        likelihoods: list[Array] = []
+        log_likelihoods: list[Array] = []
         for start in range(0, len(self._test_x), CLASSIFY_BATCH):
             rows = slice(start, start + CLASSIFY_BATCH)
             sent = time.perf_counter()
@@ -238,14 +238,14 @@ class EvaluationRun:
             self._classify_seconds.append(time.perf_counter() - sent)
             labels.append(answer.labels)
             certain.append(probabilities_of(self._test_y[rows], answer))
-            likelihoods.append(answer.log_likelihoods)
+            log_likelihoods.append(answer.log_likelihoods)
         answers = np.concatenate(labels)
         per_class = (
             scores.mean_per_class(self._test_y, values, self._slt.classes).tolist()
             for values in (
                 self._test_y == answers,
                 np.concatenate(certain),
-                np.concatenate(likelihoods),
+                np.concatenate(log_likelihoods),
             )
         )
         sub_tasks = self._slt.sub_tasks

@@ -76,11 +76,11 @@ class Observation(NamedTuple):
 
 
 class Level(StrEnum):
-    """The level of a detector's alarm."""
+    """How sure a detector is of a change."""
 
     NORMAL = "normal"
     WARNING = "warning"  # suspicious: set the batch aside, decide later
-    BOUNDARY = "boundary"
+    ALARM = "alarm"  # a boundary, unless the engine finds that the sub-task absorbs the change
 
 
 class Probe(NamedTuple):

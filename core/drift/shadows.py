@@ -41,9 +41,7 @@ class ShadowVerdicts(NamedTuple):
     def alarms(self) -> dict[str, Verdict]:
         """Verdicts of those that would have called it a boundary."""
         return {
-            name: verdict
-            for name, verdict in self.verdicts.items()
-            if verdict.level is Level.BOUNDARY
+            name: verdict for name, verdict in self.verdicts.items() if verdict.level is Level.ALARM
         }
 
 
@@ -80,7 +78,7 @@ class Shadows:
         for name, one in self.detectors.items():
             state = known[name] if name in known else one.start()
             state, verdict = one.observe(state, seen, converged)
-            if verdict.level is Level.BOUNDARY:
+            if verdict.level is Level.ALARM:
                 state = one.start()
             after.append(Shadow(name, state))
             verdicts[name] = verdict

@@ -117,7 +117,7 @@ class BoundaryCrossing:
             watch=replace(state.watch, detector=self.detector.start(), shadows=(), armed=False),
             stream=state.stream,
             sub_task=SubTask(state.sub_task.number + 1, start_batch, start_sample, recurrence),
-            past=replace(state.past, likelihood=state.likelihood, boundaries=number),
+            past=replace(state.past, log_likelihood=state.log_likelihood, boundaries=number),
             pending=replace(state.pending, set_aside=()),
         )
         # 7. What waits on is a mean of the model's own, no sample.
@@ -178,7 +178,7 @@ class BoundaryCrossing:
             samples_seen=state.model.samples_seen,
             version=state.model.version,
             seed=self.config.seed,
-            level=state.sub_task.likelihood,
+            level=state.sub_task.log_likelihood,
             marginals=state.sub_task.marginals,
             latest=None if model is None else self._latest(model, ended),
         )

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from core.batch import UNLABELLED, Batch
 from core.drift.detector import Cause, Detector, Level, Verdict
-from core.engine.decision import Instead
+from core.engine.decision import Absorbed
 from core.engine.judgement import BatchPosition, evidence_of
 from core.engine.learning import Learning
 from core.engine.recurrence import mostly_labelled
@@ -119,10 +119,10 @@ class ChangeType:
         mixed = verdict.cause is Cause.NOVELTY and MIXED[0] <= share < MIXED[1]
         return (old, new) if mixed else ((), batches)
 
-    def instead(
+    def absorbed(
         self, state: EngineState, to_learn: Batch, position: BatchPosition, verdict: Verdict | None
-    ) -> Instead | None:
-        """What the detector's boundary is instead of one; None if it is one, or if there is none.
+    ) -> Absorbed | None:
+        """The change that the sub-task absorbs; None if there is none, or an alarm is a boundary.
 
         Arguments:
             to_learn: Of the batch by which it spoke, what is to be learned.
@@ -136,13 +136,13 @@ class ChangeType:
     def repetition(
         self, state: EngineState, to_learn: Batch, position: BatchPosition, verdict: Verdict | None
     ) -> list[SamplesRepeated]:
-        """The event, if what the detector calls a boundary are samples that were learned before.
+        """The event, if the alarm comes of samples that were learned before.
 
         In this sub-task, that is: what comes from an earlier one is a return, and a boundary.
         A detector with a whole reference sees no batch of such samples. These began within one, or
         came before.
         """
-        if verdict is None or verdict.level is not Level.BOUNDARY:
+        if verdict is None or verdict.level is not Level.ALARM:
             return []
         start = _start_of(state, verdict)
         batches = joined(state.pending.set_aside, to_learn)
@@ -193,7 +193,7 @@ class ChangeType:
         where labels mean something else, or a feature lies elsewhere in the components on which
         samples fall, shares may be what they were.
         """
-        if verdict is None or verdict.level is not Level.BOUNDARY:
+        if verdict is None or verdict.level is not Level.ALARM:
             return []
         if verdict.cause in (Cause.UNKNOWN, Cause.LABELS, Cause.FEATURES):
             return []
@@ -227,13 +227,13 @@ class ChangeType:
     def continuation(
         self, state: EngineState, to_learn: Batch, position: BatchPosition, verdict: Verdict | None
     ) -> list[ChangeContinued]:
-        """The event, if what the detector calls a boundary is more of the change at the last one.
+        """The event, if the alarm is more of the change at the last one.
 
         No label may say that a class is new, or of another sub-task; and the stream must have
         moved ever since the boundary in the direction in which it has changed now:
         `core.memory.course`.
         """
-        if verdict is None or verdict.level is not Level.BOUNDARY or not state.sub_task.number:
+        if verdict is None or verdict.level is not Level.ALARM or not state.sub_task.number:
             return []
         if verdict.cause in (Cause.UNKNOWN, Cause.LABELS):
             return []

@@ -223,13 +223,13 @@ EARLIER = {
         "first_sample": "boundary_sample",
         "recurrence": "recurrence",
         "resumed": "resumed",
-        "likelihood": "likelihood",
+        "log_likelihood": "log_likelihood",
         "marginals": "marginals",
         "course": "course",
     },
     "past": {
         "boundaries": "boundaries",
-        "likelihood": "past_likelihood",
+        "log_likelihood": "past_likelihood",
         "retention": "held",
     },
     "watch": {name: name for name in ("detector", "shadows", "armed", "ert", "burst")},
@@ -258,14 +258,17 @@ RENAMED = (
     {"stride": "thinning", "pace": "autocorrelation_time", "drift": "log_bias"},  # `Dependence`
     {"earlier": "scores", "counts": "counts"},  # `Reference`
     {"ranking": "ranking", "waiting": "unsorted", "n_waiting": "n_unsorted"},  # `ReferenceScores`
+    {"right": "right", "likelihoods": "log_likelihoods"},  # `Marks`
 )
-"""What earlier releases called fields of `core.drift.sequential`, beside fields by which the tree
+"""What earlier releases called fields, beside fields by which the tree
 of one is told from others."""
 
 
 def _as_today(tree: dict[str, Any]) -> dict[str, Any]:
     """A part of a tree by today's names; an earlier release may have written it."""
     names = {"analysers": "components", "conditions": "dependence", "withheld": "suspected"}
+    if isinstance(tree.get("likelihood"), dict):  # moments, and no signal of that name
+        names["likelihood"] = "log_likelihood"
     for earlier in RENAMED:
         if earlier.keys() <= tree.keys():
             names |= earlier

@@ -82,15 +82,15 @@ class ClassDiscovery:
             state: Of before the batch.
             scores: Of the batch.
         """
-        known = state.likelihood
+        known = state.log_likelihood
         ready = known.weight >= READY_SAMPLES and len(state.model.classes) > 0
         if not self.config.proposal_samples or not ready or scores is None:
             return None
         values = scores.log_likelihood - state.standardiser.log_volume
         unknown = is_unknown(values, known)
-        if state.sub_task.likelihood.weight >= READY_SAMPLES:
+        if state.sub_task.log_likelihood.weight >= READY_SAMPLES:
             # What is usual in a sub-task may be unlikely beside those before.
-            unknown &= is_unknown(values, state.sub_task.likelihood)
+            unknown &= is_unknown(values, state.sub_task.log_likelihood)
         return unknown.cpu()
 
     def gains(self, state: EngineState, scores: Scores | None) -> Tensor | None:
@@ -235,8 +235,8 @@ class ClassDiscovery:
         scores = self.candidates.learner.score(state.model.learner, x)
         if scores is None:
             return False
-        likelihood, known = float(scores.log_likelihood), state.likelihood
-        below = known.mean + known.variance - likelihood + state.standardiser.log_volume
+        log_likelihood, known = float(scores.log_likelihood), state.log_likelihood
+        below = known.mean + known.variance - log_likelihood + state.standardiser.log_volume
         return below < UNKNOWN_DEVIATIONS / 2 * known.deviation
 
     def name(

@@ -60,14 +60,14 @@ def clusters(joint: Tensor, n_features: int, least: int) -> Tensor:
     large = (counts >= max(least, LEAST_SHARE * n)).nonzero()[:, 0]
     if not len(large):
         return none
-    likelihood = torch.stack([joint[:, group == one].logsumexp(1) for one in large.tolist()], 1)
+    log_likelihood = torch.stack([joint[:, group == one].logsumexp(1) for one in large.tolist()], 1)
     cluster = none
     for one in range(m):
         mine = group == one
         if one in large:
             cluster[mine] = int((large == one).nonzero()[0, 0])
         elif int(counts[one]):
-            cluster[mine] = int(likelihood[fallen == one].mean(0).argmax())
+            cluster[mine] = int(log_likelihood[fallen == one].mean(0).argmax())
     return cluster
 
 

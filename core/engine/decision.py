@@ -22,7 +22,7 @@ from enum import StrEnum
 from core.drift.detector import Level
 from core.events import ChangeContinued, PriorShift, SamplesRepeated
 
-Instead = PriorShift | ChangeContinued | SamplesRepeated
+Absorbed = PriorShift | ChangeContinued | SamplesRepeated
 """What a change may be that begins no sub-task."""
 
 
@@ -59,7 +59,7 @@ def decide(
     *,
     burst: bool = False,
     full: bool = False,
-    instead: Instead | None = None,
+    absorbed: Absorbed | None = None,
 ) -> Decision:
     """The decision on a batch.
 
@@ -67,20 +67,20 @@ def decide(
         level: How sure the detector is of a change.
         burst: Whether an alarm has just gone away.
         full: Whether no more samples may be set aside.
-        instead: What a boundary turns out to be, if it is none.
+        absorbed: What an alarm turns out to be, if it is no boundary.
 
     Example:
         >>> decide(Level.WARNING, full=True)
         <Decision.GIVE_UP: 'give_up'>
     """
     match level:
-        case Level.BOUNDARY if isinstance(instead, PriorShift):
+        case Level.ALARM if isinstance(absorbed, PriorShift):
             return Decision.PRIOR_SHIFT
-        case Level.BOUNDARY if isinstance(instead, ChangeContinued):
+        case Level.ALARM if isinstance(absorbed, ChangeContinued):
             return Decision.CONTINUED
-        case Level.BOUNDARY if isinstance(instead, SamplesRepeated):
+        case Level.ALARM if isinstance(absorbed, SamplesRepeated):
             return Decision.REPEATED
-        case Level.BOUNDARY:
+        case Level.ALARM:
             return Decision.BOUNDARY
         case Level.WARNING:
             return Decision.GIVE_UP if full else Decision.SET_ASIDE

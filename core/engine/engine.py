@@ -435,7 +435,7 @@ class Engine:
             raise ModelNotReady.nothing_learned()
         model = replace(model, density=model.density.gathered())
         tensors = model.tensors
-        likelihood = state.likelihood
+        log_likelihood = state.log_likelihood
         info = ModelInfo(
             model_version=state.model.version,
             preset=self.config.preset,
@@ -455,8 +455,8 @@ class Engine:
             set_aside=state.pending.set_aside_samples,
             waiting=self.learning.waiting(state),
             outlier_c=self.config.outlier_c,
-            log_likelihood_mean=likelihood.mean,
-            log_likelihood_deviation=likelihood.deviation,
+            log_likelihood_mean=log_likelihood.mean,
+            log_likelihood_deviation=log_likelihood.deviation,
             awaiting=state.pending.awaiting.raw_samples,
             unknown=state.pending.proposals.raw_samples,
             recent=len(state.pending.proposals.recent),

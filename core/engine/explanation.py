@@ -90,14 +90,14 @@ def explain(
     standardiser = state.standardiser
     raw = evenly([batch.features for batch in batches], MOST_SAMPLES)
     x = standardiser.apply(raw)
-    joint, likelihoods = model.density.score(x)
-    of_sub_task = state.sub_task.likelihood
-    known = of_sub_task if of_sub_task.weight else state.past.likelihood
-    among = inliers.among(state, Scores(x, None, joint, likelihoods))
+    joint, log_likelihoods = model.density.score(x)
+    of_sub_task = state.sub_task.log_likelihood
+    known = of_sub_task if of_sub_task.weight else state.past.log_likelihood
+    among = inliers.among(state, Scores(x, None, joint, log_likelihoods))
     told: dict[str, Any] = {
         "samples": sum(map(len, batches)),
         "examined": len(x),
-        **_size(likelihoods - standardiser.log_volume, known, among),
+        **_size(log_likelihoods - standardiser.log_volume, known, among),
     }
     if verdict is not None and verdict.p_value is not None:
         told["p_value"] = verdict.p_value
@@ -118,8 +118,8 @@ def explain(
 # The size of the change -------------------------------------------------------------------
 
 
-def _size(likelihoods: Tensor, known: Running, inliers: Tensor) -> dict[str, float | None]:
-    values = likelihoods.double()
+def _size(log_likelihoods: Tensor, known: Running, inliers: Tensor) -> dict[str, float | None]:
+    values = log_likelihoods.double()
     now, deviation = float(values.mean()), known.deviation
     if not known.weight:
         return {"log_likelihood_now": _rounded(now)}

@@ -80,7 +80,7 @@ class Inliers:
         p_values = None if rate is None else self.p_values(state, scores)
         if rate is not None and p_values is not None:
             return p_values > rate
-        known = state.likelihood
+        known = state.log_likelihood
         lowest = known.mean - self.config.outlier_c * known.deviation
         return scores.log_likelihood - state.standardiser.log_volume >= lowest
 
@@ -92,8 +92,8 @@ class Inliers:
 
     def _conformity(self, state: EngineState, scores: Scores) -> tuple[Tensor, int]:
         """Scores with shape (n, S), densities in the sender's units; how many are of scales."""
-        likelihood = scores.log_likelihood - state.standardiser.log_volume
-        scores = scores._replace(log_likelihood=likelihood)
+        log_likelihood = scores.log_likelihood - state.standardiser.log_volume
+        scores = scores._replace(log_likelihood=log_likelihood)
         conformity = self.learner.conformity(state.model.learner, scores)
         return of_inliers(
             conformity,

@@ -73,10 +73,10 @@ class Judge:
             shadows = ShadowVerdicts(state.watch.shadows, {})
         else:
             shadows = self.shadows.observe(state.watch.shadows, seen, converged)
-        likelihoods = seen.log_likelihoods.double()
-        clipped = likelihoods.clamp(min=state.sub_task.likelihood.lowest)
+        log_likelihoods = seen.log_likelihoods.double()
+        clipped = log_likelihoods.clamp(min=state.sub_task.log_likelihood.lowest)
         spread, centre = torch.var_mean(clipped, correction=0, keepdim=True)
-        moments = (centre, spread, likelihoods.mean(0, keepdim=True))
+        moments = (centre, spread, log_likelihoods.mean(0, keepdim=True))
         told = torch.cat([*moments, clipped]).cpu()  # at once: each copy waits for the device
         (clipped_mean, clipped_variance, mean), clipped = told[:3].tolist(), told[3:]
         running = Running(len(batch), clipped_mean, clipped_variance)

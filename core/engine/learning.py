@@ -71,9 +71,9 @@ class Learning:
         least = math.inf
         if not batch.strange:
             # What is usual in a sub-task may be unlikely beside those before.
-            all_ = state.likelihood
+            all_ = state.log_likelihood
             least = (
-                min(least_known(all_), least_known(state.sub_task.likelihood))
+                min(least_known(all_), least_known(state.sub_task.log_likelihood))
                 + standardiser.log_volume
             )
         learner, replays = self.learner.learn(
@@ -94,8 +94,8 @@ class Learning:
             random=generator.get_state(),
         )
         if (
-            state.past.likelihood.weight == 0
-            and state.sub_task.likelihood.weight <= STAND_IN_WEIGHT
+            state.past.log_likelihood.weight == 0
+            and state.sub_task.log_likelihood.weight <= STAND_IN_WEIGHT
         ):
             state = self._first_likelihood(state, batch)
         return state, events + [replayed(state, replay) for replay in replays]
@@ -192,8 +192,8 @@ class Learning:
         if scores is None:
             return state
         values = scores.log_likelihood.double() - state.standardiser.log_volume
-        surrogate = state.sub_task.likelihood.updated(
+        surrogate = state.sub_task.log_likelihood.updated(
             len(batch), float(values.mean()), float(values.var(correction=0))
         )
         weight = min(surrogate.weight, STAND_IN_WEIGHT)
-        return state.with_sub_task(likelihood=replace(surrogate, weight=weight))
+        return state.with_sub_task(log_likelihood=replace(surrogate, weight=weight))

@@ -153,7 +153,7 @@ class Modes:
             shadows=judgement.shadows.states,
         )
         events = judgement.alarms(position)
-        if verdict is not None and judgement.level is Level.BOUNDARY:
+        if verdict is not None and judgement.level is Level.ALARM:
             after = replace(before, stream=stream)
             shifts = self.change_type.prior_shift(after, batch, position, verdict)
             first = max(state.sub_task.first_sample, stream.samples - verdict.change_samples)

@@ -108,7 +108,7 @@ class Newcomers(NamedTuple):
     x: Tensor  # (N, D) in the sender's units, extreme values cut off
     codes: Tensor  # (N,) int64
     winners: Tensor  # (N,) int64, the component on which each falls
-    likelihood: Tensor  # (N,) float64, nats in the sender's units
+    log_likelihood: Tensor  # (N,) float64, nats in the sender's units
     first: int  # place of the first that is sure to have come after the change
 
     @classmethod
@@ -117,11 +117,11 @@ class Newcomers(NamedTuple):
     ) -> Newcomers:
         """Ask the model; arguments as of `recurring`."""
         scaled = standardiser.apply(x)
-        joint, likelihood = model.density.score(scaled)
+        joint, log_likelihood = model.density.score(scaled)
         clipped = standardiser.invert(standardiser.clipped(scaled))
-        likelihood = likelihood.double() - standardiser.log_volume
+        log_likelihood = log_likelihood.double() - standardiser.log_volume
         first = max(0, len(x) - max(1, newest))
-        return cls(clipped, codes.to(x.device), joint.argmax(-1), likelihood, first)
+        return cls(clipped, codes.to(x.device), joint.argmax(-1), log_likelihood, first)
 
     def since(self, chosen: Tensor) -> Tensor:
         """Places, with shape (n,), of chosen samples that are sure to have come after the change.
@@ -152,10 +152,10 @@ class Kinship(NamedTuple):
         # data have: the truth lies between that and no change.
         moved = float((own - standardiser.log_volume - one.then.log_likelihood).double().mean())
         lowest, highest = one.level.mean + min(0.0, moved), one.level.mean + max(0.0, moved)
-        far, likelihood = FAR * one.level.deviation, new.likelihood
-        likely = (likelihood >= lowest - far) & (likelihood <= highest + far)
+        far, log_likelihood = FAR * one.level.deviation, new.log_likelihood
+        likely = (log_likelihood >= lowest - far) & (log_likelihood <= highest + far)
         rows = new.since(likely)
-        mean = float(likelihood[rows].mean()) if len(rows) else math.nan
+        mean = float(log_likelihood[rows].mean()) if len(rows) else math.nan
         near = (NEAR + FAR / math.sqrt(max(1, len(rows)))) * one.level.deviation
         winners = joint.argmax(-1)
         hits = torch.bincount(winners, minlength=joint.shape[1])

@@ -243,7 +243,7 @@ class SubTask:
         first_sample: Likewise.
         recurrence: The earlier sub-task that it is again; None for a new one.
         resumed: Whether a restored state had begun it.
-        likelihood: Of its samples, nats in the sender's units.
+        log_likelihood: Of its samples, nats in the sender's units.
         marginals: Of its single features; see `core.memory.marginals`.
         course: Where its samples lie since the boundary; see `core.memory.course`.
         fingerprints: Of samples that it has learned; see `core.memory.fingerprints`.
@@ -255,7 +255,7 @@ class SubTask:
     first_sample: int = 0
     recurrence: int | None = None
     resumed: bool = False
-    likelihood: Running = field(default_factory=Running)
+    log_likelihood: Running = field(default_factory=Running)
     marginals: Marginals = field(default_factory=Marginals)
     course: Course = field(default_factory=Course)
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
@@ -268,12 +268,12 @@ class Past:
 
     Arguments:
         boundaries: Ever reported, those that a rollback has dropped included.
-        likelihood: Of all their samples, nats in the sender's units.
+        log_likelihood: Of all their samples, nats in the sender's units.
         retention: What they are remembered by, generated; see `core.memory.retention`.
     """
 
     boundaries: int = 0
-    likelihood: Running = field(default_factory=Running)
+    log_likelihood: Running = field(default_factory=Running)
     retention: RetentionSets = field(default_factory=RetentionSets)
 
 
@@ -478,9 +478,9 @@ class EngineState:
         return replace(self, watch=outlook.watch, stream=outlook.stream, pending=pending)
 
     @property
-    def likelihood(self) -> Running:
+    def log_likelihood(self) -> Running:
         """Running log-likelihood of samples of all sub-tasks, in nats and the sender's units."""
-        return self.past.likelihood.pooled(self.sub_task.likelihood)
+        return self.past.log_likelihood.pooled(self.sub_task.log_likelihood)
 
     @property
     def shown(self) -> Tensor:

@@ -20,7 +20,7 @@ from core.engine.boundary import BoundaryCrossing
 from core.engine.change_type import ChangeType
 from core.engine.class_discovery import ClassDiscovery
 from core.engine.class_limit import check_classes
-from core.engine.decision import Decision, Instead, decide
+from core.engine.decision import Absorbed, Decision, decide
 from core.engine.delayed_labels import DelayedLabels
 from core.engine.inliers import Inliers
 from core.engine.judge import Judge
@@ -84,7 +84,7 @@ class Step:
         judgement = self.judge.judge(state, batch)
         again = state.sub_task.fingerprints.repeating
         state, arrival = self._arrived(state, batch, judgement)
-        state, decision, instead = self._decided(state, arrival, judgement, again)
+        state, decision, absorbed = self._decided(state, arrival, judgement, again)
         match decision:
             case Decision.SET_ASIDE:
                 return self._set_aside(state, arrival, judgement, claimed)
@@ -100,7 +100,7 @@ class Step:
                 state, events = self._resumed(state, arrival, decision)
                 state, crept = self._crept(state, arrival)
                 state, arrival, learned = self._learned(state, arrival, judgement)
-                events += [*instead, *crept, *learned]
+                events += [*absorbed, *crept, *learned]
         return self._told(state, arrival, judgement, [*claimed, *events])
 
     # Parts of a step ----------------------------------------------------------------------
@@ -142,7 +142,7 @@ class Step:
 
     def _decided(
         self, state: EngineState, arrival: Arrival, judgement: Judgement, already: bool
-    ) -> tuple[EngineState, Decision, list[Instead]]:
+    ) -> tuple[EngineState, Decision, list[Absorbed]]:
         """What is done; and events that explain a change without a boundary, or tell of repetition.
 
         Arguments:
@@ -154,14 +154,14 @@ class Step:
             state = state.with_pending(awaiting=suspected)
             suspects = state.pending.set_aside_samples + suspected.suspects + len(arrival.to_learn)
             full = suspects > self.config.set_aside_limit
-        instead = self.change_type.instead(
+        absorbed = self.change_type.absorbed(
             state, arrival.to_learn, arrival.position, judgement.verdict
         )
-        if instead is None and judgement.fingerprints.repeating and not already:
-            instead = self.change_type.begun_again(state, arrival.position)
+        if absorbed is None and judgement.fingerprints.repeating and not already:
+            absorbed = self.change_type.begun_again(state, arrival.position)
         burst = judgement.verdict is not None and judgement.verdict.burst
-        decision = decide(judgement.level, burst=burst, full=full, instead=instead)
-        return state, decision, [] if instead is None else [instead]
+        decision = decide(judgement.level, burst=burst, full=full, absorbed=absorbed)
+        return state, decision, [] if absorbed is None else [absorbed]
 
     def _set_aside(
         self, state: EngineState, arrival: Arrival, judgement: Judgement, claimed: list[Event]
@@ -313,14 +313,14 @@ class Step:
             near: Features of the batch, with far values pulled in, with shape (N, D).
         """
         n = len(near)
-        likelihood, marginals = state.sub_task.likelihood, state.sub_task.marginals
+        log_likelihood, marginals = state.sub_task.log_likelihood, state.sub_task.marginals
         calibration, class_shares = state.model.calibration, state.sub_task.class_shares
         learned = state.stream.samples - state.sub_task.first_sample
         if judgement.usual and judgement.scores is not None:
             marginals = marginals.observed(near)
             if learned >= UNREADY_SAMPLES:
                 seen = judgement.clipped
-                likelihood = likelihood.updated(n, seen.mean, seen.variance)
+                log_likelihood = log_likelihood.updated(n, seen.mean, seen.variance)
             if learned >= (
                 UNCALIBRATED_SAMPLES if state.sub_task.number else FIRST_UNCALIBRATED_SAMPLES
             ):
@@ -328,7 +328,7 @@ class Step:
         answered = judgement.answered
         if answered is not None and not judgement.repeated and learned >= UNREADY_SAMPLES:
             class_shares = class_shares.observed(
-                answered.codes, answered.truths, answered.likelihoods
+                answered.codes, answered.truths, answered.log_likelihoods
             )
         return replace(
             state,
@@ -336,7 +336,7 @@ class Step:
             model=replace(state.model, calibration=calibration),
             sub_task=replace(
                 state.sub_task,
-                likelihood=likelihood,
+                log_likelihood=log_likelihood,
                 marginals=marginals,
                 class_shares=class_shares,
                 fingerprints=judgement.fingerprints,

@@ -73,22 +73,22 @@ class ClassShares:
     blocks: tuple[Tensor, ...] = ()
     origin: float = 0.0
 
-    def observed(self, codes: Tensor, truths: Tensor, likelihoods: Tensor) -> ClassShares:
+    def observed(self, codes: Tensor, truths: Tensor, log_likelihoods: Tensor) -> ClassShares:
         """Add samples that were answered before they were learned.
 
         Arguments:
             codes: Classes that were named, with shape (N,), int64.
             truths: Classes by their labels, likewise; below 0 without one.
-            likelihoods: Log-likelihoods, with shape (N,).
+            log_likelihoods: Log-likelihoods, with shape (N,).
         """
         if not len(codes):
             return self
         origin = self.origin
         if not self.blocks and not len(self.reference):
-            origin = float(likelihoods.mean())
+            origin = float(log_likelihoods.mean())
         most = int(torch.maximum(codes, truths).max())
         sums = np.zeros((min(most, MOST_CLASSES) + 1, 4))
-        values = array(likelihoods.double() - origin)
+        values = array(log_likelihoods.double() - origin)
         add_class_sums(array(codes), array(truths), values, MOST_CLASSES, sums)
         new = torch.from_numpy(sums)
         blocks = self.blocks

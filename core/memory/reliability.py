@@ -123,7 +123,7 @@ class Answered(NamedTuple):
         counted: Of those, which say how reliable answers are, with shape (N,), bool.
         hits: Which were named as their label says, with shape (N,), bool.
         truths: The class by the label, with shape (N,), int64; below 0 without a known one.
-        likelihoods: Log-likelihoods, clipped from below, with shape (N,).
+        log_likelihoods: Log-likelihoods, clipped from below, with shape (N,).
     """
 
     confidence: Tensor
@@ -134,7 +134,7 @@ class Answered(NamedTuple):
     counted: Tensor
     hits: Tensor
     truths: Tensor
-    likelihoods: Tensor
+    log_likelihoods: Tensor
 
 
 class Estimate(NamedTuple):

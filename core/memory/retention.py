@@ -456,8 +456,8 @@ def _drawn(
 
 
 def _answers(model: Model, standardiser: Standardiser, features: Tensor, codes: Tensor) -> Answers:
-    joint, likelihood = model.density.score(standardiser.apply(features.float()))
-    right, probability = torch.zeros_like(codes, dtype=torch.bool), torch.zeros_like(likelihood)
+    joint, log_likelihood = model.density.score(standardiser.apply(features.float()))
+    right, probability = torch.zeros_like(codes, dtype=torch.bool), torch.zeros_like(log_likelihood)
     if model.n_classes:
         probabilities = model.readout.class_probabilities(joint)
         right = probabilities.argmax(-1) == codes
@@ -465,5 +465,5 @@ def _answers(model: Model, standardiser: Standardiser, features: Tensor, codes: 
         own = probabilities.gather(1, codes.clamp_min(0)[:, None])[:, 0]
         probability = torch.where(codes == UNLABELLED, probability, at_most_one(own))
     nearest = (joint - model.density.log_weights).amax(-1) - standardiser.log_volume
-    likelihood = likelihood - standardiser.log_volume
-    return Answers(Marks(right, probability.float(), likelihood.float()), nearest.float())
+    log_likelihood = log_likelihood - standardiser.log_volume
+    return Answers(Marks(right, probability.float(), log_likelihood.float()), nearest.float())

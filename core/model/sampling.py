@@ -98,7 +98,7 @@ def draw(
     device = model.density.device
     x = torch.zeros(n, model.density.n_features, device=device)
     named = torch.full((n,), UNLABELLED, dtype=torch.int64)
-    likelihood, probability = torch.full((n,), -math.inf), torch.full((n,), -1.0)
+    log_likelihood, probability = torch.full((n,), -math.inf), torch.full((n,), -1.0)
     merit = torch.full((n, 2), -math.inf)
     open_ = torch.arange(n)
     rejected = 0
@@ -126,7 +126,7 @@ def draw(
         )
         place = open_[better]
         x[place.to(device)] = tried[better.to(device)]
-        named[place], likelihood[place] = guesses[better], tried_scores[better]
+        named[place], log_likelihood[place] = guesses[better], tried_scores[better]
         probability[place] = served[better]
         merit[place] = torch.stack([first[better], second[better]], -1)
 
@@ -136,7 +136,7 @@ def draw(
     return Drawn(
         x,
         named.to(device),
-        likelihood.to(device),
+        log_likelihood.to(device),
         probability.to(device),
         short.to(device),
         rejected,

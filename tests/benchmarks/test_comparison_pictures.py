@@ -55,7 +55,7 @@ def test_a_detector_without_signals_and_a_stream_without_changes_can_be_drawn() 
 
 def test_likelihoods_have_a_panel_per_data_set_and_preset() -> None:
     traces = {data: {name: a_trace([]) for name in ("paper", "mfa")} for data in ("a", "b", "c")}
-    figure = pictures.likelihoods(traces)
+    figure = pictures.log_likelihoods(traces)
     assert len(figure.axes) == 6
     drawn = figure.axes[0].lines[1]
     assert drawn.get_xydata().tolist() == [[10, 5], [20, 11], [40, 12]]

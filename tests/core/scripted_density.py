@@ -55,9 +55,9 @@ class ScriptedDensity:
 
     def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
         others = 1 - torch.nn.functional.one_hot(x[:, 1].long(), self.n_components)
-        likelihood = x[:, 0] + self.shift
+        log_likelihood = x[:, 0] + self.shift
         margins = x[:, 2:] if x.shape[1] > N_FEATURES else torch.full_like(x[:, :1], FAR_BELOW)
-        return Scored(likelihood[:, None] - margins * others, likelihood)
+        return Scored(log_likelihood[:, None] - margins * others, log_likelihood)
 
     def feature_terms(self, x: Tensor) -> FeatureTerms:
         """All of the log-likelihood comes from the first feature."""

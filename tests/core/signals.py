@@ -95,7 +95,7 @@ def verdicts(
     for batch in stream:
         state, verdict = detector.observe(state, batch, settled)
         said.append(verdict)
-        if verdict.level is Level.BOUNDARY:
+        if verdict.level is Level.ALARM:
             state = detector.start()
     return said
 
@@ -103,4 +103,4 @@ def verdicts(
 def boundaries(detector: Detector[Any], stream: Iterable[Observation]) -> list[int]:
     """Indices of the batches at which the detector speaks."""
     said = verdicts(detector, stream)
-    return [index for index, verdict in enumerate(said) if verdict.level is Level.BOUNDARY]
+    return [index for index, verdict in enumerate(said) if verdict.level is Level.ALARM]

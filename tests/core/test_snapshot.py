@@ -245,11 +245,11 @@ def test_the_threshold_is_so_many_deviations_below_the_mean() -> None:
     assert served.threshold() == -2 - 2 * 0.5
     assert served.threshold(0.0) == -2
     assert served.threshold(4) == -4
-    likelihood = math.log(0.5 * math.exp(-0.5 * 0) + 0.5 * math.exp(-0.5 * 4)) - 0.5 * math.log(
+    log_likelihood = math.log(0.5 * math.exp(-0.5 * 0) + 0.5 * math.exp(-0.5 * 4)) - 0.5 * math.log(
         2 * math.pi
     )
     scores = served.outliers(torch.tensor([[1.0], [3.0], [9.0]]))
-    assert scores.log_likelihoods[0].item() == pytest.approx(likelihood, abs=1e-5)
+    assert scores.log_likelihoods[0].item() == pytest.approx(log_likelihood, abs=1e-5)
     assert scores.inliers.tolist() == [True, False, False]
     assert served.outliers(torch.tensor([[3.0]]), c=4).inliers.tolist() == [True]
     assert scores.threshold == -3
@@ -652,9 +652,9 @@ def test_samples_between_two_classes_are_stranger_where_classes_are_known() -> N
         scored = served.model.density.score(prepared)
         conformity = served.model.density.conformity(prepared, scored)
         weights, volume = served.model.density.log_weights, served.standardiser.log_volume
-        likelihood = scored.log_likelihood - volume
+        log_likelihood = scored.log_likelihood - volume
         conformity, _ = of_inliers(
-            torch.cat([conformity[:, :1], likelihood[:, None], conformity[:, 2:]], 1),
+            torch.cat([conformity[:, :1], log_likelihood[:, None], conformity[:, 2:]], 1),
             served.model.readout,
             scored.joint,
             weights,

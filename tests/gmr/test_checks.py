@@ -113,7 +113,7 @@ class Rash(PaperDetector):
         self, state: PaperState, seen: Observation, settled: bool
     ) -> tuple[PaperState, Verdict]:
         state, verdict = super().observe(state, seen, settled)
-        return state, verdict._replace(level=Level.BOUNDARY, armed=False)
+        return state, verdict._replace(level=Level.ALARM, armed=False)
 
 
 @dataclass(frozen=True)
@@ -274,8 +274,8 @@ class Partial(DiagonalDensity):
     """Has a likelihood that its components do not add up to."""
 
     def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
-        joint, likelihood = super().score(x, parts)
-        return Scored(joint, likelihood + 1)
+        joint, log_likelihood = super().score(x, parts)
+        return Scored(joint, log_likelihood + 1)
 
 
 @pytest.mark.parametrize(

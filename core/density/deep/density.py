@@ -93,8 +93,8 @@ class DeepDensity:
         return self
 
     def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
-        joint, likelihood = score_stack(self.stack, x)
-        return Scored(joint, likelihood - self.volume)
+        joint, log_likelihood = score_stack(self.stack, x)
+        return Scored(joint, log_likelihood - self.volume)
 
     def feature_terms(self, x: Tensor) -> FeatureTerms:
         """Pixels have terms in the first layer: the mean over positions of their patches' terms.

@@ -49,7 +49,7 @@ def layer_scored(folding: Folding, patches: Tensor, joint: Tensor) -> LayerScore
     """
     posterior = joint.softmax(-1)
     # log sum exp = the largest term, less the log of its share: no second pass of exponentials.
-    likelihood = joint.amax(-1) - posterior.amax(-1).log()
+    log_likelihood = joint.amax(-1) - posterior.amax(-1).log()
     # Written out, since -1 does not go with no samples at all.
     positions, n_components = folding.positions, joint.shape[1]
     n = len(joint) // positions
@@ -57,17 +57,17 @@ def layer_scored(folding: Folding, patches: Tensor, joint: Tensor) -> LayerScore
         patches,
         joint,
         posterior.reshape(n, positions * n_components),
-        likelihood.reshape(n, positions),
+        log_likelihood.reshape(n, positions),
     )
 
 
-def image_log_likelihood(likelihoods: Sequence[Tensor]) -> Tensor:
+def image_log_likelihood(log_likelihoods: Sequence[Tensor]) -> Tensor:
     """One number per image, with shape (N,): the sum over layers of the mean over positions.
 
     Arguments:
-        likelihoods: Per layer, with shape (N, P).
+        log_likelihoods: Per layer, with shape (N, P).
     """
-    return torch.stack([values.mean(-1) for values in likelihoods]).sum(0)
+    return torch.stack([values.mean(-1) for values in log_likelihoods]).sum(0)
 
 
 def score_stack(layers: Sequence[tuple[Folding, NaturalForm]], x: Tensor) -> Scored:
@@ -77,9 +77,9 @@ def score_stack(layers: Sequence[tuple[Folding, NaturalForm]], x: Tensor) -> Sco
         layers: From the image upwards; the last has one position.
         x: Images, with shape (N, D).
     """
-    likelihoods = []
+    log_likelihoods = []
     for folding, form in layers:
         scored = score_layer(folding, form, x)
         x = scored.responsibilities
-        likelihoods.append(scored.log_likelihood)
-    return Scored(scored.joint, image_log_likelihood(likelihoods))
+        log_likelihoods.append(scored.log_likelihood)
+    return Scored(scored.joint, image_log_likelihood(log_likelihoods))

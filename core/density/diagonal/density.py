@@ -78,10 +78,10 @@ class DiagonalDensity:
         return Scored(joint, log_sum_exp(joint))
 
     def feature_terms(self, x: Tensor) -> FeatureTerms:
-        joint, likelihood = self.score(x)
+        joint, log_likelihood = self.score(x)
         largest, components = joint.max(-1)
         terms, expected = diagonal_terms(self.mixture, self.deviations, components, x)
-        rest = self.log_weights[components] + (likelihood - largest)
+        rest = self.log_weights[components] + (log_likelihood - largest)
         return FeatureTerms(components, terms, expected, self.mixture.means[components], rest)
 
     @property

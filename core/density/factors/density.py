@@ -173,10 +173,10 @@ class FactorDensity:
         return torch.from_numpy(stretch), torch.from_numpy(rest)
 
     def feature_terms(self, x: Tensor) -> FeatureTerms:
-        joint, likelihood = self.score(x)
+        joint, log_likelihood = self.score(x)
         largest, components = joint.max(-1)
         terms, expected, centres = (torch.empty_like(x) for _ in range(3))
-        rest, begin = self.log_weights[components] + (likelihood - largest), 0
+        rest, begin = self.log_weights[components] + (log_likelihood - largest), 0
         for part in self.parts:
             rows = ((components >= begin) & (components < begin + len(part))).nonzero()[:, 0]
             own = components[rows] - begin

@@ -75,7 +75,7 @@ class PaperDetector:
         armed = converged and state.samples >= self.warm_up
         boundary = armed and drop > self.drop
         verdict = Verdict(
-            level=Level.BOUNDARY if boundary else Level.NORMAL,
+            level=Level.ALARM if boundary else Level.NORMAL,
             names=(SIGNAL,),
             values=(drop,),
             threshold=self.drop,

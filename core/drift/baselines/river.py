@@ -122,7 +122,7 @@ class RiverDetector:
         elif state.samples + n > self.warm_up / 2:
             reference = reference.updated(n, mean, float(scores.var(correction=0)))
         verdict = Verdict(
-            level=Level.BOUNDARY if spoke else Level.NORMAL,
+            level=Level.ALARM if spoke else Level.NORMAL,
             names=(self.name,),
             values=(statistic,),
             threshold=self.threshold,

@@ -233,17 +233,17 @@ class Counts:
         )
 
 
-def edges_between(likelihoods: Array) -> Array:
+def edges_between(log_likelihoods: Array) -> Array:
     """Edges of bins by rank that leave equal samples together; none where hardly any are equal.
 
     Arguments:
-        likelihoods: Of the first samples, with shape (N,).
+        log_likelihoods: Of the first samples, with shape (N,).
 
     Example:
         >>> edges_between(np.repeat([1.0, 2.0, 4.0], [2, 2, 6])).tolist()
         [0.0, 1.5, 3.0, 3.0]
     """
-    ordered = np.sort(likelihoods)
+    ordered = np.sort(log_likelihoods)
     alone = np.diff(ordered) > SAME * (1 + np.abs(ordered[1:]))
     ends = np.append(alone.nonzero()[0] + 1, len(ordered))
     sizes = np.diff(ends, prepend=0)

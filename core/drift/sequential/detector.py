@@ -207,16 +207,16 @@ class SequentialDetector:
                 state = self._cleared(state)
                 if state.successor is not None:
                     state = self._inherited(state, state.successor, chunk)
-            if level is Level.BOUNDARY:
+            if level is Level.ALARM:
                 burst = None
                 break
         if scores:
-            likelihoods = scores[0] if len(scores) == 1 else np.concatenate(scores)
+            log_likelihoods = scores[0] if len(scores) == 1 else np.concatenate(scores)
         else:
-            likelihoods = seen.log_likelihoods.double().cpu().numpy()
+            log_likelihoods = seen.log_likelihoods.double().cpu().numpy()
         unchanged = calm and level is Level.NORMAL and burst is None
-        probe = Probe(PROBE_ERT, len(likelihoods), probed) if watched and unchanged else None
-        return state, self._verdict(state, watched, level, burst, likelihoods, threshold, probe)
+        probe = Probe(PROBE_ERT, len(log_likelihoods), probed) if watched and unchanged else None
+        return state, self._verdict(state, watched, level, burst, log_likelihoods, threshold, probe)
 
     def armed_in(self, state: SequentialState, since_boundary: int, converged: bool) -> int | None:
         if state.watch is not None:
@@ -395,7 +395,7 @@ class SequentialDetector:
             alarm = replace(alarm, height=max(alarm.height, highest))
             lasts = now.run_length >= self._confirming(now.leader) and now.lost <= LASTING
             if now.statistic >= threshold - LASTING and lasts:
-                return replace(state, alarm=alarm), Level.BOUNDARY, None
+                return replace(state, alarm=alarm), Level.ALARM, None
             if now.statistic <= SUSPICION * threshold or now.lost >= OVER:
                 return self.dismiss(state), Level.NORMAL, alarm
             return replace(state, alarm=alarm), Level.WARNING, None
@@ -413,7 +413,7 @@ class SequentialDetector:
         watched: Monitor | None,
         level: Level,
         burst: Alarm | None,
-        likelihoods: Array,
+        log_likelihoods: Array,
         threshold: float,
         probe: Probe | None,
     ) -> Verdict:
@@ -423,12 +423,12 @@ class SequentialDetector:
         if state.watch and loudest == FEATURES:
             n_features = state.watch.frozen_model.model.density.n_features
             feature_shares = state.watch.reference.counts.features.feature_shares(n_features)
-        n = len(likelihoods)
+        n = len(log_likelihoods)
         # The batch with which a reference becomes complete is part of it.
         known = watched.reference.scores.summary if watched else None
-        inlier_rate, mean = None, float(likelihoods.mean())
+        inlier_rate, mean = None, float(log_likelihoods.mean())
         if known is not None:
-            inlier_rate, mean = known.beside(likelihoods)
+            inlier_rate, mean = known.beside(log_likelihoods)
         highest = burst.height if burst else now.statistic
         began = burst.began if burst else state.samples - now.age
         return Verdict(

@@ -142,10 +142,10 @@ class FrozenModel(ModelVersion):
         self, x: Tensor, codes: Tensor | None, passed: ForwardPass | None = None
     ) -> FrozenScores:
         x, (scored, log_likelihood) = self.forward(x, passed)
-        joint, likelihoods = _array(scored), _array(log_likelihood)
-        n = len(likelihoods)
+        joint, log_likelihoods = _array(scored), _array(log_likelihood)
+        n = len(log_likelihoods)
         winners, scores = np.empty(n, np.int64), np.empty((N_SCORES, n))
-        look(scores, winners, joint, likelihoods, self._lens)
+        look(scores, winners, joint, log_likelihoods, self._lens)
         labels, bins = _untold(n)
         if codes is not None:
             labels = labels.copy()

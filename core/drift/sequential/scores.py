@@ -80,8 +80,8 @@ class FrozenScores:
     @property
     def log_likelihoods(self) -> Array:
         """The log-likelihoods, with shape (N,), float64."""
-        likelihoods: Array = self.scores[LIKELIHOOD]
-        return likelihoods
+        log_likelihoods: Array = self.scores[LIKELIHOOD]
+        return log_likelihoods
 
     def pieces(self, n: int) -> Iterator[FrozenScores]:
         """The scores in pieces of n samples; the last piece may have fewer."""
@@ -113,21 +113,21 @@ def look(
     scores: Array,
     winners: Array,
     joint: Array,
-    likelihoods: Array,
+    log_likelihoods: Array,
     lens: tuple[float, Array, Array, bool, float],
 ) -> None:
     """Fills `scores`, with shape (5, N), and `winners`, the best component of each: (N,), int64.
 
     Arguments:
         joint: Log-joint values with shape (N, K), of single precision, K at least 1.
-        likelihoods: In standardised units, with shape (N,).
+        log_likelihoods: In standardised units, with shape (N,).
         lens: What is taken off them for the sender's units; the classes of components, with shape
             (K,); what is told apart: these classes, or, if all are the same, components; whether
             there is more than one class; the temperature T.
     """
     log_volume, classes, kinds, several, temperature = lens
     n, n_components = joint.shape
-    if len(likelihoods) != n or len(classes) != n_components or len(kinds) != n_components:
+    if len(log_likelihoods) != n or len(classes) != n_components or len(kinds) != n_components:
         # The loops that follow do not look.
         raise ValueError("the frozen model has other components")
     find_largest(winners, joint)
@@ -135,13 +135,15 @@ def look(
     if n_components > 1:
         compare(margins, joint, winners, kinds, temperature)
     for i in range(n):
-        likelihood, margin = likelihoods[i] - log_volume, margins[i]
-        scores[LIKELIHOOD, i] = likelihood
-        scores[LIKELIHOOD_MARGIN, i] = likelihood + margin if n_components > 1 else 0.0
+        log_likelihood, margin = log_likelihoods[i] - log_volume, margins[i]
+        scores[LIKELIHOOD, i] = log_likelihood
+        scores[LIKELIHOOD_MARGIN, i] = log_likelihood + margin if n_components > 1 else 0.0
         one = classes[winners[i]]
-        scores[LIKELIHOOD_MARGIN_IN_CLASS, i] = within(one, likelihood + margin) if several else 0.0
+        scores[LIKELIHOOD_MARGIN_IN_CLASS, i] = (
+            within(one, log_likelihood + margin) if several else 0.0
+        )
         scores[MARGIN_IN_CLASS, i] = within(one, margin) if several else 0.0
-        scores[LIKELIHOOD_IN_CLASS, i] = within(one, likelihood) if several else 0.0
+        scores[LIKELIHOOD_IN_CLASS, i] = within(one, log_likelihood) if several else 0.0
 
 
 @vectorised

@@ -94,7 +94,7 @@ class PaperState:
         bias: The classifier's, with shape (C,).
         annealing: Where the annealing stands.
         steps: Gradient steps taken.
-        likelihood: Log-likelihood of what was learned, generated samples included, nats.
+        log_likelihood: Log-likelihood of what was learned, generated samples included, nats.
         samples: Real samples of the present sub-task.
         earlier_samples: Real samples of all earlier sub-tasks.
         sub_task: 0 for the first.
@@ -109,7 +109,7 @@ class PaperState:
     bias: Tensor
     annealing: Annealing
     steps: int
-    likelihood: Running
+    log_likelihood: Running
     samples: int
     earlier_samples: int
     sub_task: int
@@ -169,7 +169,7 @@ class PaperLearner(GradientLearner[PaperState]):
             bias=torch.zeros(0, device=device),
             annealing=self.settings.schedule.start(n_components),
             steps=0,
-            likelihood=Running(),
+            log_likelihood=Running(),
             samples=0,
             earlier_samples=0,
             sub_task=0,
@@ -200,7 +200,7 @@ class PaperLearner(GradientLearner[PaperState]):
             precision_limit=state.precision_limit / stretch,
             # It compares objectives across steps, so they move with the units too.
             annealing=state.annealing.moved(-shift),
-            likelihood=replace(state.likelihood, mean=state.likelihood.mean - shift),
+            log_likelihood=replace(state.log_likelihood, mean=state.log_likelihood.mean - shift),
             generator=known,
         )
 
@@ -257,7 +257,7 @@ class PaperLearner(GradientLearner[PaperState]):
         if not state.steps:
             return state, []
         threshold = typical_threshold(
-            state.likelihood.mean, state.likelihood.deviation, self.config.outlier_c
+            state.log_likelihood.mean, state.log_likelihood.deviation, self.config.outlier_c
         )
         frozen = FrozenGenerator(
             state.parameters.mixture,
@@ -336,7 +336,7 @@ class PaperLearner(GradientLearner[PaperState]):
         )
         weight, bias = descend(state.weight, state.bias, joint, codes, settings.classifier_rate)
 
-        likelihood = log_sum_exp(joint) if scores is None else scores.log_likelihood
+        log_likelihood = log_sum_exp(joint) if scores is None else scores.log_likelihood
         return replace(
             state,
             logits=parameters.logits,
@@ -346,7 +346,7 @@ class PaperLearner(GradientLearner[PaperState]):
             bias=bias,
             annealing=settings.schedule.update(annealing, float(objective.mean())),
             steps=state.steps + 1,
-            likelihood=state.likelihood.updated(
-                len(x), float(likelihood.mean()), float(likelihood.var(correction=0))
+            log_likelihood=state.log_likelihood.updated(
+                len(x), float(log_likelihood.mean()), float(log_likelihood.var(correction=0))
             ),
         )

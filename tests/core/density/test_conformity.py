@@ -43,11 +43,11 @@ def test_traits_of_factor_analysers_are_those_of_their_covariances(n_factors: in
     mixture, x = factors(n_factors=n_factors), samples()
     density = FactorDensity.whole(mixture, 1e-6)
     scored = density.score(x)
-    closeness, likelihood, size_, stretch, rest = density.conformity(x, scored).T
+    closeness, log_likelihood, size_, stretch, rest = density.conformity(x, scored).T
     distances = squared_distances(x, mixture.means, covariances(mixture))
     expected = (mixture.log_weights - distances / (2 * SOFTNESS)).logsumexp(1)
     torch.testing.assert_close(closeness, expected, rtol=1e-3, atol=1e-3)
-    assert torch.equal(likelihood, scored.log_likelihood)
+    assert torch.equal(log_likelihood, scored.log_likelihood)
     assert torch.equal(size_, size(x))
 
     best = scored.joint.argmax(1)

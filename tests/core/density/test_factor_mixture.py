@@ -310,9 +310,9 @@ def test_em_never_lowers_the_likelihood(k: int, n_factors: int, seed: int) -> No
     generator = seeded(seed)
     x = sample(truth, torch.randint(k, (n,), generator=generator), generator, noise=True)
     mixture = random_mixture(k, d, n_factors, seed + 1)
-    likelihoods = []
+    log_likelihoods = []
     for _ in range(12):
-        likelihoods.append(float(log_likelihood(mixture, x).sum()))
+        log_likelihoods.append(float(log_likelihood(mixture, x).sum()))
         sums, _ = e_step(whitened_form(mixture), x)
         if float(sums.mass.min()) < 20:  # too few to estimate a covariance from
             break
@@ -320,8 +320,8 @@ def test_em_never_lowers_the_likelihood(k: int, n_factors: int, seed: int) -> No
             (sums.mass / n).log(), *m_step(sums, x.new_ones(d), ridge=0.0, shrink=0.0)
         )
     # In nats of all 300 samples; negligible shares and the mean's ridge may cost this much.
-    assert all(later > earlier - 0.3 for earlier, later in pairwise(likelihoods))
-    assert len(likelihoods) < 3 or likelihoods[-1] > likelihoods[0]
+    assert all(later > earlier - 0.3 for earlier, later in pairwise(log_likelihoods))
+    assert len(log_likelihoods) < 3 or log_likelihoods[-1] > log_likelihoods[0]
 
 
 def test_em_finds_the_covariance_that_samples_were_drawn_from() -> None:

@@ -316,6 +316,17 @@ def test_a_checkpoint_from_before_a_state_had_parts_is_the_same_state(saved: byt
     assert features_of(checked) == kept.n_features
 
 
+def test_a_checkpoint_that_calls_log_likelihoods_likelihoods_is_the_same_state(
+    saved: bytes,
+) -> None:
+    kept, _, _ = load(saved)
+    text = unpack(FORMAT, saved)[1]["state"]
+    assert '"log_likelihood":' in text
+    earlier = json.loads(text.replace('"log_likelihood":', '"likelihood":'))
+    state, _, _ = load(rewritten(saved, {"state": earlier}))
+    assert_identical(state, kept)
+
+
 def test_the_state_of_another_detector_begins_anew_and_the_model_stays(saved: bytes) -> None:
     kept, config, _ = load(saved)
     other = {**config.to_dict(), "detector": "paper"}

@@ -182,7 +182,7 @@ def test_a_name_that_is_put_off_by_a_suspicion_is_not_given_to_known_classes(
     assert nameless is not None
     # So that nothing but the flag, and not their likelihood, says that they are unknown.
     unlikely = Running(1000.0, mean=-1e6, variance=1.0)
-    state = state.with_sub_task(likelihood=unlikely).with_past(likelihood=unlikely)
+    state = state.with_sub_task(log_likelihood=unlikely).with_past(log_likelihood=unlikely)
     state, _ = engine.name(state, 1, "new")
     held = (*state.pending.awaiting.due, *state.pending.set_aside)
     assert [batch.strange for batch in held] == [True]
@@ -208,7 +208,7 @@ def test_what_is_usual_in_its_sub_task_is_not_unknown() -> None:
     assert state.standardiser is not None
     usual = state.standardiser.apply(blob(NEW, 200, 77, spread=0.25))
     scores = engine.learner.score(state.model.learner, usual)
-    pooled = state.likelihood
+    pooled = state.log_likelihood
     log_volume = state.standardiser.log_volume
     assert scores is not None
     below = is_unknown(scores.log_likelihood - log_volume, pooled).double().mean()
@@ -244,8 +244,8 @@ def test_late_labels_name_a_sub_task_that_is_less_likely_than_those_before(prese
     state, _ = engine.declare_boundary(state)
     for index in range(6):
         state, _ = engine.step(state, Batch(blob(NEW, 100, 900 + index, spread=0.25)))
-    usual = state.sub_task.likelihood.mean
-    assert usual < state.likelihood.mean - 10
+    usual = state.sub_task.log_likelihood.mean
+    assert usual < state.log_likelihood.mean - 10
     before = engine.learner.unnamed(state.model.learner)
     assert before is not None
     assert float(before.mass.sum()) >= 256

@@ -37,11 +37,11 @@ AGAIN = SamplesRepeated(**WHERE)  # type: ignore[arg-type]
         (Level.NORMAL, {"burst": True}, Decision.BURST),
         (Level.WARNING, {}, Decision.SET_ASIDE),
         (Level.WARNING, {"full": True}, Decision.GIVE_UP),
-        (Level.BOUNDARY, {}, Decision.BOUNDARY),
-        (Level.BOUNDARY, {"instead": SHIFT}, Decision.PRIOR_SHIFT),
-        (Level.BOUNDARY, {"instead": MORE}, Decision.CONTINUED),
-        (Level.BOUNDARY, {"instead": AGAIN}, Decision.REPEATED),
-        (Level.NORMAL, {"instead": AGAIN}, Decision.LEARN),
+        (Level.ALARM, {}, Decision.BOUNDARY),
+        (Level.ALARM, {"absorbed": SHIFT}, Decision.PRIOR_SHIFT),
+        (Level.ALARM, {"absorbed": MORE}, Decision.CONTINUED),
+        (Level.ALARM, {"absorbed": AGAIN}, Decision.REPEATED),
+        (Level.NORMAL, {"absorbed": AGAIN}, Decision.LEARN),
     ],
 )
 def test_what_is_done_follows_from_what_was_found(
@@ -54,7 +54,7 @@ def test_what_is_done_follows_from_what_was_found(
 def test_every_finding_has_a_decision_and_only_boundaries_begin_a_sub_task(level: Level) -> None:
     for burst, full in product([False, True], repeat=2):
         decision = decide(level, burst=burst, full=full)
-        assert (decision is Decision.BOUNDARY) is (level is Level.BOUNDARY)
+        assert (decision is Decision.BOUNDARY) is (level is Level.ALARM)
 
 
 TOLD = {
@@ -87,8 +87,8 @@ def test_phases_follow_from_decisions_as_the_table_says() -> None:
 
 def test_every_decision_can_be_taken() -> None:
     taken = {
-        decide(level, burst=burst, full=full, instead=instead)
-        for level, burst, full, instead in product(
+        decide(level, burst=burst, full=full, absorbed=absorbed)
+        for level, burst, full, absorbed in product(
             Level, [False, True], [False, True], [None, SHIFT, MORE, AGAIN]
         )
     }

@@ -502,7 +502,7 @@ def test_only_a_detector_that_names_a_cause_can_tell_a_change_of_shares(
     batch = engine.delayed_labels.claim(state, batch)[1]
     verdict = engine.judge.judge(state, batch).verdict
     assert verdict is not None
-    said = verdict._replace(level=Level.BOUNDARY, cause=cause)
+    said = verdict._replace(level=Level.ALARM, cause=cause)
     assert (
         len(engine.change_type.prior_shift(state, batch, BatchPosition(25, 2500), said)) == shifts
     )
@@ -520,7 +520,7 @@ def test_it_is_a_change_of_shares_where_nine_tenths_look_as_before(
     batch = engine.delayed_labels.claim(state, batch)[1]
     verdict = engine.judge.judge(state, batch).verdict
     assert verdict is not None
-    said = verdict._replace(level=Level.BOUNDARY, cause=Cause.NOVELTY)
+    said = verdict._replace(level=Level.ALARM, cause=Cause.NOVELTY)
     assert (
         len(engine.change_type.prior_shift(state, batch, BatchPosition(25, 2500), said)) == shifts
     )

@@ -368,7 +368,7 @@ def test_a_boundary_declared_early_keeps_the_threshold_that_there_was() -> None:
 def test_scores_known_before_learning_outweigh_the_first_stand_in() -> None:
     state, _ = learned(list(batches([0, 1], 30)), detector="none")
     # 500 samples are not counted, and the surrogate for them counts as 50.
-    assert state.sub_task.likelihood.weight == 2550
+    assert state.sub_task.log_likelihood.weight == 2550
 
 
 # Places in the stream ---------------------------------------------------------------------

@@ -166,7 +166,7 @@ def test_a_burst_within_a_batch_calibrates_nothing(engine: Engine) -> None:
     # Two in a hundred inliers look as strange as that.
     assert 30 <= burst.samples <= 34
     assert_identical(after.model.calibration, state.model.calibration)
-    assert after.sub_task.likelihood == state.sub_task.likelihood
+    assert after.sub_task.log_likelihood == state.sub_task.log_likelihood
 
 
 def held_aside(engine: Engine, state: EngineState) -> EngineState:

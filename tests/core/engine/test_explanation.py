@@ -251,7 +251,7 @@ def test_where_there_is_nothing_to_tell_nothing_is_told() -> None:
 def test_a_p_value_of_the_verdict_is_passed_on() -> None:
     engine, state = learned()
     verdict = Verdict(
-        Level.BOUNDARY, ("a",), (2.0,), 1.0, True, 0.1, 0.9, 10, statistic_highest=5, samples=20
+        Level.ALARM, ("a",), (2.0,), 1.0, True, 0.1, 0.9, 10, statistic_highest=5, samples=20
     )
     answer = told(engine, state, Batch(blob(5, 20, 1)), verdict=verdict)
     assert answer["p_value"] == 20 * math.exp(-5)

@@ -126,7 +126,7 @@ def test_outliers_that_come_with_the_change_have_no_say_in_names() -> None:
     state, _ = play(one, one.start(), list(called(LETTERS, 30, 1)))
     (usual,) = called(TURNED, 1, 2)
     strange = replace(usual, features=2 * usual.features + 3)
-    verdict = Verdict(Level.BOUNDARY, (), (), 1.0, True, 0.5, 0.9, 200, cause=Cause.LABELS)
+    verdict = Verdict(Level.ALARM, (), (), 1.0, True, 0.5, 0.9, 200, cause=Cause.LABELS)
     heard = one.change_type.relabelled(state, (strange, usual), verdict)
     assert sum(map(len, heard)) == pytest.approx(len(usual), abs=5)
     assert torch.isin(heard[-1].features, usual.features).all()

@@ -134,7 +134,7 @@ def test_samples_that_come_again_show_nothing_of_what_is_usual() -> None:
     state, _ = taken(one, one.start(), FILE, labelled=True)
     again, events = taken(one, state, FILE, labelled=True)
     assert again.model.calibration is state.model.calibration
-    assert again.sub_task.likelihood is state.sub_task.likelihood
+    assert again.sub_task.log_likelihood is state.sub_task.log_likelihood
     assert again.stream.reliability is state.stream.reliability
     assert again.watch.detector is state.watch.detector
     assert again.stream.prequential is state.stream.prequential

@@ -94,10 +94,10 @@ def test_what_is_said_is_what_the_model_would_answer() -> None:
     (one,) = past.sets
     later = two_classes(0.5)
     (row,) = past.report(later, standardiser, (0, 1), 7)
-    joint, likelihood = later.density.score(standardiser.apply(one.features))
+    joint, log_likelihood = later.density.score(standardiser.apply(one.features))
     right = later.readout.class_probabilities(joint).argmax(-1) == one.codes
     assert row.accuracy_now == pytest.approx(float(right.double().mean()))
-    expected = float(likelihood.double().mean()) - standardiser.log_volume
+    expected = float(log_likelihood.double().mean()) - standardiser.log_volume
     assert row.log_likelihood_now == pytest.approx(expected, rel=1e-5)
     per_class = [float(right[one.codes == code].double().mean()) for code in (0, 1)]
     assert [known.accuracy_now for known in row.classes] == pytest.approx(per_class)
@@ -523,8 +523,10 @@ def rows(*certain: tuple[float, float, float] | None) -> list[SubTaskRetention]:
     made = []
     for sub_task, numbers in enumerate(certain):
         right, then, now = numbers or (None, None, None)
-        likelihoods = (-1.0, -1.0 - sub_task)
-        made.append(SubTaskRetention(sub_task, 10, (), right, right, then, now, *likelihoods, 7))
+        log_likelihoods = (-1.0, -1.0 - sub_task)
+        made.append(
+            SubTaskRetention(sub_task, 10, (), right, right, then, now, *log_likelihoods, 7)
+        )
     return made
 
 

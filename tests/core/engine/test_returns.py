@@ -147,18 +147,18 @@ def test_drawn_samples_say_what_became_of_data() -> None:
         place: next(Part(clouds, True).batches(150, 50, 1)).features
         for place, clouds in enumerate(PAIRS)
     }
-    likelihoods: dict[int, float] = {}
+    log_likelihoods: dict[int, float] = {}
 
     def mean(place: int) -> float:
         return float(engine.snapshot(state).outliers(fresh[place]).log_likelihoods.mean())
 
     for place, clouds in enumerate(PAIRS):
         state, _ = play(engine, state, [*Part(clouds, True).batches(150, place), "boundary"])
-        likelihoods[place] = mean(place)
+        log_likelihoods[place] = mean(place)
     for row in engine.held(state):
         assert row.log_likelihood_now is not None
         told = row.log_likelihood_now - row.log_likelihood_then
-        assert told == pytest.approx(mean(row.sub_task) - likelihoods[row.sub_task], abs=1.0)
+        assert told == pytest.approx(mean(row.sub_task) - log_likelihoods[row.sub_task], abs=1.0)
         assert told <= 0
 
 

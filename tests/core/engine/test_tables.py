@@ -98,7 +98,7 @@ def test_a_model_stays_what_it_is_though_one_sample_in_thirty_is_garbage(
     garbage = torch.rand(n, generator=generator) < 1 / 30
     far = 10 ** (2 + 2 * torch.rand(n, 1, generator=generator))
     wild = far * torch.randn(n, d, generator=generator)
-    likelihood = {}
+    log_likelihood = {}
     test = ~garbage & (torch.arange(n) >= n - 1000)
     for name, x in (("clean", clean), ("mixed", torch.where(garbage[:, None], wild, clean))):
         engine = Engine(EngineConfig(preset=preset, experts=False, detector="none"))
@@ -109,10 +109,10 @@ def test_a_model_stays_what_it_is_though_one_sample_in_thirty_is_garbage(
         found = snapshot.classify(clean[test])
         names = torch.tensor(state.model.classes)[found.codes]
         assert float((names == codes[test]).double().mean()) > 0.98
-        likelihood[name] = float(found.log_likelihoods.mean())
+        log_likelihood[name] = float(found.log_likelihoods.mean())
         strange = snapshot.outliers(wild[test]).p_values
         assert float((strange < 0.05).double().mean()) > 0.98
-    assert likelihood["mixed"] > likelihood["clean"] - 3
+    assert log_likelihood["mixed"] > log_likelihood["clean"] - 3
 
 
 def repeated(kind: str, n: int) -> Tensor:

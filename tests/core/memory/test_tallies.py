@@ -99,7 +99,7 @@ def test_a_offset_is_the_most_probable_one(seed: int, n: int) -> None:
     log_odds = torch.from_numpy(shares_of(counts, hits, PRIOR, 0.0)).logit()
     came_, right_ = torch.from_numpy(came), torch.from_numpy(right)
 
-    def likelihood(offset: torch.Tensor) -> torch.Tensor:
+    def log_likelihood(offset: torch.Tensor) -> torch.Tensor:
         moved = log_odds + offset
         return right_ @ logsigmoid(moved) + (came_ - right_) @ logsigmoid(-moved)
 
@@ -107,12 +107,14 @@ def test_a_offset_is_the_most_probable_one(seed: int, n: int) -> None:
     for found, (offset, variance, weight), rest in zip(offsets, before, variances, strict=True):
         mean, spread = offset * kept, variance * kept**2 + rest * (1 - kept**2)
         at = torch.tensor(found[0], dtype=torch.float64, requires_grad=True)
-        posterior = likelihood(at) - (at - mean) ** 2 / (2 * spread)
+        posterior = log_likelihood(at) - (at - mean) ** 2 / (2 * spread)
         (slope,) = torch.autograd.grad(posterior, at, create_graph=True)
         (curve,) = torch.autograd.grad(slope, at)
         assert abs(float(slope.detach())) < 1e-5
         assert found[1] == pytest.approx(-1 / float(curve), rel=1e-6)
-        logs.append(math.log(weight) + float(likelihood(torch.tensor(mean, dtype=torch.float64))))
+        logs.append(
+            math.log(weight) + float(log_likelihood(torch.tensor(mean, dtype=torch.float64)))
+        )
     weights = (
         torch.softmax(torch.tensor(logs, dtype=torch.float64), 0) * staying + (1 - staying) / 2
     )

@@ -66,8 +66,8 @@ class MfaLearner(WindowedLearner[MfaState]):
         if not len(state):
             return None
         parts: Parts = {}
-        joint, likelihood = state.density.score(x, parts)
-        return Scores(x, None, joint, likelihood, parts)
+        joint, log_likelihood = state.density.score(x, parts)
+        return Scores(x, None, joint, log_likelihood, parts)
 
     def taken(
         self,

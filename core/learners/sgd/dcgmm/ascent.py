@@ -73,7 +73,7 @@ def climb_batch(
     limits = (least_precision_root, layer.precision_limit)
     mixture = _Mixture(layer.parameters, natural_form(layer.parameters.mixture))
     ours = False  # the layer that was given stays as it is
-    joints, maps, likelihoods = [], [], []
+    joints, maps, log_likelihoods = [], [], []
     squares = None if rates.precision_root else _squares(folding, mixture.form, x)
     rows = torch.arange(len(x), device=x.device)
     for part in rows.tensor_split(pieces):
@@ -102,12 +102,12 @@ def climb_batch(
         annealing = settings.schedule.update(annealing, float(objective.mean()))
         joints.append(scored.joint)
         maps.append(scored.responsibilities)
-        likelihoods.append(scored.log_likelihood)
+        log_likelihoods.append(scored.log_likelihood)
     return Climbed(
         replace(layer, parameters=mixture.parameters, annealing=annealing),
         tuple(joints),
         torch.cat(maps),
-        torch.cat(likelihoods),
+        torch.cat(log_likelihoods),
     )
 
 

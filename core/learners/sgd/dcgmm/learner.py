@@ -86,7 +86,7 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
             bias=torch.zeros(0, device=device),
             volume=0.0,
             steps=0,
-            likelihood=Running(),
+            log_likelihood=Running(),
             samples=0,
             earlier_samples=0,
             sub_task=0,
@@ -138,7 +138,7 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
             state,
             layers=(first, *state.layers[1:]),
             volume=state.volume + volume,
-            likelihood=replace(state.likelihood, mean=state.likelihood.mean - by_image),
+            log_likelihood=replace(state.log_likelihood, mean=state.log_likelihood.mean - by_image),
             generator=known,
         )
 
@@ -146,8 +146,8 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
         if not state.steps:
             return None
         stack = [(layer.folding, natural_form(layer.parameters.mixture)) for layer in state.layers]
-        joint, likelihood = score_stack(stack, x)
-        return Scores(x, None, joint, likelihood - state.volume)
+        joint, log_likelihood = score_stack(stack, x)
+        return Scores(x, None, joint, log_likelihood - state.volume)
 
     def conformity(self, state: DcgmmState, scores: Scores) -> Tensor:
         return self._density(state).conformity(
@@ -187,7 +187,7 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
         if not state.steps:
             return state, []
         threshold = typical_threshold(
-            state.likelihood.mean, state.likelihood.deviation, self.config.outlier_c
+            state.log_likelihood.mean, state.log_likelihood.deviation, self.config.outlier_c
         )
         density = replace(self._density(state).apart, choices=len(state.weight))
         frozen = DeepGenerator(density, self.readout(state), threshold)
@@ -264,7 +264,7 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
         """Every layer's steps, from the image upwards, and the classifier's beside the last's."""
         layers = list(state.layers)
         weight, bias = state.weight, state.bias
-        likelihoods = []
+        log_likelihoods = []
         for depth, layer in enumerate(layers):
             if depth and layers[depth - 1].annealing.radius > self.settings.ready_radius:
                 return replace(state, layers=tuple(layers), steps=state.steps + 1)
@@ -276,7 +276,7 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
                 self.settings.least_precision_root,
             )
             layers[depth], x = climbed.layer, climbed.responsibilities
-            likelihoods.append(climbed.log_likelihood)
+            log_likelihoods.append(climbed.log_likelihood)
 
         rate = self.settings.classifier_rate
         # The last layer has one position: a row of scores per sample.
@@ -285,14 +285,14 @@ class DcgmmLearner(GradientLearner[DcgmmState]):
         ):
             weight, bias = descend(weight, bias, joint, known, rate)
 
-        likelihood = image_log_likelihood(likelihoods) - state.volume
+        log_likelihood = image_log_likelihood(log_likelihoods) - state.volume
         return replace(
             state,
             layers=tuple(layers),
             weight=weight,
             bias=bias,
             steps=state.steps + 1,
-            likelihood=state.likelihood.updated(
-                len(x), float(likelihood.mean()), float(likelihood.var(correction=0))
+            log_likelihood=state.log_likelihood.updated(
+                len(x), float(log_likelihood.mean()), float(log_likelihood.var(correction=0))
             ),
         )

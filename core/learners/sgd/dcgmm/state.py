@@ -78,7 +78,7 @@ class DcgmmState:
         bias: The classifier's, with shape (C,).
         volume: See `DeepDensity`.
         steps: Minibatches learned.
-        likelihood: Log-likelihood of what was learned, generated samples included, nats.
+        log_likelihood: Log-likelihood of what was learned, generated samples included, nats.
         samples: Real samples of the present sub-task.
         earlier_samples: Real samples of all earlier sub-tasks.
         sub_task: 0 for the first.
@@ -90,7 +90,7 @@ class DcgmmState:
     bias: Tensor
     volume: float
     steps: int
-    likelihood: Running
+    log_likelihood: Running
     samples: int
     earlier_samples: int
     sub_task: int

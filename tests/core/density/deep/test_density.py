@@ -81,10 +81,10 @@ def test_the_gradient_for_sharpening_is_what_autograd_finds(
     for one in layers:
         patches = one.folding.patches(value)
         mixture = mixture_of(one)
-        likelihood = mixture.log_prob(patches).reshape(2, -1).mean(-1)
+        log_likelihood = mixture.log_prob(patches).reshape(2, -1).mean(-1)
         joint = mixture.component_distribution.log_prob(patches[:, None]) + one.mixture.log_weights
         value = joint.softmax(-1).reshape(2, -1)
-    (expected,) = torch.autograd.grad(likelihood.sum(), x)
+    (expected,) = torch.autograd.grad(log_likelihood.sum(), x)
     found = likelihood_gradient(x.detach(), density.stack[:target])
     torch.testing.assert_close(found, expected)
 

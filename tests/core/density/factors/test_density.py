@@ -40,10 +40,10 @@ def test_it_scores_samples_and_says_what_it_is() -> None:
     assert (density.n_components, density.n_features) == (3, 5)
     assert density.device.type == "cpu"
     assert density.log_weights.exp().sum().item() == pytest.approx(1)
-    joint, likelihoods = density.score(x)
+    joint, log_likelihoods = density.score(x)
     assert joint.shape == (4, 3)
-    torch.testing.assert_close(likelihoods, joint.logsumexp(-1))
-    torch.testing.assert_close(likelihoods, log_likelihood(density.mixture, x))
+    torch.testing.assert_close(log_likelihoods, joint.logsumexp(-1))
+    torch.testing.assert_close(log_likelihoods, log_likelihood(density.mixture, x))
 
 
 def test_noise_is_raised_to_the_floor_to_score_and_not_to_draw() -> None:

@@ -105,7 +105,7 @@ def test_statistics_are_a_plain_average_at_first_and_move_by_a_hundredth_later()
 def test_the_batch_that_is_a_boundary_moves_no_statistic() -> None:
     state = PaperState(samples=5000, batches=50, mean=0.0, variance=1.0, inlier_rate=0.84)
     after, verdict = DETECTOR.observe(state, seen(torch.tensor([[-9.0, 0.0]] * 50)), True)
-    assert verdict.level is Level.BOUNDARY
+    assert verdict.level is Level.ALARM
     assert after == state
     assert verdict.statistics == {SIGNAL: 0.84}
     assert verdict.thresholds == {SIGNAL: 0.2}

@@ -64,9 +64,9 @@ def test_it_is_not_armed_until_it_has_a_reference(name: str) -> None:
 def test_the_statistic_passes_its_threshold_exactly_when_it_speaks(name: str) -> None:
     stream = observations([Stretch(1500), Stretch(300, mean=-3)], 50)
     said = verdicts(RiverDetector(name), stream)
-    assert {verdict.level for verdict in said} == {Level.NORMAL, Level.BOUNDARY}
+    assert {verdict.level for verdict in said} == {Level.NORMAL, Level.ALARM}
     for verdict in said:
-        assert (verdict.statistic >= verdict.threshold) == (verdict.level is Level.BOUNDARY)
+        assert (verdict.statistic >= verdict.threshold) == (verdict.level is Level.ALARM)
 
 
 def test_values_fed_are_those_that_the_library_would_be_fed() -> None:
@@ -83,7 +83,7 @@ def test_values_fed_are_those_that_the_library_would_be_fed() -> None:
     for index, seen in enumerate(stream[200:]):
         state, verdict = detector.observe(state, seen, True)
         plain.update(float((scores[200 + index] - reference.mean) / reference.deviation))
-        said.append(verdict.level is Level.BOUNDARY)
+        said.append(verdict.level is Level.ALARM)
         heard.append(plain.drift_detected)
         if plain.drift_detected:
             break

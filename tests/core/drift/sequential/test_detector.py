@@ -100,7 +100,7 @@ def test_an_abrupt_drop_is_found_in_its_first_batch_or_once_it_has_lasted(batch:
 def test_an_abrupt_drop_is_found_one_sample_after_the_other() -> None:
     stream = [Stretch(800), Stretch(60, mean=-3)]
     said = verdicts(QUICK, observations(stream, 1))
-    (found,) = of(Level.BOUNDARY, said)
+    (found,) = of(Level.ALARM, said)
     assert found in (829, 830)  # thirty samples of the change, the first of which shows little
     # Samples that look like a change are set aside from the third or fourth on.
     assert of(Level.WARNING, said)[0] in range(801, 806)
@@ -129,7 +129,7 @@ def test_a_drop_by_a_deviation_is_found_within_two_hundred_samples_or_two_batche
 def test_other_components_winning_with_the_same_likelihood_is_a_change(batch: int) -> None:
     stream = [Stretch(3000), Stretch(2000, shares=SHIFTED)]
     said = verdicts(DETECTOR, observations(stream, batch, seed=1))
-    found = of(Level.BOUNDARY, said)
+    found = of(Level.ALARM, said)
     assert 3000 <= found[0] * batch <= 3600
     assert said[found[0]].signal == OCCUPANCY
 
@@ -150,7 +150,7 @@ def test_other_classes_winning_is_a_change_though_each_component_is_rare() -> No
 def test_a_rise_of_the_likelihood_is_a_change_too(batch: int) -> None:
     stream = [Stretch(3000), Stretch(1000, mean=2)]
     said = verdicts(DETECTOR, observations(stream, batch))
-    (found,) = of(Level.BOUNDARY, said)
+    (found,) = of(Level.ALARM, said)
     assert 3000 <= found * batch <= 3020
     assert said[found].signal == LIKELIHOOD
 
@@ -172,7 +172,7 @@ def test_a_gradual_change_is_found_before_it_is_over(batch: int) -> None:
 def test_every_change_is_found_once_with_its_beginning() -> None:
     stream = [Stretch(3000), Stretch(3000, mean=-3), Stretch(3000, mean=3)]
     said = verdicts(DETECTOR, observations(stream, 50))
-    found = of(Level.BOUNDARY, said)
+    found = of(Level.ALARM, said)
     assert found == [60, 120]
     for index, began, signal in zip(found, [3000, 6000], [INLIERS, LIKELIHOOD], strict=True):
         assert said[index].signal == signal
@@ -191,7 +191,7 @@ def test_two_huge_batches_are_enough_to_judge_the_third(mean: float) -> None:
     """Though the third has as many samples as all that they are compared with."""
     stream = [Stretch(20_000), Stretch(10_000, mean=mean)]
     said = verdicts(DETECTOR, observations(stream, 10_000))
-    assert of(Level.BOUNDARY, said) == [2]
+    assert of(Level.ALARM, said) == [2]
     assert bursts(said) == []
 
 
@@ -237,7 +237,7 @@ def test_a_stream_without_change_raises_no_alarm(
     samples: int, batch: int, shares: tuple[float, ...]
 ) -> None:
     said = verdicts(QUICK, observations([Stretch(samples, shares=shares)], batch, 1))
-    assert of(Level.BOUNDARY, said) == bursts(said) == []
+    assert of(Level.ALARM, said) == bursts(said) == []
 
 
 def alarms(detector: SequentialDetector, stream: Iterable[Observation]) -> tuple[int, int]:
@@ -249,7 +249,7 @@ def alarms(detector: SequentialDetector, stream: Iterable[Observation]) -> tuple
         state, verdict = detector.observe(state, batch, True)
         samples += len(batch.features) if looking else 0
         found += before is None and (state.alarm is not None or verdict.burst)
-        if verdict.level is Level.BOUNDARY:
+        if verdict.level is Level.ALARM:
             state = detector.start()
     return samples, found
 
@@ -279,7 +279,7 @@ def test_false_alarms_come_as_often_as_was_asked(
 def test_a_handful_of_outliers_is_a_burst_and_no_boundary(batch: int, outliers: int) -> None:
     stream = [Stretch(3000), Stretch(outliers, mean=FAR), Stretch(2000)]
     said = verdicts(DETECTOR, observations(stream, batch))
-    assert of(Level.BOUNDARY, said) == []
+    assert of(Level.ALARM, said) == []
     (found,) = bursts(said)
     assert 3000 <= found * batch <= 3100
     assert said[found].level is Level.NORMAL
@@ -291,7 +291,7 @@ def test_a_handful_of_outliers_is_a_burst_and_no_boundary(batch: int, outliers: 
 def test_a_handful_of_outliers_one_by_one_is_a_burst() -> None:
     stream = [Stretch(800), Stretch(10, mean=FAR), Stretch(150)]
     said = verdicts(QUICK, observations(stream, 1))
-    assert of(Level.BOUNDARY, said) == []
+    assert of(Level.ALARM, said) == []
     assert len(bursts(said)) == 1
 
 
@@ -299,17 +299,17 @@ def test_after_a_burst_it_knows_what_it_knew_and_finds_the_next_change() -> None
     stream = [Stretch(3000), Stretch(15, mean=FAR), Stretch(985), Stretch(500, mean=-3)]
     said = verdicts(DETECTOR, observations(stream, 100))
     assert bursts(said) == [30]
-    assert of(Level.BOUNDARY, said) == [40]
+    assert of(Level.ALARM, said) == [40]
     assert all(verdict.armed for verdict in said[31:41])
 
 
 def test_a_short_thin_contamination_is_a_burst_and_a_lasting_one_a_boundary() -> None:
     x = features([Stretch(6000)], 1)
     short = verdicts(DETECTOR, cut(spoiled(x, 0.1, 3000, 3120), 20, 4))
-    assert of(Level.BOUNDARY, short) == []
+    assert of(Level.ALARM, short) == []
     assert len(bursts(short)) == 1
     lasting = verdicts(DETECTOR, cut(spoiled(x, 0.1, 3000), 20, 4))
-    found = of(Level.BOUNDARY, lasting)[0]
+    found = of(Level.ALARM, lasting)[0]
     assert 3000 + CONFIRMED_THIN <= (found + 1) * 20 <= 3400
 
 
@@ -319,7 +319,7 @@ def test_one_sample_of_a_broken_sensor_neither_alarms_nor_blinds(far: float) -> 
     stream[20].features[3, 0] = -far
     said = verdicts(DETECTOR, stream)
     assert of(Level.WARNING, said[:40]) == bursts(said[:40]) == []
-    assert of(Level.BOUNDARY, said)[0] in (40, 41)
+    assert of(Level.ALARM, said)[0] in (40, 41)
 
 
 # Warm-up ----------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def test_it_is_armed_exactly_when_warm_up_samples_have_passed() -> None:
 def test_after_a_boundary_it_warms_up_again() -> None:
     stream = [Stretch(3000), Stretch(200, mean=-3), Stretch(3000, mean=-9)]
     said = verdicts(DETECTOR, observations(stream, 100))
-    assert of(Level.BOUNDARY, said) == [30]
+    assert of(Level.ALARM, said) == [30]
     assert not any(verdict.armed for verdict in said[31:41])
     assert all(verdict.armed for verdict in said[41:])
 
@@ -383,7 +383,7 @@ def test_heirs_take_over_as_the_model_learns_and_later_less_often() -> None:
     state, taken = DETECTOR.start(), []
     for rows in features([Stretch(30_000)]).split(100):
         state, verdict = DETECTOR.observe(state, versioned(rows), True)
-        assert verdict.level is not Level.BOUNDARY
+        assert verdict.level is not Level.ALARM
         if state.watch is not None:
             taken.append(state.watch.frozen_model.taken_at)
             assert float(ruler(state)[1].mean()) == pytest.approx(0, abs=0.2)
@@ -493,7 +493,7 @@ def test_a_dismissed_suspicion_starts_from_nothing_with_what_was_known() -> None
 def boundaries_from(state: SequentialState, stream: Iterable[Observation]) -> bool:
     for batch in stream:
         state, verdict = DETECTOR.observe(state, batch, True)
-        if verdict.level is Level.BOUNDARY:
+        if verdict.level is Level.ALARM:
             return True
     return False
 
@@ -664,7 +664,7 @@ def test_samples_as_likely_as_ever_that_lie_between_what_is_known_are_found(
 ) -> None:
     stream = [Stretch(4000, margin=60.0), Stretch(1000, margin=2.0)]
     said = verdicts(DETECTOR, cut(features(stream), 100, 4, classes))
-    (found,) = of(Level.BOUNDARY, said[:45])
+    (found,) = of(Level.ALARM, said[:45])
     assert found <= 42
     assert said[found].signal == DOUBT
 
@@ -684,7 +684,7 @@ def test_what_is_sure_of_no_class_is_not_typical_however_likely() -> None:
 @pytest.mark.parametrize(
     ("below", "lost", "level"),
     [
-        (1.0, 1.0, Level.BOUNDARY),
+        (1.0, 1.0, Level.ALARM),
         (1.0, 3.0, Level.WARNING),
         (3.0, 1.0, Level.WARNING),
         (1.0, 8.0, Level.NORMAL),

@@ -40,14 +40,14 @@ def said(
     for seen in placed(observations(stretches, batch, seed, classes)):
         state, verdict = detector.observe(state, seen, True)
         found.append(verdict)
-        if verdict.level is Level.BOUNDARY:
+        if verdict.level is Level.ALARM:
             break
     return found
 
 
 def test_a_change_after_a_few_hundred_samples_is_found() -> None:
     found = said([Stretch(300), Stretch(500, mean=-3)])
-    assert found[-1].level is Level.BOUNDARY
+    assert found[-1].level is Level.ALARM
     assert len(found) <= 5
     assert abs(found[-1].change_samples - 100 * (len(found) - 3)) <= 30
 
@@ -56,14 +56,14 @@ def test_so_is_what_is_as_likely_as_before_and_falls_where_little_did() -> None:
     old = Stretch(400, shares=(0.97, 0.01, 0.01, 0.01))
     new = Stretch(500, shares=(0.0, 0.5, 0.5, 0.0))
     found = said([old, new], classes=[0, 1, 1, 2])
-    assert (found[-1].level, found[-1].signal) == (Level.BOUNDARY, OCCUPANCY)
+    assert (found[-1].level, found[-1].signal) == (Level.ALARM, OCCUPANCY)
     assert len(found) <= 6
 
 
 def test_in_batches_of_another_size_as_well() -> None:
     for batch in (10, 64, 300):
         found = said([Stretch(300), Stretch(600, mean=-4)], batch)
-        assert found[-1].level is Level.BOUNDARY, batch
+        assert found[-1].level is Level.ALARM, batch
         assert len(found) * batch <= 600 + batch, batch
 
 
@@ -79,7 +79,7 @@ def test_what_begins_after_the_warm_up_is_as_if_there_had_been_no_early_watch() 
     for seen in observations(stretches, BATCH, classes=[0, 0, 1, 1]):
         state, verdict = DEFAULT.observe(state, seen, True)
         late.append(verdict)
-        if verdict.level is Level.BOUNDARY:
+        if verdict.level is Level.ALARM:
             break
     assert [list(one.values) for one in early[10:]] == [list(one.values) for one in late[10:]]
     assert [one.probe for one in early[11:]] == [one.probe for one in late[11:]]
@@ -93,8 +93,8 @@ def test_in_ever_new_sub_tasks_false_alarms_come_no_more_often_than_was_asked() 
         for seen in placed(observations([Stretch(700, margin=2.0)], 50, seed, [0, 0, 1, 1])):
             state, verdict = detector.observe(state, seen, True)
             armed += len(seen.features) * verdict.armed
-            alarms += verdict.burst or verdict.level is Level.BOUNDARY
-            if verdict.level is Level.BOUNDARY:
+            alarms += verdict.burst or verdict.level is Level.ALARM
+            if verdict.level is Level.ALARM:
                 break
     assert armed > 30_000
     # The upper end of what a Poisson process of the asked rate would give once in a thousand times.

@@ -46,8 +46,8 @@ def test_it_gives_back_what_was_scripted_however_many_samples_there_are() -> Non
 def test_a_density_may_answer_in_double_precision() -> None:
     class Precise(ScriptedDensity):
         def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
-            joint, likelihoods = super().score(x)
-            return Scored(joint.double(), likelihoods.double())
+            joint, log_likelihoods = super().score(x)
+            return Scored(joint.double(), log_likelihoods.double())
 
     plain, x = frozen_model(4), features([Stretch(50)])
     frozen = replace(plain, model=replace(plain.model, density=Precise(4)))
@@ -129,14 +129,14 @@ def test_a_margin_is_by_how_much_a_class_stands_above_all_others() -> None:
         math.log((math.exp(5) + math.exp(2)) / math.exp(2)),
         BLOCK + math.log(math.exp(-2) / (2 * math.exp(-2.5))),
     ]
-    likelihoods = joint.logsumexp(-1).tolist()
+    log_likelihoods = joint.logsumexp(-1).tolist()
     places = [0, BLOCK]
     assert scores[MARGIN_IN_CLASS].tolist() == pytest.approx(expected, rel=0, abs=NEAR)
-    sure = [a + b for a, b in zip(scores[MARGIN_IN_CLASS].tolist(), likelihoods, strict=True)]
+    sure = [a + b for a, b in zip(scores[MARGIN_IN_CLASS].tolist(), log_likelihoods, strict=True)]
     assert scores[LIKELIHOOD_MARGIN_IN_CLASS].tolist() == pytest.approx(sure, rel=0, abs=1e-5)
     # The same of all classes together.
     assert scores[LIKELIHOOD_MARGIN].tolist() == pytest.approx([sure[0], sure[1] - BLOCK], abs=1e-5)
-    own = [a + b for a, b in zip(places, likelihoods, strict=True)]
+    own = [a + b for a, b in zip(places, log_likelihoods, strict=True)]
     assert scores[LIKELIHOOD_IN_CLASS].tolist() == pytest.approx(own, rel=0, abs=1e-6)
 
 

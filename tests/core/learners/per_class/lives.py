@@ -60,7 +60,7 @@ class Life(FedByHand[Any]):
         hits = [int((self.guesses(blob(one, 100, seed=4242)) == one).sum()) for one in labels]
         return sum(hits) / (100 * len(labels))
 
-    def likelihood(self, x: Tensor) -> float:
+    def log_likelihood(self, x: Tensor) -> float:
         """Mean log density in nats."""
         scores = self.learner.score(self.state, x)
         assert scores is not None

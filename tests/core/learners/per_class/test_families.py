@@ -362,7 +362,7 @@ def test_batches_of_ten_and_of_a_thousand_teach_the_same(preset: str, labelled: 
         for part, part_codes in zip(x.split(size), codes.split(size), strict=True):
             life.learn(part, part_codes)
         life.boundary()
-        scores.append(life.likelihood(held_out))
+        scores.append(life.log_likelihood(held_out))
     assert abs(scores[1] - scores[0]) < 0.1  # nats, of 16 features
 
 
@@ -397,7 +397,7 @@ def test_samples_of_a_class_are_read_back_as_that_class(preset: str) -> None:
         components = model.sample_components(codes, 800, life.generator)
         x = model.sample(components, life.generator, noise)
         assert float((life.guesses(x) == codes).double().mean()) > 0.98
-        assert life.likelihood(x) > life.likelihood(sheet(9, 100, 1)) + 10
+        assert life.log_likelihood(x) > life.log_likelihood(sheet(9, 100, 1)) + 10
 
 
 def test_what_is_served_is_what_was_learned(preset: str) -> None:

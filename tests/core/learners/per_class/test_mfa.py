@@ -129,13 +129,13 @@ def test_the_mean_and_covariance_of_a_long_stream_are_found(window: int) -> None
 
 
 def test_a_subspace_says_more_than_components_that_have_none() -> None:
-    likelihoods = []
+    log_likelihoods = []
     for n_factors in (0, 2):
         life = Life(n_components=2, n_factors=n_factors, variance_floor=1e-3)
         for index in range(10):
             life.learn(sheet(0, 100, seed=index), 0)
-        likelihoods.append(life.likelihood(sheet(0, 500, seed=99)))
-    assert likelihoods[1] > likelihoods[0] + 5
+        log_likelihoods.append(life.log_likelihood(sheet(0, 500, seed=99)))
+    assert log_likelihoods[1] > log_likelihoods[0] + 5
 
 
 def test_two_classes_that_only_their_directions_tell_apart_are_told_apart() -> None:
@@ -315,10 +315,10 @@ def test_a_class_of_few_samples_is_learned_on_soon_after_raw_samples_were_let_go
     life = Life(n_components=20, n_factors=2, variance_floor=1e-3)
     life.learn(sheet(0, 4, seed=1), 0)
     life.state = life.learner.without_raw(life.state)
-    before = life.likelihood(sheet(0, 200, seed=99))
+    before = life.log_likelihood(sheet(0, 200, seed=99))
     for index in range(8):
         life.learn(sheet(0, 30, seed=2 + index), 0)
-    assert life.likelihood(sheet(0, 200, seed=99)) > before + 5
+    assert life.log_likelihood(sheet(0, 200, seed=99)) > before + 5
     assert life.held < MOST_HELD  # and long before a window is full
 
 
@@ -481,10 +481,10 @@ def test_what_waits_in_a_first_window_is_taken_in_and_the_window_stays() -> None
     life = Life(n_components=10, window=1000)
     life.learn(sheet(0, 100, 1), 0)
     life.learn(sheet(0, 90, 2) + 0.3, 0)
-    before, fresh = life.likelihood(sheet(0, 500, 99) + 0.3), life.group_of(0)
+    before, fresh = life.log_likelihood(sheet(0, 500, 99) + 0.3), life.group_of(0)
     partition = life.state.partition
     assert life.settle() == 90
-    assert life.likelihood(sheet(0, 500, 99) + 0.3) > before + 5
+    assert life.log_likelihood(sheet(0, 500, 99) + 0.3) > before + 5
     group = life.group_of(0)
     assert torch.equal(group.window, fresh.window)
     assert (group.samples, group.seeded_at, life.held) == (190, 100, 190)

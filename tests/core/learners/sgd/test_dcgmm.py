@@ -381,7 +381,7 @@ def test_a_change_of_units_that_is_the_same_everywhere_changes_nothing_else(
     torch.testing.assert_close(after.log_likelihood, expected, rtol=1e-4, atol=1e-2)
     shifts = [
         frozen(state).threshold - frozen(moved).threshold,
-        state.likelihood.mean - moved.likelihood.mean,
+        state.log_likelihood.mean - moved.log_likelihood.mean,
     ]
     assert shifts == pytest.approx([float(volume)] * 2)
     apart = state.layers[0].folding.patches(x).reshape(50, -1)

@@ -99,7 +99,7 @@ def same(one: PaperState, other: PaperState) -> bool:
     return (
         all(torch.equal(a, b) for a, b in pairs)
         and one.annealing == other.annealing
-        and one.likelihood == other.likelihood
+        and one.log_likelihood == other.log_likelihood
     )
 
 
@@ -191,8 +191,8 @@ def test_a_boundary_freezes_what_was_known(two_known: PaperState) -> None:
     third, _ = by.begin_sub_task(later, torch.Generator())
     assert (third.sub_task, third.earlier_samples, third.samples) == (2, 6200, 0)
     assert third.generator is not later.generator
-    spread = two_known.likelihood.deviation
-    expected = two_known.likelihood.mean - by.config.outlier_c * spread
+    spread = two_known.log_likelihood.deviation
+    expected = two_known.log_likelihood.mean - by.config.outlier_c * spread
     assert frozen(two_known).threshold == pytest.approx(expected)
 
 
@@ -342,7 +342,7 @@ def test_a_change_of_units_moves_scores_by_the_volume_and_nothing_else(
     )
     shifts = [
         frozen(state).threshold - frozen(moved).threshold,
-        state.likelihood.mean - moved.likelihood.mean,
+        state.log_likelihood.mean - moved.log_likelihood.mean,
         state.annealing.first - moved.annealing.first,
         state.annealing.last - moved.annealing.last,
         (state.annealing.total - moved.annealing.total) / state.annealing.steps,
