@@ -182,6 +182,17 @@ class Forests:
         roots = self.trees.counts[:, 0] / self._weights[:, None]
         return torch.from_numpy(roots.reshape(*_EACH, -1).sum(1))
 
+    def _asked(self, heard: Tensor) -> Tensor:
+        """Classes that each tree may name, of those that its forest knows, with shape (T, C), bool.
+
+        Arguments:
+            heard: Those, with shape (F, C), bool.
+        """
+        roots = torch.from_numpy(self.trees.counts[:, 0] / self._weights[:, None])
+        of_forest = _may_name(heard).repeat_interleave(TREES, 0)
+        own = known(roots, torch.tensor(REACHES).repeat_interleave(TREES)) & of_forest
+        return torch.where(own.any(1, keepdim=True), own, of_forest)
+
     def rules(self) -> ForestRules:
         """What they say of any sample; see `fading.known`."""
         return self._rules
@@ -189,12 +200,12 @@ class Forests:
     @cached_property
     def _rules(self) -> ForestRules:
         heard = known(self.mass, torch.tensor(REACHES))
-        asked = np.repeat(_asked(heard).numpy(), TREES, 0)
+        asked = self._asked(heard)
         trees, n_nodes = self.trees, int(self.trees.sizes.max())
         n_leaves = (n_nodes + 1) // 2
         values = np.zeros((_N_TREES, n_leaves, asked.shape[1]), np.float32)
         if values.size:  # a class has come
-            fill_leaves(trees, self._weights, asked, values)
+            fill_leaves(trees, self._weights, asked.numpy(), values)
         features, thresholds, children = (
             torch.from_numpy(np.ascontiguousarray(part[:, :n_nodes]))
             for part in (trees.features, trees.thresholds, trees.children)
@@ -202,8 +213,8 @@ class Forests:
         return ForestRules(features, thresholds, children, torch.from_numpy(values), heard)
 
 
-def _asked(heard: Tensor) -> Tensor:
-    """Classes that a forest may name, with shape (F, C), bool: all while it knows none."""
+def _may_name(heard: Tensor) -> Tensor:
+    """Classes that each may name, of those it knows, both (T, C), bool: all while it knows none."""
     return heard | ~heard.any(1, keepdim=True)
 
 
@@ -284,6 +295,15 @@ class ForestRules:
         features, thresholds, children, values = (
             part.numpy() for part in (self.features, self.thresholds, self.children, self.values)
         )
-        answer(np.ascontiguousarray(x.numpy()), features, thresholds, children, values, said)
+        asked, whole = self._asked
+        rows = np.ascontiguousarray(x.numpy())
+        answer(rows, features, thresholds, children, values, asked, whole, said)
         found = torch.from_numpy(said)
         return found / found.sum(-1, keepdim=True)
+
+    @cached_property
+    def _asked(self) -> tuple[Array, Array]:
+        """Classes that each tree may name, (T, C), and which trees may name most, (T,), bool."""
+        asked = (self.values > 0).any(1)
+        n = asked.sum(1).reshape(len(self.known), -1)
+        return asked.numpy(), (n == n.amax(1, keepdim=True)).flatten().numpy()

@@ -336,7 +336,7 @@ def fill_leaves(trees: Trees, weights: Array, asked: Array, values: Array) -> No
     Arguments:
         trees: Of all forests.
         weights: What a sample counts in each tree, with shape (T,), float64.
-        asked: Classes that its forest may name, with shape (T, C), bool.
+        asked: Classes that each may name, with shape (T, C), bool.
         values: Of all leaves, with shape (T, L, C), float32: what is found.
     """
     n_trees, n_nodes, n_classes = trees.counts.shape
@@ -365,25 +365,64 @@ def fill_leaves(trees: Trees, weights: Array, asked: Array, values: Array) -> No
 
 @compiled
 def answer(
-    x: Array, features: Array, thresholds: Array, children: Array, values: Array, said: Array
+    x: Array,
+    features: Array,
+    thresholds: Array,
+    children: Array,
+    values: Array,
+    asked: Array,
+    whole: Array,
+    said: Array,
 ) -> None:
     """Sum up, over the trees of each forest, what samples' leaves say.
+
+    A tree that has just begun anew may have met one class alone, and would give every sample that
+    name. So it parts among its classes what the trees that know most classes give these together;
+    and where they find a class likeliest that it does not know, it says what they do.
 
     Arguments:
         x: With shape (N, D), float64.
         features: See `Trees`, as the next two.
-        values: Of `fill_leaves`.
+        values: Of `fill_leaves`, as the next.
+        whole: Trees that know most classes of those of their forest, with shape (T,), bool.
         said: With shape (F, N, C), float64: what is found is added.
     """
     n_trees, n_classes = len(features), values.shape[2]
     per_forest = n_trees // len(said)
     for tree in range(n_trees):
+        if not whole[tree]:
+            continue
         forest = tree // per_forest
         for i in range(len(x)):
-            node = 0
-            while features[tree, node] >= 0:
-                above = x[i, features[tree, node]] > thresholds[tree, node]
-                node = int(children[tree, node]) + (1 if above else 0)
-            leaf = int(children[tree, node])
+            leaf = _leaf_of(x[i], features[tree], thresholds[tree], children[tree])
             for code in range(n_classes):
                 said[forest, i, code] += values[tree, leaf, code]
+    base = np.empty(n_classes)
+    for forest in range(len(said)):
+        own = slice(forest * per_forest, (forest + 1) * per_forest)
+        if whole[own].all():
+            continue
+        for i in range(len(x)):
+            base[:] = said[forest, i] / said[forest, i].sum()
+            likeliest = base.argmax()
+            for tree in range(own.start, own.stop):
+                if whole[tree]:
+                    continue
+                leaf = _leaf_of(x[i], features[tree], thresholds[tree], children[tree])
+                weight = values[tree, leaf].sum()
+                given = base[asked[tree]].sum() if asked[tree, likeliest] else 0.0
+                for code in range(n_classes):
+                    if given > 0 and asked[tree, code]:
+                        said[forest, i, code] += values[tree, leaf, code] * given
+                    else:
+                        said[forest, i, code] += weight * base[code]
+
+
+@compiled
+def _leaf_of(sample: Array, features: Array, thresholds: Array, children: Array) -> int:
+    """The leaf of one tree that a sample, with shape (D,), comes to."""
+    node = 0
+    while features[node] >= 0:
+        above = sample[features[node]] > thresholds[node]
+        node = int(children[node]) + (1 if above else 0)
+    return int(children[node])

@@ -365,3 +365,34 @@ def test_the_first_samples_by_which_strays_are_told_are_in_no_state_that_is_kept
     assert held(one.declare_boundary(state)[0]) == [0, 0]
     # Those of a hundred have done.
     assert held(play(one, state, moving(1, 1, size=50))[0]) == [0, 0]
+
+
+@pytest.mark.parametrize("wrong", ["wrong", "1"])
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_labels_of_one_class_do_not_rename_the_others(preset: str, wrong: str) -> None:
+    """A tree that has just begun anew knows one class, and finds every sample to be of it."""
+    centres = 4 * torch.randn(4, 16, generator=torch.Generator().manual_seed(0))
+
+    def samples(n: int, of: int, seed: int) -> tuple[Tensor, list[int]]:
+        generator = torch.Generator().manual_seed(seed)
+        kinds = torch.randint(of, (n,), generator=generator)
+        noise = torch.randn(n, 16, generator=generator)
+        return centres[kinds] + noise, kinds.tolist()
+
+    engine = Engine(EngineConfig(preset=preset))
+    state = engine.start()
+    for seed in range(30):
+        x, kinds = samples(100, 4, seed)
+        state, _ = engine.step(state, Batch.of(x, [str(kind) for kind in kinds]))
+    asked, kinds = samples(400, 4, 99)
+    for seed in range(3):
+        x, _ = samples(100, 1, 50 + seed)
+        state, _ = engine.step(state, Batch.of(x, [wrong] * 100))
+        snapshot = engine.snapshot(state)
+        named = [snapshot.answers[code] for code in snapshot.classify(asked).codes.tolist()]
+        pairs = [
+            (name, str(kind))
+            for name, kind in zip(named, kinds, strict=True)
+            if kind and str(kind) != wrong
+        ]
+        assert sum(name == kind for name, kind in pairs) >= 0.98 * len(pairs)
