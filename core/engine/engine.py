@@ -209,9 +209,8 @@ class Engine:
         # Drawn from, but not moved on: what is learned later must not depend on pauses.
         generator = torch.Generator()
         generator.set_state(state.model.random)
-        state = state.changed(
-            learner=self.learner.settle(state.model.learner, generator),
-        )
+        settled = state.changed(learner=self.learner.settle(state.model.learner, generator))
+        state = settled.with_model(calibration=self.inliers.refitted(state, settled, generator))
         return state, [
             *events,
             WindowsSettled(n_waiting, state.sub_task.number, state.model.version),

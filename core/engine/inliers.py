@@ -20,6 +20,13 @@ from core.outliers.calibration import DRAWN, Calibration, chosen
 from core.outliers.p_values import Typicality
 from core.outliers.scales import of_inliers
 
+REFITTED_SHARE = 0.2
+"""Part of the current sub-task's samples in a fit from which on it is asked how it has changed
+conformity scores: that of one class of several changes them little."""
+
+REFITTED = 256
+"""Samples that are drawn to see how a fit of the same samples has changed conformity scores."""
+
 
 @dataclass(frozen=True)
 class Inliers:
@@ -43,6 +50,40 @@ class Inliers:
         return state.model.calibration.observed(
             conformity, len(scores.x), state.sub_task.number, n_scales
         )
+
+    def followed(self, before: EngineState, after: EngineState) -> EngineState:
+        """The state after a batch was learned, with rows that follow a window which was fitted."""
+        samples = after.stream.samples - after.sub_task.first_sample
+        learned = after.model.samples_seen - before.model.samples_seen
+        fitted = self._waiting(before) + learned - self._waiting(after)
+        if fitted < REFITTED_SHARE * samples:
+            return after
+        generator = torch.Generator()
+        generator.set_state(before.model.random)
+        return after.with_model(calibration=self.refitted(before, after, generator))
+
+    def _waiting(self, state: EngineState) -> int:
+        return 0 if state.model.learner is None else self.learner.waiting(state.model.learner)
+
+    def refitted(
+        self, state: EngineState, after: EngineState, generator: torch.Generator
+    ) -> Calibration:
+        """The calibration once the current sub-task's samples have been fitted anew.
+
+        Arguments:
+            state: Before that.
+            after: With the learner of now.
+            generator: On the CPU.
+        """
+        calibration = after.model.calibration
+        model = self.learner.model(state.model.learner)
+        if model is None or not calibration.current:
+            return calibration
+        chances = model.density.log_weights.exp().cpu()
+        components = torch.multinomial(chances, REFITTED, replacement=True, generator=generator)
+        x = state.standardiser.invert(model.sample(components, generator))
+        then, now = (self._conformity_of(one, x) for one in (state, after))
+        return calibration.refitted(then, now) if then.shape == now.shape else calibration
 
     def ended(self, state: EngineState, past: RetentionSets) -> Calibration:
         """The calibration at the end of a sub-task, given the samples that were drawn of it."""

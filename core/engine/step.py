@@ -85,6 +85,7 @@ class Step:
         again = state.sub_task.fingerprints.repeating
         state, arrival = self._arrived(state, batch, judgement)
         state, decision, absorbed = self._decided(state, arrival, judgement, again)
+        before = state
         match decision:
             case Decision.SET_ASIDE:
                 return self._set_aside(state, arrival, judgement, claimed)
@@ -101,6 +102,7 @@ class Step:
                 state, crept = self._crept(state, arrival)
                 state, arrival, learned = self._learned(state, arrival, judgement)
                 events += [*absorbed, *crept, *learned]
+        state = self.inliers.followed(before, state)
         return self._told(state, arrival, judgement, [*claimed, *events])
 
     # Parts of a step ----------------------------------------------------------------------

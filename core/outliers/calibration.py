@@ -9,7 +9,8 @@ same rows.
 The model moves on, and earlier sub-tasks' samples look different to it: at the least, what comes
 later takes its share of the mixture. So each sub-task that ends leaves conformity scores of a few
 samples that the model itself drew then (`core.memory.retention`); what has happened to theirs
-since, on average, is taken to have happened to the rows.
+since, on average, is taken to have happened to the rows. Likewise where a quiet stream lets the
+model fit the current sub-task anew, and no batches follow that would leave other rows.
 
 Throughout: S conformity scores, `core.density.conformity`.
 """
@@ -134,6 +135,24 @@ class Calibration:
         newest = min(RECENT, max(fewest, seen // NEWEST))
         group = SubTaskRows(rows[-newest:].clone(), samples, seen, sub_task, rows[:0])
         return replace(self, current=(group,), n_scales=n_scales)
+
+    def refitted(self, before: Tensor, after: Tensor) -> Calibration:
+        """The current sub-task's samples have been fitted anew: other components look otherwise.
+
+        Arguments:
+            before: Conformity scores of samples that were drawn before that, by the model of then,
+                with shape (m, S), m at least 2.
+            after: The same samples' by the model of now.
+        """
+        before, after = before.float().cpu(), after.float().cpu()
+        least = torch.finfo(before.dtype).eps * (1 + before.abs().amax(0))
+        wider = torch.where(before.std(0) > least, after.std(0) / before.std(0), 1.0)
+        centre = before.mean(0)
+        current = (
+            replace(group, rows=(group.rows - centre) * wider + after.mean(0))
+            for group in self.current
+        )
+        return replace(self, current=tuple(current))
 
     def crossed(self, drawn: Tensor) -> Calibration:
         """A sub-task has ended.

@@ -180,3 +180,32 @@ def strange(snapshot: Snapshot, x: Tensor) -> float:
     p_values = snapshot.outliers(x).p_values
     assert p_values is not None
     return float((p_values <= 0.05).double().mean())
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_when_samples_are_fitted_anew_inliers_stay_inliers(seed: int) -> None:
+    """A window that is full, or a pause, brings other components: the same samples look otherwise.
+
+    At once, that is, before later batches say how.
+    """
+    centres = 4 * torch.randn(8, 32, generator=torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(10 + seed)
+    kinds = torch.randint(8, (4300,), generator=generator)
+    x = centres[kinds] + torch.randn(4300, 32, generator=generator)
+    engine = Engine(EngineConfig(detector="none"))
+    state, settled, fitted = engine.start(), None, set()
+    for batch in x[:2300].split(100):
+        state, _ = engine.step(state, Batch(batch))
+        if state.stream.samples == 2000:
+            settled, _ = engine.settle(state)
+        if state.stream.samples < 2000:
+            continue
+        for one in (state, settled):
+            assert one is not None
+            snapshot = engine.snapshot(one)
+            fitted.add(snapshot.info.components)
+            p_values = snapshot.outliers(x[2300:]).p_values
+            assert p_values is not None
+            for rate, most in ((0.05, 0.1), (0.01, 0.03)):
+                assert float((p_values <= rate).double().mean()) < most
+    assert len(fitted) == 3
