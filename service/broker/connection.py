@@ -44,6 +44,10 @@ SHORT_TIMEOUT_S: Final = 3.0
 LAYOUT_S: Final = 2.0
 """For how long the layout of a cluster is asked for, where a node does not answer."""
 
+NO_LIMIT: Final = 2**31
+"""Most connections of one client. An API process holds two for each model that it follows, and a
+client of redis-py that is out of them answers nobody; requests are bounded by the server."""
+
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 1.0
 
@@ -444,6 +448,7 @@ def _options(
     return {
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
+        "max_connections": NO_LIMIT,
         "protocol": 2,  # the one that every server speaks; answers then have one shape
         **(identity.options() if address.is_encrypted else {}),
     }

@@ -18,6 +18,7 @@ from clients.http.client import GMRClient
 from clients.http.errors import RequestRefused
 from service.api.of_model import path_within
 from service.api.work import Workers
+from service.broker.connection import connect
 from service.settings import Settings
 from tests.service.api.stack import (
     labels,
@@ -297,3 +298,21 @@ def test_commands_ask_a_model_by_name(service: httpx2.Client) -> None:
 def test_the_path_within_a_model_is_that_of_a_route() -> None:
     assert path_within({"path": "/drift"}) == "/drift"
     assert path_within({"path": "/models/a/drift", "root_path": "/models/a"}) == "/drift"
+
+
+def test_a_process_that_follows_many_models_still_reaches_redis(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.followed.FIRST_SNAPSHOT_S", 0.01)
+    settings, n = make_settings(redis_url, tmp_path), 52  # redis-py bears 100 connections
+    assert n < settings.api_models
+    with training(settings), serving(settings) as client:
+        wait_until(lambda: client.get("/health/ready").status_code == 200)
+        for i in range(n):
+            client.put(f"/models/m{i}").raise_for_status()
+            assert client.get(f"/models/m{i}/model").status_code == 200
+        with connect(redis_url) as redis:
+            # Each with two reads that wait, for notices and for events.
+            wait_until(lambda: redis.info("clients")["blocked_clients"] >= 2 * n)
+        assert client.get("/health/ready").status_code == 200
+        assert client.get("/model").status_code == 200

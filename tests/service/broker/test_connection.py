@@ -18,6 +18,7 @@ from service.broker.connection import (
     connect_async,
     is_transient,
     patiently,
+    read_stream,
 )
 from service.broker.durability import Examiner
 from service.broker.entries import Position
@@ -99,6 +100,23 @@ async def test_everything_works_on_a_cluster(
         assert (notice.version, notice.last_entry_id) == (3, appended.entry_id)
         assert await stream.accepted() == 1
         assert await stream.client.xlen(stream.keys.input) == 0
+
+
+@pytest.mark.parametrize("form", ["redis://127.0.0.1:{}", "redis+cluster://127.0.0.1:{}"])
+async def test_however_many_wait_others_are_answered(cluster_port: int, form: str) -> None:
+    async with connect_async(form.format(cluster_port)) as client:
+        waiting = [
+            asyncio.create_task(read_stream(client, "{away}:nothing", "0-0", 30_000))
+            for _ in range(130)
+        ]
+        with connect(f"redis://127.0.0.1:{cluster_port}") as other:
+            while other.info("clients")["blocked_clients"] < len(waiting):
+                assert not any(task.done() for task in waiting), "one was refused"
+                await asyncio.sleep(0.05)
+        assert await client.get("{away}:nothing") is None
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
 @pytest.mark.parametrize("url", ["redis://host:port/0", "redis+cluster://h:x"])
