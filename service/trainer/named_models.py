@@ -6,7 +6,9 @@ Rules of this module:
 2. One that misbehaves stops nobody: an error of its own lets it go, and it is tried again later,
    ever more rarely. Faults of the machine end the process, as they do for the default model.
 3. Models begin and end here only while no read of streams is under way.
-4. Where the node of Redis that has a model is away, the model waits and others go on. One that
+4. A model that the webhook has not been told everything of stays loaded, and is loaded at a start:
+   its writer tells. Where there is no room it is let go, and loaded again a while later.
+5. Where the node of Redis that has a model is away, the model waits and others go on. One that
    met this in the middle of something stands aside: it is let go, keeps its lease, and goes on
    from its checkpoint. One that did not is as it was.
 """
@@ -48,6 +50,9 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
 
+TELL_AGAIN_S: Final = 60.0
+"""Seconds after which a model is loaded again that was let go with something to tell."""
+
 AWAY: Final = "Its node of Redis is away."
 
 PATIENCE_S: Final = 0.05
@@ -68,6 +73,7 @@ class Slot:
         failures: In a row.
         error: Of the last one; None where all is well.
         again_at: Not before this is it tried again.
+        tells_at: When it is to be loaded again to tell the webhook the rest.
         rest_at: Not before this need it look after what is due.
         lease: Of a model that stands aside, to go on by; None of any other.
         led: Whether it was led by that before.
@@ -83,6 +89,7 @@ class Slot:
     failures: int = 0
     error: str | None = None
     again_at: float = 0.0
+    tells_at: float = math.inf
     rest_at: float = 0.0
     lease: Lease | None = None
     led: bool = False
@@ -183,13 +190,19 @@ class NamedModels:
         return slot
 
     def _is_wanted(self, slot: Slot) -> bool:
-        """Whether something came while nobody watched, or was read by a trainer that died."""
+        """Whether something came while nobody watched, was read by a trainer that died, or is still
+        to be told."""
         client, keys, found = self._client, slot.keys, list[Any]()
 
         def look() -> None:
             found.append(client.xlen(keys.input) or client.llen(keys.requests))
+            found[-1] = found[-1] or self._has_to_tell(slot)
 
         return self.is_away(slot) or not self._reached(slot, look) or bool(found[-1])
+
+    def _has_to_tell(self, slot: Slot) -> bool:
+        """Whether the outbox of a model holds what the webhook is to be told."""
+        return self._settings.webhook_url is not None and bool(self._client.xlen(slot.keys.outbox))
 
     def _reached(self, slot: Slot, act: Callable[[], None]) -> bool:
         """Do something with the keys of a model; False where its node is away, and others go on.
@@ -244,6 +257,8 @@ class NamedModels:
         """Load what is wanted, unless it failed just now."""
         now = time.monotonic()
         for slot in self:
+            if now >= slot.tells_at and slot.writer is None:
+                self.want(slot)
             if not slot.wanted or slot.writer is not None or now < slot.again_at:
                 continue
             if not self.is_away(slot):
@@ -280,6 +295,7 @@ class NamedModels:
             self._failed(slot, error)
             return
         slot.writer, slot.wanted, slot.error = writer, False, None
+        slot.tells_at = math.inf
         slot.lease, slot.led, slot.read_again = None, False, False
         slot.used_at = time.monotonic()
 
@@ -370,10 +386,22 @@ class NamedModels:
         for slot in quiet:
             assert slot.writer is not None
             long = now - slot.used_at >= self._settings.unload_after_s
+            long = long and not slot.writer.has_to_tell
             if not (long or held > room) or not slot.writer.may_unload:
                 continue
             held -= slot.writer.nbytes
             self._unload(slot)
+            self._tell_later(slot)
+
+    def _tell_later(self, slot: Slot) -> None:
+        """Load a model again in a while that was let go before all was told."""
+
+        def look() -> None:
+            if self._has_to_tell(slot):
+                slot.tells_at = time.monotonic() + TELL_AGAIN_S
+
+        if not self.is_away(slot) and not self._reached(slot, look):
+            slot.tells_at = time.monotonic() + TELL_AGAIN_S
 
     def _unload(self, slot: Slot) -> None:
         """Let go of a model in order: learn what is in its stream, publish, keep."""

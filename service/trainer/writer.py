@@ -25,7 +25,7 @@ import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -198,6 +198,11 @@ class ModelWriter:
             return False
         return self._engine.is_settled(state) and not state.pending.awaiting.raw_samples
 
+    @property
+    def has_to_tell(self) -> bool:
+        """Whether the webhook has not been told everything yet."""
+        return self._webhook is not None and self._webhook.is_behind
+
     # A life -----------------------------------------------------------------------
 
     def begin(self, patience_s: float | None = None) -> None:
@@ -216,7 +221,8 @@ class ModelWriter:
         self._heartbeat.add(self._pulse)
         self._take_fence(patient=patience_s > 0)
         self._open()
-        self._webhook.__enter__()
+        if self._webhook is not None:
+            self._webhook.__enter__()
         self._begun = True
 
     def expect(self, entries: Sequence[Entry]) -> None:
@@ -315,7 +321,7 @@ class ModelWriter:
 
     def close(self) -> None:
         """Let go of threads and of the folder."""
-        if self._begun:
+        if self._begun and self._webhook is not None:
             self._webhook.__exit__(None, None, None)
         self._heartbeat.remove(self._pulse)
         for budget in (self._pace.house, self._pace.checkpoints):
@@ -350,11 +356,11 @@ class ModelWriter:
             raise
         logger.info("epoch %d of model %r", epoch, self._settings.model)
 
-    def _sender(self) -> AbstractContextManager[object]:
+    def _sender(self) -> WebhookSender | None:
         """Tells the webhook, if there is one."""
         url, secret = self._settings.webhook_url, self._settings.webhook_secret
         if url is None or secret is None:
-            return nullcontext()
+            return None
         receiver = Receiver(url.get_secret_value(), key_of(secret.get_secret_value()))
         deliveries = self._parts.metrics.webhook_deliveries
         return WebhookSender(self._client, self._feed.keys, self._lease, receiver, deliveries)

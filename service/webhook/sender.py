@@ -84,6 +84,7 @@ class WebhookSender:
         self._deliveries = deliveries
         self._write = client.register_script(WRITE)
         self._end = threading.Event()
+        self._is_behind = True
         self._thread = threading.Thread(target=self._run, name="gmr-webhook", daemon=True)
         self._backoff = wait_random_exponential(multiplier=first_pause_s, max=LONGEST_PAUSE_S)
 
@@ -99,6 +100,11 @@ class WebhookSender:
     ) -> None:
         self._end.set()
         self._thread.join(JOIN_S)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the outbox held something when it was read last."""
+        return self._is_behind
 
     def _run(self) -> None:
         after = "0-0"
@@ -120,6 +126,7 @@ class WebhookSender:
     def _waiting(self, after: str) -> list[tuple[str, bytes]]:
         """The next messages, waiting a moment for one."""
         rows = read_stream(self._client, self._keys.outbox, after, BLOCK_MS, COUNT)
+        self._is_behind = bool(rows)
         return [(id.decode(), fields[b"data"]) for _, batch in rows for id, fields in batch]
 
     def _bring(self, id: str, data: bytes) -> bool:

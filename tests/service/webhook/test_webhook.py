@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from pydantic import SecretStr
 
 from service.broker.feature_names import FeatureNames
+from service.broker.keys import Keys
 from service.settings import Settings
 from tests.service.running import ask, send, sub_tasks, training, wait_for_backlog, wait_until
+from tests.service.trainer.test_named_models import register
 from tests.service.webhook.listening import SECRET, is_signed, listening
 
 MakeSettings = Callable[..., Settings]
@@ -93,3 +96,43 @@ def test_only_the_kinds_that_are_set_are_told_and_without_a_webhook_none_wait(
         send(plain, *sub_tasks(3, batches=1))
         wait_for_backlog(plain)
         assert trainer._client.xlen(trainer.default.feed.keys.outbox) == 0
+
+
+def test_a_named_model_that_is_quiet_tells_what_waits(settings: MakeSettings) -> None:
+    with listening() as gone:
+        pass
+    port = int(gone.url.split(":")[2].split("/")[0])
+    made = with_webhook(settings, gone.url, unload_after_s=0.3, settle_after_s=0.1)
+    own, silent = register(made, "pump"), register(made, "silent")
+    with training(made) as trainer:
+        for batch in sub_tasks(0, 1):
+            send(own, batch)
+        send(silent, *sub_tasks(3, batches=1))
+        wait_for_backlog(own)
+        assert len(boundary_ids(own)) == 1
+        wait_until(lambda: [slot.model.name for slot in trainer._named.loaded] == ["pump"])
+    with training(made) as trainer:  # nothing comes, and somebody is there to hear of it
+        wait_until(lambda: trainer._named.loaded)
+        with listening(port) as there:
+            wait_until(lambda: len(there.received) == 1)
+            assert there.ids == boundary_ids(own)
+            wait_until(lambda: not trainer._named.loaded)
+
+
+def test_a_model_that_was_let_go_for_room_tells_the_rest_later(
+    settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.trainer.named_models.TELL_AGAIN_S", 0.2)
+    with listening() as gone:
+        pass
+    port = int(gone.url.split(":")[2].split("/")[0])
+    made = with_webhook(settings, gone.url, settle_after_s=0.1)
+    own = register(made, "pump")
+    with training(made) as trainer:
+        send(own, *sub_tasks(0, 1))
+        wait_for_backlog(own)
+        monkeypatch.setattr("service.trainer.named_models.MIB", 0)  # no room at all
+        wait_until(lambda: not trainer._named.loaded)
+        assert trainer._client.xlen(Keys(own.model).outbox) == 1
+        with listening(port) as there:
+            wait_until(lambda: there.ids == boundary_ids(own))
