@@ -6,6 +6,7 @@ import logging
 import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from typing import Final
 
 import orjson
 
@@ -13,6 +14,9 @@ from service.settings import Settings
 
 TEXT = "%(asctime)s %(levelname)-7s {process}: %(message)s"
 
+
+HTTP: Final = ("httpx2", "httpcore2")
+"""Loggers that write addresses of requests, which may hold passwords and tokens."""
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 """Of the request that is being answered; records of its log bear it."""
@@ -68,3 +72,6 @@ def configure_logs(settings: Settings, process: str) -> None:
     else:
         handler.setFormatter(TextFormatter(process))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    least = max(logging.WARNING, logging.getLogger().level)
+    for name in HTTP:
+        logging.getLogger(name).setLevel(least)

@@ -6,10 +6,12 @@ Rules of this module:
 2. Of an answer only the status and `Retry-After` are read, never the body.
 3. Whoever sets the address is the operator, so that private addresses are as good as others:
    most receivers stand beside the service.
+4. The address may hold a password or a token: no reason says any part of it.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -80,8 +82,25 @@ class Receiver:
         try:
             with self._http.stream("POST", self._url, content=body, headers=headers) as response:
                 return meaning(response.status_code, response.headers.get("retry-after"))
-        except httpx2.HTTPError as error:
-            return Answer(Outcome.FAILED, f"{type(error).__name__}: {error}")
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            return Answer(
+                Outcome.FAILED, f"{type(error).__name__}: {without(self._url, str(error))}"
+            )
+
+
+def without(url: str, text: str) -> str:
+    """A text with the parts of an address left out.
+
+    Example:
+        >>> without("https://u:secret@example.com/hook?key=abc", "no key=abc of example.com")
+        'no ... of ...'
+    """
+    rest = url.partition("://")[2]
+    parts = {url, rest, *re.split(r"[/?#@]", rest), *re.split(r"[/?#@:&=]", rest)}
+    for part in sorted(parts, key=len, reverse=True):
+        if len(part) > 2:
+            text = text.replace(part, "...")
+    return text
 
 
 def meaning(status: int, retry_after: str | None = None) -> Answer:

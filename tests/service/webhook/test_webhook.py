@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ from pydantic import SecretStr
 
 from service.broker.feature_names import FeatureNames
 from service.broker.keys import Keys
+from service.logs import configure_logs
 from service.settings import Settings
 from tests.service.running import ask, send, sub_tasks, training, wait_for_backlog, wait_until
 from tests.service.trainer.test_named_models import register
@@ -136,3 +138,36 @@ def test_a_model_that_was_let_go_for_room_tells_the_rest_later(
         assert trainer._client.xlen(Keys(own.model).outbox) == 1
         with listening(port) as there:
             wait_until(lambda: there.ids == boundary_ids(own))
+
+
+@pytest.mark.parametrize("level", ["info", "debug"])
+def test_no_part_of_the_address_is_logged(
+    settings: MakeSettings, capfd: pytest.CaptureFixture[str], level: str
+) -> None:
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    with listening() as gone:
+        pass
+    port = int(gone.url.split(":")[2].split("/")[0])
+    url = f"http://watcher:s3cret-word@127.0.0.1:{port}/hook/t0ken-in-path?key=t0ken-in-query"
+    made = with_webhook(settings, url, log_level=level)
+    try:
+        configure_logs(made, "trainer")
+        with training(made) as trainer:
+            send(made, *sub_tasks(0, 1))
+
+            def told(outcome: str) -> bool:
+                text = trainer.default._parts.metrics.text().decode()
+                return f'deliveries_total{{outcome="{outcome}"}} ' in text.replace(" 0.0", "")
+
+            wait_until(lambda: told("failed"))
+            with listening(port) as there:
+                wait_until(lambda: there.received)
+                wait_until(lambda: told("delivered"))
+    finally:
+        root.handlers, root.level = before
+    log = capfd.readouterr().err
+    assert "was not taken" in log
+    assert "delivered" in log
+    for part in ("watcher", "s3cret", "t0ken", str(port), "/hook"):
+        assert part not in log
