@@ -142,7 +142,24 @@ async def reasons_against(parts: Parts, services: Services | None) -> list[str]:
         reasons.append(f"The trainer last reported {age:.0f} seconds ago.")
     elif status is not None:
         reasons += _faults(status, parts.settings.stall_s)
+        reasons += await _fault_of_model(parts)
     return reasons
+
+
+async def _fault_of_model(parts: Parts) -> list[str]:
+    """Why the trainer cannot work on the named model that is asked; nothing for any other."""
+    if parts.stream is parts.of_service:
+        return []
+    try:
+        states = await asyncio.wait_for(parts.of_service.reports.model_states(), PATIENCE_S)
+    except (GMRError, TimeoutError) as error:
+        known = getattr(error, "context", {}).get("reason")
+        return [str(known or "Redis does not answer.")]
+    name = parts.settings.model.rpartition("/")[2]
+    told = states.get(name, {})
+    if told.get("state") != "failing":
+        return []
+    return [f"The trainer fails at model {name!r}, and tries again: {told.get('error')}"]
 
 
 def _faults(status: dict[str, Any], stall_s: float) -> list[str]:

@@ -7,12 +7,16 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import orjson
 import pytest
 import redis
+from typer.testing import CliRunner
 
+from clients.commands.cli import app
+from core.engine.engine import Engine
 from service.broker.keys import Keys
 from service.broker.snapshots import SnapshotFollower
 from service.settings import Settings
@@ -20,6 +24,7 @@ from service.wire import RawBatch
 from tests.service.api.stack import (
     learned,
     make_settings,
+    of_model,
     problem,
     redis_server,
     samples,
@@ -193,3 +198,39 @@ def test_a_redis_without_memory_is_an_error_that_passes(
 
 def _good(response: httpx2.Response) -> httpx2.Response | None:
     return response if response.status_code == 200 else None
+
+
+def test_a_named_model_that_fails_is_not_ready_and_the_others_are(
+    settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Engine.snapshot
+
+    def snapshot(engine: Engine, *given: Any) -> Any:
+        if engine.config.n_components == 3:
+            raise ZeroDivisionError("a fault of one model")
+        return real(engine, *given)
+
+    monkeypatch.setattr("service.trainer.named_models.FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(Engine, "snapshot", snapshot)
+    made = settings()
+    with training(made), serving(made) as client:
+        for name, own in (("bad", {"n_components": 3}), ("good", {})):
+            client.put(f"/models/{name}", json={"settings": own}).raise_for_status()
+            with of_model(client, name) as model:
+                send(model, RawBatch.of(samples(20))).raise_for_status()
+        with of_model(client, "good") as good:
+            learned(good)
+            assert good.get("/health/ready").status_code == 200
+        wait_until(lambda: client.get("/models/bad").json()["state"] == "failing")
+        with of_model(client, "bad") as bad:
+            [reason] = problem(bad.get("/health/ready"), 503, "unavailable")["reasons"]
+            assert "'bad'" in reason
+            assert "ZeroDivisionError: a fault of one model" in reason
+            assert bad.get("/v2/health/ready").status_code == 503
+            found = CliRunner().invoke(app, ["status", "--url", str(bad.base_url)])
+            assert found.exit_code == 1
+            assert "a fault of one model" in " ".join(found.stdout.split())
+        assert client.get("/health/ready").status_code == 200
+        monkeypatch.undo()
+        with of_model(client, "bad") as bad:
+            wait_until(lambda: _good(bad.get("/health/ready")))
