@@ -78,6 +78,7 @@ class Reading:
             "features": model and model.features,
             "samples_seen": model and model.samples_seen,
             "backlog": model and model.backlog,
+            "checkpoint_error": model and model.checkpoint_error,
             "set_aside": model and model.set_aside,
             "sub_task": drift and drift.sub_task,
             "mode": drift and drift.mode,

@@ -82,6 +82,8 @@ def _facts(document: dict[str, Any]) -> Table:
     if (held := gate_of(document)) is not None:
         row("gate", f"{held} (gmr release)", "bold yellow")
     row("backlog", counted(document["backlog"], "entry", "entries"))
+    if document["checkpoint_error"] is not None:
+        row("checkpoint", document["checkpoint_error"].removeprefix("checkpoint "), "bold red")
     row("accuracy", accuracy_of(document))
     row(
         "inlier rate",

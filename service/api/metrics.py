@@ -74,6 +74,7 @@ class ApiMetrics:
         self._backlog: int | None = None
         self._dead_letters: tuple[int, int] | None = None
         self._ids_age: float | None = None
+        self._checkpoint_since: float | None = None
         self._models: Mapping[str, int] = {}
         self._heartbeat_age: float | None = None
         # What all processes count together, as far as it is known here; and what is not in it yet.
@@ -135,6 +136,7 @@ class ApiMetrics:
         """Redis did not answer: what it would have said is left out, not repeated."""
         self._redis_up = False
         self._backlog = self._heartbeat_age = self._dead_letters = self._ids_age = None
+        self._checkpoint_since = None
         self._models = {}
 
     def redis_answered(
@@ -145,6 +147,7 @@ class ApiMetrics:
         dead_letters: tuple[int, int] | None = None,
         models: Mapping[str, int] = MappingProxyType({}),
         ids_age: float | None = None,
+        checkpoint_since: float | None = None,
     ) -> None:
         """What Redis says at this moment.
 
@@ -154,7 +157,10 @@ class ApiMetrics:
             dead_letters: How many were not sent again, and the bytes of what they hold.
             models: Named models by their state.
             ids_age: Seconds since the oldest batch id that is remembered; None where none is.
+            checkpoint_since: What the age of the newest checkpoint is counted from, Unix seconds,
+                where the trainer's metrics do not say; None where nothing was learned.
         """
+        self._checkpoint_since = checkpoint_since
         self._redis_up = True
         self._ids_age = ids_age
         self._models = models
@@ -175,11 +181,9 @@ class ApiMetrics:
             ours = families.get(family.name)
             families[family.name] = family if ours is None else _sum(ours, family)
             if family.name == CHECKPOINT_TIME and family.samples[0].value:
-                families[CHECKPOINT_AGE] = GaugeMetricFamily(
-                    CHECKPOINT_AGE,
-                    "Time since the newest checkpoint was written.",
-                    max(0.0, time.time() - family.samples[0].value),
-                )
+                families[CHECKPOINT_AGE] = _checkpoint_age(family.samples[0].value)
+        if CHECKPOINT_AGE not in families and self._checkpoint_since is not None:
+            families[CHECKPOINT_AGE] = _checkpoint_age(self._checkpoint_since)
         registry = CollectorRegistry()
         registry.register(_Fixed(families.values()))
         return generate_latest(registry)
@@ -253,6 +257,14 @@ class _Fixed(Collector):
 def _added(some: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     """Both counts together, by name."""
     return {name: some.get(name, 0) + more.get(name, 0) for name in {**some, **more}}
+
+
+def _checkpoint_age(since: float) -> Metric:
+    return GaugeMetricFamily(
+        CHECKPOINT_AGE,
+        "Time since the newest checkpoint was written, or without one since the first entry.",
+        max(0.0, time.time() - since),
+    )
 
 
 def _sum(ours: Metric, theirs: Metric) -> Metric:

@@ -73,6 +73,7 @@ class CheckpointSchedule:
     def read(self, entry: Entry) -> None:
         """An entry is part of the state."""
         self._releases.read(entry)
+        self._saver.read(entry.id)
         self._unsaved_bytes += entry.nbytes
 
     def soon(self) -> None:

@@ -123,6 +123,8 @@ class Saver:
         self.error: str | None = None
         self.checkpoint_time: float | None = None  # of the newest on disk, Unix seconds
         self.nbytes = 0  # of that one
+        self.unsaved_since: float | None = None
+        """When the first entry came, Unix seconds, while no checkpoint is on disk."""
 
     # Writing --------------------------------------------------------------------
 
@@ -177,6 +179,11 @@ class Saver:
         self._parent = self._newest = version
         self._origin = origin
 
+    def read(self, entry_id: str) -> None:
+        """An entry is part of the state."""
+        if self.checkpoint_time is None and self.unsaved_since is None:
+            self.unsaved_since = int(entry_id.partition("-")[0]) / 1000
+
     @property
     def busy(self) -> bool:
         """Whether a write is under way."""
@@ -190,6 +197,7 @@ class Saver:
             if one is not None:
                 saved.append(one)
                 self.checkpoint_time, self.nbytes = one.time, one.nbytes
+                self.unsaved_since = None
         return saved
 
     def wait(self) -> None:

@@ -30,6 +30,7 @@ class NamedModelSummary(NamedModel):
     sub_task: int
     classes: int
     backlog: int
+    checkpoint_error: str | None = None  # why the newest checkpoint was not written
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ class ModelInfo:
     detector: str = ""
     device: str | None = None
     held: tuple[SubTaskHeld, ...] = ()  # live forgetting, oldest sub-task first
+    checkpoint_error: str | None = None  # why the newest checkpoint was not written
     restored_entry_id: str | None = None  # the newest rollback or upload on the way to it
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 

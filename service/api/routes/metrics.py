@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Final
+from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -34,9 +34,10 @@ async def metrics(request: Request) -> Response:
     parts, services = parts_of(request), services_of(request)
     try:
         async with asyncio.timeout(PATIENCE_S):
-            accepted, age, trainer, dead_letters, ids_age = await asyncio.gather(
+            accepted, age, status, trainer, dead_letters, ids_age = await asyncio.gather(
                 parts.stream.accepted(),
                 _oldest_heartbeat(parts, services),
+                parts.stream.reports.status(),
                 parts.stream.reports.trainer_metrics(),
                 DeadLetters(parts.stream).size(),
                 parts.stream.ids.seconds(),
@@ -52,8 +53,18 @@ async def metrics(request: Request) -> Response:
             dead_letters=dead_letters,
             models=models,
             ids_age=ids_age,
+            checkpoint_since=_checkpoint_since(status),
         )
     return Response(parts.metrics.text(trainer), media_type=CONTENT_TYPE_LATEST)
+
+
+def _checkpoint_since(status: dict[str, Any] | None) -> float | None:
+    """When the newest checkpoint was written, or without one the first entry came, Unix seconds.
+
+    None where nothing was learned.
+    """
+    told = status or {}
+    return told.get("checkpoint_time") or told.get("unsaved_since")
 
 
 async def _models(services: Services | None) -> dict[str, int]:

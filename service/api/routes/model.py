@@ -141,6 +141,11 @@ class ModelState(BaseModel):
     durability: DurabilityState = Field(
         description="What a 202 means on this Redis: docs/guarantees.md."
     )
+    checkpoint_error: str | None = Field(
+        None,
+        description="Why the newest checkpoint was not written, as the trainer reported last; null "
+        "where it was. Learning goes on, and entries stay in the stream until one is written.",
+    )
     restored_entry_id: str | None = Field(
         None,
         description="Entry of the newest rollback or upload on the way to this model. What was "
@@ -195,6 +200,7 @@ async def model(request: Request) -> Response:
     position = {
         "mode": None if status is None else status.get("mode"),
         "gate": None if status is None else status.get("gate"),
+        "checkpoint_error": None if status is None else status.get("checkpoint_error"),
         "last_entry_id": None if served is None else served.last_entry_id,
         "backlog": max(0, accepted - applied),
         "restored_entry_id": branch.restored,

@@ -59,6 +59,10 @@ class ModelSummary(ModelListed):
     sub_task: int = Field(description="0 for the first.")
     classes: int = Field(description="Classes known.")
     backlog: int = Field(description="Entries accepted that the model does not hold yet.")
+    checkpoint_error: str | None = Field(
+        description="Why the newest checkpoint was not written, as the trainer reported last; null "
+        "where it was."
+    )
 
 
 class ModelList(BaseModel):
@@ -101,9 +105,11 @@ async def describe_model(request: Request, name: str) -> Response:
     listed = _listed(named[name], await models.states())
     if named[name].leaving:
         unknown = dict.fromkeys(("model_version", "samples_seen", "sub_task", "classes"), 0)
-        return answers.json({**listed.model_dump(), **unknown, "backlog": 0})
+        nothing = {**unknown, "backlog": 0, "checkpoint_error": None}
+        return answers.json({**listed.model_dump(), **nothing})
     own = await models.parts(name)
     accepted = await own.stream.accepted()
+    status = await own.stream.reports.status()
     served = own.follower.current
     info = None if served is None or served.snapshot is None else served.snapshot.info
     return answers.json(
@@ -114,6 +120,7 @@ async def describe_model(request: Request, name: str) -> Response:
             "sub_task": 0 if info is None else info.sub_task,
             "classes": 0 if info is None else len(info.classes),
             "backlog": max(0, accepted - own.entries_applied),
+            "checkpoint_error": None if status is None else status.get("checkpoint_error"),
         }
     )
 

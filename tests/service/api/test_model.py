@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,14 +12,19 @@ import httpx2
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from clients.commands.cli import app
+from service.api.metrics import CHECKPOINT_AGE
 from service.api.routes.model import ModelState, Versions
 from service.settings import Settings
+from service.trainer.saver import Saver
 from service.wire import RawBatch
 from tests.service.api.stack import (
     N_FEATURES,
     labels,
     learned,
+    of_model,
     problem,
     samples,
     send,
@@ -188,3 +195,42 @@ def test_a_rollback_without_a_trainer_waits_in_the_stream(
         assert client.get("/model").json()["backlog"] == 1
         with training(made):
             assert learned(client)["model_version"] == kept[0]["version"]
+
+
+def test_a_checkpoint_that_is_not_written_is_told(
+    settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(saver: Saver, checkpoint: Any) -> bytes:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def ages(client: httpx2.Client) -> list[float]:
+        lines = client.get("/metrics").text.splitlines()
+        return [float(line.split()[1]) for line in lines if line.startswith(CHECKPOINT_AGE)]
+
+    made = settings(checkpoint_interval_s=0.1)
+    with training(made), serving(made) as client:
+        client.put("/models/own").raise_for_status()
+        with of_model(client, "own") as own:
+            for one in (client, own):
+                assert one.get("/model").json()["checkpoint_error"] is None
+                assert ages(one) == []
+            with monkeypatch.context() as patched:
+                patched.setattr(Saver, "dump", full)
+                sent = time.time()
+                for one in (client, own):
+                    send(one, RawBatch.of(samples(20))).raise_for_status()
+                    wait_until(lambda one=one: one.get("/model").json()["checkpoint_error"])
+                    told = one.get("/model").json()["checkpoint_error"]
+                    assert told.startswith("checkpoint not written")
+                    assert "No space left" in told
+                    [age] = wait_until(lambda one=one: ages(one))
+                    assert 0 <= age <= time.time() - sent + 1
+                    found = CliRunner().invoke(app, ["status", "--url", str(one.base_url)])
+                    assert "not written" in found.stdout
+                assert "No space left" in client.get("/models/own").json()["checkpoint_error"]
+                assert client.get("/health/ready").status_code == 200
+            for one in (client, own):  # once there is room, by itself
+                send(one, RawBatch.of(samples(20, seed=1))).raise_for_status()
+                wait_until(lambda one=one: not one.get("/model").json()["checkpoint_error"])
+                assert ages(one)
+            assert client.get("/models/own").json()["checkpoint_error"] is None
