@@ -14,6 +14,7 @@ Rules of this module:
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Final
 from urllib.parse import unquote
 
@@ -22,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.errors import GMRError
 from service.api.errors import UnknownModel
-from service.api.parts import Parts
+from service.api.parts import Parts, parts_of
 from service.api.problems import answer, problem_of
 from service.api.services import Services
 from service.broker.registry import NAME
@@ -81,13 +82,26 @@ class OfModel:
                     raise
                 if not NAME.fullmatch(name):
                     raise
-                models = await services.of(name)
-                await models.make(name, {}, scope["state"]["caller"].name)
-                scope["state"]["parts"] = await models.parts(name)
+                # Once the body is found usable: a batch that is refused makes no model.
+                scope["state"]["make"] = partial(_make, services, name, scope)
         except GMRError as error:
             refusal = answer(problem_of(error), Request(scope), str(error), error.context)
             return await refusal(scope, receive, send)
         return await self.app(scope, receive, send)
+
+
+async def parts_made(request: Request) -> Parts:
+    """The parts that answer a request, whose model is made now where the request is to make it."""
+    make = getattr(request.state, "make", None)
+    if make is not None:
+        request.state.parts, request.state.make = await make(), None
+    return parts_of(request)
+
+
+async def _make(services: Services, name: str, scope: Scope) -> Parts:
+    models = await services.of(name)
+    await models.make(name, {}, scope["state"]["caller"].name)
+    return await models.parts(name)
 
 
 def _makes(scope: Scope) -> bool:

@@ -11,6 +11,7 @@ from core.errors import GMRError
 from service.api.admission import check_classes
 from service.api.bodies import read_batch
 from service.api.naming import ID, ID_PARAMETERS, ID_SCHEMA, one_name
+from service.api.of_model import parts_made
 from service.api.openapi import LABELS, SAMPLE_IDS, problems, samples_body
 from service.api.parts import parts_of
 from service.api.problems import problem_of
@@ -67,12 +68,15 @@ async def ingest(request: Request) -> Response:
     could not be learned when its turn came is among the dead letters.
     """
     parts = parts_of(request)
-    # Of the model served now; the append compares it with what was accepted, in one script.
-    applied = parts.entries_applied
     try:
+        # Of the model served now; the append compares it with what was accepted, in one script.
+        applied = parts.entries_applied
         batch = await read_batch(request, parts.settings)
         batch_id = one_name(batch.batch_id, request)
         batch = replace(batch, batch_id=batch_id, by=asker(request, None))
+        made = await parts_made(request)
+        if made is not parts:
+            parts, applied = made, made.entries_applied
         check_classes(parts, batch.vocabulary)
         appended = await parts.stream.append(batch, entries_applied=applied)
     except GMRError as error:

@@ -201,6 +201,27 @@ def test_a_first_batch_makes_a_model_only_where_that_is_allowed(
             problem(bad.post("/ingest", json={"features": [[1.0]]}), 404, "unknown-model")
 
 
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"features": [[None, 1]]}, 422),
+        ({"features": [[1, 2], [3]]}, 422),
+        ({"features": [[1, 2]], "labels": ["a", "b"]}, 422),
+        (b"no JSON", 415),
+    ],
+)
+def test_a_batch_that_is_refused_makes_no_model(
+    settings: Callable[..., Settings], body: Any, status: int
+) -> None:
+    with serving(settings(models_on_demand=True)) as client, of_model(client, "new") as new:
+        sent = {"content": body} if isinstance(body, bytes) else {"json": body}
+        assert new.post("/ingest", **sent).status_code == status
+        assert names(client) == []
+        problem(new.get("/model"), 404, "unknown-model")
+        assert new.post("/ingest", json={"features": [[1, 2]]}).status_code == 202
+        assert names(client) == ["new"]
+
+
 def test_snapshots_that_are_asked_for_rarely_make_room(
     settings: Callable[..., Settings],
 ) -> None:
