@@ -119,8 +119,10 @@ class Models:
         except InvalidSettings as error:
             raise InvalidRequest(str(error)) from error
         own = settings.own_of_model(given)
-        wanted = NamedModel.made_now(name, own, made_by)
-        found = await Register(self.stream).add(wanted, self.settings.max_models)
+        register = Register(self.stream)
+        after = await register.last_sent(settings.model)  # before it is there to be sent to
+        wanted = NamedModel.made_now(name, own, made_by, after)
+        found = await register.add(wanted, self.settings.max_models)
         if found is None:
             raise TooManyModels.beyond(self.settings.max_models)
         self._asked_at = -math.inf

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from service.broker.branch import FIRST_ID
 from service.broker.caller import Caller
 from service.broker.connection import perhaps_done
+from service.broker.keys import Keys
 from service.broker.registry import DOORBELL_LENGTH, REGISTER, TAKE_DOWN, NamedModel
 
 
@@ -27,6 +29,16 @@ class Register:
         values = await self._redis.read(lambda: self._redis.client.hvals(self._keys.models))
         models = sorted(map(NamedModel.from_json, values), key=lambda model: model.made)
         return {model.name: model for model in models}
+
+    async def last_sent(self, model: str) -> str:
+        """Id of the last entry in the stream of a model; `0-0` where there is none.
+
+        Arguments:
+            model: Its name with that of its service, as in its settings.
+        """
+        key = Keys(model).input
+        found = await self._redis.read(lambda: self._redis.client.xrevrange(key, count=1))
+        return found[0][0].decode() if found else FIRST_ID
 
     async def add(self, model: NamedModel, most: int) -> NamedModel | None:
         """Register a named model.

@@ -9,7 +9,10 @@ Rules of this module:
 1. Registering is one script, so that two who register a name agree on what was set for it.
 2. A model that is to go is marked first. The trainer, who alone may write to its folder, takes
    down what it has kept and then forgets the name.
-3. Whoever changes the register rings: the trainer reads the register when the doorbell rings.
+3. What lies in a stream when its model is made was sent to another one, which is gone. The last id
+   of that is registered with the model, by whoever registers it first, and the trainer drops what
+   is not newer before it reads. So nothing is dropped that was accepted for the model itself.
+4. Whoever changes the register rings: the trainer reads the register when the doorbell rings.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from typing import Any, Final, Self
 
 import orjson
 
+from service.broker.branch import FIRST_ID
 from service.broker.connection import SyncClient, node_of
+from service.broker.entries import next_id
 from service.broker.keys import GROUP, Keys
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
@@ -41,6 +46,8 @@ class NamedModel:
         made: When, in seconds since 1970.
         made_by: Name of the key that made it; empty where keys are not required.
         leaving: Whether it is being taken down.
+        after: The last entry that its stream had when it was made, sent to one of the same name
+            that is gone; `0-0` where there was none.
     """
 
     name: str
@@ -48,11 +55,14 @@ class NamedModel:
     made: float = 0.0
     made_by: str = ""
     leaving: bool = False
+    after: str = FIRST_ID
 
     @classmethod
-    def made_now(cls, name: str, settings: Mapping[str, Any], made_by: str) -> Self:
+    def made_now(
+        cls, name: str, settings: Mapping[str, Any], made_by: str, after: str = FIRST_ID
+    ) -> Self:
         """A model that nobody has registered yet."""
-        return cls(name, dict(settings), time.time(), made_by)
+        return cls(name, dict(settings), time.time(), made_by, after=after)
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
@@ -61,7 +71,10 @@ class NamedModel:
 
     def to_json(self) -> bytes:
         """What Redis holds."""
-        return orjson.dumps(asdict(self))
+        values = asdict(self)
+        if self.after == FIRST_ID:  # as a release that does not know it has it
+            del values["after"]
+        return orjson.dumps(values)
 
     def left(self) -> Self:
         """The same, being taken down."""
@@ -121,6 +134,16 @@ def forget(client: SyncClient, keys: Keys, token: str, name: str) -> None:
     for key in keys_of(client, keys.named(name)):
         client.unlink(key)
     client.register_script(FORGET)(keys=[keys.fence, keys.models], args=[token, name])
+
+
+def forget_older(client: SyncClient, keys: Keys, model: NamedModel) -> None:
+    """Drop what was sent to a model before it was made; nothing of its own, however often.
+
+    Arguments:
+        keys: Of the model.
+    """
+    if model.after != FIRST_ID:
+        client.xtrim(keys.input, minid=next_id(model.after), approximate=False)
 
 
 def keys_of(client: SyncClient, keys: Keys) -> Iterator[bytes]:

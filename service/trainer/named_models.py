@@ -35,7 +35,7 @@ from service.broker.fenced import LeaseLost, lost
 from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.broker.reader import Readable
-from service.broker.registry import NamedModel, Unwatched, forget, read_register
+from service.broker.registry import NamedModel, Unwatched, forget, forget_older, read_register
 from service.checkpoints import StoreUnavailable
 from service.settings import MIB, Settings
 from service.store.choice import objects_of
@@ -280,6 +280,7 @@ class NamedModels:
                 PATIENCE_S if self._is_on_cluster else math.inf,
                 stood_aside=stood_aside,
             )
+            writer.feed.call(lambda: forget_older(self._client, slot.keys, slot.model))
             writer.begin(patience_s=0)
         except StreamUnavailable as error:
             if writer is not None:

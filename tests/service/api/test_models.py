@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import numpy as np
 import pytest
 from pydantic import SecretStr
 from typer.testing import CliRunner
@@ -337,3 +338,26 @@ def test_a_process_that_follows_many_models_still_reaches_redis(
             wait_until(lambda: redis.info("clients")["blocked_clients"] >= 2 * n)
         assert client.get("/health/ready").status_code == 200
         assert client.get("/model").status_code == 200
+
+
+def test_a_model_made_anew_learns_nothing_that_was_sent_to_the_old_one(
+    settings: Callable[..., Settings], redis_url: str
+) -> None:
+    made = settings()
+    with training(made), serving(made) as client, connect(redis_url) as redis:
+        client.put("/models/pump").raise_for_status()
+        with of_model(client, "pump") as pump:
+            teach(pump, batches=1)
+            key = f"{{gmr:{made.model}/pump}}:in"
+            sent = b"".join(np.full((2, 3), 0.5, "<f4"))
+            fields = {"v": "1", "kind": "batch", "x": sent, "dtype": "f4", "shape": "2,3"}
+            client.delete("/models/pump").raise_for_status()
+            wait_until(lambda: names(client) == [])
+            for _ in range(3):  # a producer that does not know
+                redis.xadd(key, fields)
+            client.put("/models/pump").raise_for_status()
+            teach(pump, batches=2)
+            assert learned(pump)["samples_seen"] == 200
+            assert pump.get("/deadletters").json()["deadletters"] == []
+            redis.xadd(key, {**fields, "x": samples(2).tobytes(), "shape": "2,16"})
+            wait_until(lambda: learned(pump)["samples_seen"] == 202)

@@ -242,6 +242,34 @@ def test_a_model_that_is_taken_down_leaves_nothing(settings: MakeSettings) -> No
         assert status(again)["samples_seen"] == 20
 
 
+def test_what_was_sent_before_a_model_was_made_is_dropped_and_nothing_else(
+    settings: MakeSettings,
+) -> None:
+    service = settings()
+    own = service.for_model("pump", {})
+    old = [appended.entry_id for appended in send(own, *sub_tasks(0))]
+
+    async def make(stream: Stream) -> NamedModel:
+        last = await Register(stream).last_sent(own.model)
+        made = NamedModel.made_now("pump", {"preset": own.preset}, "", last)
+        found = await Register(stream).add(made, 100)
+        assert found is not None
+        return found
+
+    made = ask(service, make)
+    assert made.after == old[-1]
+    send(own, *sub_tasks(1)[:5])
+    assert ask(service, make) == made  # another process, which came later, drops nothing
+    with training(service):
+        send(own, *sub_tasks(1)[5:])
+        wait_for_backlog(own)
+    assert published(own) == snapshot_bytes(own, learned_directly(own, sub_tasks(1)))
+    with training(service):
+        send(own, *sub_tasks(2))
+        wait_for_backlog(own)
+    assert published(own) == snapshot_bytes(own, learned_directly(own, sub_tasks(1, 2)))
+
+
 def test_kills_lose_nothing_of_any_model(settings: MakeSettings) -> None:
     service = settings(unload_after_s=0.5, settle_after_s=3600)
     models = [service, *(register(service, f"m{i}") for i in range(2))]
