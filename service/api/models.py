@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal
 
@@ -22,6 +22,7 @@ from service.broker.register import Register
 from service.broker.registry import NAME, NamedModel
 from service.broker.stream import Stream
 from service.settings import Settings
+from service.settings.settings import KIND_OF_MODEL
 
 State = Literal["loaded", "unloaded", "failing", "leaving"]
 
@@ -128,7 +129,7 @@ class Models:
         self._asked_at = -math.inf
         if found.leaving:
             raise ModelLeaving.of(name)
-        if dict(found.settings) != own:
+        if not _agree(found.settings, own, given):
             raise ModelConflict.of(name, found.settings)
         return found
 
@@ -157,6 +158,21 @@ class Models:
         if self._own is not None and name == self.settings.model:
             return self._own
         return await self._followed.parts(await self.find(name), self.settings, self.stream)
+
+
+def _agree(there: Mapping[str, Any], own: Mapping[str, Any], given: Collection[str]) -> bool:
+    """Whether a model that is there has the settings that were asked for.
+
+    What decides on the kind of model was registered, given or not, as the service's own model was
+    then: where it is not given now, it is as it was.
+
+    Arguments:
+        there: What is registered.
+        own: What would be.
+        given: Names of what was given.
+    """
+    told = {name: there[name] for name in there if name in given or name not in KIND_OF_MODEL}
+    return told == {name: own[name] for name in given}
 
 
 def state_of(model: NamedModel, states: Mapping[str, Mapping[str, Any]]) -> State:

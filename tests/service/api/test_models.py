@@ -103,6 +103,30 @@ def test_making_a_model_again_changes_nothing_and_other_settings_are_a_conflict(
     assert found["settings"]["preset"] == "flat"
 
 
+def test_the_same_again_changes_nothing_whatever_the_services_own_model_is_by_then(
+    settings: Callable[..., Settings],
+) -> None:
+    flat, seeded = {"settings": {"preset": "flat"}}, {"settings": {"seed": 5}}
+    made = settings()
+    with serving(made) as client:
+        for name, body in (("a", flat), ("b", seeded), ("c", None)):
+            assert client.put(f"/models/{name}", json=body).status_code == 201
+    with serving(made.model_copy(update={"n_components": 40, "preset": "flat"})) as client:
+        for name, body in (("a", flat), ("b", seeded), ("c", None)):
+            assert client.put(f"/models/{name}", json=body).status_code == 200
+        there = client.get("/models/a").json()["settings"]
+        for name, own in (
+            ("a", {"preset": "flat", "n_components": 40}),
+            ("a", {"preset": "mfa"}),
+            ("a", {"preset": "flat", "seed": 1}),
+            ("b", {"seed": 6}),
+            ("b", {}),
+        ):
+            found = client.put(f"/models/{name}", json={"settings": own})
+            problem(found, 409, "model-conflict")
+        assert client.get("/models/a").json()["settings"] == there
+
+
 @pytest.mark.parametrize(
     ("name", "body", "said"),
     [
