@@ -92,7 +92,7 @@ class UnknownClass(InvalidRequest):
         """The error that lists the classes that are known."""
         return cls(
             f"The model has never seen the class {unknown[0]!r}. Known classes: "
-            f"{', '.join(map(str, known)) or 'none yet'}. Ask for one of these.",
+            f"{', '.join(map(repr, known)) or 'none yet'}. Ask for one of these.",
             unknown=list(unknown),
             known=list(known),
         )

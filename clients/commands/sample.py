@@ -25,7 +25,11 @@ _ENDINGS = (".npz", ".csv", ".png")
 def sample_command(
     n: Annotated[int, typer.Option(min=1, help="How many.")] = 25,
     classes: Annotated[
-        str | None, typer.Option(help="Only of these classes, separated by commas.")
+        list[str] | None,
+        typer.Option(
+            help="Only of these classes, separated by commas; may come again. A class that has a "
+            "comma in it is named alone."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -55,6 +59,8 @@ def sample_command(
 
     Example: gmr sample --classes 2 --n 5
 
+    Example: gmr sample --classes "Login, password" --classes Delivery
+
     Example: gmr sample --n 1000 --seed 7 --out drawn.npz
 
     Example: gmr sample --classes 0,1,2 --n 30 --out drawn.png
@@ -62,9 +68,6 @@ def sample_command(
     A .csv has the label first and then the features; an .npz holds features, labels,
     log_likelihoods, probabilities, short and seed. `gmr ingest` reads both.
     """
-    chosen = None
-    if classes is not None:
-        chosen = [name.strip() for name in classes.split(",") if name.strip()]
     ending = "" if out is None else out.suffix.lower()
     if out is not None and (ending not in _ENDINGS or as_json):
         raise InputError(
@@ -74,9 +77,9 @@ def sample_command(
     options: dict[str, Any] = {"min_probability": min_probability, "noise": noise}
     with GMRClient(url) as client:
         if out is not None and ending == ".png":
-            _save(out, client.sample_image(n, chosen, seed, shape_of(shape), **options))
+            _save(out, client.sample_image(n, classes, seed, shape_of(shape), **options))
             return
-        drawn = client.sample(n, chosen, seed, **options)
+        drawn = client.sample(n, classes, seed, **options)
         names = client.feature_names()
     if as_json:
         print_json(_document(drawn))

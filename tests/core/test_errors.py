@@ -72,7 +72,7 @@ def test_messages_say_what_happened_what_was_expected_and_what_to_do() -> None:
         "Replace or drop missing values before sending."
     )
     assert str(UnknownClass.among(["x"], [1, "two"])) == (
-        "The model has never seen the class 'x'. Known classes: 1, two. Ask for one of these."
+        "The model has never seen the class 'x'. Known classes: 1, 'two'. Ask for one of these."
     )
     assert "none yet" in str(UnknownClass.among(["x"], []))
 

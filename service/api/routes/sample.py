@@ -167,16 +167,20 @@ def _with_everything(snapshot: Snapshot, drawn: Samples, seed: int, form: str) -
 def _labels(texts: Sequence[str], known: Sequence[Label]) -> list[Label]:
     """The labels that the texts of a query name; a label that is no class stays as it is.
 
-    A text that is a class as a whole is that class, even with a comma in it. An
-    integer is preferred to the string that looks like it.
+    A text that is a class as a whole is that class, even with a comma in it; so is a part
+    of it between commas, with its blanks. An integer is preferred to the string that looks
+    like it.
 
     Example:
         >>> _labels(["1,cat"], (1, "cat"))
         [1, 'cat']
+        >>> _labels(["a,b", " c ,d"], ("a", "b", "a,b", " c ", "d"))
+        ['a,b', ' c ', 'd']
     """
     by_text: dict[str, Label] = {str(label): label for label in known if isinstance(label, str)}
     by_text |= {str(label): label for label in known if isinstance(label, int)}
     parts: list[str] = []
     for text in texts:
-        parts += [text] if text in by_text else [part.strip() for part in text.split(",")]
-    return [by_text.get(part, part) for part in parts if part]
+        parts += [text] if text in by_text else text.split(",")
+    named = [part if part in by_text else part.strip() for part in parts]
+    return [by_text.get(part, part) for part in named if part]

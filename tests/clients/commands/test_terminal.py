@@ -33,6 +33,7 @@ from tests.service.api.stack import (
     labels,
     learned,
     make_settings,
+    of_model,
     redis_server,
     samples,
     send,
@@ -665,6 +666,31 @@ def test_samples_are_drawn_into_any_form(gmr: Gmr, tmp_path: Path) -> None:
     gmr("sample", "--n", 4, "--out", tmp_path / "drawn.csv", "--classes", "cat")
     answers = gmr.rows("classify", tmp_path / "drawn.csv", "--label-column", "label")
     assert [row["class"] for row in answers] == ["cat"] * 4
+
+
+def test_a_class_is_drawn_by_the_name_it_has(gmr: Gmr, service: httpx2.Client) -> None:
+    names = ["a", "b", "a,b", " Login ", "Login, password"]
+    service.put("/models/odd", json={"settings": {}}).raise_for_status()
+    with of_model(service, "odd") as odd:
+        for seed in range(2):
+            features, classes = samples(100, seed=seed), [names[i % 5] for i in range(100)]
+            send(odd, RawBatch.of(features, classes)).raise_for_status()
+        learned(odd)
+
+    def drawn(*wanted: str) -> set[str]:
+        options = [word for name in wanted for word in ("--classes", name)]
+        rows = gmr.rows("sample", "--n", 6, "--seed", 1, "--model", "odd", *options)
+        return {row["label"] for row in rows}
+
+    for name in names:
+        assert drawn(name) == {name}
+    assert drawn("a", "b") == {"a", "b"}
+    assert drawn("b, a") == {"a", "b"}
+    assert drawn("b, Login ") == {"b", " Login "}
+    refused = gmr.run("sample", "--model", "odd", "--classes", "Login", status=2).output
+    assert "' Login '" in refused
+    assert "'Login, password'" in refused
+    gmr("models", "drop", "odd", "--yes")
 
 
 @pytest.mark.parametrize(
