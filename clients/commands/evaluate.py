@@ -25,7 +25,7 @@ import typer
 from rich.console import Console
 
 from clients.data.datasets import load_dataset
-from clients.data.tasks import PAPER_SLTS, SLT
+from clients.data.tasks import HOW_TO_QUOTE, PAPER_SLTS, SLT
 from clients.evaluation import environment
 from clients.evaluation.listener import ProgressListener
 from clients.evaluation.local import LocalService
@@ -136,7 +136,8 @@ def evaluate_command(
         str,
         typer.Option(
             "--slt",
-            help=f"Sub-tasks: one of {', '.join(PAPER_SLTS)}, or written out, as 0,1/2,3/4.",
+            help=f"Sub-tasks: one of {', '.join(PAPER_SLTS)}, or written out, as 0,1/2,3/4. "
+            f"{HOW_TO_QUOTE}",
         ),
     ] = "D2-2-2-2-2a",
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per request.")] = 100,

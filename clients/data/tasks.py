@@ -1,12 +1,14 @@
 """Sequential learning tasks (SLTs): a data set cut into sub-tasks of disjoint classes.
 
 The seven of the paper have names; any other is written out as its classes,
-`0,1/2,3/4`. Everything here is a pure function of data, SLT and seed, so that a
-stream can be sent again exactly as it was.
+`0,1/2,3/4`, with quotes around a name that holds a comma or a slash. Everything
+here is a pure function of data, SLT and seed, so that a stream can be sent again
+exactly as it was.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,6 +28,16 @@ PAPER_SLTS: dict[str, str] = {
 }
 """Name -> sub-tasks, as in the paper's table of SLTs."""
 
+_PART = re.compile(
+    r'\s*(?:"(?P<quoted>(?:[^"]|"")*)"\s*(?=[,/]|\Z)|(?P<plain>[^,/]*))(?P<end>[,/]|\Z)'
+)
+"""One class as in CSV: in quotes, within which a quote is doubled, or up to a comma or a slash."""
+
+HOW_TO_QUOTE = (
+    "A class whose name holds a comma or a slash, or begins or ends with a blank, stands in double "
+    """quotes, as in CSV: --slt '"Login, password",Login/Delivery'."""
+)
+
 
 @dataclass(frozen=True)
 class SLT:
@@ -41,6 +53,8 @@ class SLT:
         ((0, 1, 2, 6, 7), (3, 4, 5, 8, 9))
         >>> SLT.parse("cat,dog/fox").classes
         ('cat', 'dog', 'fox')
+        >>> SLT.parse('"A / B",C/"D, E"').sub_tasks
+        (('A / B', 'C'), ('D, E',))
     """
 
     name: str
@@ -49,6 +63,10 @@ class SLT:
     @classmethod
     def parse(cls, text: str) -> SLT:
         """The SLT of that name, or the one written out as `0,1/2,3/...`.
+
+        Arguments:
+            text: A name, or classes separated by commas and sub-tasks by slashes. Quotes as in
+                CSV go around a class with a comma, a slash or blanks at its ends.
 
         Raises:
             InputError: `text` is neither, leaves a sub-task empty or repeats a class.
@@ -60,22 +78,20 @@ class SLT:
                 f"There is no SLT called {name!r}. Known: {', '.join(PAPER_SLTS)}. "
                 f"Use one of these, or write the classes out, for example 0,1/2,3."
             )
-        sub_tasks = tuple(
-            tuple(_class(part.strip()) for part in sub_task.split(","))
-            for sub_task in PAPER_SLTS.get(name, name).split("/")
-        )
+        sub_tasks = _sub_tasks(PAPER_SLTS.get(name, name))
         seen: set[int | str] = set()
         for position, sub_task in enumerate(sub_tasks):
             for label in sub_task:
                 if label == "":
                     raise InputError(
                         f"Sub-task {position} of {text!r} names an empty class. Expected classes "
-                        f"separated by commas and sub-tasks by slashes, for example 0,1/2,3."
+                        f"separated by commas and sub-tasks by slashes, for example 0,1/2,3. "
+                        f"{HOW_TO_QUOTE}"
                     )
                 if label in seen:
                     raise InputError(
                         f"Class {label!r} occurs twice in {text!r}, but sub-tasks share no class. "
-                        f"Name each class once."
+                        f"Name each class once. {HOW_TO_QUOTE}"
                     )
                 seen.add(label)
         return cls(name, sub_tasks)
@@ -107,8 +123,8 @@ class SLT:
         if missing:
             raise InputError(
                 f"The SLT {self.name} needs class {missing[0]!r}, which the data does not have. "
-                f"Its {len(known)} classes: {', '.join(map(str, known[:30]))}"
-                f"{', ...' if len(known) > 30 else ''}. Name classes of the data.",
+                f"Its {len(known)} classes: {', '.join(map(repr, known[:30]))}"
+                f"{', ...' if len(known) > 30 else ''}. Name classes of the data. {HOW_TO_QUOTE}",
                 missing=missing,
                 known=known,
             )
@@ -177,6 +193,23 @@ def stream(
         ]
         order = np.concatenate(passes)
         yield SubTask(index, classes, features[order], labels[order])
+
+
+def _sub_tasks(text: str) -> tuple[tuple[int | str, ...], ...]:
+    sub_tasks: list[list[int | str]] = [[]]
+    for part in _PART.finditer(text):
+        if part["quoted"] is None:
+            label = _class(part["plain"].strip())
+        else:
+            quoted = part["quoted"].replace('""', '"')
+            label = _class(quoted)
+            label = label if str(label) == quoted else quoted  # "007" is text
+        sub_tasks[-1].append(label)
+        if part["end"] == "/":
+            sub_tasks.append([])
+        if not part["end"]:
+            break
+    return tuple(map(tuple, sub_tasks))
 
 
 def _class(text: str) -> int | str:

@@ -33,6 +33,31 @@ def test_an_slt_can_be_written_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "sub_tasks"),
+    [
+        ('"A / B",C/"D, E"', (("A / B", "C"), ("D, E",))),
+        (' " Login " / "say ""hi""", 007 ', ((" Login ",), ('say "hi"', 7))),
+        ('"3","007"', ((3, "007"),)),
+        # Quotes elsewhere than around a name belong to it.
+        ('5" pipe,say "hi"/"open', (('5" pipe', 'say "hi"'), ('"open',))),
+    ],
+)
+def test_quotes_as_in_csv_hold_names_together(
+    text: str, sub_tasks: tuple[tuple[int | str, ...], ...]
+) -> None:
+    assert SLT.parse(text).sub_tasks == sub_tasks
+
+
+@pytest.mark.parametrize("text", ["A / B,C", "A / B,C/D,B", "A//B"])
+def test_whoever_names_a_class_without_quotes_is_told_of_them(text: str) -> None:
+    labels = np.array(["A / B", "C", "D, E"] * 10)
+    with pytest.raises(InputError, match="stands in double quotes, as in CSV"):
+        list(stream(SLT.parse(text), X[:30], labels))
+    with pytest.raises(InputError, match="classes: 'A / B', 'C', 'D, E'"):
+        list(stream(SLT.parse("nothing"), X[:30], labels))
+
+
+@pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ("D3-3", "no SLT called"),
