@@ -21,6 +21,32 @@ FILES = [
 COMPOSE: dict[str, Any] = yaml.safe_load(FILES[0].read_text("utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = ("trainer", "api")
+NO_SETTINGS = ("GMR_IMAGE_TAG", "GMR_PUBLISHED_PORT")
+"""Variables that docker-compose.yml reads itself."""
+
+OF_THE_FILE = {"host", "port", "data_dir", "redis_url", "snapshot_store", "log_format"}
+"""Settings that docker-compose.yml fixes, whatever .env says."""
+
+
+def environment(name: str, env_file: dict[str, str]) -> dict[str, str]:
+    """What a container is given, as Compose merges it: `environment` over `env_file`."""
+    service = SERVICES[name]
+    given = {}
+    for file in service.get("env_file", []):
+        assert file == {"path": ".env", "required": False}
+        given |= env_file
+
+    def value(match: re.Match[str]) -> str:
+        return env_file.get(match[1]) or match[2]
+
+    for variable, text in service["environment"].items():
+        given[variable] = re.sub(r"\$\{(\w+):-([^}]*)\}", value, text)
+    return given
+
+
+def env_example() -> dict[str, str]:
+    lines = (ROOT / "deploy" / ".env.example").read_text("utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -102,6 +128,9 @@ def test_the_trainer_has_time_to_drain() -> None:
 def test_every_variable_is_a_setting_and_may_have_the_value_given(name: str) -> None:
     values = {}
     for variable, value in SERVICES[name]["environment"].items():
+        if variable in NO_SETTINGS:
+            assert value == ""  # which counts as unset
+            continue
         setting = variable.removeprefix("GMR_").lower()
         assert setting in Settings.model_fields, variable
         default = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
@@ -125,9 +154,31 @@ def test_the_example_of_an_env_file_names_every_variable_with_its_default() -> N
         for path in FILES
         for match in re.finditer(r"\$\{(\w+):-([^}]*)\}", path.read_text("utf-8"))
     }
-    lines = (ROOT / "deploy" / ".env.example").read_text("utf-8").splitlines()
-    given = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
-    assert given == used
+    assert env_example() == used
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_setting_in_the_env_file_reaches_the_service(name: str) -> None:
+    variables = [f"GMR_{setting.upper()}" for setting in Settings.model_fields]
+    given = environment(name, {variable: f"{variable} of .env" for variable in variables})
+    kept = {its for its in variables if given[its] == f"{its} of .env"}
+    fixed = OF_THE_FILE | ({"device"} if name == "api" else set())
+    assert {its.removeprefix("GMR_").lower() for its in set(variables) - kept} == fixed
+    documented = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    assert not [variable for variable in variables if f"`{variable}`" not in documented]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_service_starts_with_the_example_of_an_env_file(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = environment(name, env_example() | {"GMR_ERT": "2h", "GMR_PUBLISHED_PORT": "8001"})
+    for variable, value in given.items():
+        monkeypatch.setenv(variable, value)
+    settings = Settings.load()
+    assert (settings.port, str(settings.data_dir)) == (8000, "/data")
+    assert settings.allowed_hosts == "localhost,127.0.0.1,api"
+    assert settings.ert == "2h"
 
 
 @pytest.mark.parametrize("name", SERVICES)
