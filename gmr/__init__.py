@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from clients.http.client import GMRClient
     from clients.http.errors import (
         ClientError,
+        HasLearned,
         InputError,
         NotAuthorised,
         NotLearnedYet,
@@ -84,6 +85,7 @@ _FROM = {
     "GMRClient": "clients.http.client",
     "GMRError": "core.errors",
     "GMROutlierDetector": "gmr.outlier_detector",
+    "HasLearned": "clients.http.errors",
     "InputError": "clients.http.errors",
     "InvalidBatch": "core.errors",
     "InvalidCheckpoint": "core.errors",
@@ -128,6 +130,7 @@ __all__ = [
     "GMRClient",
     "GMRError",
     "GMROutlierDetector",
+    "HasLearned",
     "InputError",
     "InvalidBatch",
     "InvalidCheckpoint",

@@ -15,8 +15,9 @@ from rich.table import Table
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
 from clients.commands.versions import on_terminal
+from clients.http.answers import NamedModel
 from clients.http.client import GMRClient
-from clients.http.errors import InputError
+from clients.http.errors import HasLearned, InputError
 from core.counted import counted
 
 
@@ -41,7 +42,7 @@ def models_command(
         str | None,
         typer.Option("--from", help="Of copy: the model to copy; without it the service's own."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Of drop: do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Of drop and copy: do not ask.")] = False,
     url: Url = None,
     as_document: AsDocument = False,
 ) -> None:
@@ -52,7 +53,8 @@ def models_command(
     Example: gmr ingest pump-7.csv --model pump-7
 
     Each has a stream, versions and a dashboard of its own, at /models/NAME/; one that is quiet
-    costs nothing. To drop one takes down all that is kept of it.
+    costs nothing. To drop one takes down all that is kept of it; a copy replaces what a model of
+    its name holds. Both ask before.
     """
     with GMRClient(url) as client:
         if action is Action.LIST:
@@ -66,7 +68,7 @@ def models_command(
                 vars(made), as_document, f"Model {made.name} is there, with {_own(made.settings)}."
             )
         elif action is Action.COPY:
-            copied = client.copy_model(source, name)
+            copied = _copy(client, source, name, yes)
             said = f"Model {name} goes on from where {source or 'the own model'} stands."
             _tell(vars(copied), as_document, said)
         elif action is Action.SHOW:
@@ -83,6 +85,21 @@ def models_command(
                 raise typer.Exit(1)
             client.take_down_model(name)
             _tell({"name": name, "state": "leaving"}, as_document, f"Model {name} is taken down.")
+
+
+def _copy(client: GMRClient, source: str | None, name: str, yes: bool) -> NamedModel:
+    try:
+        return client.copy_model(source, name, replace=yes)
+    except HasLearned as error:
+        if not on_terminal():
+            raise
+        holds = counted(int(str(error.context["samples_seen"])), "learned sample")
+        typer.confirm(
+            f"The model {name} is there, with {holds}. Drop all that it holds for the copy?",
+            abort=True,
+            err=True,
+        )
+        return client.copy_model(source, name, replace=True)
 
 
 def _settings(given: list[str]) -> dict[str, str]:

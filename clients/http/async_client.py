@@ -42,6 +42,7 @@ from clients.http.answers import (
 )
 from clients.http.awaited import Awaited
 from clients.http.client import Labels, SampleIds
+from clients.http.replacing import check_empty
 from clients.http.subscription import Feed, position
 
 __all__ = ["AsyncGMRClient"]
@@ -184,10 +185,15 @@ class AsyncGMRClient(Awaited):
         """See `GMRClient.make_model`."""
         return await self.send(calls.make_model(name, settings or {}))
 
-    async def copy_model(self, source: str | None, name: str) -> NamedModel:
+    async def copy_model(
+        self, source: str | None, name: str, *, replace: bool = False
+    ) -> NamedModel:
         """See `GMRClient.copy_model`."""
         settings = {} if source is None else (await self.named_model(source)).settings
         made = await self.make_model(name, settings)
+        if not replace:  # looked at once it is there, so that nothing is between
+            ledger = await self.send(calls.of_model(name, calls.ledger()))
+            check_empty(await self.named_model(name), ledger)
         data = await self.send(calls.of_model(source, calls.checkpoint()))
         await self.send(calls.of_model(name, calls.restore(data)))
         names = await self.send(calls.of_model(source, calls.feature_names()))

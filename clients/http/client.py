@@ -52,6 +52,7 @@ from clients.http.answers import (
     ServiceEvent,
 )
 from clients.http.blocking import Blocking
+from clients.http.replacing import check_empty
 from clients.http.retry import RetryPolicy
 from clients.http.subscription import Feed, position
 
@@ -330,18 +331,24 @@ class GMRClient(Blocking):
         """
         return self.send(calls.make_model(name, settings or {}))
 
-    def copy_model(self, source: str | None, name: str) -> NamedModel:
+    def copy_model(self, source: str | None, name: str, *, replace: bool = False) -> NamedModel:
         """Make a named model that begins where another one stands.
 
         Arguments:
             source: A named model; None for the service's own, whose settings the copy has, too.
-            name: Of the copy. If it is there, its state is replaced.
+            name: Of the copy.
+            replace: Replace the state of a model of that name that has learned or accepted
+                samples; they are dropped from it. False: refuse.
 
         Raises:
+            HasLearned: The copy is there, and holds something that would be replaced.
             RequestRefused: There is no source, or the copy is there with other settings.
         """
         settings = {} if source is None else self.named_model(source).settings
         made = self.make_model(name, settings)
+        if not replace:  # looked at once it is there, so that nothing is between
+            ledger = self.send(calls.of_model(name, calls.ledger()))
+            check_empty(self.named_model(name), ledger)
         data = self.send(calls.of_model(source, calls.checkpoint()))
         self.send(calls.of_model(name, calls.restore(data)))
         names = self.send(calls.of_model(source, calls.feature_names()))

@@ -3,6 +3,7 @@
 * GMRError (core.errors)
   + ClientError             root of this tree
     - InputError            a file, a data set, a sub-task list or an option cannot be used
+      · HasLearned          a copy would replace what a model holds
     - ServiceUnreachable    no answer came: refused, timed out, or broken off, retries included
     - UnexpectedAnswer      an answer came that the contract does not know
     - WaitTimeout           what was waited for did not happen in time
@@ -32,6 +33,10 @@ class ClientError(GMRError):
 
 class InputError(ClientError):
     """A file, a data set, a sub-task list or an option cannot be used as given."""
+
+
+class HasLearned(InputError):
+    """A copy would replace the state of a model that has learned or accepted samples."""
 
 
 class ServiceUnreachable(ClientError):

@@ -11,12 +11,12 @@ import httpx2
 import numpy as np
 import pytest
 from pydantic import SecretStr
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from clients.commands.cli import app
 from clients.http.async_client import AsyncGMRClient
 from clients.http.client import GMRClient
-from clients.http.errors import RequestRefused
+from clients.http.errors import HasLearned, RequestRefused
 from service.api.of_model import path_within
 from service.api.work import Workers
 from service.broker.connection import connect
@@ -339,6 +339,48 @@ def test_commands_ask_a_model_by_name(service: httpx2.Client) -> None:
     assert "by-hand" in names(service)
     assert "taken down" in run("models", "drop", "by-hand", "--yes")
     wait_until(lambda: "by-hand" not in names(service))
+
+
+def test_a_copy_replaces_what_is_there_only_where_that_is_said(
+    service: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = str(service.base_url)
+
+    def copy(*options: str, typed: str = "") -> Result:
+        command = ["models", "copy", "full", "--from", "taught", "--url", url, *options]
+        return CliRunner().invoke(app, command, input=typed)
+
+    with GMRClient(url) as client, GMRClient(url, model="full") as full:
+        client.make_model("full", client.named_model("taught").settings)
+        full.ingest(samples(10), labels(10))
+        # Accepted, and perhaps not learned yet.
+        with pytest.raises(HasLearned, match="The model full is there"):
+            client.copy_model("taught", "full")
+        full.wait_until_learned()
+        refused = copy()
+        assert refused.exit_code != 0
+        assert "--yes" in f"{refused.output} {refused.exception}"
+        monkeypatch.setattr("clients.commands.models.on_terminal", lambda: True)
+        asked = copy(typed="n\n")
+        assert asked.exit_code == 1
+        assert "Drop all that it holds" in asked.output
+        assert full.model().samples_seen == 10
+
+        async def twice() -> None:
+            async with AsyncGMRClient(url) as one:
+                with pytest.raises(HasLearned):
+                    await one.copy_model("taught", "full")
+                await one.copy_model("taught", "full", replace=True)
+                with pytest.raises(HasLearned, match="600 samples"):
+                    await one.copy_model("taught", "full")
+
+        asyncio.run(twice())
+        full.wait_until_learned()
+        assert full.model().samples_seen == 600
+        assert copy(typed="y\n").exit_code == 0
+        assert copy("--yes").exit_code == 0
+        client.take_down_model("full")
+    wait_until(lambda: "full" not in names(service))
 
 
 def test_the_path_within_a_model_is_that_of_a_route() -> None:

@@ -1,0 +1,32 @@
+"""What stands against the replacement of a named model's state by a copy."""
+
+from __future__ import annotations
+
+from clients.http.answers import Ledger, NamedModelSummary
+from clients.http.errors import HasLearned
+from core.counted import counted
+
+
+def check_empty(summary: NamedModelSummary, ledger: Ledger) -> None:
+    """Raise `HasLearned` where a model has learned, or accepted, anything.
+
+    Arguments:
+        summary: GET /models/{name}. It alone knows of what came by a checkpoint.
+        ledger: GET /ledger of the model. It alone knows of samples that are held and not learned.
+    """
+    accepted = ledger.accepted or 0
+    if not (accepted or summary.model_version or summary.samples_seen or summary.backlog):
+        return
+    holds = (
+        f"has learned {counted(summary.samples_seen, 'sample')}"
+        if summary.samples_seen
+        else f"has accepted {counted(accepted, 'sample')}"
+    )
+    raise HasLearned(
+        f"The model {summary.name} is there and {holds}, which a copy would replace. Expected a "
+        f"name of no model, or of one that is empty. Choose another name, or say that its state "
+        f"is to be replaced: replace=True, or --yes of `gmr models copy`.",
+        model=summary.name,
+        samples_seen=summary.samples_seen,
+        accepted=accepted,
+    )
