@@ -19,6 +19,10 @@ SOURCE = {"type": "prometheus", "uid": "prometheus"}
 WIDTH = 24
 
 
+OWN = 'job="gmr", model=""'
+"""What is of the service's own model, and of no named one that is collected, too."""
+
+
 def once(expression: str) -> str:
     """What every process says alike, once."""
     return f"max without (instance, job) ({expression})"
@@ -26,19 +30,17 @@ def once(expression: str) -> str:
 
 def gauge(name: str) -> str:
     """A number of the trainer's."""
-    return once(f'{name}{{job="gmr"}}')
+    return once(f"{name}{{{OWN}}}")
 
 
 def rate(name: str, window: str = "1m") -> str:
     """A counter of the trainer's, per second."""
-    return once(f'rate({name}{{job="gmr"}}[{window}])')
+    return once(f"rate({name}{{{OWN}}}[{window}])")
 
 
 def quantile(share: float, name: str, by: str = "le", window: str = "5m") -> str:
     """A quantile of a histogram, of all processes together."""
-    return (
-        f'histogram_quantile({share}, sum by ({by}) (rate({name}_bucket{{job="gmr"}}[{window}])))'
-    )
+    return f"histogram_quantile({share}, sum by ({by}) (rate({name}_bucket{{{OWN}}}[{window}])))"
 
 
 @dataclass(frozen=True)
@@ -272,7 +274,7 @@ BACKLOG = Panel(
 REDIS_UP = number(
     "Redis",
     "1 where Redis answers every process.",
-    'min(gmr_redis_up{job="gmr"})',
+    'min(gmr_redis_up{job="gmr", model=""})',
 )
 HEARTBEAT = number(
     "Trainer heard",
@@ -297,7 +299,7 @@ HTTP_ERRORS = Panel(
     "Answers with status 4xx and 5xx, and batches refused, by reason.",
     (
         Query(
-            'sum by (status) (rate(gmr_http_requests_total{job="gmr", status=~"[45].."}[1m]))',
+            f'sum by (status) (rate(gmr_http_requests_total{{{OWN}, status=~"[45].."}}[1m]))',
             "{{status}}",
         ),
         Query(f"sum by (reason) ({rate('gmr_batches_rejected_total')})", "{{reason}}"),
@@ -310,7 +312,7 @@ REQUESTS = Panel(
     "By route and status.",
     (
         Query(
-            'sum by (route, status) (rate(gmr_http_requests_total{job="gmr"}[1m]))',
+            'sum by (route, status) (rate(gmr_http_requests_total{job="gmr", model=""}[1m]))',
             "{{route}} {{status}}",
         ),
     ),
@@ -327,7 +329,9 @@ DASHBOARDS = (
             "Now": (
                 REDIS_UP,
                 HEARTBEAT,
-                number("Processes up", "API processes that answer.", 'sum(up{job="gmr"})'),
+                number(
+                    "Processes up", "API processes that answer.", 'sum(up{job="gmr", model=""})'
+                ),
                 number("Backlog", "Entries not learned yet.", gauge("gmr_backlog_entries")),
                 BOUNDARIES,
                 number("Classes", "Classes known.", gauge("gmr_classes")),
@@ -565,7 +569,7 @@ DASHBOARDS = (
                     "there is none.",
                     (
                         Query(gauge("gmr_models"), "{{state}}"),
-                        Query('gmr_api_models{job="gmr"}', "held by {{instance}}"),
+                        Query('gmr_api_models{job="gmr", model=""}', "held by {{instance}}"),
                     ),
                     more=FROM_ZERO,
                 ),
@@ -578,11 +582,13 @@ DASHBOARDS = (
         "What is asked, how long it takes, and what is refused.",
         {
             "Now": (
-                number("Processes up", "API processes that answer.", 'sum(up{job="gmr"})'),
+                number(
+                    "Processes up", "API processes that answer.", 'sum(up{job="gmr", model=""})'
+                ),
                 number(
                     "Listeners",
                     "Open connections of GET /events.",
-                    'sum(gmr_event_listeners{job="gmr"})',
+                    'sum(gmr_event_listeners{job="gmr", model=""})',
                 ),
                 number(
                     "Failing",
@@ -668,7 +674,7 @@ DASHBOARDS = (
                     "Calls that failed, repeats included, by process.",
                     (
                         Query(
-                            'sum by (instance) (rate(gmr_redis_errors_total{job="gmr"}[1m]))',
+                            f"sum by (instance) (rate(gmr_redis_errors_total{{{OWN}}}[1m]))",
                             "{{instance}}",
                         ),
                     ),
@@ -678,7 +684,7 @@ DASHBOARDS = (
                 Panel(
                     "Answers",
                     "1 where Redis answers a process.",
-                    (Query('gmr_redis_up{job="gmr"}', "{{instance}}"),),
+                    (Query('gmr_redis_up{job="gmr", model=""}', "{{instance}}"),),
                     more=SHARE,
                 ),
                 BACKLOG,

@@ -19,6 +19,7 @@ from benchmarks._ports import free_port
 from tests.deploy.metric_names import series
 from tests.service.api.stack import (
     make_settings,
+    of_model,
     redis_server,
     serving,
     teach,
@@ -130,14 +131,28 @@ def test_what_is_recorded_is_tested_and_of_metrics_that_exist() -> None:
 def test_the_job_finds_the_service_of_the_compose_file() -> None:
     compose = yaml.safe_load((PROMETHEUS.parents[1] / "docker-compose.yml").read_text("utf-8"))
     config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text("utf-8"))
-    (job,) = config["scrape_configs"]
+    job, of_models = config["scrape_configs"]
     (target,) = job["dns_sd_configs"]
     assert job["job_name"] == "gmr"
+    (address,) = (
+        rule["replacement"]
+        for rule in of_models["relabel_configs"]
+        if rule["target_label"] == "__address__"
+    )
+    assert address == f"api:{target['port']}"
     assert target["names"] == ["api"]
     assert set(compose["services"]["api"]["networks"]) & set(
         compose["services"]["prometheus"]["networks"]
     )
     assert compose["services"]["api"]["ports"][0].endswith(f":{target['port']}")
+
+
+def test_the_page_about_alerts_shows_the_job_of_named_models() -> None:
+    page = (PROMETHEUS.parents[1] / "docs" / "howto" / "alerts.md").read_text("utf-8")
+    blocks = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text("utf-8"))
+    assert blocks[0] == [{"targets": ["pump-7", "pump-8"]}]
+    assert blocks[1] == config["scrape_configs"][1:]
 
 
 @pytest.fixture(scope="module")
@@ -159,10 +174,15 @@ def running_prometheus(directory: Path, service: str) -> Iterator[httpx2.Client]
     """With the committed configuration, but one target that is known, asked every second."""
     config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text("utf-8"))
     config["global"] = dict.fromkeys(config["global"], "1s")
-    (job,) = config["scrape_configs"]
+    job, of_models = config["scrape_configs"]
     del job["dns_sd_configs"]
-    job["static_configs"] = [{"targets": [httpx2.URL(service).netloc.decode()]}]
+    address = httpx2.URL(service).netloc.decode()
+    job["static_configs"] = [{"targets": [address]}]
+    for rule in of_models["relabel_configs"]:
+        if rule["target_label"] == "__address__":
+            rule["replacement"] = address
     directory.mkdir()
+    shutil.copy(PROMETHEUS / "models.yml", directory)
     (directory / "prometheus.yml").write_text(yaml.safe_dump(config), "utf-8")
     for rules in ("alerts.yml", "recording.yml"):
         shutil.copy(PROMETHEUS / rules, directory)
@@ -302,3 +322,25 @@ def answered(prometheus: httpx2.Client, query: str) -> bool:
     answer = prometheus.get("/api/v1/query", params={"query": query}).json()
     assert answer["status"] == "success", (query, answer)
     return bool(answer["data"]["result"])
+
+
+@needs("prometheus")
+def test_named_models_that_are_listed_are_scraped_with_their_name(
+    scraped: tuple[httpx2.Client, httpx2.Client], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    service, prometheus = scraped
+    (listed,) = tmp_path_factory.getbasetemp().glob("scraped[0-9]/prometheus/models.yml")
+    assert yaml.safe_load(listed.read_text("utf-8")) == []
+    service.put("/models/pump-7").raise_for_status()
+    with of_model(service, "pump-7") as pump:
+        teach(pump, batches=2)
+    listed.write_text("- targets: [pump-7]\n", "utf-8")
+    try:
+        wait_until(lambda: answered(prometheus, 'up{job="gmr", model="pump-7"} == 1'), 30)
+        learned = 'gmr_samples_learned_total{job="gmr", model="pump-7"} == 200'
+        wait_until(lambda: answered(prometheus, learned), 30)
+        assert not answered(prometheus, 'gmr_samples_learned_total{model=""} == 200')
+        assert answered(prometheus, 'count(gmr_samples_learned_total{job="gmr"}) == 2')
+    finally:
+        listed.write_text("[]\n", "utf-8")
+        service.delete("/models/pump-7").raise_for_status()
