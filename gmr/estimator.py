@@ -29,6 +29,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from clients.http.missing import is_missing
 from core.batch import Label
 from core.errors import UnknownClass
 from gmr.online import seed_of
@@ -93,12 +94,17 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
         Arguments:
             X: Samples, with shape (N, D), finite.
             y: The label of each, with shape (N,): integers, strings, or whatever can be sorted;
-                None for a sample without one.
+                None, NaN or pandas' NA for a sample without one.
 
         Raises:
             ValueError: Samples or labels cannot be used.
             InvalidSettings: An argument of the estimator cannot.
         """
+        if _is_all_nan(y):  # scikit-learn's checks ask that such targets are refused
+            raise ValueError(
+                "Input y contains NaN and nothing else; expected a label for some sample. Name "
+                "some, or let y be None for every sample where there are none."
+            )
         x, names, named = self._checked(X, y, reset=True)
         random = self._start(unique_labels(names) if len(names) else None, fixed=False)
         order = random.permutation(len(x)) if self.shuffle else np.arange(len(x))
@@ -112,8 +118,8 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
 
         Arguments:
             X: Samples, with shape (N, D), finite.
-            y: The label of each, with shape (N,), or None for a sample without one, from which only
-                the density learns; None: none has one.
+            y: The label of each, with shape (N,), or None, NaN or pandas' NA for a sample without
+                one, from which only the density learns; None: none has one.
             classes: All labels that will come, where they are known; may be left out at the first
                 call, too: labels that are new later become new classes. It counts at the first
                 call only.
@@ -261,9 +267,16 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
         return np.asarray(self._labels[np.asarray(codes, dtype=np.int64)])
 
 
+def _is_all_nan(y: ArrayLike) -> bool:
+    numbers = isinstance(y, np.ndarray) and y.dtype.kind == "f" and len(y) > 0
+    return numbers and bool(np.isnan(y).all())
+
+
 def _with_gaps(y: ArrayLike) -> list[Any] | None:
-    """Labels one by one, where some are None; None where none is, or they are not in a row."""
+    """Labels one by one, None where missing; None where none is, or they are not in a row."""
     if not isinstance(y, list | tuple | np.ndarray) or np.ndim(y) != 1:
         y = getattr(y, "array", None)  # type: ignore[assignment]  # of pandas
-    found = [] if y is None else list(y)  # type: ignore[arg-type]
+    if y is None or (isinstance(y, np.ndarray) and y.dtype.kind not in "fO"):
+        return None
+    found = [None if is_missing(one) else one for one in y]  # type: ignore[union-attr]
     return found if any(one is None for one in found) else None

@@ -58,9 +58,9 @@ from clients.http.subscription import Feed, position
 
 __all__ = ["DEFAULT_URL", "GMRClient", "RetryPolicy"]
 
-Labels = Sequence[Label | None] | NDArray[Any]
+Labels = Sequence[Label | None] | NDArray[Any] | Any  # a column of pandas, too
 
-SampleIds = Sequence[int | str | None] | NDArray[Any]
+SampleIds = Sequence[int | str | None] | NDArray[Any] | Any
 
 
 class GMRClient(Blocking):
@@ -97,10 +97,12 @@ class GMRClient(Blocking):
         Arguments:
             features: Samples, with shape (N, D). uint8 (k means k/255), float16 and float32
                 travel as they are, anything else as float32.
-            labels: One integer, string or None per sample.
+            labels: One integer, string or None per sample; a list, an array or a column of
+                pandas. NaN and pandas' NA are None.
             batch_id: Name it yourself to make sending it again safe across restarts.
-            sample_ids: One integer, string or None per sample, each once. A sample with an id
-                and no label waits for its label (see `label`) before it is learned.
+            sample_ids: One integer, string or None per sample, each once, in such a form, too. A
+                sample with an id and no label waits for its label (see `label`) before it is
+                learned.
         """
         return self.send(calls.ingest(features, labels, batch_id, sample_ids))
 

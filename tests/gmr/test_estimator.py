@@ -191,6 +191,55 @@ def test_samples_without_a_label_may_stand_among_others(kind: Callable[[list[Any
     assert answers(parts, x) == answers(whole, x)
 
 
+@pytest.mark.parametrize(
+    ("gap", "kind"),
+    [
+        (np.nan, list),
+        (np.nan, pd.Series),
+        (np.nan, lambda y: pd.Series(y).astype("category")),
+        (pd.NA, list),
+        (pd.NA, lambda y: pd.Series(y, dtype="string")),
+    ],
+)
+def test_a_label_that_is_nan_or_na_is_none(gap: object, kind: Callable[[list[Any]], Any]) -> None:
+    x, y = blobs(400, CENTRES, 0)
+    some = [name if i % 3 else None for i, name in enumerate(y.tolist())]
+    other = kind([gap if name is None else name for name in some])
+    whole = GMRClassifier().fit(x, some)
+    assert answers(GMRClassifier().fit(x, other), x) == answers(whole, x)
+    parts = GMRClassifier().partial_fit(x, some)
+    assert answers(GMRClassifier().partial_fit(x, other), x) == answers(parts, x)
+
+
+@pytest.mark.parametrize(
+    "kind", [np.array, pd.Series, lambda y: pd.Series(y).astype("Int64")], ids=["array", "s", "i"]
+)
+def test_integers_that_gaps_made_floats_are_labels(kind: Callable[[list[Any]], Any]) -> None:
+    x, _ = blobs(400, CENTRES, 0)
+    model = GMRClassifier().partial_fit(x, kind([i % 2 if i % 3 else np.nan for i in range(400)]))
+    assert model.classes_.tolist() == [0, 1]
+    assert model.partial_fit(x, [i % 2 for i in range(400)]).classes_.tolist() == [0, 1]
+
+
+def test_of_targets_that_are_all_nan_only_a_stream_is_taken() -> None:
+    x, _ = blobs(100, CENTRES, 0)
+    nothing = np.full(100, np.nan)
+    with pytest.raises(ValueError, match="contains NaN and nothing else"):
+        GMRClassifier().fit(x, nothing)
+    assert not len(GMRClassifier().partial_fit(x, nothing).classes_)
+
+
+def test_columns_in_another_order_are_refused_as_scikit_learn_refuses_them() -> None:
+    x, y = blobs(200, CENTRES, 0)
+    frame = pd.DataFrame(x, columns=["a", "b"])
+    model = GMRClassifier().fit(frame, y)
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+    asked = [model.predict, model.score_samples, model.partial_fit, lambda x: model.score(x, y)]
+    for ask in asked:
+        with pytest.raises(ValueError, match="must be in the same order"):
+            ask(frame[["b", "a"]])
+
+
 def test_where_no_sample_has_a_label_there_is_no_class() -> None:
     x, _ = blobs(300, CENTRES, 0)
     model = GMRClassifier().fit(x, [None] * 300)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clients.http import answers, replies
 from clients.http.calls.call import BINARY_PREFERRED, JSON, Call, T
+from clients.http.missing import plain
 from clients.http.replies import Reply
 from service.wire import MEDIA_TYPE, RawBatch, RawLabels, RawName, new_batch_id
 
@@ -20,7 +21,7 @@ def ingest(
     sample_ids: Sequence[Any] | NDArray[Any] | None = None,
 ) -> Call[answers.Ingested]:
     """POST /ingest."""
-    batch = RawBatch.of(features, labels, batch_id or new_batch_id(), sample_ids)
+    batch = RawBatch.of(features, plain(labels), batch_id or new_batch_id(), plain(sample_ids))
     return Call(
         "POST",
         "/ingest",
@@ -36,7 +37,7 @@ def label(
     batch_id: str | None,
 ) -> Call[answers.Labelled]:
     """POST /labels, for samples."""
-    return _labels(RawLabels.of(sample_ids, labels, batch_id or new_batch_id()))
+    return _labels(RawLabels.of(plain(sample_ids), plain(labels), batch_id or new_batch_id()))
 
 
 def name_proposal(

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx2
 import numpy as np
+import pandas as pd
 import pytest
 
 from clients.http import calls, errors
@@ -57,6 +58,39 @@ def replying(status: int, **options: Any) -> GMRClient:
 
 
 # Requests
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        (pd.Series(["a", None, "b"]), ["a", None, "b"]),
+        (pd.Series(["a", np.nan, "b"], dtype="string"), ["a", None, "b"]),
+        (pd.Series(["a", np.nan, "b"]).astype("category"), ["a", None, "b"]),
+        (pd.Series([3, None, 4]), [3, None, 4]),  # which pandas makes floats
+        (pd.Series([3, None, 4], dtype="Int64"), [3, None, 4]),
+        (np.array([3, np.nan, 4], dtype=np.float32), [3, None, 4]),
+        (pd.Index(["a", "b", "c"]), ["a", "b", "c"]),
+        (pd.Series([3, 5, 4], index=[7, 8, 9]), [3, 5, 4]),
+        (pd.RangeIndex(3), [0, 1, 2]),
+        (["a", float("nan"), pd.NA], ["a", None, None]),
+        (("a", pd.NaT, np.float64("nan")), ["a", None, None]),
+    ],
+)
+def test_labels_and_ids_may_be_columns_with_gaps(given: Any, sent: list[int | str | None]) -> None:
+    batch = parse_safetensors(calls.ingest(X, given, "b", given).body, Limits(10, 10))
+    assert batch.labels == sent
+    assert list(batch.sample_ids or ()) == sent
+    if None not in sent:
+        assert calls.label(given, given, "b").body == calls.label(sent, sent, "b").body
+    else:
+        with pytest.raises(InvalidLabels, match="Position 1 has no"):
+            calls.label(["a", "b", "c"], given, "b")
+
+
+@pytest.mark.parametrize("labels", [pd.Series([0.5, 1, 2]), [1.0, 2.0, 3.0], [np.inf, 1, 2]])
+def test_fractions_are_no_labels(labels: Any) -> None:
+    with pytest.raises(InvalidLabels, match="expected an integer, a string or null"):
+        calls.ingest(X, labels, "b")
 
 
 def test_uint8_stays_uint8_on_the_wire_and_float64_becomes_float32() -> None:

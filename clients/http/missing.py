@@ -1,0 +1,56 @@
+"""What stands for no value among labels and ids, as programs and pandas write it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def is_missing(value: object) -> bool:
+    """Whether a label or an id is none: None, a float that is NaN, or pandas' NA and NaT.
+
+    Example:
+        >>> [is_missing(one) for one in (None, float("nan"), np.float32("nan"), 0, "", "nan")]
+        [True, True, True, False, False, False]
+    """
+    if value is None:
+        return True
+    if isinstance(value, float | np.floating):
+        return bool(value != value)
+    pandas = sys.modules.get("pandas")  # whoever holds its NA has imported it
+    return pandas is not None and (value is pandas.NA or value is pandas.NaT)
+
+
+def plain(values: Any) -> Any:
+    """Labels or ids of a program: those of pandas as NumPy's or Python's, with None for none.
+
+    In an array of floats whole numbers are integers: pandas makes floats of integers where
+    some are missing.
+
+    Arguments:
+        values: A list, an array (N,), or a column of pandas. What is no such thing stays as it is.
+
+    Example:
+        >>> plain(np.array([3, np.nan])), plain(["a", float("nan")]), plain("text")
+        ([3, None], ['a', None], 'text')
+    """
+    if hasattr(values, "to_numpy"):  # a Series, an Index
+        values = values.to_numpy()
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1 or values.dtype.kind not in "fO":
+            return values
+        return _of_array(values)
+    if isinstance(values, list | tuple):
+        return [None if is_missing(one) else one for one in values]
+    return values
+
+
+def _of_array(values: NDArray[Any]) -> list[Any]:
+    whole = values.dtype.kind == "f"
+    return [
+        None if is_missing(one) else int(one) if whole and one.is_integer() else one
+        for one in values.tolist()
+    ]
