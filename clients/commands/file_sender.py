@@ -134,6 +134,9 @@ class FileSender:
                 if encoding is not None:
                     encoding.forget_remarks()  # of another file, and of what was only compared
                 display.begin(progress.samples)
+                before = 0
+                if self.wait and options.id_column is not None:
+                    before = client.model().samples_seen
                 policy = RetryPolicy(total_s=PATIENCE_S, notify=display.waiting)
                 try:
                     with closing(open_sender(url, policy)) as sender:
@@ -141,14 +144,15 @@ class FileSender:
                         totals = send(
                             sender, job, resume, progress, rate=self.rate, listener=listener
                         )
-                    waited, awaiting = None, 0
+                    waited, learned, awaiting = None, 0, 0
                     if self.wait:
                         display.note("sent; waiting until all is learned")
                         began = time.monotonic()
                         client.wait_until_learned(LEARNING_S)
                         waited = time.monotonic() - began
                         if options.id_column is not None:
-                            awaiting = client.model().awaiting
+                            model = client.model()
+                            learned, awaiting = model.samples_seen - before, model.awaiting
                 except InputError as error:
                     display.end()
                     told = str(error).replace(str(path), name)
@@ -168,7 +172,7 @@ class FileSender:
                     )
                     raise typer.Exit(130) from None
                 display.end()
-                typer.echo(summary(totals, waited, awaiting))
+                typer.echo(summary(totals, waited, learned, awaiting))
                 skipped = totals.skipped + (0 if live is None else live.untold)
                 if skipped:
                     console.print(f"{counted(skipped, 'row')} could not be used, left out.")
@@ -207,12 +211,15 @@ def _how_far(n: int, *, live: bool) -> str:
     return f"{sent}. Put the file right and run the same command again: it goes on after them."
 
 
-def summary(totals: Totals, learned_after: float | None, awaiting: int = 0) -> str:
+def summary(
+    totals: Totals, learned_after: float | None, learned: int = 0, awaiting: int = 0
+) -> str:
     """What was sent, in a line.
 
     Arguments:
         totals: What was sent.
-        learned_after: Seconds after which all was learned; None where nobody waited.
+        learned_after: Seconds after which nothing was left to learn; None where nobody waited.
+        learned: Samples that the model has learned meanwhile; told where some await their label.
         awaiting: Samples that await their label then, in all.
     """
     text = (
@@ -222,6 +229,10 @@ def summary(totals: Totals, learned_after: float | None, awaiting: int = 0) -> s
     )
     if learned_after is None:
         return text + f"backlog {counted(totals.backlog, 'entry', 'entries')}"
+    if awaiting:
+        return text + (
+            f"{counted(learned, 'sample')} learned within {learned_after:.1f} s after; "
+            f"{counted(awaiting, 'sample')} await their label"
+        )
     rate = totals.samples / (totals.seconds + learned_after)
-    text += f"all learned {learned_after:.1f} s later ({rate:,.0f} samples/s end to end)"
-    return text + (f"; {counted(awaiting, 'sample')} await their label" if awaiting else "")
+    return text + f"all learned {learned_after:.1f} s later ({rate:,.0f} samples/s end to end)"
