@@ -56,6 +56,13 @@ DRAWN = 64
 DRAWN_IN_ALL = 256
 """... and of all sub-tasks that are looked at for a snapshot."""
 
+DIFFERENT = 0.9
+"""Part of the rows of continuous features, at least, that are different ones."""
+
+MOVED = 0.5
+"""Deviations by which some conformity score of drawn samples moves, on average, by a fit that rows
+have to follow."""
+
 MOST_GROUPS = 64
 """Sub-tasks that are told apart; the oldest two become one where there are more."""
 
@@ -144,10 +151,16 @@ class Calibration:
                 with shape (m, S), m at least 2.
             after: The same samples' by the model of now.
         """
+        if not all(_differ(group.rows) for group in self.current):
+            return self  # samples of few values, which drawn ones are not like
         before, after = before.float().cpu(), after.float().cpu()
         least = torch.finfo(before.dtype).eps * (1 + before.abs().amax(0))
-        wider = torch.where(before.std(0) > least, after.std(0) / before.std(0), 1.0)
-        centre = before.mean(0)
+        centre, spread = before.mean(0), before.std(0)
+        differ = spread > least
+        moved = (after.mean(0) - centre).abs()
+        if not bool((moved > MOVED * spread)[differ].any()):
+            return self  # drawn samples say a little more than data would
+        wider = torch.where(differ, after.std(0) / spread, 1.0)
         current = (
             replace(group, rows=(group.rows - centre) * wider + after.mean(0))
             for group in self.current
@@ -215,6 +228,11 @@ class Calibration:
 def chosen(n: int) -> Tensor:
     """Places of the samples of a batch of n whose scores are kept, with shape (m,), int64."""
     return torch.arange(n) if n <= PER_BATCH else _spread(n, PER_BATCH)
+
+
+def _differ(rows: Tensor) -> bool:
+    """Whether nearly all rows are different."""
+    return len(torch.unique(rows, dim=0)) >= DIFFERENT * len(rows)
 
 
 def _spread(n: int, most: int) -> Tensor:
