@@ -232,7 +232,8 @@ async def versions(request: Request) -> Response:
     """The newest few, and the one before each of the last boundaries."""
     parts = parts_of(request)
     kept = await parts.stream.reports.versions()
-    return answers.json({"model_version": parts.model_version, "versions": kept})
+    rows = [Version.model_validate(version).model_dump() for version in kept]
+    return answers.json({"model_version": parts.model_version, "versions": rows})
 
 
 @router.post(

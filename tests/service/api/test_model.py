@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from clients.commands.cli import app
 from service.api.metrics import CHECKPOINT_AGE
-from service.api.routes.model import ModelState, Versions
+from service.api.routes.model import ModelState, Version, Versions
 from service.settings import Settings
 from service.trainer.saver import Saver
 from service.wire import RawBatch
@@ -161,6 +161,7 @@ def test_an_older_version_is_served_again(settings: Callable[..., Settings]) -> 
         def kept() -> list[int]:
             listed = client.get("/model/versions").json()
             Versions.model_validate(listed)
+            assert all(entry.keys() >= Version.model_fields.keys() for entry in listed["versions"])
             return [entry["version"] for entry in listed["versions"]]
 
         wait_until(lambda: version in kept())
