@@ -22,7 +22,7 @@ from clients.http.retry import RetryPolicy
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.feature_names import NameMatcher, NamesAfterFirst
 from clients.sending.image_shape import check_image_shape
-from clients.sending.resume import resume_files, state_folder
+from clients.sending.resume import Progress, ResumeFile, resume_files, state_folder
 from clients.sending.samples import Job, Totals, send, sent_part, starting_point
 from core.counted import counted
 
@@ -118,18 +118,9 @@ class FileSender:
                 for remark in matched.remarks:  # while it is not too late for Ctrl-C
                     console.print(remark, highlight=False, markup=False, soft_wrap=True)
                 job = replace(job, source=matched.source)
-                if others and not self.again and not progress.name:
+                if not self.again and not progress.name:
                     display.note("comparing with what was sent before")
-                    earlier = sent_part(job, [other.load() for other in others])
-                    if earlier is not None:
-                        progress = starting_point(client, earlier, again=False)
-                    if progress.samples:
-                        console.print(
-                            f"{name} begins with {counted(progress.samples, 'sample')} that were "
-                            f"sent before, and goes on after them.",
-                            highlight=False,
-                            soft_wrap=True,
-                        )
+                    progress = self._after_sent_part(client, job, others, progress, name)
                 encoding = options.encoding
                 if encoding is not None:
                     encoding.forget_remarks()  # of another file, and of what was only compared
@@ -180,6 +171,34 @@ class FileSender:
                     console.print(remark, highlight=False, markup=False)
                 prefix = f"{progress.name or job.name}-{progress.run}-"
                 rejected(client, prefix).check("samples")
+
+    def _after_sent_part(
+        self,
+        client: GMRClient,
+        job: Job,
+        others: Sequence[ResumeFile],
+        progress: Progress,
+        name: str,
+    ) -> Progress:
+        """Where to begin with a content that was never sent, but perhaps a part of it was.
+
+        Arguments:
+            others: Of contents that begin as it does, the newest first.
+            progress: Where to begin otherwise.
+            name: What the file is called to the person who sends it.
+        """
+        earlier = sent_part(job, [other.load() for other in others])
+        if earlier is None:
+            return progress
+        progress = starting_point(client, earlier, again=False)
+        if progress.samples:
+            self.console.print(
+                f"{name} begins with {counted(progress.samples, 'sample')} that were sent before, "
+                f"and goes on after them.",
+                highlight=False,
+                soft_wrap=True,
+            )
+        return progress
 
 
 def say_error(console: Console, error: Exception) -> None:

@@ -9,8 +9,9 @@ same rows.
 The model moves on, and earlier sub-tasks' samples look different to it: at the least, what comes
 later takes its share of the mixture. So each sub-task that ends leaves conformity scores of a few
 samples that the model itself drew then (`core.memory.retention`); what has happened to theirs
-since, on average, is taken to have happened to the rows. Likewise where a quiet stream lets the
-model fit the current sub-task anew, and no batches follow that would leave other rows.
+since, on average, is taken to have happened to the rows. Likewise where the current sub-task's
+samples are fitted anew, because a window is full or the stream is quiet: until later batches have
+left other rows, its own are of components that are gone.
 
 Throughout: S conformity scores, `core.density.conformity`.
 """

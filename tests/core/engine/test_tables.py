@@ -209,3 +209,19 @@ def test_when_samples_are_fitted_anew_inliers_stay_inliers(seed: int) -> None:
             for rate, most in ((0.05, 0.1), (0.01, 0.03)):
                 assert float((p_values <= rate).double().mean()) < most
     assert len(fitted) == 3
+
+
+def test_a_pause_leaves_p_values_of_images_as_they_are() -> None:
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.rand(8, 36, generator=generator)
+    kinds = torch.randint(8, (1000,), generator=generator)
+    grey = centres[kinds] + 0.08 * torch.randn(1000, 36, generator=generator)
+    x = grey.clamp(0, 1).mul(255).to(torch.uint8).view(-1, 6, 6)
+    engine = Engine(EngineConfig(detector="none"))
+    state = engine.start()
+    for batch in x.split(100):
+        state, _ = engine.step(state, Batch(batch))
+    settled, events = engine.settle(state)
+    assert events
+    assert len(state.model.calibration.current) == 1
+    assert settled.model.calibration is state.model.calibration
