@@ -81,7 +81,7 @@ def test_what_an_engine_wrote_is_taken_back(preset: str, n: int) -> None:
         ("model.classes", [0, 0]),
         ("model.class_counts", [1]),
         ("stream.batches", 2**63),
-        ("sub_task.likelihood.mean", float("nan")),
+        ("sub_task.log_likelihood.mean", float("nan")),
     ],
 )
 def test_counters_that_cannot_be_are_refused(place: str, value: object) -> None:
