@@ -22,8 +22,9 @@ from clients.http.retry import RetryPolicy
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.feature_names import NameMatcher, NamesAfterFirst
 from clients.sending.image_shape import check_image_shape
+from clients.sending.job import Job
 from clients.sending.resume import Progress, ResumeFile, resume_files, state_folder
-from clients.sending.samples import Job, Totals, send, sent_part, starting_point
+from clients.sending.samples import Totals, send, sent_part, starting_point
 from core.counted import counted
 
 # A full backlog is normal while the model learns, so wait for long; the display says why.
@@ -33,7 +34,7 @@ LEARNING_S = 24 * 3600.0
 
 @dataclass(frozen=True)
 class JobOptions:
-    """How samples are read and cut into batches, as `clients.sending.samples.Job.of` takes it."""
+    """How samples are read and cut into batches, as `clients.sending.job.Job.of` takes it."""
 
     batch_size: int
     epochs: int

@@ -52,15 +52,16 @@ from clients.http.answers import (
     ServiceEvent,
 )
 from clients.http.blocking import Blocking
+from clients.http.missing import Column
 from clients.http.replacing import check_empty
 from clients.http.retry import RetryPolicy
 from clients.http.subscription import Feed, position
 
 __all__ = ["DEFAULT_URL", "GMRClient", "RetryPolicy"]
 
-Labels = Sequence[Label | None] | NDArray[Any] | Any  # a column of pandas, too
+Labels = Sequence[Label | None] | NDArray[Any] | Column
 
-SampleIds = Sequence[int | str | None] | NDArray[Any] | Any
+SampleIds = Sequence[int | str | None] | NDArray[Any] | Column
 
 
 class GMRClient(Blocking):

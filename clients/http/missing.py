@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+LARGEST: Final = 2**53
+"""Up to this every integer is a float of its own."""
+
+
+class Column(Protocol):
+    """A column of pandas: a Series, an Index."""
+
+    def to_numpy(self) -> Any:
+        """Its values, with shape (N,)."""
 
 
 def is_missing(value: object) -> bool:
@@ -28,7 +38,7 @@ def plain(values: Any) -> Any:
     """Labels or ids of a program: those of pandas as NumPy's or Python's, with None for none.
 
     In an array of floats whole numbers are integers: pandas makes floats of integers where
-    some are missing.
+    some are missing. Beyond 2^53 a float may stand for several integers, and stays one.
 
     Arguments:
         values: A list, an array (N,), or a column of pandas. What is no such thing stays as it is.
@@ -36,6 +46,8 @@ def plain(values: Any) -> Any:
     Example:
         >>> plain(np.array([3, np.nan])), plain(["a", float("nan")]), plain("text")
         ([3, None], ['a', None], 'text')
+        >>> plain(np.array([2.0**53, 2.0**54]))
+        [9007199254740992, 1.8014398509481984e+16]
     """
     if hasattr(values, "to_numpy"):  # a Series, an Index
         values = values.to_numpy()
@@ -49,8 +61,11 @@ def plain(values: Any) -> Any:
 
 
 def _of_array(values: NDArray[Any]) -> list[Any]:
-    whole = values.dtype.kind == "f"
-    return [
-        None if is_missing(one) else int(one) if whole and one.is_integer() else one
-        for one in values.tolist()
-    ]
+    floats = values.dtype.kind == "f"
+
+    def of_one(one: Any) -> Any:
+        if is_missing(one):
+            return None
+        return int(one) if floats and one.is_integer() and abs(one) <= LARGEST else one
+
+    return [of_one(one) for one in values.tolist()]

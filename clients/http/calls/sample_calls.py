@@ -9,16 +9,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from clients.http import answers, replies
 from clients.http.calls.call import BINARY_PREFERRED, JSON, Call, T
-from clients.http.missing import plain
+from clients.http.missing import Column, plain
 from clients.http.replies import Reply
 from service.wire import MEDIA_TYPE, RawBatch, RawLabels, RawName, new_batch_id
 
 
 def ingest(
     features: ArrayLike,
-    labels: Sequence[Any] | NDArray[Any] | None,
+    labels: Sequence[Any] | NDArray[Any] | Column | None,
     batch_id: str | None,
-    sample_ids: Sequence[Any] | NDArray[Any] | None = None,
+    sample_ids: Sequence[Any] | NDArray[Any] | Column | None = None,
 ) -> Call[answers.Ingested]:
     """POST /ingest."""
     batch = RawBatch.of(features, plain(labels), batch_id or new_batch_id(), plain(sample_ids))
@@ -32,8 +32,8 @@ def ingest(
 
 
 def label(
-    sample_ids: Sequence[Any] | NDArray[Any],
-    labels: Sequence[Any] | NDArray[Any],
+    sample_ids: Sequence[Any] | NDArray[Any] | Column,
+    labels: Sequence[Any] | NDArray[Any] | Column,
     batch_id: str | None,
 ) -> Call[answers.Labelled]:
     """POST /labels, for samples."""

@@ -1,5 +1,5 @@
-"""Tests for clients.commands.ingest, clients.sending.samples, clients.sending.resume and
-clients.http.connection."""
+"""Tests for clients.commands.ingest, clients.sending.job, clients.sending.samples,
+clients.sending.resume and clients.http.connection."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ from clients.http.client import GMRClient
 from clients.http.connection import Connection, open_sender
 from clients.http.errors import InputError, RequestRefused, ServiceUnreachable
 from clients.http.retry import RetryPolicy
+from clients.sending.job import Job
 from clients.sending.resume import Progress, ResumeFile, fingerprint, resume_files
-from clients.sending.samples import Job, Totals, send, sent_part, starting_point
+from clients.sending.samples import Totals, send, sent_part, starting_point
 from service.wire import unpack
 from tests.clients.scripted import ScriptedServer, answer, problem
 
@@ -326,6 +327,27 @@ def test_bad_rows_that_are_left_out_later_do_not_send_the_others_twice(tmp_path:
     assert (totals.samples, totals.skipped, totals.duplicate_samples) == (2, 1, 0)
     good = [i for i in range(23) if i not in (9, 10, 21)]
     assert service.samples() == [[i, 0] for i in good]
+
+
+def test_of_files_that_begin_alike_the_one_that_was_sent_last_comes_first(tmp_path: Path) -> None:
+    for age, content in enumerate(("new", "old", "older")):
+        ResumeFile(resume_files(tmp_path, "s", content, "url", {})[0].path, {}).save(
+            Progress(samples=age), now=True
+        )
+        path = resume_files(tmp_path, "s", content, "url", {})[0].path
+        os.utime(path, (1000.0 - age, 1000.0 - age))
+    _, others = resume_files(tmp_path, "s", "newest", "url", {})
+    assert [other.load().samples for other in others] == [0, 1, 2]
+    assert resume_files(tmp_path, "another", "newest", "url", {})[1] == []
+    assert resume_files(tmp_path, "s", "newest", "another", {})[1] == []
+
+
+def test_a_file_whose_beginning_can_be_read_no_more_begins_with_nothing(tmp_path: Path) -> None:
+    run(FakeService(), write_table(tmp_path / "a.csv", ["1,0"] * 8), tmp_path)
+    job = Job.of(write_table(tmp_path / "a.csv", ["1,0"] * 5 + ["1,x"] + ["1,0"] * 4), batch_size=4)
+    _, others = resume_files(tmp_path, job.start, job.content, "http://service", {})
+    assert [other.load().samples for other in others] == [8]
+    assert sent_part(job, [other.load() for other in others]) is None
 
 
 def test_several_passes_over_a_file_that_has_grown_begin_anew(tmp_path: Path) -> None:

@@ -26,10 +26,11 @@ from clients.http.calls import Call
 from clients.http.client import GMRClient
 from clients.http.errors import InputError, RequestRefused
 from clients.http.retry import RetryPolicy
+from clients.sending.job import Job
 from clients.sending.label_outcome import Outcome, follow
 from clients.sending.labels import LabelJob, send_labels
 from clients.sending.resume import Progress, ResumeFile
-from clients.sending.samples import Job, send
+from clients.sending.samples import send
 from service.wire import unpack
 from tests.clients.scripted import ScriptedServer, answer, events, problem
 from tests.service.api.stack import (
