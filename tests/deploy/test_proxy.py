@@ -15,7 +15,8 @@ import pytest
 from benchmarks._ports import free_port
 from service.settings import Settings
 from tests.service.api.conftest import redis_url  # noqa: F401
-from tests.service.api.stack import make_settings, serving, teach, training, wait_until
+from tests.service.api.stack import make_settings, of_model, serving, teach, training, wait_until
+from tests.service.running import LONGEST_S
 
 CONFIGURED = Path(__file__).parents[2] / "deploy" / "proxy"
 MODELS = 9
@@ -48,7 +49,7 @@ def proxy(name: str, folder: Path, readers: list[str]) -> Iterator[httpx2.Client
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        with httpx2.Client(base_url=f"http://127.0.0.1:{own}", timeout=20) as client:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{own}", timeout=LONGEST_S) as client:
 
             def up() -> bool:
                 with contextlib.suppress(httpx2.TransportError):
@@ -91,7 +92,7 @@ def test_each_model_is_held_by_one_reader_and_another_takes_over(
         front = stack.enter_context(proxy(name, tmp_path, hosts))
         for model in models:
             front.put(f"/models/{model}").raise_for_status()
-            with httpx2.Client(base_url=f"{front.base_url}/models/{model}", timeout=20) as client:
+            with of_model(front, model) as client:
                 teach(client, batches=1)
         for _ in range(3):
             for model in models:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 import redis
 from pydantic import SecretStr
@@ -25,7 +24,7 @@ from service.broker.keys import Keys
 from service.broker.reader import read_next
 from service.broker.reports import Reports
 from service.settings import Settings
-from tests.service.api.stack import labels, learned, samples, serving, teach, training
+from tests.service.api.stack import labels, learned, of_model, samples, serving, teach, training
 from tests.service.broker.feeding import add, opened
 
 NODES = 3
@@ -60,7 +59,7 @@ def test_models_on_several_nodes_learn_and_answer(cluster: str, tmp_path: Path) 
         for name in names:
             service.put(f"/models/{name}").raise_for_status()
         for name in names:
-            with httpx2.Client(base_url=f"{service.base_url}/models/{name}", timeout=20) as own:
+            with of_model(service, name) as own:
                 teach(own, batches=2)
                 answer = own.post("/classify", json={"features": samples(6).tolist()})
                 assert answer.json()["labels"] == labels(6)

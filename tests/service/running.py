@@ -28,6 +28,9 @@ D = 6
 STEP_S = 0.01
 """Seconds between two looks at a condition, at least."""
 
+LONGEST_S = 120.0
+"""Seconds after which a test stops waiting: a busy machine is slow, and only what hangs fails."""
+
 REST = 3
 """Times what a look costs this thread: the one that is waited for needs the processor more."""
 
@@ -137,7 +140,7 @@ def upload(settings: Settings, data: bytes, *, entry: bool = True) -> Upload:
     return made
 
 
-def wait_until(condition: Callable[[], Any], timeout_s: float = 90.0) -> Any:
+def wait_until(condition: Callable[[], Any], timeout_s: float = LONGEST_S) -> Any:
     """The first true value of `condition()`."""
     deadline, began = time.monotonic() + timeout_s, time.thread_time()
     while not (value := condition()):

@@ -25,6 +25,7 @@ from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis, find_binary
 from service.trainer.host import Trainer
 from service.wire import RawBatch
+from tests.service.running import LONGEST_S
 from tests.service.running import wait_until as wait_until
 
 SAFETENSORS = "application/vnd.safetensors"
@@ -78,12 +79,12 @@ def training(settings: Settings) -> Iterator[Trainer]:
 
     thread = threading.Thread(target=work, name="trainer")
     thread.start()
-    trainer = made.result(20)
+    trainer = made.result(LONGEST_S)
     try:
         yield trainer
     finally:
         trainer.stop()
-        thread.join(20)
+        thread.join(LONGEST_S)
         assert not thread.is_alive()
 
 
@@ -97,17 +98,17 @@ def serving(settings: Settings) -> Iterator[httpx2.Client]:
     try:
         wait_until(lambda: server.started)
         port = server.servers[0].sockets[0].getsockname()[1]
-        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=LONGEST_S) as client:
             yield client
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(LONGEST_S)
         assert not thread.is_alive()
 
 
 def of_model(client: httpx2.Client, name: str) -> httpx2.Client:
     """A client of a named model of the same service."""
-    return httpx2.Client(base_url=f"{client.base_url}/models/{name}", timeout=20)
+    return httpx2.Client(base_url=f"{client.base_url}/models/{name}", timeout=LONGEST_S)
 
 
 def learned(client: httpx2.Client) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from tests.service.api.stack import (
     training,
     wait_until,
 )
+from tests.service.running import LONGEST_S
 
 
 def test_an_unknown_path_and_a_wrong_method_are_problems_too(blank: httpx2.Client) -> None:
@@ -211,7 +212,7 @@ def test_the_process_stops_with_status_0_and_finishes_what_it_has_begun(
         text=True,
     )
     try:
-        with httpx2.Client(base_url=f"http://127.0.0.1:{made.port}", timeout=20) as client:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{made.port}", timeout=LONGEST_S) as client:
 
             def up() -> bool:
                 try:
@@ -244,7 +245,7 @@ def test_the_process_stops_with_status_0_and_finishes_what_it_has_begun(
                 process.send_signal(signal.SIGTERM)
                 wait_until(lambda: _refuses(client))
                 told.set()
-                sender.join(20)
+                sender.join(LONGEST_S)
             assert answers[0].status_code == 202
         assert process.wait(20) == 0
     finally:

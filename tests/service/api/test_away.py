@@ -21,6 +21,7 @@ from service.wire import RawBatch
 from tests.service.api.stack import (
     labels,
     make_settings,
+    of_model,
     problem,
     redis_server,
     samples,
@@ -194,7 +195,7 @@ def test_a_named_model_answers_while_nobody_tells_which_there_are(
     body = {"features": samples(2).tolist()}
     with training(settings), serving(settings) as client:
         client.put("/models/known").raise_for_status()
-        with httpx2.Client(base_url=f"{client.base_url}/models/known", timeout=20) as known:
+        with of_model(client, "known") as known:
             teach(known, batches=1)
             monkeypatch.setattr("service.api.models.FRESH_S", 0.0)
             with monkeypatch.context() as patched:

@@ -14,6 +14,7 @@ import pytest
 from service.api import connection
 from service.settings import Settings
 from tests.service.api.stack import serving, wait_until
+from tests.service.running import LONGEST_S
 
 HEAD = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -79,7 +80,7 @@ def test_a_head_without_end_is_refused_while_others_are_answered(
         for _ in range(20):
             assert blank.get("/health/live").status_code == 200
         answer = everything(attacker)
-        sending.join(20)
+        sending.join(LONGEST_S)
     assert not answer or status_of(answer) == status
 
 

@@ -27,6 +27,7 @@ from tests.service.api.stack import (
     training,
     wait_until,
 )
+from tests.service.running import LONGEST_S
 
 
 class Listener:
@@ -192,7 +193,7 @@ def test_silence_is_filled_with_comments(
 def test_the_end_of_the_service_ends_the_events(settings: Callable[..., Settings]) -> None:
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(1) as pool:
         with serving(settings()) as client:
-            own = stack.enter_context(httpx2.Client(base_url=client.base_url, timeout=20))
+            own = stack.enter_context(httpx2.Client(base_url=client.base_url, timeout=LONGEST_S))
             listener = stack.enter_context(listening(own))
             rest = pool.submit(lambda: list(listener.lines))
         # The server has stopped by now: an answer without end would have kept it.

@@ -26,6 +26,7 @@ from tests.service.api.stack import (
     training,
     wait_until,
 )
+from tests.service.running import LONGEST_S
 
 MakeSettings = Callable[..., Settings]
 
@@ -195,7 +196,9 @@ def test_an_operator_releases_what_is_held_and_losses_count_anew(
             assert words.endswith(f"version {held['served_version']} answers")
             done = other.release("zeros are gone", by="ada")
         assert done.applied
-        assert done.model_version == held["checked_version"]
+        # A pause may have been learned, and checked, since.
+        assert done.model_version is not None
+        assert done.model_version >= held["checked_version"] > held["served_version"]
         assert answers(client) != answered
         assert share_right(client) < 0.6
         [event] = told(client, "hold_ended")
@@ -204,6 +207,7 @@ def test_an_operator_releases_what_is_held_and_losses_count_anew(
             "ada",
             "zeros are gone",
         )
+        assert event["model_version"] == done.model_version
         now = wait_until(lambda: not (state := gate(client))["held"] and state)
         assert now["forgetting"] <= 0.02
         # What was lost is accepted: learning the same goes on, and is served.
@@ -223,7 +227,7 @@ def test_the_trainer_goes_back_by_itself_where_that_is_asked_for(
         made = {"gate_max_forgetting": 0.02, "gate_rollback": True}
         service.put("/models/pump", json={"settings": made}).raise_for_status()
         with httpx2.Client(
-            base_url=f"{str(service.base_url).rstrip(chr(47))}/models/pump/", timeout=20
+            base_url=f"{str(service.base_url).rstrip(chr(47))}/models/pump/", timeout=LONGEST_S
         ) as client:
             teach(client, batches=8)
             cross(client)

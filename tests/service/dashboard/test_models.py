@@ -11,6 +11,7 @@ from service.settings import Settings
 from tests.service.api.stack import serving, teach, training
 from tests.service.dashboard.browser import visiting
 from tests.service.dashboard.test_story import check_accessible
+from tests.service.running import LONGEST_S
 
 
 def test_every_model_has_a_page_and_one_is_chosen_on_any(
@@ -24,7 +25,7 @@ def test_every_model_has_a_page_and_one_is_chosen_on_any(
             expect(page.locator("#models")).to_be_hidden()  # while there is nothing to choose
         for name in ("pump-7", "pump-8"):
             client.put(f"/models/{name}").raise_for_status()
-        with httpx2.Client(base_url=f"{url}/models/pump-7", timeout=20) as pump:
+        with httpx2.Client(base_url=f"{url}/models/pump-7", timeout=LONGEST_S) as pump:
             teach(pump, batches=3)
             pump.post("/drift/boundary").raise_for_status()
         with visiting(browser, f"{url}/") as visit:
