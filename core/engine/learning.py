@@ -141,7 +141,7 @@ class Learning:
             learner=learner,
             random=generator.get_state(),
             standardiser=state.standardiser.discounted(),
-            panel=None if state.model.panel is None else state.model.panel.without_raw(),
+            panel=None if state.model.panel is None else state.model.panel.in_new_sub_task(),
         )
         told = state.with_sub_task(number=state.sub_task.number + 1)
         return state, [replayed(told, replay) for replay in replays]

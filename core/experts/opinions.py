@@ -143,36 +143,47 @@ def _foresee(said: Array, weights: Array, lasting: Array, n_learned: int, base: 
 
 
 @compiled
-def _complete(said: Array, known: Array, base: Array, found: Array) -> None:
+def _complete(said: Array, known: Array, renamed: Array, base: Array, found: Array) -> None:
     """An opinion on all classes, with shape (C,), from one on known ones.
 
     Arguments:
         said: Probabilities of known classes, with shape (C,).
         known: With shape (C,), bool.
+        renamed: Classes that count as known, and are never named, where they are not known, with
+            shape (C,), bool.
         base: What others say of all classes, with shape (C,).
         found: With shape (C,).
     """
     # Where others find a class likeliest that an expert does not know, it has nothing to say:
     # shared out, what they give to many classes together could outdo it.
-    if not known[base.argmax()]:
+    best = base.argmax()
+    if not (known[best] or (renamed[best] and known.any())):
         found[:] = base
         return
     given = 0.0
     for c in range(len(base)):
-        given += base[c] if known[c] else 0.0
+        given += base[c] if known[c] or renamed[c] else 0.0
     for c in range(len(base)):
-        found[c] = said[c] * given + (0.0 if known[c] else base[c])
+        own = said[c] * given if known[c] else 0.0
+        found[c] = own if known[c] or renamed[c] else base[c]
 
 
 @compiled
 def complete(
-    said: Array, knows: Array, weights: Array, lasting: Array, n_learned: int, found: Array
+    said: Array,
+    knows: Array,
+    renamed: Array,
+    weights: Array,
+    lasting: Array,
+    n_learned: int,
+    found: Array,
 ) -> None:
     """Opinions of all experts on all classes; see `core.experts.panel.Rules.advice`.
 
     Arguments:
         said: Of all but the mixture, with shape (E - 1, N, C).
         knows: Which classes these know, with shape (E - 1, C), bool.
+        renamed: Classes that go by another name, with shape (C,), bool.
         weights: Of all experts, with shape (E,).
         lasting: Of whom nothing fades, with shape (E - 1,), bool.
         n_learned: How many classes the mixture knows, the first ones.
@@ -182,18 +193,18 @@ def complete(
     if n_classes > n_learned:
         _foresee(said, weights, lasting, n_learned, found[0])
     total = weights[0] + weights[1:][lasting].sum()
-    together = np.empty(n_classes)
+    together, none = np.empty(n_classes), np.zeros(n_classes, np.bool_)
     for i in range(found.shape[1]):
         for c in range(n_classes):
             together[c] = weights[0] / total * found[0, i, c]
         for e in range(len(said)):
             if lasting[e]:
-                _complete(said[e, i], knows[e], found[0, i], found[1 + e, i])
+                _complete(said[e, i], knows[e], none, found[0, i], found[1 + e, i])
                 for c in range(n_classes):
                     together[c] += weights[1 + e] / total * found[1 + e, i, c]
         for e in range(len(said)):
             if not lasting[e]:
-                _complete(said[e, i], knows[e], together, found[1 + e, i])
+                _complete(said[e, i], knows[e], renamed, together, found[1 + e, i])
 
 
 def completed(
@@ -202,6 +213,7 @@ def completed(
     weights: Tensor,
     lasting: Tensor,
     n_classes: int,
+    renamed: Tensor,
 ) -> Tensor:
     """Opinions of all experts on all classes, with shape (E, N, C), float64.
 
@@ -212,6 +224,7 @@ def completed(
         weights: Of all experts, with shape (E,).
         lasting: Of whom nothing fades, with shape (E - 1,), bool.
         n_classes: C.
+        renamed: Of the first classes, which go by another name, bool.
     """
     n_samples, n_learned = mixture.shape
     said = np.zeros((len(lasting), n_samples, n_classes))
@@ -222,5 +235,7 @@ def completed(
         begin = own.stop
     found = np.zeros((len(weights), n_samples, n_classes))
     found[0, :, :n_learned] = mixture.numpy()
-    complete(said, knows, weights.numpy(), lasting.numpy(), n_learned, found)
+    passed = np.zeros(n_classes, np.bool_)
+    passed[: len(renamed)] = renamed.numpy()[:n_classes]
+    complete(said, knows, passed, weights.numpy(), lasting.numpy(), n_learned, found)
     return torch.from_numpy(found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -21,6 +21,7 @@ from core.experts.forest import ForestRules, Forests
 from core.experts.gaussians import AnyRules, Gaussians
 from core.experts.least_squares import LeastSquares, LinearRules
 from core.experts.neighbours import NOBODY, NeighbourRules, Neighbours
+from core.experts.new_names import NewNames
 from core.experts.opinions import completed
 from core.experts.sketch import SIZE, Sketch
 from core.standardiser import CLIP, LEARNED_RANGE, Standardiser
@@ -112,6 +113,16 @@ class Advice:
         """Class probabilities by all experts together, with shape (N, C); rows sum to one."""
         return (self.weights @ self.opinions.flatten(1)).view(self.opinions.shape[1:])
 
+    def called(self, lasting: Tensor) -> Tensor:
+        """What the mixture and experts of which nothing fades call each sample: (N,), int64.
+
+        Arguments:
+            lasting: Who these experts are, with shape (E - 1,), bool.
+        """
+        asked = torch.cat([lasting.new_ones(1), lasting])
+        together = (self.weights * asked) @ self.opinions.flatten(1)
+        return together.view(self.opinions.shape[1:]).argmax(1)
+
     def surprised(self, codes: Tensor) -> bool:
         """Whether fewer labels were foretold than expected, beyond chance.
 
@@ -123,6 +134,10 @@ class Advice:
         hits = named == codes
         variance = (expected * (1 - expected)).sum() + ADDED_VARIANCE
         return float((expected - hits.double()).sum()) > SURPRISE * math.sqrt(float(variance))
+
+
+NOBODY_RENAMED = torch.zeros(0, dtype=torch.bool)
+"""Of no classes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +153,7 @@ class Rules:
         forests: See `ForestRules`.
         neighbours: See `NeighbourRules`.
         sketch: What samples of more than `MOST_FEATURES` go through first: then D is its size.
+        renamed: Which of the first classes go by another name, with shape (C,), bool.
     """
 
     shift: Tensor
@@ -148,6 +164,7 @@ class Rules:
     forests: ForestRules
     neighbours: NeighbourRules
     sketch: Sketch | None = None
+    renamed: Tensor = NOBODY_RENAMED
 
     def advice(self, x: Tensor, mixture: Tensor, n_classes: int | None = None) -> Advice:
         """What every expert says of samples.
@@ -159,6 +176,9 @@ class Rules:
         1. The others find a class likeliest that the expert does not know: it says what they say.
         2. Else it shares out among the classes that it knows what the others give these together;
            of the other classes it says what they say.
+
+        To one of which something fades, a class that goes by another name (`NewNames`) counts as
+        known and is never named.
 
         Of classes that the mixture has yet to learn, the experts of which nothing fades say how
         likely they are.
@@ -179,8 +199,9 @@ class Rules:
             (self.neighbours.probabilities(x), self.neighbours.known),
         )
         base, n_classes = mixture.cpu().double(), n_classes or mixture.shape[1]
-        lasting = LASTING if x.shape[1] <= MOST_FOR_ALL else LASTING_OF_MANY
-        return Advice(completed(parts, base, self.weights, lasting, n_classes), self.weights)
+        lasting = _lasting(x.shape[1])
+        opinions = completed(parts, base, self.weights, lasting, n_classes, self.renamed)
+        return Advice(opinions, self.weights)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor, by name."""
@@ -199,6 +220,7 @@ class Rules:
             "values": self.forests.values,
             "forests_known": self.forests.known,
             **dict(zip(NEIGHBOURS, self.neighbours.tensors(), strict=True)),
+            "renamed": self.renamed,
         }
 
     @classmethod
@@ -224,6 +246,7 @@ class Rules:
             ForestRules(*(tensors[name] for name in trees)),
             near,
             Sketch(tensors["sketch"]) if "sketch" in tensors else None,
+            tensors.get("renamed", NOBODY_RENAMED),  # not written by earlier releases
         )
 
 
@@ -254,6 +277,7 @@ class Panel:
         mix: Weights as well, by which experts are best together: see `core.experts.share`.
         sketch: Of more than `MOST_FEATURES`; then D is its size. While its scale is not known,
             rows wait in the sender's units.
+        new_names: Tells which classes go by another name.
     """
 
     standardiser: Standardiser
@@ -270,6 +294,7 @@ class Panel:
     neighbours: Neighbours = NOBODY
     mix: Tensor = NO_MIX
     sketch: Sketch | None = None
+    new_names: NewNames = field(default_factory=NewNames.start)
 
     @classmethod
     def start(cls, n_features: int) -> Panel:
@@ -319,6 +344,7 @@ class Panel:
             self.forests.rules(),
             self.neighbours.rules(),
             self.sketch,
+            self.new_names.renamed,
         )
 
     def of_classes(self, labels: tuple[Label, ...]) -> Panel:
@@ -343,6 +369,7 @@ class Panel:
             joint=self.joint.of_classes(columns),
             forests=self.forests.of_classes(columns),
             neighbours=self.neighbours.of_classes(columns),
+            new_names=self.new_names.of_classes(columns),
             rows=self.rows[stay],
             codes=codes[stay],
             told=int(stay[: self.told].sum()),
@@ -382,6 +409,9 @@ class Panel:
                     continue
                 heard = codes[rows] < said.opinions.shape[2]
                 panel = panel.judged(said, torch.where(heard, codes[rows], UNLABELLED))
+                called = said.called(_lasting(self._n_features))
+                names = panel.new_names.grown(max(len(self.labels), said.opinions.shape[2]))
+                panel = replace(panel, new_names=names.counted(called, codes[rows]))
             panel = panel.learned(x[rows], codes[rows], len(self.labels), self)
         return panel
 
@@ -403,7 +433,16 @@ class Panel:
 
     def deferring(self) -> Panel:
         """Give the mixture weight: it was told at once what others hear by and by."""
-        return replace(self, weights=_deferring(self.weights), mix=_deferring(self.mix))
+        return replace(
+            self,
+            weights=_deferring(self.weights),
+            mix=_deferring(self.mix),
+            new_names=NewNames.start(len(self.labels)),
+        )
+
+    def in_new_sub_task(self) -> Panel:
+        """Without raw samples; and what the mixture has yet to learn it mistook for old classes."""
+        return replace(self.without_raw(), new_names=NewNames.start(len(self.labels)))
 
     def learned(
         self, x: Tensor, codes: Tensor, n_classes: int, before: Panel | None = None
@@ -542,6 +581,11 @@ def _of_all(n_horizons: int, said: Tensor, known: Tensor) -> tuple[Tensor, Tenso
     """What experts of all horizons say, (H, N, C), and know, (H, C): of the first ones nothing."""
     more = (0, 0) * (said.dim() - 1) + (n_horizons - len(said), 0)
     return torch.nn.functional.pad(said, more), torch.nn.functional.pad(known, (0, 0, *more[-2:]))
+
+
+def _lasting(n_features: int) -> Tensor:
+    """Which experts never fade, with shape (E - 1,), bool, of those that learn D features."""
+    return LASTING if n_features <= MOST_FOR_ALL else LASTING_OF_MANY
 
 
 def _deferring(weights: Tensor) -> Tensor:

@@ -453,6 +453,22 @@ def test_of_an_earlier_release_ranks_say_the_bins_of_likelihoods() -> None:
     assert_identical(loaded.watch.detector, state.watch.detector)
 
 
+def test_experts_of_an_earlier_release_have_counted_no_new_names() -> None:
+    config = CONFIGS["mfa"]
+    engine = Engine(config)
+    state, _ = play(engine, engine.start(), batches([0, 1], 30))
+    tensors, text = unpack(FORMAT, dump(state, config, {}))
+    tree = json.loads(text["state"])
+    del tree["model"]["panel"]["new_names"]
+    text["state"] = json.dumps(tree)
+    loaded, _, _ = load(pack(FORMAT, tensors, text))
+    assert loaded.model.panel is not None
+    assert not len(loaded.model.panel.new_names.came)
+    more, _ = play(engine, loaded, batches([0, 1], 2))
+    assert more.model.panel is not None
+    assert float(more.model.panel.new_names.came.sum()) > 0
+
+
 def test_what_an_earlier_release_called_otherwise_is_read() -> None:
     config = CONFIGS["mfa"]
     engine = Engine(config)

@@ -170,3 +170,21 @@ def test_the_same_stream_in_small_batches_finds_the_same_change() -> None:
         assert boundary.signal == "labels"
         assert boundary.estimated_start_sample == pytest.approx(1500, abs=10)
         assert boundary.sample_index <= 1500 + 100
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_name_never_heard_before_is_the_answer_after_some_samples(preset: str, seed: int) -> None:
+    one = engine(preset, seed=seed)
+    state, _ = play(one, one.start(), list(called(LETTERS, 25, 10 + seed)))
+    state, events = play(one, state, list(called(("new", "b", "c"), 3, 20 + seed)))
+    assert not boundaries(events)
+    for index in range(20):
+        state, _ = play(one, state, list(called(("new", "b", "c"), 1, 30 + index)))
+        snapshot = one.snapshot(state)
+        for group, name in enumerate(("new", "b", "c")):
+            codes = snapshot.classify(blob(group, 50, 77)).codes
+            assert sum(snapshot.answers[code] == name for code in codes.tolist()) >= 49
+    # The old name comes again.
+    state, _ = play(one, state, list(called(LETTERS, 6, 40 + seed)))
+    assert named(one, state) == list(LETTERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 
@@ -378,3 +379,50 @@ def test_labels_are_a_surprise_to_whoever_is_best_just_now(
     panel.taught(x, codes, panel.rules.advice(x, even(100, 3)))
 
     assert torch.equal(heard[0], lone)
+
+
+def renaming(seed: int) -> tuple[Panel, Tensor, Tensor]:
+    """A panel of three classes of which the first goes by a fourth name, and more of the same."""
+    mixture = torch.eye(4, dtype=torch.float64)  # it knows the old name only
+    panel = replace(Panel.start(4), labels=("old", "b", "c", "new"))
+    for index in range(24):
+        x, codes = samples(50, 4, seed + index)
+        advice = panel.rules.advice(x, mixture[codes], 4)
+        panel = panel.taught(x, torch.where((codes == 0) & (index >= 12), 3, codes), advice)
+    x, codes = samples(200, 4, seed + 99)
+    return panel, x, codes
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_class_goes_by_its_new_name_whatever_the_mixture_says(seed: int) -> None:
+    panel, x, codes = renaming(seed)
+    mixture = torch.eye(4, dtype=torch.float64)[codes]
+    rules = panel.rules
+    assert rules.renamed.tolist() == [True, False, False, False]
+    named = rules.advice(x, mixture, 4).probabilities.argmax(1)
+    assert float((named == torch.where(codes == 0, 3, codes)).double().mean()) > 0.95
+    # Else who fades would repeat what the mixture says.
+    believed = torch.nn.functional.one_hot(torch.tensor(0), len(rules.weights)).double()
+    fading, mine = 1 + HORIZONS.index(min(HORIZONS)), codes == 0
+    for renamed, name in ((rules.renamed, 3), (torch.zeros(4, dtype=torch.bool), 0)):
+        asked = replace(rules, weights=believed, renamed=renamed).advice(x, mixture, 4)
+        assert (asked.opinions[fading, mine].argmax(1) == name).double().mean() > 0.95
+    again = Rules.read(rules.tensors()).advice(x, mixture, 4)
+    assert torch.equal(again.probabilities, rules.advice(x, mixture, 4).probabilities)
+
+
+def test_rules_of_an_earlier_release_know_of_no_new_names() -> None:
+    panel, x, codes = renaming(0)
+    tensors = panel.rules.tensors()
+    del tensors["renamed"]
+    mixture = torch.eye(4, dtype=torch.float64)[codes]
+    old = replace(panel.rules, renamed=torch.zeros(4, dtype=torch.bool))
+    said = Rules.read(tensors).advice(x, mixture, 4)
+    assert torch.equal(said.probabilities, old.advice(x, mixture, 4).probabilities)
+
+
+@pytest.mark.parametrize("change", [Panel.in_new_sub_task, Panel.deferring])
+def test_a_boundary_leaves_all_names_as_they_are(change: Callable[[Panel], Panel]) -> None:
+    panel, _, _ = renaming(0)
+    assert not change(panel).rules.renamed.any()
+    assert len(change(panel).new_names.came) == 4

@@ -1,0 +1,135 @@
+"""Classes that go by another name: their samples come, and their label no longer does.
+
+An expert that fades knows the new name, and lets go of the old one. Where those of which nothing
+fades find the old class likeliest, it would repeat what they say (`core.experts.opinions`): of a
+class of which nothing comes they remember more. Not so where its samples do come. These are told by
+their label, most samples of which are taken for the old class.
+
+Throughout: C classes, N samples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from core.compiled.loops import Array, compiled
+from core.experts.fading import columns_of
+
+NO_OTHER = -1
+"""In the place of a class."""
+
+PER_CLASS = 50.0
+"""Samples of each class that comes after which a third is left of what was counted."""
+
+RARELY = 1 / 3
+"""Part of the samples of the new name below which those of the old one stay away."""
+
+MOST = 0.6
+"""Share of a label's samples that others take for one class, from which on it is a new name of it:
+where classes overlap, samples of each are taken for others."""
+
+HARDLY = 0.1
+"""Share below which it is a class of its own again: the others have learned it."""
+
+
+@dataclass(frozen=True, eq=False)
+class NewNames:
+    """How often each class came lately, and for what others took its samples.
+
+    Arguments:
+        came: Labelled samples of each class, faded, with shape (C,), float64.
+        taken_for: The other class for which most of those that were mistaken were taken, with
+            shape (C,), int64; `NO_OTHER` where none was.
+        share: Of the samples of each class, how many were taken for that one, more than for a third
+            one; with shape (C,), float64, 0 to 1, faded.
+        new: Which classes are new names, as far as their own samples say, with shape (C,), bool.
+    """
+
+    came: Tensor
+    taken_for: Tensor
+    share: Tensor
+    new: Tensor
+
+    @classmethod
+    def start(cls, n_classes: int = 0) -> NewNames:
+        """Before any label."""
+        return cls(
+            torch.zeros(n_classes, dtype=torch.float64),
+            torch.full((n_classes,), NO_OTHER),
+            torch.zeros(n_classes, dtype=torch.float64),
+            torch.zeros(n_classes, dtype=torch.bool),
+        )
+
+    @property
+    def renamed(self) -> Tensor:
+        """Which classes go by another name, with shape (C,), bool."""
+        codes = self.new.nonzero()[:, 0]
+        olds = self.taken_for[codes]
+        away = self.came[olds] < RARELY * self.came[codes]
+        found = torch.zeros_like(self.new)
+        found[olds[away]] = True
+        return found
+
+    def counted(self, called: Tensor, codes: Tensor) -> NewNames:
+        """With labelled samples, in stream order.
+
+        One sample after the other: it does not matter how a stream is cut into batches.
+
+        Arguments:
+            called: The class for which others took each, with shape (N,), int64, below C.
+            codes: The class that its label says, with shape (N,), int64, below C.
+        """
+        parts = [part.clone() for part in (self.came, self.taken_for, self.share, self.new)]
+        _count(called.numpy(), codes.numpy(), *(part.numpy() for part in parts))
+        return NewNames(*parts)
+
+    def grown(self, n_classes: int) -> NewNames:
+        """With room for as many classes, where there are fewer."""
+        if n_classes <= len(self.came):
+            return self
+        return self.of_classes(torch.arange(n_classes))
+
+    def of_classes(self, columns: Tensor) -> NewNames:
+        """Of other classes, or of the same in another order: `columns` as of `columns_of`."""
+        n = len(self.came)
+        old = ((columns >= 0) & (columns < n)).nonzero()[:, 0]
+        table = torch.full((n + 1,), NO_OTHER)
+        table[columns[old]] = old
+        other = torch.full_like(columns, NO_OTHER)
+        other[old] = table[self.taken_for[columns[old]]]
+        with_other = other != NO_OTHER
+        return NewNames(
+            columns_of(self.came, columns, 0),
+            other,
+            torch.where(with_other, columns_of(self.share, columns, 0), 0.0),
+            with_other & columns_of(self.new, columns, 0),
+        )
+
+
+@compiled
+def _count(
+    called: Array, codes: Array, came: Array, taken_for: Array, share: Array, new: Array
+) -> None:
+    """Count N samples in the places of C classes, which are changed where they are."""
+    step = 1 / PER_CLASS
+    for i in range(len(codes)):
+        own, other, shown = codes[i], called[i], 0
+        for c in range(len(came)):
+            shown += came[c] >= 1
+        kept = math.exp(-step / max(shown, 1))
+        for c in range(len(came)):
+            came[c] *= kept
+        came[own] += 1
+        if other == own:
+            share[own] *= 1 - step
+        elif other == taken_for[own]:
+            share[own] += step * (1 - share[own])
+        elif share[own] >= step:
+            share[own] -= step
+        else:
+            taken_for[own], share[own], new[own] = other, step, False
+        new[own] = share[own] >= (HARDLY if new[own] else MOST)
