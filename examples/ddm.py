@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from core.drift.detector import Cause, Level, Observation, Verdict
+from core.drift.detector import Arming, Cause, Level, Observation, Verdict
 from gmr import EngineConfig
 
 
@@ -97,8 +97,8 @@ class DDM:
         labelled = seen.codes >= 0
         return called.argmax(-1).cpu()[labelled] != seen.codes[labelled]
 
-    def armed_in(self, state: DDMState, since_boundary: int, converged: bool) -> int | None:
-        return max(0, self.warm_up - state.samples)
+    def arming(self, state: DDMState, since_boundary: int, converged: bool) -> Arming:
+        return Arming.after(max(0, self.warm_up - state.samples))
 
     def typical(self, state: DDMState, x: Tensor) -> Tensor:
         return torch.ones(len(x), dtype=torch.bool)

@@ -47,8 +47,9 @@ def check_detector(make: Callable[[EngineConfig], Detector[Any]]) -> None:
     assert is_dataclass(state), "a state is a dataclass, so that a checkpoint can hold it"
     armed = False
     for seen in _observations():
-        told = detector.armed_in(state, seen.since_boundary, True)
-        assert told is None or told >= 0, f"armed_in() is {told}; expected None, or 0 and more"
+        wait, reason = detector.arming(state, seen.since_boundary, True)
+        assert wait is None or wait >= 0, f"arming() tells {wait}; expected None, or 0 and more"
+        assert (wait == 0) == (reason is None), "arming() has a reason unless it tells 0 samples"
         before = repr(state)
         after, verdict = detector.observe(state, seen, True)
         again, same = detector.observe(state, seen, True)

@@ -179,6 +179,44 @@ class Verdict(NamedTuple):
         return {name: number for name, number in numbers.items() if number is not None}
 
 
+class UnarmedReason(StrEnum):
+    """The reason why a detector may not speak."""
+
+    WARM_UP = "warm_up"  # the sub-task has too few samples
+    ANNEALING = "annealing"  # the learner has yet to converge
+    DEPENDENCE = "dependence"  # samples depend on each other, so that more of them are needed
+    NO_DETECTOR = "no_detector"  # it never speaks
+
+
+class Arming(NamedTuple):
+    """When a detector may speak, and why not before.
+
+    Arguments:
+        samples: Until then, as far as can be expected, 0 or more; None: not known, or never.
+        reason: None where it may speak, which is where `samples` is 0.
+    """
+
+    samples: int | None
+    reason: UnarmedReason | None
+
+    @classmethod
+    def after(cls, samples: int) -> Arming:
+        """For a detector that waits for so many samples and for nothing else.
+
+        Example:
+            >>> Arming.after(0).reason is None
+            True
+            >>> Arming.after(120).reason.value
+            'warm_up'
+        """
+        return cls(samples, UnarmedReason.WARM_UP if samples else None)
+
+    @classmethod
+    def unknown(cls, reason: UnarmedReason) -> Arming:
+        """For a detector of which nobody knows when it may speak."""
+        return cls(None, reason)
+
+
 class Detector(Protocol[S]):
     """One rule for finding boundaries."""
 
@@ -204,17 +242,15 @@ class Detector(Protocol[S]):
         """
         ...
 
-    def armed_in(self, state: S, since_boundary: int, converged: bool) -> int | None:
-        """Samples until it may speak, as far as can be expected; 0 where it may already.
+    def arming(self, state: S, since_boundary: int, converged: bool) -> Arming:
+        """When it may speak, and why not before.
 
-        Batches are judged as they come: it may speak from the first that begins after so many.
+        Batches are judged as they come: it may speak from the first that begins after so many
+        samples.
 
         Arguments:
             since_boundary: Samples of the sub-task so far.
             converged: See `observe`.
-
-        Returns:
-            None where that is not known, or never.
         """
         ...
 

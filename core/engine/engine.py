@@ -24,7 +24,7 @@ import torch
 
 from core.batch import Batch, Label, SampleId
 from core.config import EngineConfig
-from core.drift.detector import Detector
+from core.drift.detector import Arming, Detector
 from core.engine.boundary import BoundaryCrossing
 from core.engine.candidates import Candidates
 from core.engine.change_type import ChangeType
@@ -172,13 +172,12 @@ class Engine:
             return self.modes.passed(state, batch)
         return self._step.take(state, batch)
 
-    def armed_in(self, state: EngineState) -> int | None:
-        """Samples until the detector may speak, as far as can be expected; 0 where it may.
+    def arming(self, state: EngineState) -> Arming:
+        """When the detector may speak, and why not before.
 
-        None where that is not known, because the learner has yet to converge, or
-        samples depend on each other; and where it never may.
+        Of the next batch, while `Watch.armed` is of the last one.
         """
-        return self.judge.armed_in(state)
+        return self.judge.arming(state)
 
     def change_mode(
         self, state: EngineState, mode: Mode, by: str | None = None, reason: str | None = None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, codes_among
-from core.drift.detector import Detector, ForwardPass, ModelVersion, Observation
+from core.drift.detector import Arming, Detector, ForwardPass, ModelVersion, Observation
 from core.drift.shadows import Shadows, ShadowVerdicts
 from core.engine.class_accuracy import ClassAccuracy, by_class
 from core.engine.judgement import Judgement
@@ -163,11 +163,11 @@ class Judge:
         assert model is not None
         return ModelVersion(model, state.standardiser, samples)
 
-    def armed_in(self, state: EngineState) -> int | None:
-        """See `core.engine.engine.Engine.armed_in`."""
+    def arming(self, state: EngineState) -> Arming:
+        """See `core.engine.engine.Engine.arming`."""
         seen = state.seen
         converged = not self.learner.anneals
         if seen.model.learner is not None:
             converged = self.learner.converged(seen.model.learner)
         since_boundary = seen.stream.samples - seen.sub_task.first_sample
-        return self.detector.armed_in(seen.watch.detector, since_boundary, converged)
+        return self.detector.arming(seen.watch.detector, since_boundary, converged)

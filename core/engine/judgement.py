@@ -7,7 +7,7 @@ from typing import Any
 
 from core.batch import UNLABELLED, Batch
 from core.compiled.loops import Array
-from core.drift.detector import Level, Verdict
+from core.drift.detector import Arming, Level, Verdict
 from core.drift.shadows import ShadowVerdicts
 from core.engine.class_accuracy import ClassAccuracy
 from core.engine.state import EngineState, StreamState
@@ -61,14 +61,14 @@ class Judgement:
         return replace(stream, prequential=prequential, reliability=reliability)
 
     def report(
-        self, state: EngineState, batch: Batch, position: BatchPosition, armed_in: int | None
+        self, state: EngineState, batch: Batch, position: BatchPosition, arming: Arming
     ) -> dict[str, Any]:
         """The fields of `BatchScored`.
 
         Arguments:
             state: After the batch.
             position: Where the batch begins.
-            armed_in: Samples after it until the detector may speak; None where that is not known.
+            arming: When the detector may speak, after the batch.
         """
         verdict = self.verdict
         probe = verdict.probe if verdict else None
@@ -89,7 +89,7 @@ class Judgement:
             "statistics": {**(verdict.statistics if verdict else {}), **self.shadows.statistics},
             "thresholds": {**(verdict.thresholds if verdict else {}), **self.shadows.thresholds},
             "armed": verdict.armed if verdict else False,
-            "armed_in": armed_in,
+            "armed_in": arming.samples,
             "prequential_accuracy": self.accuracy,
             "class_accuracies": self.by_class,
             "prequential_accuracy_mean": prequential.mean if prequential.weight else None,

@@ -133,7 +133,7 @@ class Modes:
         if state.rest.outlook is not None:
             state, events = self._watched(state, batch, position, judgement)
         told = BatchPassed(
-            **judgement.report(state, batch, position, self.judge.armed_in(state)),
+            **judgement.report(state, batch, position, self.judge.arming(state)),
             mode=state.rest.mode.value,
         )
         return state, [*events, told]

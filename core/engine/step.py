@@ -174,7 +174,7 @@ class Step:
         state, overdue = self.delayed_labels.overdue(state)
         state = _versioned(state, arrival)
         aside = BatchSetAside(
-            **judgement.report(state, arrival.batch, arrival.position, self.judge.armed_in(state)),
+            **judgement.report(state, arrival.batch, arrival.position, self.judge.arming(state)),
             awaiting=arrival.awaiting,
             set_aside_batches=len(state.pending.set_aside),
             set_aside_samples=state.pending.set_aside_samples,
@@ -244,7 +244,7 @@ class Step:
         events = [*events, *overdue]
         replays = [event for event in events if isinstance(event, Replayed)]
         learned = BatchLearned(
-            **judgement.report(state, arrival.batch, arrival.position, self.judge.armed_in(state)),
+            **judgement.report(state, arrival.batch, arrival.position, self.judge.arming(state)),
             awaiting=arrival.awaiting,
             unknown=arrival.unknowns,
             replayed=sum(event.samples for event in replays if event.reason == "batch"),

@@ -8,7 +8,7 @@ from core.engine.state import EngineState
 
 def facts_of(state: EngineState, engine: Engine) -> dict[str, object]:
     """Facts of a state for GET /drift, JSON-ready."""
-    stream = state.stream
+    stream, arming = state.stream, engine.arming(state)
     return {
         "mode": state.rest.mode.value,
         "passed_batches": stream.all_batches - stream.batches,
@@ -17,7 +17,8 @@ def facts_of(state: EngineState, engine: Engine) -> dict[str, object]:
         "ert_asked": state.watch.ert_asked,
         "phase": state.phase,
         "armed": state.seen.watch.armed,
-        "armed_in": engine.armed_in(state),
+        "armed_in": arming.samples,
+        "unarmed_reason": None if arming.reason is None else arming.reason.value,
         "recurrence_of": state.sub_task.recurrence,
         "model_version": state.model.version,
         "samples_seen": state.model.samples_seen,

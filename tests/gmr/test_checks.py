@@ -19,7 +19,7 @@ from core.density.density import Parts, Scored
 from core.density.diagonal.density import DiagonalDensity
 from core.density.mixture import Mixture
 from core.drift.baselines.paper import PaperDetector, PaperState
-from core.drift.detector import Detector, Level, Observation, Verdict
+from core.drift.detector import Arming, Detector, Level, Observation, Verdict
 from core.engine.detectors import DETECTORS
 from core.engine.learners import LEARNERS
 from core.errors import InvalidSettings
@@ -127,6 +127,13 @@ class Numberless(PaperDetector):
         return state, verdict._replace(values=(float("nan"),))
 
 
+class Silent(PaperDetector):
+    """Waits and does not say why."""
+
+    def arming(self, state: PaperState, since_boundary: int, converged: bool) -> Arming:
+        return Arming(7, None)
+
+
 class Moody(PaperDetector):
     """Says something else each time."""
 
@@ -144,6 +151,7 @@ class Moody(PaperDetector):
         (lambda config: Rash(), "not armed"),
         (lambda config: Numberless(), "no number"),
         (lambda config: Moody(), "another verdict"),
+        (lambda config: Silent(), "has a reason"),
     ],
 )
 def test_who_does_not_is_told_how(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from core.drift.detector import Level, Observation, Verdict
+from core.drift.detector import Arming, Level, Observation, UnarmedReason, Verdict
 from core.running import Running
 
 
@@ -56,8 +56,8 @@ class NeverDetector:
         )
         return state.updated(n, mean, spread), verdict
 
-    def armed_in(self, state: Running, since_boundary: int, converged: bool) -> int | None:
-        return None
+    def arming(self, state: Running, since_boundary: int, converged: bool) -> Arming:
+        return Arming.unknown(UnarmedReason.NO_DETECTOR)
 
     def typical(self, state: Running, x: Tensor) -> Tensor:
         return torch.ones(len(x), dtype=torch.bool)

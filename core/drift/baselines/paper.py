@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from core.drift.detector import Level, Observation, Verdict
+from core.drift.detector import Arming, Level, Observation, UnarmedReason, Verdict
 
 SIGNAL = "inlier_rate_drop"
 
@@ -102,8 +102,10 @@ class PaperDetector:
             verdict,
         )
 
-    def armed_in(self, state: PaperState, since_boundary: int, converged: bool) -> int | None:
-        return max(0, self.warm_up - state.samples) if converged else None
+    def arming(self, state: PaperState, since_boundary: int, converged: bool) -> Arming:
+        if not converged:
+            return Arming.unknown(UnarmedReason.ANNEALING)
+        return Arming.after(max(0, self.warm_up - state.samples))
 
     def typical(self, state: PaperState, x: Tensor) -> Tensor:
         return torch.ones(len(x), dtype=torch.bool)

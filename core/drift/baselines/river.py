@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from core.drift.detector import Level, Observation, Verdict
+from core.drift.detector import Arming, Level, Observation, UnarmedReason, Verdict
 from core.errors import InvalidSettings
 from core.running import Running
 
@@ -135,11 +135,12 @@ class RiverDetector:
         )
         return RiverState(state.samples + n, reference, tape), verdict
 
-    def armed_in(self, state: RiverState, since_boundary: int, converged: bool) -> int | None:
+    def arming(self, state: RiverState, since_boundary: int, converged: bool) -> Arming:
         if not converged:
-            return None
+            return Arming.unknown(UnarmedReason.ANNEALING)
         # With a single batch as long as the warm-up there is no second half to go by.
-        return max(0 if state.reference.weight else 1, self.warm_up - state.samples)
+        least = 0 if state.reference.weight else 1
+        return Arming.after(max(least, self.warm_up - state.samples))
 
     def typical(self, state: RiverState, x: Tensor) -> Tensor:
         return torch.ones(len(x), dtype=torch.bool)

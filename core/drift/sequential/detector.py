@@ -28,7 +28,15 @@ from torch import Tensor
 
 from core.compiled.loops import Array
 from core.density.blocks import ROWS
-from core.drift.detector import ForwardPass, Level, Observation, Probe, Verdict
+from core.drift.detector import (
+    Arming,
+    ForwardPass,
+    Level,
+    Observation,
+    Probe,
+    UnarmedReason,
+    Verdict,
+)
 from core.drift.sequential.bets import BetTable
 from core.drift.sequential.evidence import Evidence, Reading
 from core.drift.sequential.frozen_model import FrozenModel
@@ -218,24 +226,26 @@ class SequentialDetector:
         probe = Probe(PROBE_ERT, len(log_likelihoods), probed) if watched and unchanged else None
         return state, self._verdict(state, watched, level, burst, log_likelihoods, threshold, probe)
 
-    def armed_in(self, state: SequentialState, since_boundary: int, converged: bool) -> int | None:
+    def arming(self, state: SequentialState, since_boundary: int, converged: bool) -> Arming:
         if state.watch is not None:
-            return 0
+            return Arming.after(0)
         if not converged:
-            return None
+            return Arming.unknown(UnarmedReason.ANNEALING)
         half, successor = math.ceil(self.warm_up / 2), state.successor
         whole = max(0, half - state.samples) + half
         if successor is None:
             early = self._early
             soon = max(0, early - since_boundary) + early
-            return min(soon, whole) if state.early else whole
+            return Arming.after(min(soon, whole) if state.early else whole)
         if not self._is_early(successor.frozen_model):
-            seen = sum(map(len, successor.seen))
-            return None if successor.wanted else max(1, half - seen)
+            if successor.wanted:
+                # What they are worth has been too little; what more will be worth is not known.
+                return Arming.unknown(UnarmedReason.DEPENDENCE)
+            return Arming.after(max(1, half - sum(map(len, successor.seen))))
         if successor.wanted:
-            # Samples depend on each other: only a whole reference tells by how much.
-            return whole
-        return max(1, self._early - sum(map(len, successor.seen)))
+            # Only a whole reference tells by how much they depend on each other.
+            return Arming(whole, UnarmedReason.DEPENDENCE)
+        return Arming.after(max(1, self._early - sum(map(len, successor.seen))))
 
     def accept(self, state: SequentialState) -> SequentialState:
         if state.watch is None:

@@ -304,7 +304,7 @@ def test_after_a_rollback_the_next_change_is_found_as_it_would_have_been(labelle
     crossed, events = run(engine, kept, change)
     (boundary,) = of(BoundaryDetected, events)
     back, _ = engine.restore(crossed, kept, "rollback")
-    assert (back.watch.armed, engine.armed_in(back), back.phase) == (True, 0, "armed")
+    assert (back.watch.armed, engine.arming(back).samples, back.phase) == (True, 0, "armed")
     _, events = run(engine, back, change)
     (again,) = of(BoundaryDetected, events)
     moved = back.stream.samples - kept.stream.samples
@@ -329,7 +329,7 @@ def test_whoever_is_watched_anew_is_not_armed() -> None:
     for state in (uploaded, engine.watched_anew(kept)):
         assert not state.watch.armed
         assert state.phase == "learning"
-        assert engine.armed_in(state) != 0
+        assert engine.arming(state).samples != 0
 
 
 def test_what_a_restored_model_has_not_seen_is_told(engine: Engine) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.drift.baselines.never import NeverDetector
-from core.drift.detector import Level
+from core.drift.detector import Level, UnarmedReason
 from tests.core.signals import Stretch, observations, verdicts
 
 DETECTOR = NeverDetector()
@@ -28,7 +28,9 @@ def test_the_inlier_rate_is_reported_all_the_same() -> None:
 
 
 def test_it_is_never_armed() -> None:
-    assert DETECTOR.armed_in(DETECTOR.start(), 0, True) is None
+    for converged in (True, False):
+        arming = DETECTOR.arming(DETECTOR.start(), 0, converged)
+        assert arming == (None, UnarmedReason.NO_DETECTOR)
 
 
 def test_what_it_says_is_complete_enough_to_be_reported() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.drift.baselines.paper import SIGNAL, PaperDetector, PaperState
-from core.drift.detector import Level
+from core.drift.detector import Level, UnarmedReason
 from tests.core.signals import Stretch, boundaries, observations, seen, verdicts
 
 DETECTOR = PaperDetector()
@@ -55,9 +55,11 @@ def test_the_first_batch_has_no_inlier_rate_of_its_own() -> None:
 
 def test_it_says_when_it_will_be_armed() -> None:
     state = PaperState(samples=400, batches=4)
-    assert DETECTOR.armed_in(state, 400, True) == DETECTOR.warm_up - 400
-    assert DETECTOR.armed_in(state, 400, False) is None  # nobody knows when annealing ends
-    assert DETECTOR.armed_in(PaperState(samples=5000), 0, True) == 0
+    waiting = (DETECTOR.warm_up - 400, UnarmedReason.WARM_UP)
+    assert DETECTOR.arming(state, 400, True) == waiting
+    # Nobody knows when annealing ends.
+    assert DETECTOR.arming(state, 400, False) == (None, UnarmedReason.ANNEALING)
+    assert DETECTOR.arming(PaperState(samples=5000), 0, True) == (0, None)
 
 
 def test_it_knows_no_suspicion_only_yes_and_no() -> None:

@@ -13,7 +13,7 @@ from river import drift
 
 from core.config import EngineConfig
 from core.drift.baselines.river import REACH, RIVER, RiverDetector, RiverState
-from core.drift.detector import Level
+from core.drift.detector import Level, UnarmedReason
 from core.engine.detectors import make_detector
 from core.errors import InvalidSettings
 from tests.core.signals import Stretch, boundaries, observations, verdicts
@@ -54,8 +54,8 @@ def test_it_is_not_armed_until_it_has_a_reference(name: str) -> None:
     assert [verdict.armed for verdict in said] == [False] * 3 + [True] * 3
     assert [verdict.inlier_rate is None for verdict in said] == [True] * 3 + [False] * 3
     detector = RiverDetector(name, warm_up=300)
-    assert detector.armed_in(detector.start(), 0, True) == 300
-    assert detector.armed_in(detector.start(), 0, False) is None
+    assert detector.arming(detector.start(), 0, True) == (300, UnarmedReason.WARM_UP)
+    assert detector.arming(detector.start(), 0, False) == (None, UnarmedReason.ANNEALING)
     quiet = verdicts(RiverDetector(name, warm_up=300), observations([Stretch(600)], 100), False)
     assert not any(verdict.armed for verdict in quiet)
 

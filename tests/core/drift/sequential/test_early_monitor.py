@@ -10,7 +10,7 @@ import torch
 
 from core.batch import Batch
 from core.config import EngineConfig
-from core.drift.detector import Level, Observation, Verdict
+from core.drift.detector import Level, Observation, UnarmedReason, Verdict
 from core.drift.sequential.detector import SequentialDetector
 from core.drift.sequential.signals import OCCUPANCY
 from core.engine.engine import Engine
@@ -140,12 +140,12 @@ def test_inlier_rates_are_told_only_by_a_reference() -> None:
 
 def test_it_says_in_how_many_samples_it_will_be_armed() -> None:
     state, told = DEFAULT.start(), []
-    assert DEFAULT.armed_in(state, 0, True) == 200
-    assert DEFAULT.armed_in(state, 0, False) is None
+    assert DEFAULT.arming(state, 0, True) == (200, UnarmedReason.WARM_UP)
+    assert DEFAULT.arming(state, 0, False) == (None, UnarmedReason.ANNEALING)
     for seen in placed(observations([Stretch(400)], 50)):
         state, _ = DEFAULT.observe(state, seen, True)
-        told.append(DEFAULT.armed_in(state, seen.since_boundary + 50, True))
-    assert told == [50, 0, 0, 0, 0, 0, 0, 0]
+        told.append(DEFAULT.arming(state, seen.since_boundary + 50, True))
+    assert told == [(50, UnarmedReason.WARM_UP), *[(0, None)] * 7]
 
 
 BLOBS = torch.tensor([[0.0, 0.0], [9.0, 9.0], [-9.0, 9.0], [9.0, -9.0]])
