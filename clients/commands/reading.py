@@ -17,6 +17,13 @@ from clients.http.client import GMRClient
 from clients.http.errors import ServiceUnavailable, ServiceUnreachable
 from core.counted import counted
 
+UNARMED = {
+    "annealing": "the model has yet to converge",
+    "dependence": "samples depend on each other",
+    "no_detector": "nothing looks for changes",
+}
+"""Reasons why a detector may not speak, in words, where it is not for want of samples alone."""
+
 MOST_FEATURES = 3
 """That are named of those that drift."""
 
@@ -86,6 +93,7 @@ class Reading:
             "detectors": drift and drift.raw.get("detectors"),
             "phase": drift and drift.phase,
             "armed_in": drift and drift.armed_in,
+            "unarmed_reason": drift and drift.unarmed_reason,
             "inlier_rate": drift and drift.inlier_rate,
             "inlier_rate_mean": drift and drift.inlier_rate_mean,
             "statistic": drift and drift.statistic,
@@ -165,6 +173,11 @@ def phase_of(document: dict[str, Any]) -> str:
         'learning, armed in 120 samples'
         >>> phase_of({"phase": "learning", "armed_in": None, "set_aside": 0})
         'learning, not armed'
+        >>> because = {"unarmed_reason": "dependence", "set_aside": 0}
+        >>> phase_of({"phase": "learning", "armed_in": None, **because})
+        'learning, not armed: samples depend on each other'
+        >>> phase_of({"phase": "learning", "armed_in": 800, **because})
+        'learning, armed in 800 samples: samples depend on each other'
     """
     phase = str(document["phase"] or "")
     mode = document.get("mode")
@@ -172,10 +185,12 @@ def phase_of(document: dict[str, Any]) -> str:
         return "frozen, nothing is learned"
     if mode == "detect_only":
         return f"detect only, nothing is learned ({phase})"
+    because = UNARMED.get(document.get("unarmed_reason") or "")
+    why = f": {because}" if because else ""
     if phase == "learning" and document["armed_in"]:
-        return f"learning, armed in {counted(document['armed_in'], 'sample')}"
+        return f"learning, armed in {counted(document['armed_in'], 'sample')}{why}"
     if phase == "learning" and document["armed_in"] is None:
-        return "learning, not armed"
+        return f"learning, not armed{why}"
     if phase == "warning":
         return f"warning, {counted(document['set_aside'] or 0, 'sample')} set aside"
     return phase or "-"

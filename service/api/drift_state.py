@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from core.drift.detector import UnarmedReason
 from service.api.gate import GateState
 
 
@@ -201,6 +202,11 @@ class DriftState(Report):
     armed_in: int | None = Field(
         description="Samples until it may, as far as can be expected: 0 where it may, null where "
         "that cannot be known, or it never may."
+    )
+    unarmed_reason: UnarmedReason | None = Field(
+        description="Why it may not: `warm_up` (the sub-task has too few samples), `annealing` "
+        "(the model has yet to converge), `dependence` (samples depend on each other, so that more "
+        "of them are needed) or `no_detector` (it never may); null where it may."
     )
     detector: str = Field(description="The rule in use.")
     shadows: list[str] | None = Field(

@@ -6,6 +6,12 @@ import { UNKNOWN, count, decimal, isKnown, percent, plural } from "./format.js";
 const RECENT_S = 15;
 const SILENT_MS = 10_000;
 
+/** Why the detector may not speak, where it is not for want of samples alone. */
+const UNARMED = {
+  annealing: "The model has yet to converge. ",
+  dependence: "Samples depend on each other, so that the detector needs more of them. ",
+};
+
 /**
  * @typedef {object} Now
  * @property {any} drift GET /drift; null while no trainer has reported
@@ -83,8 +89,9 @@ function inWords({ drift, samples, boundary, report, problem }) {
     return ["learning", "Learning", `Nothing looks for changes (GMR_DETECTOR=none); boundaries are those that are declared. ${where}`];
   }
   if (drift.phase === "learning") {
+    const why = UNARMED[/** @type {keyof typeof UNARMED} */ (drift.unarmed_reason)] ?? "";
     const until = isKnown(drift.armed_in) ? `The detector may speak in about ${plural(drift.armed_in, "sample")}.` : "When the detector may speak is not known.";
-    return ["learning", isKnown(drift.armed_in) ? `Learning, armed in ${plural(drift.armed_in, "sample")}` : "Learning", `${until} ${where}`];
+    return ["learning", isKnown(drift.armed_in) ? `Learning, armed in ${plural(drift.armed_in, "sample")}` : "Learning", `${why}${until} ${where}`];
   }
   return ["armed", "Armed, nothing has changed", `The detector watches every batch. ${where}`];
 }

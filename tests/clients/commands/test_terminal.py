@@ -124,6 +124,7 @@ def test_status_is_a_table_and_a_document(gmr: Gmr, service: httpx2.Client) -> N
     assert document["samples_seen"] == model["samples_seen"]
     assert document["accuracy"] == drift["prequential_accuracy_mean"]
     assert document["phase"] == drift["phase"]
+    assert document["unarmed_reason"] == drift["unarmed_reason"]
     assert document["trainer_reported"] >= drift["time"]
 
 

@@ -42,6 +42,18 @@ from tests.clients.scripted import ScriptedServer, answer, events, problem
 X = np.arange(6, dtype=np.float32).reshape(3, 2)
 INGESTED = {"entry_id": "1-1", "batch_id": "b", "samples": 3, "backlog": 1, "duplicate": False}
 BINARY = "application/vnd.safetensors"
+DRIFT = {
+    "sub_task": 0,
+    "boundaries": 0,
+    "armed": False,
+    "detector": "sequential",
+    "inlier_rate": None,
+    "inlier_rate_mean": None,
+    "statistic": 0.0,
+    "threshold": 15.6,
+    "samples_since_boundary": 0,
+    "batches_since_boundary": 0,
+}
 
 # Quick, so that tests are; what is tested is whether it tries again.
 EAGER = RetryPolicy(total_s=5, first_s=0.001, longest_s=0.002)
@@ -309,6 +321,17 @@ def test_a_field_that_a_newer_service_adds_is_kept_aside() -> None:
         (version,) = client.versions()
     assert version.version == 3
     assert version.raw["mood"] == "fine"
+
+
+@pytest.mark.parametrize(
+    "reason", ["warm_up", "annealing", "dependence", "no_detector", None, "of a newer service"]
+)
+def test_why_the_detector_is_not_armed_is_read(reason: str | None) -> None:
+    state = {**DRIFT, "armed": reason is None, "unarmed_reason": reason}
+    with replying(200, json=state) as client:
+        assert client.drift().unarmed_reason == reason
+    with replying(200, json=DRIFT) as client:  # a service of an earlier release
+        assert client.drift().unarmed_reason is None
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,7 @@ def test_the_history_has_a_row_per_batch(client: GMRClient) -> None:
 def test_outliers_of_a_burst_can_be_looked_at(client: GMRClient, digits: Dataset) -> None:
     before, kept = client.drift(), client.quarantine(1000)
     assert (before.phase, before.ert, before.recurrence_of) == ("armed", 1e7, None)
+    assert (before.armed_in, before.unarmed_reason) == (0, None)
     usual = digits.train_x[digits.train_y >= 5].reshape(-1, 64)
     noise = np.random.default_rng(0).integers(0, 256, (12, 64), dtype=np.uint8)
     client.ingest(np.concatenate([usual[:40], noise, usual[40:140]]))

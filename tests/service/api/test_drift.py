@@ -68,6 +68,7 @@ def test_the_state_of_the_detector_is_reported(drifted: httpx2.Client) -> None:
     assert 0 <= state["inlier_rate_mean"] <= 1
     assert set(state["statistics"]) == set(state["thresholds"]) != set()
     assert (state["phase"], state["armed"], state["armed_in"]) == ("learning", False, ARMED_IN)
+    assert state["unarmed_reason"] == "warm_up"
     assert (state["recurrence_of"], state["bursts"]) == (None, 0)
     assert state["shadows"] == ["paper"]
     deciding, shadow = state["detectors"]  # the declared boundary does not count
@@ -88,6 +89,46 @@ def test_the_state_of_the_detector_is_reported(drifted: httpx2.Client) -> None:
     assert (state["ert_achieved"] is None) == (state["probe_alarms"] == 0)
     assert (state["ert_achieved_high"] is None) == (state["probe_alarms"] == 0)
     assert 0 < state["ert_achieved_low"] < (state["ert_achieved"] or math.inf)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, (None, "dependence")),
+        ({"preset": "paper"}, (None, "annealing")),
+        ({"detector": "none"}, (None, "no_detector")),
+    ],
+)
+def test_why_the_detector_is_not_armed_is_told(
+    settings: Callable[..., Settings], options: dict[str, Any], told: tuple[int | None, str]
+) -> None:
+    """On a counter, whose samples all depend on those before them."""
+    own = settings(warm_up=200, **options)
+    counter = np.arange(400, dtype=np.float32)[:, None]
+    with training(own), serving(own) as client:
+        for part in np.split(counter, 8):
+            send(client, RawBatch.of(part)).raise_for_status()
+
+        def reported() -> dict[str, Any] | None:
+            state: dict[str, Any] = client.get("/drift").json()
+            return state if state.get("stream_samples") == 400 else None
+
+        state = wait_until(reported)
+        DriftState.model_validate(state)
+        assert (state["armed_in"], state["unarmed_reason"]) == told
+        assert not state["armed"]
+
+
+def test_there_is_no_reason_once_the_detector_may_speak(settings: Callable[..., Settings]) -> None:
+    own = settings()
+    with training(own), serving(own) as client:
+        teach(client)
+
+        def reported() -> dict[str, Any] | None:
+            state: dict[str, Any] = client.get("/drift").json()
+            return state if state["armed_in"] == 0 else None
+
+        assert wait_until(reported)["unarmed_reason"] is None
 
 
 def test_features_that_creep_are_told_with_their_names(settings: Callable[..., Settings]) -> None:

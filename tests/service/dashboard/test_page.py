@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import numpy as np
+import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from benchmarks import _history as history
@@ -182,6 +183,26 @@ def test_without_a_trainer_the_page_says_so(browser: Browser, settings: MakeSett
         expect(visit.page.locator("#phase")).to_have_text("No news")
         expect(visit.page.locator("#phase-says")).to_contain_text("gmr trainer")
         check_accessible(visit.page)
+
+
+@pytest.mark.parametrize(
+    ("preset", "says"),
+    [
+        ("flat", "Samples depend on each other, so that the detector needs more of them."),
+        ("paper", "The model has yet to converge."),
+    ],
+)
+def test_why_the_detector_waits_is_said(
+    browser: Browser, settings: MakeSettings, preset: str, says: str
+) -> None:
+    waiting = settings(preset=preset, warm_up=200)
+    counter = np.arange(400, dtype=np.float32)[:, None]
+    with training(waiting), serving(waiting) as client, visiting(browser, url_of(client)) as visit:
+        for part in np.split(counter, 8):
+            send(client, RawBatch.of(part)).raise_for_status()
+        sentence = visit.page.locator("#phase-says")
+        expect(sentence).to_contain_text(f"{says} When the detector may speak is not known.")
+        expect(visit.page.locator("#phase")).to_have_text("Learning")
 
 
 def test_shadows_are_drawn_where_nothing_decides(browser: Browser, settings: MakeSettings) -> None:
