@@ -3,7 +3,8 @@
 `dashboards/*.json` are what this writes; change them here, never there. A test compares.
 
 Every API process repeats what the trainer says, so a panel about the trainer takes the
-maximum over the processes, and a panel about requests the sum.
+maximum over the processes, and a panel about requests the sum. All are about the job that is
+chosen above them, and about the model, but for what a process tells of all models together.
 """
 
 from __future__ import annotations
@@ -19,8 +20,18 @@ SOURCE = {"type": "prometheus", "uid": "prometheus"}
 WIDTH = 24
 
 
-OWN = 'job="gmr", model=""'
-"""What is of the service's own model, and of no named one that is collected, too."""
+OWN = "()"
+"""The choice of the service's own model: it is a pattern of no text, and no name of a model."""
+
+CHOSEN = r'job="$job", model=~"$model", model=~"(\\Q$model\\E)?"'
+"""What is of the chosen job and model.
+
+The service's own has no label `model`, so a choice is a pattern. The second one takes a name as it
+is written: pump.7 is not pump-7.
+"""
+
+OF_ALL = 'job="$job", model=""'
+"""What an API process tells once, of all of its models together."""
 
 
 def once(expression: str) -> str:
@@ -30,17 +41,88 @@ def once(expression: str) -> str:
 
 def gauge(name: str) -> str:
     """A number of the trainer's."""
-    return once(f"{name}{{{OWN}}}")
+    return once(f"{name}{{{CHOSEN}}}")
 
 
 def rate(name: str, window: str = "1m") -> str:
     """A counter of the trainer's, per second."""
-    return once(f"rate({name}{{{OWN}}}[{window}])")
+    return once(f"rate({name}{{{CHOSEN}}}[{window}])")
 
 
-def quantile(share: float, name: str, by: str = "le", window: str = "5m") -> str:
+def quantile(share: float, name: str, by: str = "le", window: str = "5m", of: str = CHOSEN) -> str:
     """A quantile of a histogram, of all processes together."""
-    return f"histogram_quantile({share}, sum by ({by}) (rate({name}_bucket{{{OWN}}}[{window}])))"
+    return f"histogram_quantile({share}, sum by ({by}) (rate({name}_bucket{{{of}}}[{window}])))"
+
+
+def by_route(share: float) -> str:
+    """A quantile of the time to answer."""
+    return quantile(share, "gmr_http_request_duration_seconds", "le, route", of=OF_ALL)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A choice above the panels.
+
+    Arguments:
+        name: In queries, after a dollar sign.
+        label: Beside the choice.
+        query: What there is to choose from.
+        text: Of the choice that a page begins with.
+        value: What that choice stands for.
+        regex: Of a line that the query answers: groups `value` and `text`.
+    """
+
+    name: str
+    label: str
+    query: str
+    text: str
+    value: str
+    regex: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The variable as Grafana reads it."""
+        return {
+            "type": "query",
+            "name": self.name,
+            "label": self.label,
+            "datasource": SOURCE,
+            "definition": self.query,
+            "query": {"query": self.query, "refId": "StandardVariableQuery"},
+            "regex": self.regex,
+            "current": {"selected": True, "text": self.text, "value": self.value},
+            "options": [],
+            # Curves are named by what they show: those of several models would be called alike.
+            "multi": False,
+            "includeAll": False,
+            "refresh": 1,
+            "sort": 1,
+            "hide": 0,
+            "skipUrlSync": False,
+        }
+
+
+OWN_TEXT = "(the service's own)"
+"""The first of all choices by the alphabet, so that Grafana falls back to it."""
+
+
+def of_own(expression: str, label: str, value: str) -> str:
+    """The same with a label more where there is no label `model`."""
+    return f'label_replace({expression}, "{label}", "{value}", "model", "")'
+
+
+# label_values would leave out the service's own, which has no label.
+MODELS = 'label_join(count by (model) (up{job="$job"}), "value", "", "model")'
+VARIABLES = (
+    Variable("job", "job", "label_values(gmr_redis_up, job)", "gmr", "gmr"),
+    Variable(
+        "model",
+        "model",
+        f"query_result({of_own(of_own(MODELS, 'value', OWN), 'text', OWN_TEXT)})",
+        OWN_TEXT,
+        OWN,
+        r'/\bvalue="(?<value>[^"]+)|\btext="(?<text>[^"]+)/g',
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -164,7 +246,7 @@ class Dashboard:
             "type": "dashboards",
             "tags": ["gmr"],
             "asDropdown": False,
-            "includeVars": False,
+            "includeVars": True,
             "keepTime": True,
             "targetBlank": False,
         }
@@ -181,7 +263,7 @@ class Dashboard:
             "time": {"from": "now-30m", "to": "now"},
             "timezone": "browser",
             "links": [links],
-            "templating": {"list": []},
+            "templating": {"list": [one.to_json() for one in VARIABLES]},
             "annotations": {"list": [boundaries]},
             "panels": panels,
         }
@@ -274,7 +356,7 @@ BACKLOG = Panel(
 REDIS_UP = number(
     "Redis",
     "1 where Redis answers every process.",
-    'min(gmr_redis_up{job="gmr", model=""})',
+    f"min(gmr_redis_up{{{CHOSEN}}})",
 )
 HEARTBEAT = number(
     "Trainer heard",
@@ -296,10 +378,10 @@ BOUNDARIES = number(
 )
 HTTP_ERRORS = Panel(
     "Refused and failed",
-    "Answers with status 4xx and 5xx, and batches refused, by reason.",
+    "Answers with status 4xx and 5xx, of all models, and batches refused, by reason.",
     (
         Query(
-            f'sum by (status) (rate(gmr_http_requests_total{{{OWN}, status=~"[45].."}}[1m]))',
+            f'sum by (status) (rate(gmr_http_requests_total{{{OF_ALL}, status=~"[45].."}}[1m]))',
             "{{status}}",
         ),
         Query(f"sum by (reason) ({rate('gmr_batches_rejected_total')})", "{{reason}}"),
@@ -309,16 +391,19 @@ HTTP_ERRORS = Panel(
 )
 REQUESTS = Panel(
     "Requests per second",
-    "By route and status.",
+    "By route and status, of all models.",
     (
         Query(
-            'sum by (route, status) (rate(gmr_http_requests_total{job="gmr", model=""}[1m]))',
+            f"sum by (route, status) (rate(gmr_http_requests_total{{{OF_ALL}}}[1m]))",
             "{{route}} {{status}}",
         ),
     ),
     "reqps",
     more=FROM_ZERO,
 )
+
+ANSWERED = f"sum(rate(gmr_http_requests_total{{{OF_ALL}}}[5m]))"
+FAILED = f'sum(rate(gmr_http_requests_total{{{OF_ALL}, status=~"5.."}}[5m]))'
 
 DASHBOARDS = (
     Dashboard(
@@ -329,9 +414,7 @@ DASHBOARDS = (
             "Now": (
                 REDIS_UP,
                 HEARTBEAT,
-                number(
-                    "Processes up", "API processes that answer.", 'sum(up{job="gmr", model=""})'
-                ),
+                number("Processes up", "API processes that answer.", f"sum(up{{{OF_ALL}}})"),
                 number("Backlog", "Entries not learned yet.", gauge("gmr_backlog_entries")),
                 BOUNDARIES,
                 number("Classes", "Classes known.", gauge("gmr_classes")),
@@ -568,8 +651,8 @@ DASHBOARDS = (
                     "By what the trainer has of them, and held by API processes; nothing where "
                     "there is none.",
                     (
-                        Query(gauge("gmr_models"), "{{state}}"),
-                        Query('gmr_api_models{job="gmr", model=""}', "held by {{instance}}"),
+                        Query(once(f"gmr_models{{{OF_ALL}}}"), "{{state}}"),
+                        Query(f"gmr_api_models{{{OF_ALL}}}", "held by {{instance}}"),
                     ),
                     more=FROM_ZERO,
                 ),
@@ -582,18 +665,17 @@ DASHBOARDS = (
         "What is asked, how long it takes, and what is refused.",
         {
             "Now": (
-                number(
-                    "Processes up", "API processes that answer.", 'sum(up{job="gmr", model=""})'
-                ),
+                number("Processes up", "API processes that answer.", f"sum(up{{{OF_ALL}}})"),
                 number(
                     "Listeners",
                     "Open connections of GET /events.",
-                    'sum(gmr_event_listeners{job="gmr", model=""})',
+                    f"sum(gmr_event_listeners{{{CHOSEN}}})",
                 ),
                 number(
                     "Failing",
-                    "Share of answers with status 5xx, over five minutes.",
-                    "gmr:http_errors:ratio_rate5m",
+                    "Share of answers with status 5xx, of all models, over five minutes.",
+                    # No answer with 5xx is a share of zero, not an unknown one.
+                    f"({FAILED} or 0 * {ANSWERED}) / {ANSWERED}",
                     "percentunit",
                     alarm=0.05,
                 ),
@@ -603,10 +685,10 @@ DASHBOARDS = (
                 HTTP_ERRORS,
                 Panel(
                     "Median latency",
-                    "By route.",
+                    "By route, of all models.",
                     (
                         Query(
-                            quantile(0.5, "gmr_http_request_duration_seconds", "le, route"),
+                            by_route(0.5),
                             "{{route}}",
                         ),
                     ),
@@ -615,10 +697,10 @@ DASHBOARDS = (
                 ),
                 Panel(
                     "Latency, 99th percentile",
-                    "By route.",
+                    "By route, of all models.",
                     (
                         Query(
-                            quantile(0.99, "gmr_http_request_duration_seconds", "le, route"),
+                            by_route(0.99),
                             "{{route}}",
                         ),
                     ),
@@ -674,7 +756,7 @@ DASHBOARDS = (
                     "Calls that failed, repeats included, by process.",
                     (
                         Query(
-                            f"sum by (instance) (rate(gmr_redis_errors_total{{{OWN}}}[1m]))",
+                            f"sum by (instance) (rate(gmr_redis_errors_total{{{CHOSEN}}}[1m]))",
                             "{{instance}}",
                         ),
                     ),
@@ -684,7 +766,7 @@ DASHBOARDS = (
                 Panel(
                     "Answers",
                     "1 where Redis answers a process.",
-                    (Query('gmr_redis_up{job="gmr", model=""}', "{{instance}}"),),
+                    (Query(f"gmr_redis_up{{{CHOSEN}}}", "{{instance}}"),),
                     more=SHARE,
                 ),
                 BACKLOG,

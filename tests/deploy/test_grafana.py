@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import re
 import runpy
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
+from tests.deploy.grafana_choice import (
+    DASHBOARDS,
+    begins_with,
+    expressions,
+    load,
+    panels,
+    variables,
+)
 from tests.deploy.metric_names import series
 
 GRAFANA = Path(__file__).parents[2] / "deploy" / "grafana"
-DASHBOARDS = sorted((GRAFANA / "dashboards").glob("*.json"))
-
-
-def load(path: Path) -> dict[str, Any]:
-    dashboard: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return dashboard
+SELECTOR = re.compile(r"\b(gmr[_:][\w:]+|up)\b(?:\{([^}]*)\})?")
+"""A metric in a query, and what it is narrowed to."""
 
 
 def names(query: str) -> list[str]:
-    """Our metrics, and what is recorded of them."""
+    """Our metrics. (What is recorded of them is of one job.)"""
     return re.findall(r"\bgmr[_:][\w:]+", query)
-
-
-def recorded() -> set[str]:
-    """Names under which Prometheus keeps expressions."""
-    rules = yaml.safe_load((GRAFANA.parent / "prometheus" / "recording.yml").read_text("utf-8"))
-    return {rule["record"] for group in rules["groups"] for rule in group["rules"]}
-
-
-def panels(path: Path) -> list[dict[str, Any]]:
-    return [panel for panel in load(path)["panels"] if panel["type"] != "row"]
-
-
-def expressions(path: Path) -> list[str]:
-    queries = [target["expr"] for panel in panels(path) for target in panel["targets"]]
-    return queries + [note["expr"] for note in load(path)["annotations"]["list"]]
 
 
 def test_dashboards_are_what_their_description_makes() -> None:
@@ -56,7 +43,7 @@ def test_dashboards_are_what_their_description_makes() -> None:
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_every_metric_in_it_exists(path: Path) -> None:
     used = {name for query in expressions(path) for name in names(query)}
-    assert used - series() - recorded() == set()
+    assert used - series() == set()
 
 
 def test_drift_is_shown_whole() -> None:
@@ -89,7 +76,40 @@ def test_every_panel_says_what_it_shows_and_where_from(path: Path) -> None:
         assert panel["datasource"]["uid"] in uids
         for target in panel["targets"]:
             assert target["datasource"]["uid"] in uids
-            assert 'job="gmr"' in target["expr"] or target["expr"] in recorded()
+
+
+OF_ALL = {
+    "up",
+    "gmr_http_requests_total",
+    "gmr_http_request_duration_seconds_bucket",
+    "gmr_models",
+    "gmr_api_models",
+}
+"""What a process tells of all models together."""
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_every_query_is_of_the_chosen_job_and_model(path: Path) -> None:
+    made = runpy.run_path(str(GRAFANA / "generate.py"))
+    assert "$job" in made["CHOSEN"]
+    assert "$model" in made["CHOSEN"]
+    assert "$job" in made["OF_ALL"]
+    for query in expressions(path):
+        narrowed = SELECTOR.findall(query)
+        assert narrowed, query
+        for name, to in narrowed:
+            assert f"{to}, ".startswith(f"{made['OF_ALL' if name in OF_ALL else 'CHOSEN']}, "), (
+                query
+            )
+
+
+def test_every_dashboard_begins_with_the_service_s_own_model_and_hands_the_choice_on() -> None:
+    for path in DASHBOARDS:
+        assert begins_with(path) == {"job": "gmr", "model": "()"}
+        assert [link["includeVars"] for link in load(path)["links"]] == [True]
+        for one in variables(path).values():
+            assert not one["multi"]
+            assert not one["includeAll"]
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import shutil
 import subprocess
@@ -16,6 +15,15 @@ import pytest
 import yaml
 
 from benchmarks._ports import free_port
+from tests.deploy.grafana_choice import (
+    DASHBOARDS,
+    begins_with,
+    expressions,
+    filled,
+    options,
+    panels,
+    variables,
+)
 from tests.deploy.metric_names import series
 from tests.service.api.stack import (
     make_settings,
@@ -284,16 +292,9 @@ def test_every_query_of_a_dashboard_and_every_rule_finds_data(
     scraped: tuple[httpx2.Client, httpx2.Client],
 ) -> None:
     service, prometheus = scraped
-    # What a series needs to be there: a refusal, a label that finds no sample, a sender's id.
-    assert service.post("/ingest", json={"features": [[1.0]]}).status_code == 422
-    late = {"sample_ids": ["none"], "labels": [1], "batch_id": "late"}
-    service.post("/labels", json=late).raise_for_status()
-
+    refuse_and_label(service)
     queries = {
-        target["expr"]
-        for path in (PROMETHEUS.parent / "grafana" / "dashboards").glob("*.json")
-        for panel in json.loads(path.read_text("utf-8"))["panels"]
-        for target in panel.get("targets", [])
+        filled(query, begins_with(path)) for path in DASHBOARDS for query in panel_queries(path)
     }
     # An alert that does not fire is empty, but what it looks at is not.
     watched = {
@@ -302,6 +303,20 @@ def test_every_query_of_a_dashboard_and_every_rule_finds_data(
         for name in re.findall(r"\bgmr[_:][\w:]+", rule["expr"])
     }
     queries |= watched | RECORDED.keys()
+
+    assert empty_for_long(prometheus, queries) == []
+    assert not [name for name in RIGHTLY_EMPTY if answered(prometheus, name)]
+
+
+def refuse_and_label(model: httpx2.Client) -> None:
+    """What some series need to be there: a refusal, a label that finds no sample, an id."""
+    assert model.post("/ingest", json={"features": [[1.0]]}).status_code == 422
+    late = {"sample_ids": ["none"], "labels": [1], "batch_id": "late"}
+    model.post("/labels", json=late).raise_for_status()
+
+
+def empty_for_long(prometheus: httpx2.Client, queries: set[str]) -> list[str]:
+    """Queries that still have no answer after some time, and should have one."""
 
     def empty() -> list[str]:
         return sorted(
@@ -313,15 +328,49 @@ def test_every_query_of_a_dashboard_and_every_rule_finds_data(
 
     with contextlib.suppress(AssertionError):
         wait_until(lambda: not empty(), 20)
-    assert empty() == []
-    assert not [name for name in RIGHTLY_EMPTY if answered(prometheus, name)]
+    return empty()
+
+
+def labels_of(prometheus: httpx2.Client, query: str) -> list[dict[str, str]]:
+    """Of every series that a query answers."""
+    answer = prometheus.get("/api/v1/query", params={"query": query}).json()
+    assert answer["status"] == "success", (query, answer)
+    return [one["metric"] for one in answer["data"]["result"]]
 
 
 def answered(prometheus: httpx2.Client, query: str) -> bool:
     """Whether a query has any answer."""
-    answer = prometheus.get("/api/v1/query", params={"query": query}).json()
-    assert answer["status"] == "success", (query, answer)
-    return bool(answer["data"]["result"])
+    return bool(labels_of(prometheus, query))
+
+
+def panel_queries(path: Path) -> list[str]:
+    """What panels ask; a mark of a boundary is rightly not there at most times."""
+    return [target["expr"] for panel in panels(path) for target in panel["targets"]]
+
+
+@contextlib.contextmanager
+def listed(
+    service: httpx2.Client, prometheus: httpx2.Client, directory: Path, batches: dict[str, int]
+) -> Iterator[None]:
+    """Named models that have learned so many batches of a hundred, and are collected."""
+    (file,) = directory.glob("scraped[0-9]/prometheus/models.yml")
+    assert yaml.safe_load(file.read_text("utf-8")) == []
+    for name, n in batches.items():
+        service.put(f"/models/{name}").raise_for_status()
+        with of_model(service, name) as model:
+            teach(model, batches=n)
+            refuse_and_label(model)
+    file.write_text(yaml.safe_dump([{"targets": list(batches)}]), "utf-8")
+    try:
+        for name, n in batches.items():
+            wait_until(lambda name=name: answered(prometheus, f'up{{model="{name}"}} == 1'), 30)
+            learned = f'gmr_samples_learned_total{{job="gmr", model="{name}"}} == {100 * n}'
+            wait_until(lambda learned=learned: answered(prometheus, learned), 30)
+        yield
+    finally:
+        file.write_text("[]\n", "utf-8")
+        for name in batches:
+            service.delete(f"/models/{name}").raise_for_status()
 
 
 @needs("prometheus")
@@ -329,18 +378,46 @@ def test_named_models_that_are_listed_are_scraped_with_their_name(
     scraped: tuple[httpx2.Client, httpx2.Client], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     service, prometheus = scraped
-    (listed,) = tmp_path_factory.getbasetemp().glob("scraped[0-9]/prometheus/models.yml")
-    assert yaml.safe_load(listed.read_text("utf-8")) == []
-    service.put("/models/pump-7").raise_for_status()
-    with of_model(service, "pump-7") as pump:
-        teach(pump, batches=2)
-    listed.write_text("- targets: [pump-7]\n", "utf-8")
-    try:
-        wait_until(lambda: answered(prometheus, 'up{job="gmr", model="pump-7"} == 1'), 30)
-        learned = 'gmr_samples_learned_total{job="gmr", model="pump-7"} == 200'
-        wait_until(lambda: answered(prometheus, learned), 30)
+    with listed(service, prometheus, tmp_path_factory.getbasetemp(), {"pump-7": 2}):
         assert not answered(prometheus, 'gmr_samples_learned_total{model=""} == 200')
         assert answered(prometheus, 'count(gmr_samples_learned_total{job="gmr"}) == 2')
-    finally:
-        listed.write_text("[]\n", "utf-8")
-        service.delete("/models/pump-7").raise_for_status()
+
+
+@needs("prometheus")
+def test_a_dashboard_shows_the_model_that_is_chosen_and_no_other(
+    scraped: tuple[httpx2.Client, httpx2.Client], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    service, prometheus = scraped
+    # Both names are alike to a pattern in which a point stands for any sign.
+    named = {"valve.7": 2, "valve-7": 3}
+    own = begins_with(DASHBOARDS[0])
+    with listed(service, prometheus, tmp_path_factory.getbasetemp(), named):
+        for path in DASHBOARDS:
+            job, model = (variables(path)[name] for name in ("job", "model"))
+            assert options(prometheus, job, {}) == {"gmr": "gmr"}
+            found = options(prometheus, model, own)
+            assert list(found) == ["(the service's own)", "valve-7", "valve.7"]
+            assert list(found.values()) == ["()", *sorted(named)]
+
+        selectors = {
+            match[0]
+            for path in DASHBOARDS
+            for query in expressions(path)
+            for match in re.finditer(r"\b(?:gmr_\w+|up)\{[^}]*\}", query)
+        }
+        for name in ("()", *named):
+            choice = {**own, "model": name}
+            for selector in selectors:
+                found_of = {
+                    one.get("model", "()")
+                    for one in labels_of(prometheus, filled(selector, choice))
+                }
+                assert found_of <= {name if "$model" in selector else "()"}, selector
+            queries = {
+                filled(query, choice) for path in DASHBOARDS for query in panel_queries(path)
+            }
+            assert empty_for_long(prometheus, queries) == []
+            (learned,) = (one for one in selectors if one.startswith("gmr_samples_learned_total"))
+            assert answered(prometheus, f"{filled(learned, choice)} == {100 * named.get(name, 6)}")
+        elsewhere = {**own, "job": "other"}
+        assert not [one for one in selectors if answered(prometheus, filled(one, elsewhere))]
