@@ -403,7 +403,7 @@ def test_what_a_page_names_is_there(name: str) -> None:
         return
     known = {f"GMR_{field.upper()}" for field in Settings.model_fields}
     known |= {CONFIG_VARIABLE, *SECRET_FILES, *CLIENT_VARIABLES, *COMPOSE_VARIABLES}
-    named = set(re.findall(r"`(GMR_[A-Z_]+[A-Z])\b", text))
+    named = set(re.findall(r"\b(GMR_[A-Z_]+[A-Z])\b", text))
     assert named - known == set()
 
 
