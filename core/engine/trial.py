@@ -21,6 +21,7 @@ from core.engine.state import EngineState, Rest
 from core.errors import InvalidCheckpoint, ModelNotReady
 from core.experts.growing import Trees
 from core.experts.neighbours import Neighbours
+from core.experts.new_names import NO_OTHER, NewNames
 from core.snapshot import Snapshot
 
 MOST = 2**62
@@ -90,6 +91,7 @@ def try_out(engine: Engine, state: EngineState) -> None:
         n_features = len(state.model.panel.orientation)
         check_trees(state.model.panel.forests.trees, n_features)
         check_clusters(state.model.panel.neighbours, n_features)
+        check_new_names(state.model.panel.new_names)
     _answers(engine, state, x)
     batches = [Batch.of(x)]
     if classes := state.model.classes:
@@ -208,6 +210,21 @@ def check_clusters(neighbours: Neighbours, n_features: int) -> None:
     )
     if bool(wrong) or not 0 <= neighbours.samples <= MOST:
         raise _senseless("its micro-clusters name what there is not")
+
+
+def check_new_names(names: NewNames) -> None:
+    """Return where compiled loops, which check no bounds, may count in these places of classes.
+
+    Raises:
+        InvalidCheckpoint: The parts are not of the same classes, or a class is taken for none.
+    """
+    n_classes = len(names.came)
+    if {part.shape for part in (names.came, names.taken_for, names.share, names.new)} != {
+        (n_classes,)
+    }:
+        raise _senseless("its counts of new names have a wrong shape")
+    if bool(((names.taken_for < NO_OTHER) | (names.taken_for >= n_classes)).any()):
+        raise _senseless("its counts of new names name what there is not")
 
 
 def _senseless(what: str) -> InvalidCheckpoint:

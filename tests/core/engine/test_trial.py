@@ -112,6 +112,27 @@ def test_as_many_clusters_as_there_are_not_are_refused(size: int) -> None:
         taken(engine, edited(data, "model.panel.neighbours.size", size))
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "match"),
+    [
+        ("taken_for", torch.tensor([9, 9]), "new names name what there is not"),
+        ("taken_for", torch.tensor([-2, 0]), "new names name what there is not"),
+        ("share", torch.zeros(1, dtype=torch.float64), "new names have a wrong shape"),
+        ("came", torch.zeros(2, 2, dtype=torch.float64), "new names have a wrong shape"),
+    ],
+)
+def test_new_names_that_loops_could_not_count_are_refused(
+    field: str, value: torch.Tensor, match: str
+) -> None:
+    engine, data = taught("mfa")
+    tensors, text = unpack(FORMAT, data)
+    name = json.loads(text["state"])["model"]["panel"]["new_names"][field]
+    assert len(tensors[name]) == 2
+    tensors[name] = value
+    with pytest.raises(InvalidCheckpoint, match=match):
+        taken(engine, pack(FORMAT, tensors, text))
+
+
 def altered(data: bytes, generator: random.Random) -> bytes:
     """One tensor or one leaf of the JSON is another, and the checksum is right."""
     tensors, text = unpack(FORMAT, data)
