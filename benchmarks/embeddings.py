@@ -54,10 +54,7 @@ def measure(quick: bool, say: Say) -> Measurement:
     sizes = SIZES[1:3] if quick else SIZES
     systems = dict(list(SYSTEMS.items())[:2]) if quick else SYSTEMS
     rows, values = [], []
-    sets: dict[str, Made] = {
-        name: partial(_embedded, images, labels)
-        for name, images, labels in (_made_up() if quick else _images(say))
-    }
+    sets = _of_images(_made_up()) if quick else embedded_images(say)
     if not quick:
         sets["words"] = partial(words, SAMPLES + HELD_OUT)
     for name, made in sets.items():
@@ -118,6 +115,15 @@ def embedded(images: Features, size: int, seed: int) -> Features:
         x = x @ torch.randn(x.shape[1], size, generator=generator)
         found: Features = functional.normalize(x - x.mean(0)).numpy()
     return found
+
+
+def embedded_images(say: Say) -> dict[str, Made]:
+    """Embeddings of each set of images that is there, by its name."""
+    return _of_images(_images(say))
+
+
+def _of_images(sets: list[tuple[str, Features, Features]]) -> dict[str, Made]:
+    return {name: partial(_embedded, images, labels) for name, images, labels in sets}
 
 
 def _embedded(images: Features, labels: Features, size: int) -> Samples:
