@@ -1,9 +1,8 @@
 """Classes that go by another name: their samples come, and their label no longer does.
 
-An expert that fades knows the new name, and lets go of the old one. Where those of which nothing
-fades find the old class likeliest, it would repeat what they say (`core.experts.opinions`): of a
-class of which nothing comes they remember more. Not so where its samples do come. These are told by
-their label, most samples of which are taken for the old class.
+Whoever remembers all labels alike says the old name for as long as it was heard. Its samples are
+told by their label, most of which are taken for the old class; then whatever is said of that class
+is said of the new name (`core.experts.opinions`).
 
 Throughout: C classes, N samples.
 """
@@ -11,7 +10,7 @@ Throughout: C classes, N samples.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -46,7 +45,7 @@ class NewNames:
             shape (C,), int64; `NO_OTHER` where none was.
         share: Of the samples of each class, how many were taken for that one, more than for a third
             one; with shape (C,), float64, 0 to 1, faded.
-        new: Which classes are new names, as far as their own samples say, with shape (C,), bool.
+        new: Which classes are new names of those, with shape (C,), bool.
     """
 
     came: Tensor
@@ -65,14 +64,9 @@ class NewNames:
         )
 
     @property
-    def renamed(self) -> Tensor:
-        """Which classes go by another name, with shape (C,), bool."""
-        codes = self.new.nonzero()[:, 0]
-        olds = self.taken_for[codes]
-        away = self.came[olds] < RARELY * self.came[codes]
-        found = torch.zeros_like(self.new)
-        found[olds[away]] = True
-        return found
+    def old(self) -> Tensor:
+        """Of each class the one of which it is a new name, or `NO_OTHER`: (C,), int64."""
+        return torch.where(self.new, self.taken_for, NO_OTHER)
 
     def counted(self, called: Tensor, codes: Tensor) -> NewNames:
         """With labelled samples, in stream order.
@@ -87,6 +81,14 @@ class NewNames:
         _count(called.numpy(), codes.numpy(), *(part.numpy() for part in parts))
         return NewNames(*parts)
 
+    def in_new_sub_task(self) -> NewNames:
+        """Without shares of what is no new name: what others had yet to learn they mistook."""
+        return replace(
+            self,
+            taken_for=self.old,
+            share=torch.where(self.new, self.share, 0.0),
+        )
+
     def grown(self, n_classes: int) -> NewNames:
         """With room for as many classes, where there are fewer."""
         if n_classes <= len(self.came):
@@ -96,11 +98,11 @@ class NewNames:
     def of_classes(self, columns: Tensor) -> NewNames:
         """Of other classes, or of the same in another order: `columns` as of `columns_of`."""
         n = len(self.came)
-        old = ((columns >= 0) & (columns < n)).nonzero()[:, 0]
+        kept = ((columns >= 0) & (columns < n)).nonzero()[:, 0]
         table = torch.full((n + 1,), NO_OTHER)
-        table[columns[old]] = old
+        table[columns[kept]] = kept
         other = torch.full_like(columns, NO_OTHER)
-        other[old] = table[self.taken_for[columns[old]]]
+        other[kept] = table[self.taken_for[columns[kept]]]
         with_other = other != NO_OTHER
         return NewNames(
             columns_of(self.came, columns, 0),
@@ -131,5 +133,8 @@ def _count(
         elif share[own] >= step:
             share[own] -= step
         else:
-            taken_for[own], share[own], new[own] = other, step, False
+            taken_for[own], share[own] = other, step
         new[own] = share[own] >= (HARDLY if new[own] else MOST)
+        for c in range(len(came)):
+            if new[c] and (c == own or taken_for[c] == own):
+                new[c] = came[taken_for[c]] < RARELY * came[c]

@@ -143,68 +143,102 @@ def _foresee(said: Array, weights: Array, lasting: Array, n_learned: int, base: 
 
 
 @compiled
-def _complete(said: Array, known: Array, renamed: Array, base: Array, found: Array) -> None:
+def _complete(said: Array, known: Array, base: Array, found: Array) -> None:
     """An opinion on all classes, with shape (C,), from one on known ones.
 
     Arguments:
         said: Probabilities of known classes, with shape (C,).
         known: With shape (C,), bool.
-        renamed: Classes that count as known, and are never named, where they are not known, with
-            shape (C,), bool.
         base: What others say of all classes, with shape (C,).
         found: With shape (C,).
     """
     # Where others find a class likeliest that an expert does not know, it has nothing to say:
     # shared out, what they give to many classes together could outdo it.
-    best = base.argmax()
-    if not (known[best] or (renamed[best] and known.any())):
+    if not known[base.argmax()]:
         found[:] = base
         return
     given = 0.0
     for c in range(len(base)):
-        given += base[c] if known[c] or renamed[c] else 0.0
+        given += base[c] if known[c] else 0.0
     for c in range(len(base)):
-        own = said[c] * given if known[c] else 0.0
-        found[c] = own if known[c] or renamed[c] else base[c]
+        found[c] = said[c] * given + (0.0 if known[c] else base[c])
+
+
+@compiled
+def _rename(old: Array, found: Array) -> None:
+    """Say of new names what is said of the classes that go by them, where it is.
+
+    Of several new names of a class each gets as large a part as it has been given beside it.
+
+    Arguments:
+        old: Of each class the one of which it is a new name, with shape (C,), int64; -1 of none.
+        found: What one expert says of one sample, with shape (C,).
+    """
+    # A new name may have got another one since: it takes as many rounds as there are in a row.
+    for _ in range(len(old)):
+        again = False
+        for c in range(len(old)):
+            given, names, beside = found[c], 0, 0.0
+            for n in range(len(old)):
+                if old[n] == c:
+                    names += 1
+                    beside += found[n]
+            if not names or given <= 0:
+                continue
+            found[c], again = 0.0, True
+            for n in range(len(old)):
+                if old[n] == c:
+                    found[n] += given * (found[n] / beside if beside > 0 else 1 / names)
+        if not again:
+            return
 
 
 @compiled
 def complete(
     said: Array,
     knows: Array,
-    renamed: Array,
     weights: Array,
     lasting: Array,
-    n_learned: int,
+    old: Array,
     found: Array,
+    called: Array,
 ) -> None:
     """Opinions of all experts on all classes; see `core.experts.panel.Rules.advice`.
 
     Arguments:
         said: Of all but the mixture, with shape (E - 1, N, C).
         knows: Which classes these know, with shape (E - 1, C), bool.
-        renamed: Classes that go by another name, with shape (C,), bool.
         weights: Of all experts, with shape (E,).
         lasting: Of whom nothing fades, with shape (E - 1,), bool.
-        n_learned: How many classes the mixture knows, the first ones.
+        old: Of each class the one of which it is a new name, with shape (C,), int64; -1 of none.
         found: With shape (E, N, C); what the mixture says is there already.
+        called: What the mixture and those of whom nothing fades call each sample, whatever goes by
+            another name, with shape (N,), int64; found.
     """
-    n_classes = found.shape[2]
-    if n_classes > n_learned:
-        _foresee(said, weights, lasting, n_learned, found[0])
+    n_classes, renames = found.shape[2], (old >= 0).any()
     total = weights[0] + weights[1:][lasting].sum()
-    together, none = np.empty(n_classes), np.zeros(n_classes, np.bool_)
+    together, mixture = np.empty(n_classes), np.empty(n_classes)
     for i in range(found.shape[1]):
+        mixture[:] = found[0, i]
         for c in range(n_classes):
-            together[c] = weights[0] / total * found[0, i, c]
+            together[c] = weights[0] / total * mixture[c]
+        if renames:
+            _rename(old, found[0, i])
         for e in range(len(said)):
             if lasting[e]:
-                _complete(said[e, i], knows[e], none, found[0, i], found[1 + e, i])
+                _complete(said[e, i], knows[e], mixture, found[1 + e, i])
                 for c in range(n_classes):
                     together[c] += weights[1 + e] / total * found[1 + e, i, c]
+                if renames:
+                    _rename(old, found[1 + e, i])
+        called[i] = together.argmax()
+        if renames:
+            _rename(old, together)
         for e in range(len(said)):
             if not lasting[e]:
-                _complete(said[e, i], knows[e], renamed, together, found[1 + e, i])
+                _complete(said[e, i], knows[e], together, found[1 + e, i])
+                if renames:
+                    _rename(old, found[1 + e, i])
 
 
 def completed(
@@ -213,9 +247,9 @@ def completed(
     weights: Tensor,
     lasting: Tensor,
     n_classes: int,
-    renamed: Tensor,
-) -> Tensor:
-    """Opinions of all experts on all classes, with shape (E, N, C), float64.
+    old: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Opinions of all experts on all classes, and two things whatever goes by another name.
 
     Arguments:
         parts: What experts say, with shape (H, N, C), and which classes they know, (H, C), bool.
@@ -224,7 +258,11 @@ def completed(
         weights: Of all experts, with shape (E,).
         lasting: Of whom nothing fades, with shape (E - 1,), bool.
         n_classes: C.
-        renamed: Of the first classes, which go by another name, bool.
+        old: Of each of the first classes the one of which it is a new name, int64; -1 of none.
+
+    Returns:
+        Opinions, with shape (E, N, C), float64; what the mixture says, with shape (N, C); and the
+        class that it and those of whom nothing fades find likeliest, with shape (N,), int64.
     """
     n_samples, n_learned = mixture.shape
     said = np.zeros((len(lasting), n_samples, n_classes))
@@ -235,7 +273,11 @@ def completed(
         begin = own.stop
     found = np.zeros((len(weights), n_samples, n_classes))
     found[0, :, :n_learned] = mixture.numpy()
-    passed = np.zeros(n_classes, np.bool_)
-    passed[: len(renamed)] = renamed.numpy()[:n_classes]
-    complete(said, knows, passed, weights.numpy(), lasting.numpy(), n_learned, found)
-    return torch.from_numpy(found)
+    shares, never = weights.numpy(), lasting.numpy()
+    if n_classes > n_learned:
+        _foresee(said, shares, never, n_learned, found[0])
+    of_mixture, called = found[0].copy(), np.zeros(n_samples, np.int64)
+    names = np.full(n_classes, -1)
+    names[: len(old)] = old.numpy()[:n_classes]
+    complete(said, knows, shares, never, names, found, called)
+    return torch.from_numpy(found), torch.from_numpy(of_mixture), torch.from_numpy(called)

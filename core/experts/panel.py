@@ -99,29 +99,24 @@ class Advice:
     Arguments:
         opinions: Probabilities of classes, with shape (E, N, C), float64.
         weights: With shape (E,), float64.
+        mixture: What the mixture says whatever goes by another name, with shape (N, C), float64.
+        called: The class that it and experts of which nothing fades find likeliest then, with shape
+            (N,), int64.
     """
 
     opinions: Tensor
     weights: Tensor
+    mixture: Tensor
+    called: Tensor
 
     def of(self, rows: Tensor) -> Advice:
         """The opinions on some of the samples, with shape (M,), int64."""
-        return Advice(self.opinions[:, rows], self.weights)
+        return Advice(self.opinions[:, rows], self.weights, self.mixture[rows], self.called[rows])
 
     @property
     def probabilities(self) -> Tensor:
         """Class probabilities by all experts together, with shape (N, C); rows sum to one."""
         return (self.weights @ self.opinions.flatten(1)).view(self.opinions.shape[1:])
-
-    def called(self, lasting: Tensor) -> Tensor:
-        """What the mixture and experts of which nothing fades call each sample: (N,), int64.
-
-        Arguments:
-            lasting: Who these experts are, with shape (E - 1,), bool.
-        """
-        asked = torch.cat([lasting.new_ones(1), lasting])
-        together = (self.weights * asked) @ self.opinions.flatten(1)
-        return together.view(self.opinions.shape[1:]).argmax(1)
 
     def surprised(self, codes: Tensor) -> bool:
         """Whether fewer labels were foretold than expected, beyond chance.
@@ -136,7 +131,7 @@ class Advice:
         return float((expected - hits.double()).sum()) > SURPRISE * math.sqrt(float(variance))
 
 
-NOBODY_RENAMED = torch.zeros(0, dtype=torch.bool)
+NO_NAMES = torch.zeros(0, dtype=torch.int64)
 """Of no classes."""
 
 
@@ -153,7 +148,8 @@ class Rules:
         forests: See `ForestRules`.
         neighbours: See `NeighbourRules`.
         sketch: What samples of more than `MOST_FEATURES` go through first: then D is its size.
-        renamed: Which of the first classes go by another name, with shape (C,), bool.
+        old: Of each of the first classes the one of which it is a new name, with shape (C,), int64;
+            -1 of none.
     """
 
     shift: Tensor
@@ -164,7 +160,7 @@ class Rules:
     forests: ForestRules
     neighbours: NeighbourRules
     sketch: Sketch | None = None
-    renamed: Tensor = NOBODY_RENAMED
+    old: Tensor = NO_NAMES
 
     def advice(self, x: Tensor, mixture: Tensor, n_classes: int | None = None) -> Advice:
         """What every expert says of samples.
@@ -177,11 +173,9 @@ class Rules:
         2. Else it shares out among the classes that it knows what the others give these together;
            of the other classes it says what they say.
 
-        To one of which something fades, a class that goes by another name (`NewNames`) counts as
-        known and is never named.
-
         Of classes that the mixture has yet to learn, the experts of which nothing fades say how
-        likely they are.
+        likely they are. What anybody says of a class that goes by another name (`NewNames`) is said
+        of that name.
 
         Arguments:
             x: Samples in the sender's units, with shape (N, D); before the sketch, if any.
@@ -199,9 +193,9 @@ class Rules:
             (self.neighbours.probabilities(x), self.neighbours.known),
         )
         base, n_classes = mixture.cpu().double(), n_classes or mixture.shape[1]
-        lasting = _lasting(x.shape[1])
-        opinions = completed(parts, base, self.weights, lasting, n_classes, self.renamed)
-        return Advice(opinions, self.weights)
+        lasting = LASTING if x.shape[1] <= MOST_FOR_ALL else LASTING_OF_MANY
+        opinions, own, called = completed(parts, base, self.weights, lasting, n_classes, self.old)
+        return Advice(opinions, self.weights, own, called)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor, by name."""
@@ -220,7 +214,7 @@ class Rules:
             "values": self.forests.values,
             "forests_known": self.forests.known,
             **dict(zip(NEIGHBOURS, self.neighbours.tensors(), strict=True)),
-            "renamed": self.renamed,
+            "new_names": self.old,
         }
 
     @classmethod
@@ -246,7 +240,7 @@ class Rules:
             ForestRules(*(tensors[name] for name in trees)),
             near,
             Sketch(tensors["sketch"]) if "sketch" in tensors else None,
-            tensors.get("renamed", NOBODY_RENAMED),  # not written by earlier releases
+            tensors.get("new_names", NO_NAMES),  # not written by earlier releases
         )
 
 
@@ -344,7 +338,7 @@ class Panel:
             self.forests.rules(),
             self.neighbours.rules(),
             self.sketch,
-            self.new_names.renamed,
+            self.new_names.old,
         )
 
     def of_classes(self, labels: tuple[Label, ...]) -> Panel:
@@ -401,7 +395,7 @@ class Panel:
             if advice is not None:
                 said = advice.of(named[rows])
                 if panel is not self:
-                    said = panel.rules.advice(x[rows], said.opinions[0], len(self.labels))
+                    said = panel.rules.advice(x[rows], said.mixture, len(self.labels))
                 # A mix is sure of less, and so is surprised by less.
                 best = replace(said, weights=panel.weights)
                 if len(rows) > part and best.surprised(codes[rows]):
@@ -409,9 +403,8 @@ class Panel:
                     continue
                 heard = codes[rows] < said.opinions.shape[2]
                 panel = panel.judged(said, torch.where(heard, codes[rows], UNLABELLED))
-                called = said.called(_lasting(self._n_features))
                 names = panel.new_names.grown(max(len(self.labels), said.opinions.shape[2]))
-                panel = replace(panel, new_names=names.counted(called, codes[rows]))
+                panel = replace(panel, new_names=names.counted(said.called, codes[rows]))
             panel = panel.learned(x[rows], codes[rows], len(self.labels), self)
         return panel
 
@@ -441,8 +434,8 @@ class Panel:
         )
 
     def in_new_sub_task(self) -> Panel:
-        """Without raw samples; and what the mixture has yet to learn it mistook for old classes."""
-        return replace(self.without_raw(), new_names=NewNames.start(len(self.labels)))
+        """Without raw samples, and without a share of what the mixture had yet to learn."""
+        return replace(self.without_raw(), new_names=self.new_names.in_new_sub_task())
 
     def learned(
         self, x: Tensor, codes: Tensor, n_classes: int, before: Panel | None = None
@@ -581,11 +574,6 @@ def _of_all(n_horizons: int, said: Tensor, known: Tensor) -> tuple[Tensor, Tenso
     """What experts of all horizons say, (H, N, C), and know, (H, C): of the first ones nothing."""
     more = (0, 0) * (said.dim() - 1) + (n_horizons - len(said), 0)
     return torch.nn.functional.pad(said, more), torch.nn.functional.pad(known, (0, 0, *more[-2:]))
-
-
-def _lasting(n_features: int) -> Tensor:
-    """Which experts never fade, with shape (E - 1,), bool, of those that learn D features."""
-    return LASTING if n_features <= MOST_FOR_ALL else LASTING_OF_MANY
 
 
 def _deferring(weights: Tensor) -> Tensor:

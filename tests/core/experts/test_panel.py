@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 
@@ -28,6 +27,11 @@ from core.experts.panel import (
 )
 from tests.core.experts.made import cut, even, samples, sizes, taught
 from tests.core.states import assert_identical
+
+
+def _advice(opinions: Tensor, weights: Tensor) -> Advice:
+    """Where no class goes by another name."""
+    return Advice(opinions, weights, opinions[0], opinions[0].argmax(1))
 
 
 def test_the_panel_says_more_than_a_mixture_that_says_nothing() -> None:
@@ -83,7 +87,7 @@ def test_labels_that_some_expert_foresaw_raise_its_weight() -> None:
     n_experts = len(panel.weights)
     opinions = torch.full((n_experts, 20, 3), 0.1, dtype=torch.float64)
     opinions[4, :, 1] = 0.8
-    after = panel.judged(Advice(opinions, panel.weights), torch.ones(20, dtype=torch.int64))
+    after = panel.judged(_advice(opinions, panel.weights), torch.ones(20, dtype=torch.int64))
     assert int(after.weights.argmax()) == 4
     assert float(after.weights[4]) > 0.9
 
@@ -135,7 +139,7 @@ def test_who_learns_from_the_last_labels_of_a_batch_is_believed_after_it(
 def test_labels_surprise_who_was_sure_of_others(n: int, sure: float, seed: int) -> None:
     opinions = torch.full((2, n, 3), (1 - sure) / 2, dtype=torch.float64)
     opinions[:, :, 1] = sure
-    advice = Advice(opinions, torch.full((2,), 0.5, dtype=torch.float64))
+    advice = _advice(opinions, torch.full((2,), 0.5, dtype=torch.float64))
     assert not advice.surprised(torch.ones(n, dtype=torch.int64))
     # As often right as was expected, to the nearest sample.
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
@@ -398,31 +402,57 @@ def test_a_class_goes_by_its_new_name_whatever_the_mixture_says(seed: int) -> No
     panel, x, codes = renaming(seed)
     mixture = torch.eye(4, dtype=torch.float64)[codes]
     rules = panel.rules
-    assert rules.renamed.tolist() == [True, False, False, False]
-    named = rules.advice(x, mixture, 4).probabilities.argmax(1)
-    assert float((named == torch.where(codes == 0, 3, codes)).double().mean()) > 0.95
-    # Else who fades would repeat what the mixture says.
-    believed = torch.nn.functional.one_hot(torch.tensor(0), len(rules.weights)).double()
-    fading, mine = 1 + HORIZONS.index(min(HORIZONS)), codes == 0
-    for renamed, name in ((rules.renamed, 3), (torch.zeros(4, dtype=torch.bool), 0)):
-        asked = replace(rules, weights=believed, renamed=renamed).advice(x, mixture, 4)
-        assert (asked.opinions[fading, mine].argmax(1) == name).double().mean() > 0.95
+    assert rules.old.tolist() == [-1, -1, -1, 0]
+    advice = rules.advice(x, mixture, 4)
+    assert not advice.opinions[..., 0].any()
+    torch.testing.assert_close(advice.opinions.sum(-1), torch.ones(11, 200).double())
+    new = torch.where(codes == 0, 3, codes)
+    assert torch.equal(advice.opinions[0], torch.eye(4, dtype=torch.float64)[new])
+    assert float((advice.probabilities.argmax(1) == new).double().mean()) > 0.95
+    # Asked again in the middle of a batch, it begins with what the mixture itself says.
+    assert torch.equal(advice.mixture, mixture)
+    assert float((advice.called == codes).double().mean()) > 0.95
     again = Rules.read(rules.tensors()).advice(x, mixture, 4)
-    assert torch.equal(again.probabilities, rules.advice(x, mixture, 4).probabilities)
+    assert torch.equal(again.probabilities, advice.probabilities)
 
 
 def test_rules_of_an_earlier_release_know_of_no_new_names() -> None:
     panel, x, codes = renaming(0)
     tensors = panel.rules.tensors()
-    del tensors["renamed"]
+    del tensors["new_names"]
     mixture = torch.eye(4, dtype=torch.float64)[codes]
-    old = replace(panel.rules, renamed=torch.zeros(4, dtype=torch.bool))
-    said = Rules.read(tensors).advice(x, mixture, 4)
-    assert torch.equal(said.probabilities, old.advice(x, mixture, 4).probabilities)
+    read = Rules.read(tensors)
+    assert torch.equal(read.advice(x, mixture, 4).opinions[0], mixture)
 
 
-@pytest.mark.parametrize("change", [Panel.in_new_sub_task, Panel.deferring])
-def test_a_boundary_leaves_all_names_as_they_are(change: Callable[[Panel], Panel]) -> None:
+@pytest.mark.parametrize(
+    ("old", "said", "expected"),
+    [
+        ([-1, 0, -1, -1], [0.5, 0.1, 0.4, 0.0], [0, 0.6, 0.4, 0]),
+        # Two new names: each gets as large a part as it has beside; as much where neither has.
+        ([-1, 0, 0, -1], [0.4, 0.1, 0.3, 0.2], [0, 0.2, 0.6, 0.2]),
+        ([-1, 0, 0, -1], [0.8, 0.0, 0.0, 0.2], [0, 0.4, 0.4, 0.2]),
+        # A new name that has got another one since.
+        ([-1, 2, 0, -1], [0.4, 0.1, 0.3, 0.2], [0, 0.8, 0, 0.2]),
+        ([-1, 0, 1, -1], [0.4, 0.1, 0.3, 0.2], [0, 0, 0.8, 0.2]),
+        ([-1, -1, -1, -1], [0.4, 0.1, 0.3, 0.2], [0.4, 0.1, 0.3, 0.2]),
+    ],
+)
+def test_what_is_said_of_a_class_is_said_of_its_new_names(
+    old: list[int], said: list[float], expected: list[float]
+) -> None:
+    panel = replace(Panel.start(4), labels=("a", "b", "c", "d"))
+    rules = replace(panel.rules, old=torch.tensor(old))
+    mixture = torch.tensor([said], dtype=torch.float64)
+    advice = rules.advice(torch.zeros(1, 4), mixture, 4)
+    for opinion in advice.opinions:
+        # Nobody knows a class: all repeat what the mixture says.
+        assert opinion[0].tolist() == pytest.approx(expected)
+
+
+def test_new_names_stay_at_a_boundary_and_end_where_labels_mean_something_else() -> None:
     panel, _, _ = renaming(0)
-    assert not change(panel).rules.renamed.any()
-    assert len(change(panel).new_names.came) == 4
+    assert panel.in_new_sub_task().rules.old.tolist() == [-1, -1, -1, 0]
+    changed = panel.deferring()
+    assert changed.rules.old.tolist() == [-1] * 4
+    assert len(changed.new_names.came) == 4
