@@ -7,6 +7,7 @@ integers; the engine maps codes to its classes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -112,11 +113,12 @@ class Batch:
             places=None if self.places is None else self.places[rows.to(self.places.device)],
         )
 
-    def check(self, n_features: int | None) -> None:
+    def check(self, n_features: int | None, image_shape: Sequence[int] = ()) -> None:
         """Raise the `InvalidBatch` that applies, if any.
 
         Arguments:
             n_features: D of the model, or None while any D will do.
+            image_shape: Of the model's samples; empty while any will do.
         """
         if self.features.ndim != 2 or 0 in self.features.shape:
             raise ShapeMismatch(
@@ -127,6 +129,7 @@ class Batch:
         n, d = self.features.shape
         if n_features is not None and d != n_features:
             raise ShapeMismatch.features(expected=n_features, got=d)
+        check_image_shape(self.image_shape, image_shape)
         # One term that is not finite makes the sum so: one pass, no N x D mask. (A sum that
         # merely overflows costs the second look and nothing else.)
         if not bool(torch.isfinite(self.features.sum())):
@@ -194,6 +197,38 @@ def as_float32(features: Tensor, device: torch.device) -> Tensor:
         features = features.flatten(1)
     # Divided, not multiplied by 1/255: k/255 is then the nearest float32.
     return features / 255 if whole else features
+
+
+def check_image_shape(got: Sequence[int], expected: Sequence[int]) -> None:
+    """Raise `ShapeMismatch` where images have another shape than those of a model.
+
+    Arguments:
+        got: (H, W) or (H, W, C) of the images; empty for flat rows, which say no shape.
+        expected: Likewise of the model.
+    """
+    # Of another number of features it is the number that is told, by whoever knows D.
+    if (
+        math.prod(got) == math.prod(expected)
+        and got
+        and expected
+        and plain_shape(got) != plain_shape(expected)
+    ):
+        raise ShapeMismatch.images(expected=expected, got=got)
+
+
+def plain_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of an image, without the one channel of a grey one.
+
+    Example:
+        >>> plain_shape((28, 28, 1)), plain_shape((1, 28, 28)), plain_shape((1, 28, 3))
+        ((28, 28), (28, 28), (1, 28, 3))
+    """
+    if len(shape) == 3 and shape[2] == 1:
+        return tuple(shape[:2])
+    # With three numbers at the end it is a picture in colour, one pixel high.
+    if len(shape) == 3 and shape[0] == 1 and shape[2] != 3:
+        return tuple(shape[1:])
+    return tuple(shape)
 
 
 def distinct(label: Label) -> tuple[type, Label]:

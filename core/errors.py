@@ -2,7 +2,8 @@
 
 * GMRError
   + InvalidBatch         the sender can fix it; sending the same batch again will not help
-    - ShapeMismatch      a wrong number of features, ragged rows, or the wrong rank
+    - ShapeMismatch      a wrong number of features, ragged rows, the wrong rank, or
+                         images of another shape
     - NonFiniteFeature   NaN or infinity among the features
     - InvalidLabels      labels of the wrong length or type
   + InvalidRequest       a question that cannot be answered as it was put
@@ -22,6 +23,8 @@ dict of plain values, so that HTTP answers can repeat them as fields.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from core.counted import counted
 
 
@@ -38,7 +41,7 @@ class InvalidBatch(GMRError):
 
 
 class ShapeMismatch(InvalidBatch):
-    """The samples do not have the number of features the model was built for."""
+    """The samples do not have the number of features, or the shape, the model was built for."""
 
     @classmethod
     def features(cls, *, expected: int, got: int) -> ShapeMismatch:
@@ -48,6 +51,21 @@ class ShapeMismatch(InvalidBatch):
             f"Check that images are flattened and that the stream is the right one.",
             expected=expected,
             got=got,
+        )
+
+    @classmethod
+    def images(cls, *, expected: Sequence[int], got: Sequence[int]) -> ShapeMismatch:
+        """The error for images of another shape and the same number of features."""
+        advice = "Bring the images to that shape"
+        if len(expected) == 3 and list(got) == [expected[2], *expected[:2]]:
+            advice = "Send channels last: numpy.moveaxis(images, 1, -1)"
+        elif len(expected) == 3 and list(expected) == [got[-1], *got[:-1]]:
+            advice = "Send channels first: numpy.moveaxis(images, -1, 1)"
+        return cls(
+            f"Each image has shape {tuple(got)}, but this model was built for images of shape "
+            f"{tuple(expected)}. {advice}, or flat rows (N, D) in the order of such images.",
+            expected_shape=list(expected),
+            shape=list(got),
         )
 
 

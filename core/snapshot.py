@@ -181,9 +181,9 @@ class Snapshot:
 
     def _prepared(self, x: Tensor) -> Tensor:
         # Checked as the model will see it: 1e300 is finite until it becomes a float32.
-        x = as_float32(x, self.model.density.device)
-        Batch(x).check(self.info.features)
-        return self.standardiser.apply(x)
+        batch = Batch(x).to_float32(self.model.density.device)
+        batch.check(self.info.features, self.info.image_shape)
+        return self.standardiser.apply(batch.features)
 
     def _score(self, x: Tensor) -> Scored:
         joint, log_likelihood = self.model.density.score(x)

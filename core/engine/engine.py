@@ -167,7 +167,9 @@ class Engine:
         """
         # Checked as the model will see it: 1e300 is finite until it becomes a float32.
         batch = batch.to_float32(self.device)
-        batch.check(state.n_features or self.config.n_features)
+        declared = self.config.image_shape
+        shape = state.model.image_shape if declared is None else declared
+        batch.check(state.n_features or self.config.n_features, shape)
         if not state.learns:
             return self.modes.passed(state, batch)
         return self._step.take(state, batch)

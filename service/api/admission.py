@@ -6,8 +6,9 @@ say by now is refused here, before the 202; the rest becomes a dead letter.
 Rules of this module:
 
 1. Refused is what cannot be used, not what may not be: where entries that wait may still change
-   the answer, the entry is accepted. (One exception: a rollback that waits may bring the number
-   of classes down. The sender is told, and can send again.)
+   the answer, the entry is accepted. (Two exceptions: a rollback that waits may bring the number
+   of classes down, an upload that waits may bring images of another shape. The sender is told,
+   and can send again.)
 2. The trainer's report is read after the count of what was accepted, so that a report that
    holds as many entries holds all that the sender knows to be accepted.
 """
@@ -17,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from core.batch import distinct
+from core.batch import check_image_shape, distinct
 from core.errors import EmptySubTask, InvalidLabels, ModelAtRest, UnknownProposal
+from service.api.montage import known_shape
 from service.api.parts import Parts
 from service.broker.connection import StreamUnavailable, not_checked
 from service.wire import Control, Label, RawBatch, RawLabels, RawName
@@ -28,6 +30,7 @@ async def check(parts: Parts, asked: RawBatch | RawLabels | RawName | Control) -
     """Raise what the trainer would, where that is known.
 
     Raises:
+        ShapeMismatch: Its images have another shape than the model's.
         InvalidLabels: There would be more classes than there may be.
         UnknownProposal: No such proposal is open.
         ModelAtRest: It is frozen, or only detects, and this would change it.
@@ -35,6 +38,7 @@ async def check(parts: Parts, asked: RawBatch | RawLabels | RawName | Control) -
         StreamUnavailable: Redis does not tell; nothing was accepted.
     """
     if isinstance(asked, RawBatch):
+        check_shape(parts, asked)
         check_classes(parts, asked.vocabulary)
     elif isinstance(asked, RawLabels):
         check_classes(parts, asked.labels)
@@ -44,6 +48,14 @@ async def check(parts: Parts, asked: RawBatch | RawLabels | RawName | Control) -
         await check_proposal(parts, asked.proposal)
     elif asked.kind == "boundary":
         await check_boundary(parts)
+
+
+def check_shape(parts: Parts, batch: RawBatch) -> None:
+    """Raise `ShapeMismatch` where images have another shape than those of the model served."""
+    served = parts.follower.current
+    if served is not None and served.snapshot is not None:
+        known = known_shape(served.snapshot.info, parts.settings.image)
+        check_image_shape(batch.features.shape[1:] if batch.features.ndim > 2 else (), known or ())
 
 
 def check_classes(parts: Parts, labels: Collection[Label]) -> None:

@@ -73,7 +73,8 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "shape-mismatch",
         422,
         "The samples have the wrong shape",
-        "Send N rows of the D numbers that GET /model names as features.",
+        "Send N rows of the D numbers that GET /model names as features, or images of the shape "
+        "that it names as image_shape.",
     ),
     core_errors.NonFiniteFeature: Problem(
         "non-finite-feature",

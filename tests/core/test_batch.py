@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -53,6 +55,33 @@ def test_a_wrong_number_of_features_is_refused_with_both_numbers() -> None:
     with pytest.raises(ShapeMismatch, match="2 features, but this model was built for 5") as caught:
         Batch(X).check(5)
     assert caught.value.context == {"expected": 5, "got": 2}
+
+
+@pytest.mark.parametrize(
+    ("known", "sent", "advice"),
+    [
+        ((8, 8, 3), (3, 8, 8), r"moveaxis\(images, 1, -1\)"),
+        ((3, 8, 8), (8, 8, 3), r"moveaxis\(images, -1, 1\)"),
+        ((28, 28), (14, 56), "Bring the images to that shape"),
+        ((28, 28, 1), (14, 56), "Bring the images to that shape"),
+    ],
+)
+def test_images_of_another_shape_are_refused_with_both_shapes(
+    known: tuple[int, ...], sent: tuple[int, ...], advice: str
+) -> None:
+    batch = Batch(torch.zeros(2, *sent)).to_float32(torch.device("cpu"))
+    with pytest.raises(ShapeMismatch, match=advice) as caught:
+        batch.check(math.prod(known), known)
+    assert str(known) in str(caught.value)
+    assert str(sent) in str(caught.value)
+    assert caught.value.context == {"expected_shape": [*known], "shape": [*sent]}
+    Batch(torch.zeros(2, math.prod(sent))).check(math.prod(known), known)  # rows say no shape
+
+
+@pytest.mark.parametrize("sent", [(28, 28), (28, 28, 1), (1, 28, 28)])
+@pytest.mark.parametrize("known", [(28, 28), (28, 28, 1), (1, 28, 28), ()])
+def test_one_channel_is_no_other_shape(known: tuple[int, ...], sent: tuple[int, ...]) -> None:
+    Batch(torch.zeros(2, *sent)).to_float32(torch.device("cpu")).check(784, known)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])

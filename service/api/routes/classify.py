@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from core.batch import UNLABELLED
 from service.api import answers
+from service.api.admission import check_shape
 from service.api.bodies import read_batch, to_tensor
 from service.api.false_positive_rates import RATE, rate_of
 from service.api.flags import flag_of
@@ -95,6 +96,7 @@ async def classify(
     rate = rate_of("unknown_rate", batch.fields.get("unknown_rate", unknown_rate))
     wanted = flag_of("p_values", batch.fields.get("p_values", p_values))
     snapshot = snapshot_of(parts)
+    check_shape(parts, batch)
     x = to_tensor(batch)
     result = await parts.micro_batches.ask(
         snapshot,

@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 from core.errors import InvalidRequest, ModelNotReady
 from core.snapshot import Classification, OutlierScores, Snapshot
 from service.api import answers
+from service.api.admission import check_shape
 from service.api.bodies import beside, charge, media_type, read_body, to_tensor
 from service.api.errors import Unavailable, UnknownModel, VersionNotServed
 from service.api.false_positive_rates import rate_of
@@ -308,6 +309,7 @@ async def _infer(request: Request, name: str, version: str | None) -> Response:
     rate, p_values, binary = _parameters(asked.parameters)
     snapshot = _served(parts, version)  # the newest, however long the body took to come
     wanted = _wanted(asked, snapshot, rate, p_values)
+    check_shape(parts, asked.batch)
     x = to_tensor(asked.batch)
     by_name = p_values or "p_value" in wanted
 

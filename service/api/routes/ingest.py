@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from core.errors import GMRError
-from service.api.admission import check_classes
+from service.api.admission import check_classes, check_shape
 from service.api.bodies import read_batch
 from service.api.naming import ID, ID_PARAMETERS, ID_SCHEMA, one_name
 from service.api.of_model import parts_made
@@ -77,6 +77,7 @@ async def ingest(request: Request) -> Response:
         made = await parts_made(request)
         if made is not parts:
             parts, applied = made, made.entries_applied
+        check_shape(parts, batch)
         check_classes(parts, batch.vocabulary)
         appended = await parts.stream.append(batch, entries_applied=applied)
     except GMRError as error:

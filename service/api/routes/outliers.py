@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from core.errors import InvalidRequest
 from service.api import answers
+from service.api.admission import check_shape
 from service.api.bodies import read_batch, to_tensor
 from service.api.errors import OutOfRange
 from service.api.false_positive_rates import RATE, rate_of
@@ -112,6 +113,7 @@ async def outliers(
     rate = rate_of("false_positive_rate", wanted)
     told = flag_of("components", batch.fields.get("components", components))
     snapshot = snapshot_of(parts)
+    check_shape(parts, batch)
     x = to_tensor(batch)
     scores = await parts.micro_batches.ask(
         snapshot,
