@@ -202,6 +202,19 @@ class NotAcceptable(InvalidRequest):
             features=n_features,
         )
 
+    @classmethod
+    def no_picture_of(cls, shape: Sequence[int]) -> NotAcceptable:
+        """The error for images of a shape that is none of a picture."""
+        first = shape[0] == 3
+        advice = "Send channels last, from the first batch on" if first else "Name a shape"
+        return cls(
+            f"Images of shape {tuple(shape)}{', channels first,' if first else ''} cannot be "
+            f"drawn. Expected (H, W), (H, W, 1) or (H, W, 3). {advice}, or ask for "
+            f"application/json.",
+            features=math.prod(shape),
+            shape=list(shape),
+        )
+
 
 class CrossSite(InvalidRequest):
     """A browser sends this on behalf of another site."""

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from core.batch import plain_shape
 from core.snapshot import ModelInfo
 from service.api.errors import InvalidShape, NotAcceptable
 
@@ -60,6 +61,8 @@ def known_shape(info: ModelInfo, declared: str | None) -> Shape | None:
         declared: By the settings.
     """
     shape = info.image_shape if declared is None else tuple(map(int, declared.split(",")))
+    # One channel that came first is no height; one that came last says what the samples are.
+    shape = plain_shape(shape) if shape[:1] == (1,) else shape
     return shape if shape and math.prod(shape) == info.features else None
 
 
@@ -81,9 +84,10 @@ def image_shape(n_features: int, wanted: Shape | None, known: Shape | None = Non
             raise InvalidShape.mismatch(wanted, n_features)
         return wanted
     side = math.isqrt(n_features)
-    shape = (side, side) if known is None else known
-    shape = shape[:2] if shape[2:] == (1,) else shape
-    if shape[2:] not in ((), (3,)) or math.prod(shape) != n_features:
+    shape = (side, side) if known is None else plain_shape(known)
+    if known is not None and shape[2:] not in ((), (3,)):
+        raise NotAcceptable.no_picture_of(known)
+    if math.prod(shape) != n_features:
         raise NotAcceptable.no_picture(n_features)
     return shape
 

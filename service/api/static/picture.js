@@ -15,7 +15,7 @@ const FEW_PIXELS = 16; // below it, squares hide what they show
  * @param {[number, number]} [range] values that are lowest and highest in a profile
  */
 export function picture(features, shape, label, range) {
-  if (shape && product(shape) === features.length) return image(features, shape, label);
+  if (shape && [1, 3].includes(shape[2] ?? 1) && product(shape) === features.length) return image(features, shape, label);
   if (!features.length || features.length > MOST_FEATURES) return make("span", { class: "faint" }, "too wide to draw");
   return profile(features, label, range ?? extent([features]));
 }

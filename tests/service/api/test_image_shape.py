@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx2
 import numpy as np
 import pytest
+from PIL import Image
 
 from service.settings import Settings
 from service.wire import RawBatch
@@ -96,6 +98,15 @@ def test_one_channel_is_no_other_shape(settings: Callable[..., Settings]) -> Non
             assert learned(client)["samples_seen"] == 100 * (seed + 1)
         problem(send(client, RawBatch.of(images(9, (2, 8)))), 422, "shape-mismatch")
         assert learned(client)["image_shape"] == [4, 4]
+
+
+def test_one_channel_that_comes_first_is_drawn(settings: Callable[..., Settings]) -> None:
+    made, png = settings(), {"Accept": "image/png"}
+    with training(made), serving(made) as client:
+        send(client, RawBatch.of(images(100, (1, 2, 8)), labels(100))).raise_for_status()
+        assert learned(client)["image_shape"] == [2, 8]
+        picture = Image.open(io.BytesIO(client.get("/sample?n=1", headers=png).content))
+        assert picture.width > 3 * picture.height
 
 
 def test_what_was_accepted_before_the_shape_was_known_is_a_dead_letter(

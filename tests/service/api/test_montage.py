@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from service.api.errors import InvalidShape, NotAcceptable
-from service.api.montage import BACKGROUND, GAP, TILE, draw, image_shape, parse_shape
+from service.api.montage import BACKGROUND, GAP, TILE, Shape, draw, image_shape, parse_shape
 
 
 def pixels(png: bytes) -> np.ndarray:
@@ -36,8 +37,20 @@ def test_a_known_shape_serves_unless_it_cannot_be_drawn() -> None:
     assert image_shape(3072, None, (32, 32, 3)) == (32, 32, 3)
     assert image_shape(784, None, (28, 28, 1)) == (28, 28)
     assert image_shape(784, (14, 56), (28, 28)) == (14, 56)
-    with pytest.raises(NotAcceptable, match="1024"):
+    assert image_shape(784, None, (1, 28, 28)) == (28, 28)
+    assert image_shape(84, None, (1, 28, 3)) == (1, 28, 3)
+    with pytest.raises(NotAcceptable, match=r"\(16, 16, 4\)"):
         image_shape(1024, None, (16, 16, 4))
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 8), (3, 32, 32)])
+def test_channels_first_are_not_drawn_and_the_error_names_the_cause(shape: Shape) -> None:
+    with pytest.raises(NotAcceptable, match="channels first") as caught:
+        image_shape(math.prod(shape), None, shape)
+    assert str(shape) in str(caught.value)
+    assert "(H, W), (H, W, 1) or (H, W, 3)" in str(caught.value)
+    assert "Send channels last" in str(caught.value)
+    assert caught.value.context["shape"] == [*shape]
 
 
 @pytest.mark.parametrize("text", ["", "28", "28,", "28,28,1", "28,28,3,1", "0,5", "-1,-1", "a,b"])
