@@ -34,7 +34,7 @@ FEATURES: Final[dict[str, Any]] = {
     "minItems": 1,
     "items": {"type": "array", "minItems": 1, "items": {"type": "number"}},
 }
-LABEL: Final[dict[str, Any]] = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+LABEL: Final[dict[str, Any]] = {"anyOf": [{"type": "integer"}, {"type": "string", "minLength": 1}]}
 SAMPLE_ID: Final[dict[str, Any]] = {
     "anyOf": [
         {"type": "integer"},
@@ -50,7 +50,7 @@ SAMPLE_IDS: Final[dict[str, Any]] = {
 LABELS: Final[dict[str, Any]] = {
     "type": "array",
     "description": "One integer, string or null per row; a new value becomes a new class.",
-    "items": {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]},
+    "items": {"anyOf": [*LABEL["anyOf"], {"type": "null"}]},
 }
 
 

@@ -112,6 +112,12 @@ def _check_label(label: object, what: str, position: int) -> None:
             f"it before sending.",
             position=position,
         )
+    if label == "":
+        raise InvalidLabels(
+            f"{what} is an empty string, which answers could not tell from no class; expected an "
+            f"integer, a string with a character or null. Send null for a sample without a label.",
+            position=position,
+        )
     if isinstance(label, str) and (
         len(label) > MAX_LABEL_BYTES or len(label.encode(errors="replace")) > MAX_LABEL_BYTES
     ):

@@ -148,6 +148,12 @@ class RawName:
                 f"GET /drift/proposals lists them.",
                 field="proposal",
             )
+        if label == "":
+            raise InvalidLabels(
+                "The name of the proposal is an empty string; expected an integer, a string with "
+                "a character or null. Send null to dismiss the proposal.",
+                field="label",
+            )
         plain: list[Any] = [label]
         encode_labels(plain, 1)
         return cls(proposal, plain[0], check_id(batch_id))

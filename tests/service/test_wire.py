@@ -41,7 +41,7 @@ from service.wire.labels import encode_labels
 
 LIMITS = Limits(max_samples=100, max_features=50)
 
-labels = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.text(max_size=20))
+labels = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.text(min_size=1, max_size=20))
 
 
 names = st.one_of(st.integers(-(2**63), 2**63 - 1), st.text(min_size=1, max_size=20))
@@ -420,6 +420,12 @@ def features(*shape: int, dtype: str = "<f4") -> np.ndarray:
         ),
         (
             {"features": features(1, 1), "labels": np.array([0])},
+            {"vocabulary": '["a", ""]'},
+            InvalidLabels,
+            "position 1 of the vocabulary is an empty string.*Send null",
+        ),
+        (
+            {"features": features(1, 1), "labels": np.array([0])},
             {"vocabulary": '["a", "a"]'},
             InvalidLabels,
             "repeats",
@@ -447,6 +453,19 @@ def test_a_binary_body_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(error, match=message):
         parse_safetensors(pack(tensors, metadata), LIMITS)
+
+
+def test_an_empty_label_is_refused_wherever_labels_are_made() -> None:
+    for make in (
+        lambda: RawBatch.of(features(2, 1), ["a", ""]),
+        lambda: RawBatch.of(features(2, 1), np.array(["a", ""])),
+        lambda: RawLabels.of([1, 2], ["a", ""]),
+    ):
+        with pytest.raises(InvalidLabels, match=r"position 1 is an empty string.*Send null"):
+            make()
+    with pytest.raises(InvalidLabels, match="Send null to dismiss"):
+        RawName.of(1, "")
+    assert RawBatch.of(features(2, 1), [" ", None]).vocabulary == (" ",)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

@@ -169,18 +169,23 @@ def _labels(texts: Sequence[str], known: Sequence[Label]) -> list[Label]:
 
     A text that is a class as a whole is that class, even with a comma in it; so is a part
     of it between commas, with its blanks. An integer is preferred to the string that looks
-    like it.
+    like it. Nothing between commas is no class; an empty text beside others is one that is empty.
 
     Example:
         >>> _labels(["1,cat"], (1, "cat"))
         [1, 'cat']
         >>> _labels(["a,b", " c ,d"], ("a", "b", "a,b", " c ", "d"))
         ['a,b', ' c ', 'd']
+        >>> _labels(["", "b"], ("b",)), _labels(["b,"], ("b",))
+        (['', 'b'], ['b'])
     """
     by_text: dict[str, Label] = {str(label): label for label in known if isinstance(label, str)}
     by_text |= {str(label): label for label in known if isinstance(label, int)}
-    parts: list[str] = []
+    named: list[str] = []
     for text in texts:
-        parts += [text] if text in by_text else text.split(",")
-    named = [part if part in by_text else part.strip() for part in parts]
-    return [by_text.get(part, part) for part in named if part]
+        if text in by_text or (not text and len(texts) > 1):
+            named.append(text)
+            continue
+        parts = [part if part in by_text else part.strip() for part in text.split(",")]
+        named += [part for part in parts if part]
+    return [by_text.get(name, name) for name in named]

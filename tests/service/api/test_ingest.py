@@ -121,6 +121,7 @@ BODY = "application/json"
         (b'{"features": [[1.0, "2"]]}', BODY, "shape-mismatch", {"row": 0, "column": 1}),
         (b'{"features": [[1.0]], "labels": [1, 2]}', BODY, "invalid-labels", {"labels": 2}),
         (b'{"features": [[1.0]], "labels": [1.5]}', BODY, "invalid-labels", {"position": 0}),
+        (b'{"features": [[1.0]], "labels": [""]}', BODY, "invalid-labels", {"position": 0}),
         (b'{"features": [[1.0]], "label": [1]}', BODY, "invalid-batch", {}),
         (b"not safetensors", SAFETENSORS, "invalid-batch", {}),
         (

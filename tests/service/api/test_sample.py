@@ -158,6 +158,8 @@ def test_an_unknown_class_is_not_found_and_the_known_ones_are_listed(
 
 def test_no_class_at_all_is_refused(taught: httpx2.Client) -> None:
     problem(taught.get("/sample?classes="), 422, "invalid-request")
+    document = problem(taught.get("/sample?classes=&classes=cat"), 404, "unknown-class")
+    assert document["unknown"] == [""]
 
 
 @pytest.mark.parametrize("n", ["0", "-1", "10001"])
