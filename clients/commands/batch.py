@@ -10,6 +10,7 @@ from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
 from clients.http.answers import BatchFate
 from clients.http.client import GMRClient
+from clients.http.errors import RequestRefused
 
 IN_WORDS = {
     "waiting": "waits in the stream",
@@ -26,6 +27,9 @@ IN_WORDS = {
     "lost": "was lost: no checkpoint held it",
 }
 
+NOT_REMEMBERED = "/unknown-batch"
+"""End of the type of the problem that no batch with this id is remembered."""
+
 
 def batch_command(
     batch_id: Annotated[str, typer.Argument(metavar="ID", help="As it was sent, or answered.")],
@@ -39,7 +43,13 @@ def batch_command(
     Ends with status 1 where it is not remembered, rejected, dropped or lost.
     """
     with GMRClient(url) as client:
-        fate = client.batch(batch_id)
+        try:
+            fate = client.batch(batch_id)
+        except RequestRefused as error:
+            if not error.type.endswith(NOT_REMEMBERED):
+                raise
+            typer.secho(f"Error: {error}", fg="red", err=True)
+            raise typer.Exit(1) from None
     if as_json:
         print_json(dict(fate.raw))
     else:
