@@ -82,7 +82,9 @@ async function take(file, model) {
     const canvas = new OffscreenCanvas(width, height);
     const context = /** @type {OffscreenCanvasRenderingContext2D} */ (canvas.getContext("2d"));
     context.drawImage(bitmap, 0, 0, width, height);
-    await ask(intensities(context.getImageData(0, 0, width, height).data, shape[2] ?? 1), model());
+    const brought = bitmap.width === width && bitmap.height === height ? null
+      : `The picture was brought from ${count(bitmap.width)} × ${count(bitmap.height)} to ${count(width)} × ${count(height)} pixels.`;
+    await ask(intensities(context.getImageData(0, 0, width, height).data, shape[2] ?? 1), model(), brought);
   } catch (problem) {
     complain(/** @type {Error} */ (problem).message);
   }
@@ -159,22 +161,22 @@ function complain(message) {
   byId("answer").replaceChildren(make("p", { class: "notice" }, message));
 }
 
-/** @param {number[]} features @param {any} model */
-async function ask(features, model) {
+/** @param {number[]} features @param {any} model @param {string | null} [brought] what was done to a picture before */
+async function ask(features, model, brought = null) {
   try {
     const body = { features: [features] };
     const [typical, named] = await Promise.all([
       post("outliers", { ...body, components: true }),
       post("classify", body).catch((problem) => { if (problem.status === 409) return null; throw problem; }),
     ]);
-    byId("answer").replaceChildren(...told(features, model, typical, named));
+    byId("answer").replaceChildren(...told(features, model, typical, named, brought));
   } catch (problem) {
     complain(/** @type {Error} */ (problem).message);
   }
 }
 
-/** @param {number[]} features @param {any} model @param {any} typical @param {any} named */
-function told(features, model, typical, named) {
+/** @param {number[]} features @param {any} model @param {any} typical @param {any} named @param {string | null} brought */
+function told(features, model, typical, named, brought) {
   const p_value = typical.p_values?.[0] ?? null;
   const ranked = named ? named.classes.map((/** @type {any} */ label, /** @type {number} */ place) =>
     ({ label, probability: named.probabilities[0][place] })).sort((/** @type {any} */ a, /** @type {any} */ b) => b.probability - a.probability) : [];
@@ -183,6 +185,7 @@ function told(features, model, typical, named) {
     make("div", {},
       make("p", { class: "verdict" }, named ? ["Class ", make("b", { id: "answer-class" }, named.labels[0])] : "No class is known yet",
         make("span", { class: "badge", "data-level": typical.inliers[0] ? "good" : "alarm" }, typical.inliers[0] ? "inlier" : "outlier")),
+      brought && make("p", { class: "faint", id: "answer-brought" }, brought),
       make("ul", { class: "classes" }, ranked.slice(0, SURE).map((/** @type {any} */ one) => make("li", {},
         make("b", {}, one.label), make("span", { class: "meter", "data-level": "plain", share: one.probability }), make("span", { class: "figure" }, percent(one.probability))))),
       make("dl", { class: "facts" },

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, Route, expect
 
 from benchmarks import _history as history
@@ -280,3 +282,29 @@ def test_what_is_written_while_an_answer_is_under_way_stays(
             page.wait_for_timeout(10)
         held[1].continue_()
         expect(ert).to_have_value("")
+
+
+def test_a_picture_of_another_size_is_brought_to_the_models_and_the_page_says_so(
+    browser: Browser, settings: MakeSettings
+) -> None:
+    made = settings(detector="none", preset="flat")
+    x = np.random.default_rng(0).integers(0, 255, (300, 4, 8), dtype=np.uint8)
+    with training(made), serving(made) as client:
+        send(client, RawBatch.of(x, ["a"] * 300)).raise_for_status()
+        learned(client)
+        with visiting(browser, url_of(client)) as visit:
+            page = visit.page
+            expect(page.locator("#sample-wants")).to_contain_text("32 numbers")
+            for size, said in (((8, 4), 0), ((20, 30), 1), ((8, 4), 0)):
+                content = io.BytesIO()
+                Image.new("L", size, 128).save(content, "PNG")
+                page.evaluate("document.getElementById('answer').replaceChildren()")
+                page.locator("#sample-file").set_input_files(
+                    {"name": "one.png", "mimeType": "image/png", "buffer": content.getvalue()}
+                )
+                expect(page.locator("#answer-class")).to_have_text("a")
+                expect(page.locator("#answer-brought")).to_have_count(said)
+                if said:
+                    expect(page.locator("#answer-brought")).to_have_text(
+                        "The picture was brought from 20 \u00d7 30 to 8 \u00d7 4 pixels."
+                    )
