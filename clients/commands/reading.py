@@ -83,6 +83,7 @@ class Reading:
             "components": model and model.components,
             "classes": model and len(model.classes),
             "features": model and model.features,
+            "image_shape": model and model.raw.get("image_shape"),
             "samples_seen": model and model.samples_seen,
             "backlog": model and model.backlog,
             "checkpoint_error": model and model.checkpoint_error,
@@ -142,7 +143,7 @@ def accuracy_of(document: dict[str, Any]) -> str:
 
 
 def features_of(document: dict[str, Any]) -> str | None:
-    """Features that drift, in words; None where nothing can be compared.
+    """Features that drift, in words; None where nothing can be compared, as of images.
 
     Example:
         >>> row = {"feature": 3, "name": "load", "change": 1.25, "drifts": True}
@@ -150,9 +151,12 @@ def features_of(document: dict[str, Any]) -> str | None:
         '1 drifts: load (feature 3) by +1.25 deviations'
         >>> features_of({"feature_drift": {"drifting": 0, "features": []}})
         'none drifts'
+        >>> features_of(
+        ...     {"image_shape": [8, 8], "feature_drift": {"drifting": 0, "features": []}}
+        ... )
     """
     drift = document.get("feature_drift")
-    if not drift or drift["drifting"] is None:
+    if document.get("image_shape") or not drift or drift["drifting"] is None:
         return None
     n, rows = drift["drifting"], [row for row in drift["features"] if row["drifts"]]
     if not n:
