@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import httpx2
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from core.batch import Batch
+from core.engine.checkpoint import dump
+from core.engine.engine import Engine
+from service.settings import Settings
 from service.wire import RawBatch, unpack
 from tests.service.api.stack import (
     CLASSES,
@@ -250,3 +255,22 @@ def test_what_nobody_offers_is_not_acceptable(taught: httpx2.Client) -> None:
 
 def test_nothing_learned_is_a_conflict(blank: httpx2.Client) -> None:
     problem(blank.get("/sample"), 409, "model-not-ready")
+
+
+def test_a_class_of_an_earlier_release_without_a_name_is_drawn(
+    settings: Callable[..., Settings],
+) -> None:
+    """It can come by a checkpoint alone: as a label the empty string is refused."""
+    made = settings()
+    config = made.engine_config()
+    engine = Engine(config)
+    named = Batch.of(torch.from_numpy(samples(200)), ["", "b"] * 100)
+    state, _ = engine.step(engine.start(), named)
+    headers = {"Content-Type": SAFETENSORS}
+    with training(made), serving(made) as client:
+        content = dump(state, config, {})
+        client.put("/model/checkpoint", content=content, headers=headers).raise_for_status()
+        learned(client)
+        for query, wanted in (("classes=", {""}), ("classes=&classes=b", {"", "b"})):
+            answer = client.get(f"/sample?n=20&{query}").raise_for_status()
+            assert set(answer.json()["labels"]) == wanted
