@@ -25,6 +25,7 @@ from service.trainer.gate import GATE, Gate
 from service.trainer.journal import Journal
 from service.trainer.saver import Saver
 from service.trainer.standing import Standing
+from service.trainer.totals import Totals
 from service.wire import (
     REQUEUED_FROM,
     Control,
@@ -50,6 +51,7 @@ class Restored:
         by: Who asked.
         entries_applied: Entries that the kept version contains.
         without_raw: Whether it was kept without raw samples.
+        totals: What was counted when that version was kept.
         checkpoint: What was uploaded.
     """
 
@@ -59,6 +61,7 @@ class Restored:
     by: str | None = None
     entries_applied: int | None = None
     without_raw: bool = False
+    totals: Totals | None = field(default=None, repr=False)
     checkpoint: bytes | None = field(default=None, repr=False)
 
 
@@ -150,7 +153,7 @@ class Applier:
         branch = before.branch.rolled_back(kept.branch, kept.first_not_held, entry.id)
         ledger = before.ledger.rolled_back(kept.ledger, kept.state)
         now = Standing(state, before.position, branch, ledger)
-        went = kept.position.entries_applied, kept.without_raw
+        went = kept.position.entries_applied, kept.without_raw, kept.totals
         return Applied(now, events, Restored("rollback", asked.version, kept.gate, asked.by, *went))
 
     def _restore(self, before: Standing, entry: Entry, asked: Control) -> Applied:

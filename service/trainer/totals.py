@@ -61,6 +61,8 @@ class Totals:
 
     Arguments:
         samples_learned: Learned in all, those that a rollback dropped included.
+        batches_set_aside: Of those since the boundary, the newest, about which is not decided.
+        samples_set_aside: Likewise.
         recurrences: Boundaries at which an earlier sub-task came back.
         prior_shifts: Changes of the shares of classes alone.
         continued: Changes found again that had gone on since their boundary.
@@ -92,6 +94,8 @@ class Totals:
     replayed: int = 0
     batches_since_boundary: int = 0
     samples_since_boundary: int = 0
+    batches_set_aside: int = 0
+    samples_set_aside: int = 0
     recurrences: int = 0
     prior_shifts: int = 0
     continued: int = 0
@@ -147,6 +151,8 @@ class Totals:
             inliers = 1.0 if event.inlier_rate is None else event.inlier_rate
             outliers = round((1 - inliers) * event.samples)
             key_shares.add(self.key_shares, by, event.samples, outliers)
+        if isinstance(event, BatchLearned | SetAsideReleased | OutlierBurst | BoundaryDetected):
+            self.batches_set_aside = self.samples_set_aside = 0
         match event:
             case BatchLearned():
                 self.samples_learned += (
@@ -159,6 +165,8 @@ class Totals:
             case BatchSetAside():
                 # It is not among those set aside where all of it awaits labels.
                 self.batches_learned += event.awaiting == event.samples
+                self.batches_set_aside = event.set_aside_batches
+                self.samples_set_aside = event.set_aside_samples
             case BatchPassed():
                 self.passed_batches += 1
                 self.passed_samples += event.samples
@@ -202,12 +210,22 @@ class Totals:
             case ModelRestored():
                 self.latest, self.class_accuracies = {}, {}
                 self.batches_since_boundary = self.samples_since_boundary = 0
+                self.batches_set_aside = self.samples_set_aside = 0
             case EntryRejected():
                 self.rejected[event.reason] = self.rejected.get(event.reason, 0) + 1
             case DeadLettersDropped():
                 self.letters_dropped += event.letters
             case EntriesLost():
                 self.entries_lost += event.entries
+
+    def went_back(self, kept: Totals) -> None:
+        """Go on in the sub-task of a kept version, after `ModelRestored` was counted.
+
+        Arguments:
+            kept: As they were when the version was kept. What was set aside then is dropped.
+        """
+        self.batches_since_boundary = kept.batches_since_boundary - kept.batches_set_aside
+        self.samples_since_boundary = kept.samples_since_boundary - kept.samples_set_aside
 
     def achieved(self, ert: float) -> float | None:
         """Run time between false alarms that is kept, in samples, as the probe has it.

@@ -159,6 +159,30 @@ def test_batches_that_were_set_aside_in_what_is_served_again_are_learned_again(
         assert model["samples_seen"] + model["set_aside"] == 1000
 
 
+def test_samples_since_the_boundary_are_those_of_the_version_that_came_back(
+    quiet: Settings,
+) -> None:
+    def since(client: httpx2.Client) -> tuple[int, int]:
+        drift = client.get("/drift").json()
+        return drift["samples_since_boundary"], drift["batches_since_boundary"]
+
+    with serving(quiet) as client:
+        with training(quiet):
+            declare(client, batch("a", 1))
+            declare(client, batch("b", 2), batch("c", 3))
+            send(client, batch("d", 4)).raise_for_status()
+            learned(client)
+            assert since(client) == (20, 1)
+            roll_back(client, before(client, 2))
+            wait_until(lambda: since(client) == (40, 2))
+            send(client, batch("e", 5)).raise_for_status()
+            learned(client)
+            wait_until(lambda: since(client) == (60, 3))
+        with training(quiet):
+            wait_until(lambda: client.get("/health/ready").status_code == 200)
+            assert since(client) == (60, 3)
+
+
 def test_after_an_upload_everything_may_be_sent_again(quiet: Settings) -> None:
     with training(quiet), serving(quiet) as client:
         declare(client, batch("first", 1))

@@ -55,6 +55,19 @@ def test_a_sub_task_begins_with_the_batches_that_were_set_aside_for_it() -> None
     assert (totals.batches_since_boundary, totals.latest) == (0, {})
 
 
+def test_after_a_rollback_the_sub_task_of_the_version_goes_on_since_its_boundary() -> None:
+    kept = total(BOUNDARY, LEARNED, SET_ASIDE, SET_ASIDE)
+    assert (kept.batches_since_boundary, kept.samples_since_boundary) == (5, 500)
+    totals = total(LEARNED, LEARNED, ModelRestored(3, 9, "rollback"))
+    totals.went_back(Totals.from_json(kept.to_json()))
+    # What is set aside is dropped with the rest.
+    assert (totals.batches_since_boundary, totals.samples_since_boundary) == (3, 300)
+    released = SetAsideReleased(batches=2, samples=200, sub_task=0, model_version=5)
+    for decided in (released, BOUNDARY, BURST, LEARNED, ModelRestored(3, 9, "rollback")):
+        totals = total(SET_ASIDE, SET_ASIDE, decided)
+        assert (totals.batches_set_aside, totals.samples_set_aside) == (0, 0)
+
+
 def test_outliers_of_a_burst_are_counted_but_not_as_learned() -> None:
     totals = total(SET_ASIDE, SET_ASIDE, BURST, replace(LEARNED, quarantined=10))
     assert (totals.samples_learned, totals.batches_learned) == (170 + 90, 3)
