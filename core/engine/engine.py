@@ -397,7 +397,9 @@ class Engine:
         """The same model, version and position without any raw sample: fit to be kept for long.
 
         What is set aside or waits is left out, so that this is no state to recover a stream from.
+        What was set aside is told among the stretches that are no past of the model.
         """
+        state = replace(state, stream=state.stream.without(state.set_aside_stretch))
         gone = state.pending.proposals.forgotten()
         panel = None if state.model.panel is None else state.model.panel.without_raw()
         state = replace(state, rest=Rest()).with_sub_task(fingerprints=Fingerprints())

@@ -130,7 +130,8 @@ class StreamState:
         """What is dropped once the model goes on from another state.
 
         Arguments:
-            kept: The stream where that state was kept; None: it has seen nothing of this stream.
+            kept: The stream where that state was kept, as it is without raw samples; None: it has
+                seen nothing of this stream.
 
         Example:
             >>> kept = StreamState().advanced(10)
@@ -139,10 +140,23 @@ class StreamState:
             >>> kept.restored(None)
             (Stretch(first=0, end=10),)
         """
-        first, before = (0, ()) if kept is None else (kept.all_samples, kept.dropped)
-        if first == self.all_samples:
-            return before
-        return (*before, Stretch(first, self.all_samples))[-REMEMBERED_DROPS:]
+        if kept is None:
+            return StreamState().without(Stretch(0, self.all_samples)).dropped
+        return kept.without(Stretch(kept.all_samples, self.all_samples)).dropped
+
+    def without(self, stretch: Stretch) -> StreamState:
+        """The same, of which one more stretch, after those before, is no past of the model.
+
+        Example:
+            >>> StreamState().without(Stretch(5, 10)).without(Stretch(10, 15)).dropped
+            (Stretch(first=5, end=15),)
+        """
+        if stretch.first == stretch.end:
+            return self
+        before = self.dropped
+        if before and before[-1].end == stretch.first:
+            before, stretch = before[:-1], Stretch(before[-1].first, stretch.end)
+        return replace(self, dropped=(*before, stretch)[-REMEMBERED_DROPS:])
 
     def place(self, sample: int) -> int:
         """Samples of all the stream before a sample that did not pass by, given by its count."""
@@ -449,6 +463,20 @@ class EngineState:
         """Whether errors of the model are its usual ones, not those of a sub-task just begun."""
         since = self.stream.samples - self.sub_task.first_sample
         return self.sub_task.number == 0 or since >= UNREADY_SAMPLES
+
+    @property
+    def set_aside_stretch(self) -> Stretch:
+        """Where in all the stream the samples set aside are; empty where there are none.
+
+        They are the newest that did not pass by: whatever is learned decides about them.
+        """
+        stream = self.stream
+        # An earlier release did not note their places.
+        noted = [one.places for one in self.pending.set_aside if one.places is not None]
+        firsts = [int(places.min()) for places in noted if len(places)]
+        if not firsts:
+            return Stretch(stream.all_samples, stream.all_samples)
+        return Stretch(stream.place(min(firsts)), stream.place(stream.samples - 1) + 1)
 
     @property
     def suspected(self) -> bool:

@@ -10,7 +10,7 @@ import torch
 from core.batch import Batch
 from core.config import EngineConfig
 from core.engine.engine import Engine
-from core.engine.state import EngineState
+from core.engine.state import EngineState, Mode
 from core.errors import InvalidBatch, InvalidCheckpoint, ModelNotReady, NonFiniteFeature
 from core.events import (
     BatchLearned,
@@ -330,6 +330,29 @@ def test_whoever_is_watched_anew_is_not_armed() -> None:
         assert not state.watch.armed
         assert state.phase == "learning"
         assert engine.arming(state).samples != 0
+
+
+def test_what_was_set_aside_in_what_is_restored_is_dropped_too() -> None:
+    engine = Engine(EngineConfig(n_components=12))
+    kept, _ = run(engine, engine.start(), list(batches([0, 1], 20)))
+    later, _ = run(engine, kept, list(batches([2, 3], 4, seed=9)))
+    (change,) = batches([2, 3], 1, seed=9)
+    suspicious, _ = engine.step(kept, change.select(torch.arange(12)))
+    assert suspicious.pending.set_aside_samples == 12
+    end = later.stream.samples
+    # Whether the version has let its raw samples go by then makes no difference.
+    for one in (suspicious, engine.without_raw(suspicious)):
+        back, _ = engine.restore(later, one, "rollback")
+        assert back.stream.dropped == ((2000, end),)
+        assert back.stream.samples == end
+    at_once, _ = engine.restore(suspicious, suspicious, "rollback")
+    assert at_once.stream.dropped == ((2000, 2012),)
+    # What passed by meanwhile was never part of the model, nor is it now.
+    resting, _ = engine.change_mode(suspicious, Mode.FROZEN)
+    resting, _ = engine.step(resting, change)
+    more, _ = engine.step(resting, change)
+    back, _ = engine.restore(more, resting, "rollback")
+    assert back.stream.dropped == ((2000, 2012), (2112, 2212))
 
 
 def test_what_a_restored_model_has_not_seen_is_told(engine: Engine) -> None:
