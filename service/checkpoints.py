@@ -15,7 +15,7 @@ Rules of this module:
    older version is served again.
 2. Kept are the newest few, from which a start tries in turn, the last one before
    each of the latest boundaries, to go back to, and what a rollback went back to, for as long
-   as its entry may be read again.
+   as its entry may be read again. What an accepted rollback asks for is kept until it is done.
 3. A write is read back. What differs from what was written is no checkpoint.
 4. A *twin* is a second file of the newest checkpoint: what no single file can lose.
 5. A version that answers in place of what is learned is kept as long as one of the newest

@@ -14,6 +14,7 @@ Rules of this module:
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.engine.trial import check_values, try_out
-from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
+from core.errors import GMRError, InvalidCheckpoint, InvalidSettings, UnknownVersion
 from service.broker.branch import Branch
 from service.broker.entries import Position, next_id
 from service.checkpoints import BEFORE_BOUNDARY, HELD, CheckpointStore, Kept, StoreUnavailable
@@ -100,6 +101,8 @@ class Saver:
         engine: Whose states they are.
         thread: Of one worker, on which bytes are made; shared by several, or one's own.
         saving: Is entered for as long as a write takes.
+        going_back_to: Tells, on that thread, the version that a rollback has asked for which is
+            still to come; it stays until then.
     """
 
     def __init__(
@@ -108,9 +111,11 @@ class Saver:
         engine: Engine,
         thread: ThreadPoolExecutor | None = None,
         saving: Callable[[], AbstractContextManager[None]] = nullcontext,
+        going_back_to: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._checkpoints = checkpoints
         self._saving = saving
+        self._going_back_to = going_back_to
         self._engine = engine
         self._shared = thread is not None
         self._thread = thread or ThreadPoolExecutor(1, "gmr-checkpoints")
@@ -244,7 +249,7 @@ class Saver:
                     note={**note, "bytes": len(data)},
                     twin=twin,
                 )
-                self._checkpoints.prune(self._gone_back_to)
+                self._prune()
                 self._let_raw_samples_go(checkpoint.state.sub_task.number)
         except Exception as error:
             # Whatever it is: learning goes on, and the next write may succeed.
@@ -257,6 +262,17 @@ class Saver:
         samples = ledger.since, ledger.accepted
         seconds = time.perf_counter() - started
         return Saved(file, position, seconds, time.time(), len(data), samples)
+
+    def _prune(self) -> None:
+        """Delete what need not be kept, the version of a rollback that is still to come apart."""
+        try:
+            asked = self._going_back_to()
+        except GMRError as error:
+            logger.warning("no checkpoint is deleted, one of them may be asked for: %s", error)
+            return
+        # In this order: a rollback that was done in between is among those that are done.
+        needed = {} if asked is None else {asked: sys.maxsize}
+        self._checkpoints.prune({**self._gone_back_to, **needed})
 
     def _let_raw_samples_go(self, sub_task: int) -> None:
         """Rewrite the kept checkpoints of earlier sub-tasks without their raw samples.

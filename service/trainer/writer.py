@@ -114,7 +114,9 @@ class ModelWriter:
         self._feed = feed = Feed.of(settings, client, self._lease, self._gives_up, patience_s)
         pointer = Pointer(client, feed.keys, self._lease)
         self._place = place = place_of(settings, pointer)
-        self._saver = saver = Saver(place, engine, saving, heartbeat.activity.saving)
+        self._saver = saver = Saver(
+            place, engine, saving, heartbeat.activity.saving, feed.requests.going_back_to
+        )
         self._takeover = Takeover(
             feed, pointer, place, saver, heartbeat.activity, self._is_stopping
         )

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from clients.commands.cli import app
 from core.engine.checkpoint import load
 from core.engine.engine import Engine
+from service.api import control
 from service.settings import Settings
 from service.trainer.checkpoint_schedule import CheckpointSchedule
 from service.trainer.standing import Standing
@@ -181,6 +182,28 @@ def test_samples_since_the_boundary_are_those_of_the_version_that_came_back(
         with training(quiet):
             wait_until(lambda: client.get("/health/ready").status_code == 200)
             assert since(client) == (60, 3)
+
+
+def test_a_version_stays_until_the_rollback_that_asks_for_it_is_done(
+    settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = settings(detector="none", checkpoint_interval_s=0)
+    monkeypatch.setattr(control, "APPLY_TIMEOUT_S", 0.0)
+    with serving(made) as client:
+        with training(made):
+            for i in range(3):
+                send(client, batch(f"{i}", i)).raise_for_status()
+                learned(client)
+        oldest = client.get("/model/versions").json()["versions"][-1]["version"]
+        # What waits before the rollback brings checkpoints that would take the version's place.
+        for i in range(3, 30):
+            send(client, batch(f"{i}", i)).raise_for_status()
+        answer = client.post("/model/rollback", json={"version": oldest})
+        assert answer.status_code == 202, answer.text
+        with training(made):
+            model = learned(client)
+            assert (model["model_version"], model["backlog"]) == (oldest, 0)
+            assert client.get("/deadletters").json()["deadletters"] == []
 
 
 def test_after_an_upload_everything_may_be_sent_again(quiet: Settings) -> None:

@@ -14,6 +14,7 @@ from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
+from service.broker.connection import StreamUnavailable
 from service.broker.entries import Position
 from service.checkpoints import BEFORE_BOUNDARY, Checkpoints
 from service.trainer.saver import Checkpoint, Saver
@@ -132,6 +133,39 @@ def test_a_kept_version_is_found_by_its_number(checkpoints: Checkpoints) -> None
     assert same(keeper.find(1).state, learned(1))
     with pytest.raises(UnknownVersion, match="Kept are 2, 1"):
         keeper.find(7)
+    keeper.close()
+
+
+def test_the_version_that_a_rollback_asks_for_is_kept_until_it_is_done(
+    checkpoints: Checkpoints, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[int | None] = [1]
+
+    def going_back_to() -> int | None:
+        if not asked:
+            raise StreamUnavailable("Redis is away.")
+        return asked[0]
+
+    def kept() -> set[int]:
+        keeper.wait()
+        return {one["version"] for one in keeper.versions()}
+
+    keeper = Saver(checkpoints, Engine(CONFIG), going_back_to=going_back_to)
+    for n in range(1, 6):
+        keeper.save(checkpoint(learned(n), n))
+    assert kept() == {1, 3, 4, 5}
+    keeper.restored(1, "rollback", 6)
+    asked[:] = [None]
+    keeper.save(checkpoint(learned(6), 6))
+    assert kept() == {1, 4, 5, 6}  # the entry may be read again
+    asked.clear()
+    for n in (7, 8):
+        keeper.save(checkpoint(learned(n), n))
+    assert kept() == {1, 4, 5, 6, 7, 8}  # one of them may be asked for
+    assert "may be asked for" in caplog.text
+    asked[:] = [None]
+    keeper.save(checkpoint(learned(9), 9))
+    assert kept() == {7, 8, 9}
     keeper.close()
 
 
