@@ -9,7 +9,7 @@ from typing import Any, Final
 from fastapi import Response
 from pydantic import BaseModel, Field
 
-from core.errors import InvalidRequest
+from core.errors import InvalidRequest, UnknownVersion
 from service.api import answers
 from service.api.openapi import json_body, problems
 from service.api.parts import Parts
@@ -64,6 +64,7 @@ async def apply(
         warning: What to tell with the answer.
 
     Raises:
+        UnknownVersion: It is a rollback, and the trainer does not keep the version any more.
         InvalidRequest: The trainer could not do it.
         ShapeMismatch: The stream has another D.
     """
@@ -76,7 +77,13 @@ async def apply(
     if applied:
         letter = await DeadLetters(parts.stream).of_entry(appended.entry_id)
         if letter is not None:
-            raise InvalidRequest(letter.facts["detail"], entry_id=appended.entry_id)
+            detail, facts = letter.facts["detail"], {"entry_id": appended.entry_id}
+            if letter.facts["reason"] == "unknown_version":
+                kept = [one["version"] for one in await parts.stream.reports.versions()]
+                # The list may be older than the letter.
+                known = [version for version in kept if version != control.version]
+                raise UnknownVersion(detail, unknown=control.version, known=known, **facts)
+            raise InvalidRequest(detail, **facts)
     document = {
         "entry_id": appended.entry_id,
         "applied": applied,

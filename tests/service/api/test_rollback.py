@@ -16,6 +16,7 @@ from clients.commands.cli import app
 from core.engine.checkpoint import load
 from core.engine.engine import Engine
 from service.api import control
+from service.broker.reports import Reports
 from service.settings import Settings
 from service.trainer.checkpoint_schedule import CheckpointSchedule
 from service.trainer.standing import Standing
@@ -204,6 +205,27 @@ def test_a_version_stays_until_the_rollback_that_asks_for_it_is_done(
             model = learned(client)
             assert (model["model_version"], model["backlog"]) == (oldest, 0)
             assert client.get("/deadletters").json()["deadletters"] == []
+
+
+def test_a_version_that_the_trainer_does_not_find_is_unknown_too(
+    quiet: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with training(quiet), serving(quiet) as client:
+        declare(client, batch("a", 1))
+        kept = before(client, 1)
+        real = Reports.versions
+
+        async def stale(reports: Reports) -> list[dict[str, Any]]:
+            return [{"version": 10**6}, *await real(reports)]
+
+        monkeypatch.setattr(Reports, "versions", stale)
+        refused = client.post("/model/rollback", json={"version": 10**6})
+        document = problem(refused, 404, "unknown-version")
+        assert document["unknown"] == 10**6
+        assert kept in document["known"]
+        assert 10**6 not in document["known"]
+        [letter] = client.get("/deadletters").json()["deadletters"]
+        assert letter["entry_id"] == document["entry_id"]
 
 
 def test_after_an_upload_everything_may_be_sent_again(quiet: Settings) -> None:
