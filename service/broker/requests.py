@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
+from typing import Any
 
 import orjson
 
@@ -55,14 +56,15 @@ class Requests:
 
     def _going_back_to(self) -> int | None:
         client, keys = self._redis.client, self._keys
-        restoring: bytes | None = client.get(keys.restoring)
+        restoring: Any = client.get(keys.restoring)
         if restoring is None:
             return None
         asked, said = restoring.decode(), client.get(keys.branch)
         decided = orjson.loads(said).get("decided", FIRST_ID) if said else FIRST_ID
         if position(asked) <= position(decided):
             return None
-        for _, fields in client.xrange(keys.input, asked, asked):
+        rows: Any = client.xrange(keys.input, asked, asked)
+        for _, fields in rows:
             try:
                 control = read_entry(fields)
             except GMRError:

@@ -172,8 +172,8 @@ class Intake:
                 self._parts.journal.quarantine(entry.id, state.pending.quarantined)
         by, began = entry.text("by"), group.entries[0].id
         self._parts.journal.write(entry.id, applied.events, by=by, began=began)
-        if applied.restored is not None and applied.restored.totals is not None:
-            self._parts.journal.totals.went_back(applied.restored.totals)
+        if applied.restored is not None:
+            self._parts.journal.went_back(applied.restored.totals, state.stream.prequential)
         again, outliers = entry.text(REQUEUED_FROM), state.pending.quarantined
         of_entry = again, applied.events, outliers, state.stream, group.samples
         ledger = self.now.ledger.applied(entry.id, *of_entry)

@@ -34,6 +34,7 @@ from core.events import (
     RunTimeChanged,
     VersionHeld,
 )
+from core.running import Running
 from service.broker.entries import LAST_REPORT, Entry
 from service.broker.feed import Feed
 from service.trainer import class_accuracies, detector_table
@@ -130,6 +131,19 @@ class Journal:
             if event.kind in self._outbox:
                 self._feed.reports.add(keys.outbox, entry_id, index, data)
             _log(event, entry_id)
+
+    def went_back(self, kept: Totals | None, prequential: Running) -> None:
+        """Say what is known of the model that took another's place, once that is written.
+
+        Arguments:
+            kept: What was counted when the version was kept; None for one from elsewhere.
+            prequential: Accuracy of the model by then.
+        """
+        if kept is not None:
+            self.totals.went_back(kept)
+        if prequential.weight:
+            self.totals.latest["prequential_accuracy_mean"] = prequential.mean
+            self._metrics.show_latest(self.totals.latest)
 
     def _boundary(self, event: BoundaryDetected, began: str) -> dict[str, object]:
         """What a boundary's record says otherwise, or beside: where it began, and why in short."""

@@ -6,6 +6,8 @@ import { UNKNOWN, count, decimal, isKnown, percent, plural } from "./format.js";
 const RECENT_S = 15;
 const SILENT_MS = 10_000;
 
+const RESTORED = "no batch since the rollback or upload";
+
 /** Why the detector may not speak, where it is not for want of samples alone. */
 const UNARMED = {
   annealing: "The model has yet to converge. ",
@@ -35,12 +37,15 @@ export function showStatus(now) {
     else step.removeAttribute("aria-current");
   });
   const usual = drift?.inlier_rate_mean;
+  const unscored = !isKnown(drift?.log_likelihood_mean);
+  const restored = unscored && Boolean(model?.restored_entry_id);
   tile("inliers", percent(drift?.inlier_rate),
-    isKnown(usual) ? `usual: ${percent(usual)}` : "no reference yet");
+    isKnown(usual) ? `usual: ${percent(usual)}` : restored ? RESTORED : "no reference yet");
   tile("accuracy", percent(drift?.prequential_accuracy_mean),
     isKnown(drift?.estimated_accuracy)
       ? `expected now: ${percent(drift.estimated_accuracy)} (${percent(drift.estimated_accuracy_low)} to ${percent(drift.estimated_accuracy_high)})`
-      : isKnown(drift?.prequential_accuracy) ? `newest batch: ${percent(drift.prequential_accuracy)}` : "newest batch: no labels");
+      : isKnown(drift?.prequential_accuracy) ? `newest batch: ${percent(drift.prequential_accuracy)}`
+      : restored ? RESTORED : unscored ? "no batch was scored yet" : "newest batch: no labels");
   tile("likelihood", decimal(drift?.log_likelihood_mean), "nats per sample, newest batch");
   tile("rate", isKnown(now.rate) ? `${decimal(now.rate, 2)}/s` : UNKNOWN,
     `${count(drift?.stream_samples)} samples read`);

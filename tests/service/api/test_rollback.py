@@ -228,6 +228,34 @@ def test_a_version_that_the_trainer_does_not_find_is_unknown_too(
         assert letter["entry_id"] == document["entry_id"]
 
 
+def test_the_running_accuracy_is_that_of_the_version_that_came_back(quiet: Settings) -> None:
+    def accuracy(client: httpx2.Client) -> float | None:
+        found: float | None = client.get("/drift").json()["prequential_accuracy_mean"]
+        return found
+
+    def restored(client: httpx2.Client) -> bool:
+        return client.get("/drift").json()["log_likelihood_mean"] is None
+
+    def swapped(n: int) -> list[int | str]:
+        return labels(n + 1)[1:]
+
+    with serving(quiet) as client:
+        with training(quiet):
+            declare(client, batch("a", 1), batch("b", 2))
+            kept = accuracy(client)
+            send(client, RawBatch.of(samples(20, seed=3), swapped(20), "c")).raise_for_status()
+            learned(client)
+            assert kept is not None
+            wait_until(lambda: (accuracy(client) or 1) < kept)
+            roll_back(client, before(client, 1))
+            wait_until(lambda: restored(client))
+            assert accuracy(client) == kept
+        with training(quiet):
+            wait_until(lambda: client.get("/health/ready").status_code == 200)
+            assert (accuracy(client), restored(client)) == (kept, True)
+        assert client.get("/drift").json()["prequential_accuracy"] is None  # no batch since
+
+
 def test_after_an_upload_everything_may_be_sent_again(quiet: Settings) -> None:
     with training(quiet), serving(quiet) as client:
         declare(client, batch("first", 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import io
 from collections.abc import Callable
 from typing import Any
@@ -65,6 +66,23 @@ def test_what_happened_while_no_api_answered_is_caught_up_with(
         expect(page.locator("#link")).to_have_text("live")
         assert page.evaluate("window.untouched")
         visit.complaints.clear()  # that the network was away
+
+
+def test_after_a_rollback_no_tile_speaks_of_a_batch_that_is_gone(
+    browser: Browser, settings: MakeSettings
+) -> None:
+    quiet = settings(detector="none", checkpoint_interval_s=0.05)
+    digits = Digits()
+    with training(quiet), serving(quiet) as client:
+        declare(client, digits, 0, 1)
+        digits.send(client, (2, 3), 100)
+        with visiting(browser, url_of(client)) as visit:
+            note = visit.page.locator("#tile-accuracy .note")
+            expect(note).to_contain_text("newest batch")
+            version = client.get("/model/versions").json()["versions"][-1]["version"]
+            client.post("/model/rollback", json={"version": version}).raise_for_status()
+            expect(note).to_have_text("no batch since the rollback or upload")
+            expect(visit.page.locator("#tile-accuracy .value")).to_have_text(re.compile("%$"))
 
 
 def test_tables_are_drawn_as_profiles_and_strange_names_are_text(
