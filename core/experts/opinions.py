@@ -165,30 +165,31 @@ def _complete(said: Array, known: Array, base: Array, found: Array) -> None:
 
 
 @compiled
-def _rename(old: Array, found: Array) -> None:
+def _rename(names: Array, old: Array, found: Array) -> None:
     """Say of new names what is said of the classes that go by them, where it is.
 
     Of several new names of a class each gets as large a part as it has been given beside it.
 
     Arguments:
+        names: Classes that are new names, with shape (M,), int64.
         old: Of each class the one of which it is a new name, with shape (C,), int64; -1 of none.
         found: What one expert says of one sample, with shape (C,).
     """
     # A new name may have got another one since: it takes as many rounds as there are in a row.
-    for _ in range(len(old)):
+    for _ in range(len(names)):
         again = False
-        for c in range(len(old)):
-            given, names, beside = found[c], 0, 0.0
-            for n in range(len(old)):
-                if old[n] == c:
-                    names += 1
-                    beside += found[n]
-            if not names or given <= 0:
+        for name in names:
+            given, others, beside = found[old[name]], 0, 0.0
+            if given <= 0:
                 continue
-            found[c], again = 0.0, True
-            for n in range(len(old)):
-                if old[n] == c:
-                    found[n] += given * (found[n] / beside if beside > 0 else 1 / names)
+            for other in names:
+                if old[other] == old[name]:
+                    others += 1
+                    beside += found[other]
+            for other in names:
+                if old[other] == old[name]:
+                    found[other] += given * (found[other] / beside if beside > 0 else 1 / others)
+            found[old[name]], again = 0.0, True
         if not again:
             return
 
@@ -215,30 +216,26 @@ def complete(
         called: What the mixture and those of whom nothing fades call each sample, whatever goes by
             another name, with shape (N,), int64; found.
     """
-    n_classes, renames = found.shape[2], (old >= 0).any()
+    n_classes, names = found.shape[2], np.flatnonzero(old >= 0)
     total = weights[0] + weights[1:][lasting].sum()
     together, mixture = np.empty(n_classes), np.empty(n_classes)
     for i in range(found.shape[1]):
         mixture[:] = found[0, i]
         for c in range(n_classes):
             together[c] = weights[0] / total * mixture[c]
-        if renames:
-            _rename(old, found[0, i])
+        _rename(names, old, found[0, i])
         for e in range(len(said)):
             if lasting[e]:
                 _complete(said[e, i], knows[e], mixture, found[1 + e, i])
                 for c in range(n_classes):
                     together[c] += weights[1 + e] / total * found[1 + e, i, c]
-                if renames:
-                    _rename(old, found[1 + e, i])
+                _rename(names, old, found[1 + e, i])
         called[i] = together.argmax()
-        if renames:
-            _rename(old, together)
+        _rename(names, old, together)
         for e in range(len(said)):
             if not lasting[e]:
                 _complete(said[e, i], knows[e], together, found[1 + e, i])
-                if renames:
-                    _rename(old, found[1 + e, i])
+                _rename(names, old, found[1 + e, i])
 
 
 def completed(
