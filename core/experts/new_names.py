@@ -64,8 +64,8 @@ class NewNames:
         )
 
     @property
-    def old(self) -> Tensor:
-        """Of each class the one of which it is a new name, or `NO_OTHER`: (C,), int64."""
+    def replaces(self) -> Tensor:
+        """Of each class the one that it replaces, or `NO_OTHER`; with shape (C,), int64."""
         return torch.where(self.new, self.taken_for, NO_OTHER)
 
     def counted(self, called: Tensor, codes: Tensor) -> NewNames:
@@ -85,7 +85,7 @@ class NewNames:
         """Without shares of what is no new name: what others had yet to learn they mistook."""
         return replace(
             self,
-            taken_for=self.old,
+            taken_for=self.replaces,
             share=torch.where(self.new, self.share, 0.0),
         )
 

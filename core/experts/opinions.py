@@ -165,31 +165,31 @@ def _complete(said: Array, known: Array, base: Array, found: Array) -> None:
 
 
 @compiled
-def _rename(names: Array, old: Array, found: Array) -> None:
+def _rename(names: Array, replaces: Array, found: Array) -> None:
     """Say of new names what is said of the classes that go by them, where it is.
 
     Of several new names of a class each gets as large a part as it has been given beside it.
 
     Arguments:
         names: Classes that are new names, with shape (M,), int64.
-        old: Of each class the one of which it is a new name, with shape (C,), int64; -1 of none.
+        replaces: Of each class the one that it replaces, with shape (C,), int64; -1 of none.
         found: What one expert says of one sample, with shape (C,).
     """
     # A new name may have got another one since: it takes as many rounds as there are in a row.
     for _ in range(len(names)):
         again = False
         for name in names:
-            given, others, beside = found[old[name]], 0, 0.0
+            given, others, beside = found[replaces[name]], 0, 0.0
             if given <= 0:
                 continue
             for other in names:
-                if old[other] == old[name]:
+                if replaces[other] == replaces[name]:
                     others += 1
                     beside += found[other]
             for other in names:
-                if old[other] == old[name]:
+                if replaces[other] == replaces[name]:
                     found[other] += given * (found[other] / beside if beside > 0 else 1 / others)
-            found[old[name]], again = 0.0, True
+            found[replaces[name]], again = 0.0, True
         if not again:
             return
 
@@ -200,7 +200,7 @@ def complete(
     knows: Array,
     weights: Array,
     lasting: Array,
-    old: Array,
+    replaces: Array,
     found: Array,
     called: Array,
 ) -> None:
@@ -211,31 +211,31 @@ def complete(
         knows: Which classes these know, with shape (E - 1, C), bool.
         weights: Of all experts, with shape (E,).
         lasting: Of whom nothing fades, with shape (E - 1,), bool.
-        old: Of each class the one of which it is a new name, with shape (C,), int64; -1 of none.
+        replaces: Of each class the one that it replaces, with shape (C,), int64; -1 of none.
         found: With shape (E, N, C); what the mixture says is there already.
         called: What the mixture and those of whom nothing fades call each sample, whatever goes by
             another name, with shape (N,), int64; found.
     """
-    n_classes, names = found.shape[2], np.flatnonzero(old >= 0)
+    n_classes, names = found.shape[2], np.flatnonzero(replaces >= 0)
     total = weights[0] + weights[1:][lasting].sum()
     together, mixture = np.empty(n_classes), np.empty(n_classes)
     for i in range(found.shape[1]):
         mixture[:] = found[0, i]
         for c in range(n_classes):
             together[c] = weights[0] / total * mixture[c]
-        _rename(names, old, found[0, i])
+        _rename(names, replaces, found[0, i])
         for e in range(len(said)):
             if lasting[e]:
                 _complete(said[e, i], knows[e], mixture, found[1 + e, i])
                 for c in range(n_classes):
                     together[c] += weights[1 + e] / total * found[1 + e, i, c]
-                _rename(names, old, found[1 + e, i])
+                _rename(names, replaces, found[1 + e, i])
         called[i] = together.argmax()
-        _rename(names, old, together)
+        _rename(names, replaces, together)
         for e in range(len(said)):
             if not lasting[e]:
                 _complete(said[e, i], knows[e], together, found[1 + e, i])
-                _rename(names, old, found[1 + e, i])
+                _rename(names, replaces, found[1 + e, i])
 
 
 def completed(
@@ -244,7 +244,7 @@ def completed(
     weights: Tensor,
     lasting: Tensor,
     n_classes: int,
-    old: Tensor,
+    replaces: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Opinions of all experts on all classes, and two things whatever goes by another name.
 
@@ -255,7 +255,7 @@ def completed(
         weights: Of all experts, with shape (E,).
         lasting: Of whom nothing fades, with shape (E - 1,), bool.
         n_classes: C.
-        old: Of each of the first classes the one of which it is a new name, int64; -1 of none.
+        replaces: Of each of the first classes the one that it replaces, int64; -1 of none.
 
     Returns:
         Opinions, with shape (E, N, C), float64; what the mixture says, with shape (N, C); and the
@@ -270,11 +270,11 @@ def completed(
         begin = own.stop
     found = np.zeros((len(weights), n_samples, n_classes))
     found[0, :, :n_learned] = mixture.numpy()
-    shares, never = weights.numpy(), lasting.numpy()
+    believed, fades_never = weights.numpy(), lasting.numpy()
     if n_classes > n_learned:
-        _foresee(said, shares, never, n_learned, found[0])
+        _foresee(said, believed, fades_never, n_learned, found[0])
     of_mixture, called = found[0].copy(), np.zeros(n_samples, np.int64)
     names = np.full(n_classes, -1)
-    names[: len(old)] = old.numpy()[:n_classes]
-    complete(said, knows, shares, never, names, found, called)
+    names[: len(replaces)] = replaces.numpy()[:n_classes]
+    complete(said, knows, believed, fades_never, names, found, called)
     return torch.from_numpy(found), torch.from_numpy(of_mixture), torch.from_numpy(called)

@@ -148,8 +148,8 @@ class Rules:
         forests: See `ForestRules`.
         neighbours: See `NeighbourRules`.
         sketch: What samples of more than `MOST_FEATURES` go through first: then D is its size.
-        old: Of each of the first classes the one of which it is a new name, with shape (C,), int64;
-            -1 of none.
+        replaces: Of each of the first classes the one that it replaces (`NewNames`), int64, with
+            shape (C,); -1 of none.
     """
 
     shift: Tensor
@@ -160,7 +160,7 @@ class Rules:
     forests: ForestRules
     neighbours: NeighbourRules
     sketch: Sketch | None = None
-    old: Tensor = NO_NAMES
+    replaces: Tensor = NO_NAMES
 
     def advice(self, x: Tensor, mixture: Tensor, n_classes: int | None = None) -> Advice:
         """What every expert says of samples.
@@ -194,7 +194,9 @@ class Rules:
         )
         base, n_classes = mixture.cpu().double(), n_classes or mixture.shape[1]
         lasting = LASTING if x.shape[1] <= MOST_FOR_ALL else LASTING_OF_MANY
-        opinions, own, called = completed(parts, base, self.weights, lasting, n_classes, self.old)
+        opinions, own, called = completed(
+            parts, base, self.weights, lasting, n_classes, self.replaces
+        )
         return Advice(opinions, self.weights, own, called)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -214,7 +216,7 @@ class Rules:
             "values": self.forests.values,
             "forests_known": self.forests.known,
             **dict(zip(NEIGHBOURS, self.neighbours.tensors(), strict=True)),
-            "new_names": self.old,
+            "new_names": self.replaces,
         }
 
     @classmethod
@@ -338,7 +340,7 @@ class Panel:
             self.forests.rules(),
             self.neighbours.rules(),
             self.sketch,
-            self.new_names.old,
+            self.new_names.replaces,
         )
 
     def of_classes(self, labels: tuple[Label, ...]) -> Panel:

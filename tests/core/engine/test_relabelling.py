@@ -185,6 +185,17 @@ def test_a_name_never_heard_before_is_the_answer_after_some_samples(preset: str,
         for group, name in enumerate(("new", "b", "c")):
             codes = snapshot.classify(blob(group, 50, 77)).codes
             assert sum(snapshot.answers[code] == name for code in codes.tolist()) >= 49
+    # A boundary changes nothing of it, and lets go of what no new name has come of yet.
+    state, _ = play(one, state, list(called(("new", "odd", "c"), 1, 50 + seed)))
+    before = state.model.panel
+    assert before is not None
+    assert (before.new_names.share[~before.new_names.new] > 0).any()
+    state, _ = one.declare_boundary(state)
+    after = state.model.panel
+    assert after is not None
+    assert torch.equal(after.new_names.new, before.new_names.new)
+    assert not after.new_names.share[~after.new_names.new].any()
+    assert named(one, state)[0] == "new"
     # The old name comes again.
     state, _ = play(one, state, list(called(LETTERS, 6, 40 + seed)))
     assert named(one, state) == list(LETTERS)

@@ -33,7 +33,7 @@ def stream(n: int, seed: int, label: int, taken: float) -> tuple[Tensor, Tensor]
 
 def renamed(names: NewNames) -> list[int]:
     """Classes that go by another name, ascending."""
-    return sorted({old for old in names.old.tolist() if old != NO_OTHER})
+    return sorted({old for old in names.replaces.tolist() if old != NO_OTHER})
 
 
 def after(*parts: tuple[Tensor, Tensor]) -> NewNames:
@@ -50,7 +50,7 @@ RENAMED = stream(400, 1, NEW, 1.0)
 
 def test_a_class_whose_samples_come_by_another_label_goes_by_another_name() -> None:
     assert renamed(after(BEFORE)) == []
-    assert after(BEFORE, RENAMED).old.tolist() == [NO_OTHER, NO_OTHER, OLD]
+    assert after(BEFORE, RENAMED).replaces.tolist() == [NO_OTHER, NO_OTHER, OLD]
 
 
 def test_it_takes_about_as_many_samples_as_say_that_the_old_label_stays_away() -> None:
@@ -93,7 +93,7 @@ def test_two_new_names_of_one_class_are_seen_as_well_as_one() -> None:
     odd = (codes == NEW) & (torch.arange(1200) % 2 == 1)
     names = NewNames.start(C + 1).counted(*BEFORE)
     names = names.counted(called, torch.where(odd, C, codes))
-    assert names.old.tolist() == [NO_OTHER, NO_OTHER, OLD, OLD]
+    assert names.replaces.tolist() == [NO_OTHER, NO_OTHER, OLD, OLD]
 
 
 @given(st.lists(sizes, min_size=1, max_size=5), st.integers(0, 99), st.floats(0, 1))

@@ -402,7 +402,7 @@ def test_a_class_goes_by_its_new_name_whatever_the_mixture_says(seed: int) -> No
     panel, x, codes = renaming(seed)
     mixture = torch.eye(4, dtype=torch.float64)[codes]
     rules = panel.rules
-    assert rules.old.tolist() == [-1, -1, -1, 0]
+    assert rules.replaces.tolist() == [-1, -1, -1, 0]
     advice = rules.advice(x, mixture, 4)
     assert not advice.opinions[..., 0].any()
     torch.testing.assert_close(advice.opinions.sum(-1), torch.ones(11, 200).double())
@@ -442,7 +442,7 @@ def test_what_is_said_of_a_class_is_said_of_its_new_names(
     old: list[int], said: list[float], expected: list[float]
 ) -> None:
     panel = replace(Panel.start(4), labels=("a", "b", "c", "d"))
-    rules = replace(panel.rules, old=torch.tensor(old))
+    rules = replace(panel.rules, replaces=torch.tensor(old))
     mixture = torch.tensor([said], dtype=torch.float64)
     advice = rules.advice(torch.zeros(1, 4), mixture, 4)
     for opinion in advice.opinions:
@@ -452,7 +452,18 @@ def test_what_is_said_of_a_class_is_said_of_its_new_names(
 
 def test_new_names_stay_at_a_boundary_and_end_where_labels_mean_something_else() -> None:
     panel, _, _ = renaming(0)
-    assert panel.in_new_sub_task().rules.old.tolist() == [-1, -1, -1, 0]
+    assert panel.in_new_sub_task().rules.replaces.tolist() == [-1, -1, -1, 0]
     changed = panel.deferring()
-    assert changed.rules.old.tolist() == [-1] * 4
+    assert changed.rules.replaces.tolist() == [-1] * 4
     assert len(changed.new_names.came) == 4
+
+
+def test_what_is_counted_in_the_middle_of_a_batch_is_what_the_mixture_itself_says() -> None:
+    panel, _, _ = renaming(0)
+    believed = torch.full_like(panel.weights, 1e-6)
+    believed[0] = 1 - believed[1:].sum()
+    panel = replace(panel, weights=believed, mix=believed)
+    x, codes = samples(600, 4, 5)
+    mixture = torch.eye(4, dtype=torch.float64)[codes]
+    after = panel.taught(x, torch.where(codes == 0, 3, codes), panel.rules.advice(x, mixture, 4))
+    assert float(after.new_names.share[3]) > 0.9
