@@ -42,8 +42,8 @@ from service.cluster.buckets import service_of
 from service.cluster.fleet import Fleet, HostRow
 from service.cluster.local import Local, local_cluster
 from service.settings import Settings
-from service.store.checkpoints import parse
 from service.store.choice import objects_of
+from service.store.in_objects import parse
 from service.wire import RawBatch
 
 D: Final = 16

@@ -21,7 +21,7 @@ from typing import IO, Final
 
 from service.archive.parts import Part, parts_in
 from service.archive.record import Record
-from service.checkpoints import force_names, write_atomically
+from service.atomic_write import force_names, write_atomically
 
 logger = logging.getLogger(__name__)
 

@@ -29,12 +29,12 @@ import orjson
 from core.errors import InvalidCheckpoint
 from core.memory.retention import SubTaskRetention
 from core.snapshot import ModelInfo, Snapshot
+from service.atomic_write import write_atomically
 from service.broker.connection import StreamUnavailable
 from service.broker.entries import Position
 from service.broker.feed import Feed
 from service.broker.records import Notice
 from service.broker.stream import Stream
-from service.checkpoints import write_atomically
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,5 @@
-"""Checkpoints in an object store or in Redis.
+"""Checkpoints in a folder, in an object store or in Redis.
 
-They are put if absent, under epochs, and a pointer to them is set under the fence.
+In a folder they are files, which one trainer has to itself. As objects, which several trainers may
+reach, they are put if absent, under epochs, and a pointer to them is set under the fence.
 """

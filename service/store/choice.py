@@ -6,8 +6,8 @@ from typing import Final
 
 from service.broker.connection import identity_of
 from service.settings import MIB, Settings
-from service.store.in_redis import MOST_BYTES, ObjectsInRedis, client_of
 from service.store.objects import Objects
+from service.store.objects_in_redis import MOST_BYTES, ObjectsInRedis, client_of
 
 OWN: Final = "_own"
 """Folder of a service's own model, beside those of its named ones."""

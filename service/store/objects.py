@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from core.errors import InvalidCheckpoint, InvalidSettings
-from service.checkpoints import StoreUnavailable
+from service.store.kept import StoreUnavailable
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -8,8 +8,8 @@ from core.engine.engine import Engine
 from service.archive.writer import Archive
 from service.broker.feed import Feed
 from service.broker.snapshots import SnapshotFiles
-from service.checkpoints import CheckpointStore
 from service.settings import Settings
+from service.store.kept import CheckpointStore
 from service.trainer import detector_table
 from service.trainer.applier import Applier
 from service.trainer.attempts import Attempts

@@ -29,8 +29,8 @@ from core.events import Event, HoldEnded, VersionHeld
 from core.memory.retention import ClassRetention, SubTaskRetention
 from core.snapshot import Snapshot
 from service.broker.entries import Entry
-from service.checkpoints import CheckpointStore
 from service.settings import Settings
+from service.store.kept import CheckpointStore
 from service.trainer.applier import Restored
 from service.trainer.gate import CHECK_EVERY, Gate, Hold
 from service.trainer.publish_schedule import Instead

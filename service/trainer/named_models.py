@@ -36,9 +36,9 @@ from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.broker.reader import Readable
 from service.broker.registry import NamedModel, Unwatched, forget, forget_older, read_register
-from service.checkpoints import StoreUnavailable
 from service.settings import MIB, Settings
 from service.store.choice import objects_of
+from service.store.kept import StoreUnavailable
 from service.trainer.budget import Budget
 from service.trainer.faults import is_machines
 from service.trainer.heartbeat import Heartbeat

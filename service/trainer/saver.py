@@ -33,7 +33,7 @@ from core.engine.trial import check_values, try_out
 from core.errors import GMRError, InvalidCheckpoint, InvalidSettings, UnknownVersion
 from service.broker.branch import Branch
 from service.broker.entries import Position, next_id
-from service.checkpoints import BEFORE_BOUNDARY, HELD, CheckpointStore, Kept, StoreUnavailable
+from service.store.kept import BEFORE_BOUNDARY, HELD, CheckpointStore, Kept, StoreUnavailable
 from service.trainer.faults import is_machines
 from service.trainer.gate import Gate
 from service.trainer.ledger import Ledger

@@ -14,10 +14,11 @@ from typing import Final, TypeVar
 
 from service.broker.feed import Feed
 from service.broker.pointer import Pointer
-from service.checkpoints import Checkpoints, StoreUnavailable
 from service.settings import Settings
-from service.store.checkpoints import ObjectCheckpoints
 from service.store.choice import most_bytes_of, objects_of
+from service.store.in_folder import FolderCheckpoints
+from service.store.in_objects import ObjectCheckpoints
+from service.store.kept import StoreUnavailable
 from service.trainer.activity import Activity
 from service.trainer.saver import Checkpoint, Saver
 
@@ -29,7 +30,7 @@ PAUSE_S: Final = 1.0
 """Seconds before a store that does not answer is asked again."""
 
 
-def place_of(settings: Settings, pointer: Pointer) -> Checkpoints | ObjectCheckpoints:
+def place_of(settings: Settings, pointer: Pointer) -> FolderCheckpoints | ObjectCheckpoints:
     """Where the checkpoints of a model are.
 
     Raises:
@@ -37,7 +38,7 @@ def place_of(settings: Settings, pointer: Pointer) -> Checkpoints | ObjectCheckp
     """
     folder = settings.data_dir / "checkpoints"
     if not settings.checkpoints_in_store:
-        return Checkpoints(folder)
+        return FolderCheckpoints(folder)
     return ObjectCheckpoints(objects_of(settings), pointer, folder, most_bytes_of(settings))
 
 
@@ -57,7 +58,7 @@ class Takeover:
         self,
         feed: Feed,
         pointer: Pointer,
-        checkpoints: Checkpoints | ObjectCheckpoints,
+        checkpoints: FolderCheckpoints | ObjectCheckpoints,
         saver: Saver,
         activity: Activity,
         gives_up: Callable[[], bool],

@@ -43,9 +43,9 @@ from service.broker.keys import Keys
 from service.broker.lease import DirectoryLock, Lease
 from service.broker.pointer import Pointer
 from service.broker.snapshots import SnapshotFiles
-from service.checkpoints import StoreUnavailable
 from service.settings import MIB, Settings
 from service.signature import key_of
+from service.store.kept import StoreUnavailable
 from service.trainer.assembly import Assembly
 from service.trainer.device import choose_device
 from service.trainer.gap import check_accepted, find_gap

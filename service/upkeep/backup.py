@@ -36,8 +36,8 @@ from typing import IO, Any, Final
 from core.counted import counted
 from core.errors import InvalidSettings
 from service.archive.parts import ARCHIVE
+from service.atomic_write import force_names
 from service.broker.lease import DirectoryLock
-from service.checkpoints import force_names
 from service.settings import MIB, Settings
 from service.upkeep.doctor import examine
 from service.upkeep.reach import is_running

@@ -28,8 +28,8 @@ from service.broker.connection import SyncClient, unavailable
 from service.broker.durability import shortfalls
 from service.broker.keys import Keys
 from service.broker.registry import NamedModel
-from service.checkpoints import DAMAGED, kept_in
 from service.settings import MIB, Settings
+from service.store.in_folder import DAMAGED, kept_in
 from service.trainer.activity import stall_of
 from service.upkeep.reach import Reach, is_running, reach, redis_files
 from service.upkeep.report import ModelFacts, Report, subject_of

@@ -29,8 +29,9 @@ from core.engine.state import EngineState
 from core.errors import GMRError, InvalidCheckpoint, InvalidSettings
 from service.archive.parts import ARCHIVE, Stretch, parts_in, timeline
 from service.archive.record import Record
-from service.checkpoints import KeptFile, kept_in, write_atomically
+from service.atomic_write import write_atomically
 from service.settings import Settings
+from service.store.in_folder import KeptFile, kept_in
 from service.trainer.device import choose_device
 from service.trainer.effects import effect
 from service.trainer.saver import WITHOUT_RAW

@@ -9,10 +9,10 @@ from core.engine.checkpoint import load
 from core.errors import InvalidCheckpoint
 from service.broker.connection import SyncClient
 from service.broker.keys import Keys
-from service.checkpoints import StoreUnavailable
 from service.settings import Settings
-from service.store.checkpoints import epoch_of, parse, unpointed
 from service.store.choice import objects_of
+from service.store.in_objects import epoch_of, parse, unpointed
+from service.store.kept import StoreUnavailable
 from service.upkeep.report import ModelFacts, Report, subject_of
 
 

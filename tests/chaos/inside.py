@@ -44,17 +44,17 @@ AT_START: Final = "a start has looked for its place"
 
 INSTANTS: Final = {
     "a checkpoint is to be written": Instant(
-        "service.trainer", "service.checkpoints.Checkpoints", "write", "before"
+        "service.trainer", "service.store.in_folder.FolderCheckpoints", "write", "before"
     ),
     "a checkpoint is written and has no name yet": Instant(
         "service.trainer", "pathlib.Path", "rename", "before"
     ),
     "a checkpoint has its name": Instant("service.trainer", "pathlib.Path", "rename", "after"),
     "a checkpoint was read back": Instant(
-        "service.trainer", "service.checkpoints.Checkpoints", "write", "after"
+        "service.trainer", "service.store.in_folder.FolderCheckpoints", "write", "after"
     ),
     "old checkpoints are deleted": Instant(
-        "service.trainer", "service.checkpoints.Checkpoints", "prune", "after"
+        "service.trainer", "service.store.in_folder.FolderCheckpoints", "prune", "after"
     ),
     "events are told, their checkpoint is not asked for": Instant(
         "service.trainer", "service.trainer.saver.Saver", "save", "before"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service.archive.parts import parts_in, timeline
-from service.checkpoints import kept_in
+from service.store.in_folder import kept_in
 from tests.chaos.power import TORN, Medium
 from tests.chaos.preloaded import COMPILER, preloading
 from tests.service.supervisor.test_run import ROOT
@@ -98,8 +98,8 @@ def test_it_takes_neither_a_checkpoint_nor_what_is_noted_of_it(tmp_path: Path) -
         """
 import sys
 from pathlib import Path
-from service.checkpoints import Checkpoints
-checkpoints = Checkpoints(Path(sys.argv[1]) / "checkpoints")
+from service.store.in_folder import FolderCheckpoints
+checkpoints = FolderCheckpoints(Path(sys.argv[1]) / "checkpoints")
 checkpoints.write(b"state", version=3, entries_applied=7, note={"version": 3})
 """,
         tmp_path,

@@ -26,8 +26,8 @@ from service.broker.connection import connect
 from service.broker.keys import Keys
 from service.broker.lease import DirectoryLock
 from service.broker.registry import NamedModel
-from service.checkpoints import kept_in
 from service.settings import Settings
+from service.store.in_folder import kept_in
 from service.supervisor.embedded import EmbeddedRedis
 from service.upkeep import backup as backups
 from service.upkeep import doctor

@@ -18,8 +18,8 @@ from core.errors import InvalidSettings
 from service.archive.parts import parts_in
 from service.archive.record import Record
 from service.archive.writer import Archive
-from service.checkpoints import kept_in
 from service.settings import Settings
+from service.store.in_folder import kept_in
 from service.trainer.applier import Applier
 from service.trainer.saver import Checkpoint, Saver
 from service.upkeep.rebuild import Rebuilt, rebuild

@@ -18,23 +18,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from core.errors import InvalidCheckpoint
-from service import checkpoints
+from service import atomic_write
 from service.broker.connection import SyncClient, connect
 from service.broker.fenced import LeaseLost
 from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.broker.pointer import Pointer
-from service.checkpoints import (
+from service.store import in_folder
+from service.store.in_folder import FolderCheckpoints
+from service.store.in_objects import AnyObjects, ObjectCheckpoints
+from service.store.kept import (
     BEFORE_BOUNDARY,
     BOUNDARIES_KEPT,
     NEWEST_KEPT,
-    Checkpoints,
     CheckpointStore,
     StoreUnavailable,
 )
-from service.store.checkpoints import AnyObjects, ObjectCheckpoints
-from service.store.in_redis import ObjectsInRedis
 from service.store.objects import Objects
+from service.store.objects_in_redis import ObjectsInRedis
 from service.supervisor.embedded import EmbeddedRedis
 
 Key = tuple[int, bool]
@@ -178,11 +179,11 @@ def hold(begin: Callable[[Path, Keys], CheckpointStore], *instants: Instant) -> 
 
 def test_a_folder_keeps_its_promises() -> None:
     hold(
-        lambda root, _: Checkpoints(root),
+        lambda root, _: FolderCheckpoints(root),
         (os, "fsync"),
         (Path, "rename"),
-        (checkpoints, "force_names"),
-        (checkpoints, "_read_from_disk"),
+        (atomic_write, "force_names"),
+        (in_folder, "_read_from_disk"),
     )
 
 

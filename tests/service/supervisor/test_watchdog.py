@@ -16,7 +16,7 @@ import pytest
 
 from service.broker.connection import connect
 from service.broker.keys import Keys
-from service.checkpoints import Checkpoints
+from service.store.in_folder import FolderCheckpoints
 from service.supervisor import watchdog
 from service.supervisor.watchdog import ApiWatch, TrainerWatch
 from tests.service.conftest import MakeSettings
@@ -155,13 +155,13 @@ def test_the_status_says_that_a_trainer_goes_on(settings: MakeSettings) -> None:
 def test_the_status_says_how_long_a_checkpoint_is_being_written(
     settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    goes_on, whole = threading.Event(), Checkpoints.write
+    goes_on, whole = threading.Event(), FolderCheckpoints.write
 
     def hangs(*given: Any, **named: Any) -> None:
         assert goes_on.wait(30)
         whole(*given, **named)
 
-    monkeypatch.setattr(Checkpoints, "write", hangs)
+    monkeypatch.setattr(FolderCheckpoints, "write", hangs)
     made = settings(checkpoint_interval_s=0.1)
     with training(made):
         send(made, *sub_tasks(0, batches=2))

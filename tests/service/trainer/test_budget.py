@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.broker.connection import connect
-from service.checkpoints import Checkpoints
 from service.settings import Settings
+from service.store.in_folder import FolderCheckpoints
 from service.trainer.budget import Budget
 from service.trainer.heartbeat import Heartbeat
 from service.trainer.pace import Pace
@@ -97,7 +97,7 @@ def test_while_others_wait_a_model_is_written_down_later(settings: MakeSettings)
     stream = sub_tasks(0, 1)
 
     def held() -> int:
-        kept = Checkpoints(own.data_dir / "checkpoints").kept()
+        kept = FolderCheckpoints(own.data_dir / "checkpoints").kept()
         return max((one.entries_applied for one in kept), default=0)
 
     with writing(own, pace) as writer:

@@ -94,7 +94,7 @@ def forgetful(settings: MakeSettings) -> MakeSettings:
 
 INSTANTS = {
     "the snapshot that answers is on disk": (
-        "service.checkpoints.Checkpoints",
+        "service.store.in_folder.FolderCheckpoints",
         "write_held",
         "after",
         1,

@@ -22,7 +22,7 @@ PATIENT = {"checkpoint_interval_s": 3600}
 
 INSTANTS = {
     "the checkpoint before a boundary is on disk": (
-        "service.checkpoints.Checkpoints",
+        "service.store.in_folder.FolderCheckpoints",
         "write",
         "after",
         1,

@@ -203,7 +203,7 @@ def test_a_stream_read_again_has_the_same_fates_and_gives_the_same_model(
 
     with monkeypatch.context() as broken, training(capped):
         # As if it had been killed before its first checkpoint: none reaches the disk.
-        broken.setattr("service.checkpoints.write_atomically", no_room)
+        broken.setattr("service.store.in_folder.write_atomically", no_room)
         send(capped, *stream)
         wait_for_backlog(capped)
         assert refused(capped) == expected

@@ -16,7 +16,8 @@ from core.engine.state import EngineState
 from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
 from service.broker.connection import StreamUnavailable
 from service.broker.entries import Position
-from service.checkpoints import BEFORE_BOUNDARY, Checkpoints
+from service.store.in_folder import FolderCheckpoints
+from service.store.kept import BEFORE_BOUNDARY
 from service.trainer.saver import Checkpoint, Saver
 from service.trainer.totals import Totals
 from tests.core.states import assert_identical
@@ -25,8 +26,8 @@ CONFIG = EngineConfig(n_components=3, warm_up=10)
 
 
 @pytest.fixture
-def checkpoints(tmp_path: Path) -> Checkpoints:
-    return Checkpoints(tmp_path)
+def checkpoints(tmp_path: Path) -> FolderCheckpoints:
+    return FolderCheckpoints(tmp_path)
 
 
 def learned(n: int, config: EngineConfig = CONFIG, state: EngineState | None = None) -> EngineState:
@@ -49,7 +50,9 @@ def same(a: EngineState, b: EngineState) -> bool:
     return engine.snapshot(a).to_bytes({}) == engine.snapshot(b).to_bytes({})
 
 
-def test_the_newest_state_is_found_again_with_how_it_came_about(checkpoints: Checkpoints) -> None:
+def test_the_newest_state_is_found_again_with_how_it_came_about(
+    checkpoints: FolderCheckpoints,
+) -> None:
     keeper = Saver(checkpoints, Engine(CONFIG))
     for n in (1, 2, 3):
         keeper.save(checkpoint(learned(n), n))
@@ -67,13 +70,13 @@ def test_the_newest_state_is_found_again_with_how_it_came_about(checkpoints: Che
     assert same(learned(2, state=recovered.state), learned(2, state=learned(3)))
 
 
-def test_where_nothing_was_kept_nothing_is_found(checkpoints: Checkpoints) -> None:
+def test_where_nothing_was_kept_nothing_is_found(checkpoints: FolderCheckpoints) -> None:
     assert Saver(checkpoints, Engine(CONFIG)).recover() is None
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "other"])
 def test_a_damaged_checkpoint_is_left_out_loudly(
-    checkpoints: Checkpoints, damage: str, caplog: pytest.LogCaptureFixture
+    checkpoints: FolderCheckpoints, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     keeper = Saver(checkpoints, Engine(CONFIG))
     for n in (1, 2):
@@ -99,7 +102,7 @@ def test_a_damaged_checkpoint_is_left_out_loudly(
     assert newest.name in caplog.text
 
 
-def test_a_state_of_another_kind_of_model_is_refused(checkpoints: Checkpoints) -> None:
+def test_a_state_of_another_kind_of_model_is_refused(checkpoints: FolderCheckpoints) -> None:
     paper = replace(CONFIG, preset="paper", n_components=4)
     keeper = Saver(checkpoints, Engine(CONFIG))
     keeper.save(checkpoint(learned(1), 1))
@@ -113,7 +116,7 @@ def test_a_state_of_another_kind_of_model_is_refused(checkpoints: Checkpoints) -
         other.parse(keeper.dump(checkpoint(learned(1), 1)))
 
 
-def test_another_detector_starts_afresh_on_the_same_model(checkpoints: Checkpoints) -> None:
+def test_another_detector_starts_afresh_on_the_same_model(checkpoints: FolderCheckpoints) -> None:
     keeper = Saver(checkpoints, Engine(CONFIG))
     keeper.save(checkpoint(learned(3), 3))
     keeper.close()
@@ -126,7 +129,7 @@ def test_another_detector_starts_afresh_on_the_same_model(checkpoints: Checkpoin
     assert_identical(found.state.watch, recovered.state.watch)
 
 
-def test_a_kept_version_is_found_by_its_number(checkpoints: Checkpoints) -> None:
+def test_a_kept_version_is_found_by_its_number(checkpoints: FolderCheckpoints) -> None:
     keeper = Saver(checkpoints, Engine(CONFIG))
     keeper.save(checkpoint(learned(1), 1))
     keeper.save(checkpoint(learned(2), 2))
@@ -137,7 +140,7 @@ def test_a_kept_version_is_found_by_its_number(checkpoints: Checkpoints) -> None
 
 
 def test_the_version_that_a_rollback_asks_for_is_kept_until_it_is_done(
-    checkpoints: Checkpoints, caplog: pytest.LogCaptureFixture
+    checkpoints: FolderCheckpoints, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked: list[int | None] = [1]
 
@@ -169,7 +172,7 @@ def test_the_version_that_a_rollback_asks_for_is_kept_until_it_is_done(
     keeper.close()
 
 
-def test_versions_tell_their_lineage(checkpoints: Checkpoints) -> None:
+def test_versions_tell_their_lineage(checkpoints: FolderCheckpoints) -> None:
     keeper = Saver(checkpoints, Engine(CONFIG))
     first, second = learned(1), learned(2)
     keeper.save(checkpoint(first, 1), before_boundary=1)
@@ -192,7 +195,7 @@ def test_versions_tell_their_lineage(checkpoints: Checkpoints) -> None:
 
 
 def test_a_version_that_came_from_elsewhere_is_called_so_however_often_it_is_saved(
-    checkpoints: Checkpoints,
+    checkpoints: FolderCheckpoints,
 ) -> None:
     def origins(keeper: Saver) -> dict[int, str]:
         keeper.wait()
@@ -215,7 +218,7 @@ def test_a_version_that_came_from_elsewhere_is_called_so_however_often_it_is_sav
 
 
 def test_a_failed_write_is_reported_and_the_next_may_succeed(
-    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+    checkpoints: FolderCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper = Saver(checkpoints, Engine(CONFIG))
     with monkeypatch.context() as patched:
@@ -231,7 +234,9 @@ def test_a_failed_write_is_reported_and_the_next_may_succeed(
     keeper.close()
 
 
-def test_no_raw_sample_of_a_sub_task_that_is_over_stays_on_disk(checkpoints: Checkpoints) -> None:
+def test_no_raw_sample_of_a_sub_task_that_is_over_stays_on_disk(
+    checkpoints: FolderCheckpoints,
+) -> None:
     engine = Engine(CONFIG)
     keeper = Saver(checkpoints, engine)
     before = learned(2)

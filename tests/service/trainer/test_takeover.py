@@ -15,8 +15,8 @@ from core.errors import InvalidSettings
 from service.broker.connection import connect
 from service.broker.keys import Keys
 from service.settings import Settings
-from service.store.checkpoints import epoch_of, parse
 from service.store.choice import objects_of
+from service.store.in_objects import epoch_of, parse
 from service.trainer.host import Trainer
 from service.wire import RawBatch
 from tests.service.conftest import MakeSettings
@@ -43,7 +43,7 @@ INSTANTS = {
     "the fence is taken": ("service.broker.pointer.Pointer", "take", "after", 1),
 }
 IN_REDIS = {
-    f"{what}, in Redis": ("service.store.in_redis.ObjectsInRedis", *INSTANTS[what][1:])
+    f"{what}, in Redis": ("service.store.objects_in_redis.ObjectsInRedis", *INSTANTS[what][1:])
     for what in ("an object is put", "objects are to be deleted")
 }
 

@@ -416,7 +416,7 @@ def test_an_upload_is_found_again_by_a_trainer_that_had_no_time_to_keep_it(
     made = upload(other, data)
     with monkeypatch.context() as broken, training(other):
         # As if it had been killed before its first checkpoint: none reaches the disk.
-        broken.setattr("service.checkpoints.write_atomically", no_room)
+        broken.setattr("service.store.in_folder.write_atomically", no_room)
         wait_for_backlog(other)
         assert published(other).info.samples_seen == 300
     send(other, batch(0, 77))
@@ -573,7 +573,7 @@ def test_a_full_disk_stops_neither_learning_nor_the_trainer(
     with training(settings()):
         with monkeypatch.context() as patched:
             patched.setattr("service.broker.snapshots.write_atomically", full)
-            patched.setattr("service.checkpoints.write_atomically", full)
+            patched.setattr("service.store.in_folder.write_atomically", full)
             send(settings(), *sub_tasks(0))
             wait_until(lambda: (status(settings()) or {}).get("entries_applied") == 15)
             wait_until(lambda: status(settings())["error"])

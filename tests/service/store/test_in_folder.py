@@ -1,8 +1,7 @@
-"""Tests for the service.checkpoints module."""
+"""Tests for service.store.in_folder."""
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
@@ -13,25 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from service.checkpoints import (
-    BEFORE_BOUNDARY,
-    BOUNDARIES_KEPT,
-    NEWEST_KEPT,
-    Checkpoints,
-    write_atomically,
-)
+from service.store.in_folder import FolderCheckpoints
+from service.store.kept import BEFORE_BOUNDARY, BOUNDARIES_KEPT, NEWEST_KEPT
 
 
 @pytest.fixture
-def checkpoints(tmp_path: Path) -> Checkpoints:
-    return Checkpoints(tmp_path / "checkpoints")
+def checkpoints(tmp_path: Path) -> FolderCheckpoints:
+    return FolderCheckpoints(tmp_path / "checkpoints")
 
 
-def entries(checkpoints: Checkpoints) -> list[int]:
+def entries(checkpoints: FolderCheckpoints) -> list[int]:
     return [kept.entries_applied for kept in checkpoints.kept()]
 
 
-def test_time_orders_checkpoints_not_the_version(checkpoints: Checkpoints) -> None:
+def test_time_orders_checkpoints_not_the_version(checkpoints: FolderCheckpoints) -> None:
     checkpoints.write(b"a", version=9, entries_applied=9, note={})
     checkpoints.write(b"b", version=4, entries_applied=10, note={})  # after a rollback
     checkpoints.write(b"c", version=100, entries_applied=2, note={})
@@ -42,7 +36,7 @@ def test_time_orders_checkpoints_not_the_version(checkpoints: Checkpoints) -> No
     ]
 
 
-def test_the_newest_and_those_before_boundaries_are_kept(checkpoints: Checkpoints) -> None:
+def test_the_newest_and_those_before_boundaries_are_kept(checkpoints: FolderCheckpoints) -> None:
     for i in range(1, 41):
         note = {BEFORE_BOUNDARY: i // 2} if i % 2 == 0 and i <= 30 else {}
         checkpoints.write(b"x", version=i, entries_applied=i, note=note)
@@ -57,7 +51,7 @@ def test_the_newest_and_those_before_boundaries_are_kept(checkpoints: Checkpoint
     assert len(list(checkpoints.directory.iterdir())) == 2 * (NEWEST_KEPT + BOUNDARIES_KEPT)
 
 
-def test_other_files_are_left_alone(checkpoints: Checkpoints) -> None:
+def test_other_files_are_left_alone(checkpoints: FolderCheckpoints) -> None:
     (checkpoints.directory / "lock").write_text("1")
     (checkpoints.directory / "notes-of-mine.txt").write_text("1")
     checkpoints.write(b"x", version=1, entries_applied=1, note={})
@@ -67,7 +61,7 @@ def test_other_files_are_left_alone(checkpoints: Checkpoints) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff"])
-def test_a_damaged_note_does_not_matter(checkpoints: Checkpoints, content: bytes) -> None:
+def test_a_damaged_note_does_not_matter(checkpoints: FolderCheckpoints, content: bytes) -> None:
     checkpoints.write(b"x", version=1, entries_applied=1, note={"sub_task": 1})
     (checkpoints.directory / "1-1.json").write_bytes(content)
     assert [kept.note for kept in checkpoints.kept()] == [{}]
@@ -75,31 +69,16 @@ def test_a_damaged_note_does_not_matter(checkpoints: Checkpoints, content: bytes
 
 def test_leftovers_of_a_killed_write_are_deleted_at_the_next_start(tmp_path: Path) -> None:
     (tmp_path / "5-5.safetensors.tmp").write_bytes(b"half")
-    assert entries(Checkpoints(tmp_path)) == []
+    assert entries(FolderCheckpoints(tmp_path)) == []
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_failed_write_leaves_the_old_content(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file"
-    write_atomically(path, b"old", durable=True)
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        write_atomically(path, b"new", durable=True)
-    assert path.read_bytes() == b"old"
 
 
 WRITER = textwrap.dedent("""
     import sys
     from pathlib import Path
-    from service.checkpoints import Checkpoints
+    from service.store.in_folder import FolderCheckpoints
 
-    checkpoints = Checkpoints(Path(sys.argv[1]))
+    checkpoints = FolderCheckpoints(Path(sys.argv[1]))
     for i in range(1, 100_000):
         checkpoints.write(bytes([i % 256]) * 300_000, version=i, entries_applied=i, note={"i": i})
         checkpoints.prune()
@@ -114,7 +93,7 @@ def test_a_killed_writer_leaves_whole_files_and_the_last_that_it_told(tmp_path: 
             [sys.executable, "-c", WRITER, str(tmp_path)],
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
         ) as writer:
             assert writer.stdout is not None
             for _ in range(10):
@@ -122,7 +101,7 @@ def test_a_killed_writer_leaves_whole_files_and_the_last_that_it_told(tmp_path: 
             time.sleep(0.003)
             writer.send_signal(signal.SIGKILL)
             told = max([told, *map(int, writer.stdout.read().split())])
-        kept = Checkpoints(tmp_path).kept()
+        kept = FolderCheckpoints(tmp_path).kept()
         assert kept[0].entries_applied >= told
         for one in kept:
             assert one.path.read_bytes() == bytes([one.version % 256]) * 300_000

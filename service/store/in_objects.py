@@ -29,9 +29,10 @@ from typing import Any, Final
 
 from core.errors import InvalidCheckpoint
 from service.broker.pointer import Pointer
-from service.checkpoints import TWIN, Kept, StoreUnavailable, answering_in, kept_in, worth_keeping
-from service.store.in_redis import ObjectsInRedis
+from service.store.in_folder import kept_in
+from service.store.kept import TWIN, Kept, StoreUnavailable, answering_in, worth_keeping
 from service.store.objects import ObjectExists, Objects, Stored
+from service.store.objects_in_redis import ObjectsInRedis
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from redis.exceptions import RedisClusterException
 
 from service.broker.connection import Identity, SyncClient, connect
 from service.broker.keys import Keys
-from service.checkpoints import StoreUnavailable
+from service.store.kept import StoreUnavailable
 from service.store.objects import ObjectExists, Stored, gone, of_another_size
 
 LARGEST: Final = 16 * 1024 * 1024

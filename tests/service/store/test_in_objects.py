@@ -1,4 +1,4 @@
-"""Tests for service.store.checkpoints: objects in a real Redis, a folder and an S3."""
+"""Tests for service.store.in_objects: objects in a real Redis, a folder and an S3."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from service.broker.fenced import LeaseLost
 from service.broker.keys import Keys
 from service.broker.lease import Lease
 from service.broker.pointer import Pointer
-from service.checkpoints import BEFORE_BOUNDARY, NEWEST_KEPT, Checkpoints, StoreUnavailable
 from service.settings import Settings
 from service.store import objects as objects_module
-from service.store.checkpoints import AnyObjects, ObjectCheckpoints, epoch_of
 from service.store.choice import most_bytes_of
-from service.store.in_redis import LARGEST, ObjectsInRedis
+from service.store.in_folder import FolderCheckpoints
+from service.store.in_objects import AnyObjects, ObjectCheckpoints, epoch_of
+from service.store.kept import BEFORE_BOUNDARY, NEWEST_KEPT, StoreUnavailable
 from service.store.objects import Objects
+from service.store.objects_in_redis import LARGEST, ObjectsInRedis
 from service.supervisor.embedded import EmbeddedRedis
 from tests.service.api.stack import redis_server as redis_server_in
 from tests.service.store.s3 import Faulty, held_up, loses_the_first_answer, refuses, s3
@@ -212,7 +213,7 @@ def test_where_nothing_that_is_pointed_to_can_be_read_the_rest_is_tried(begin: B
 
 
 def test_what_a_folder_held_is_put_into_a_store_that_is_empty(begin: Begin, tmp_path: Path) -> None:
-    folder = Checkpoints(tmp_path / "data" / "checkpoints")
+    folder = FolderCheckpoints(tmp_path / "data" / "checkpoints")
     for entries in (1, 2):
         note = {BEFORE_BOUNDARY: entries}
         folder.write(b"%d" % entries, version=entries, entries_applied=entries, note=note)
