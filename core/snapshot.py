@@ -403,9 +403,11 @@ class Snapshot:
         probability, short = drawn.probability, drawn.short
         if self.experts is not None and self.classes:
             # What is said of a sample is what `classify` would say of it.
-            said = self._named(features, drawn.x, self.model.density.score(drawn.x).joint).cpu()
-            named = said[:, : len(self.classes)].argmax(-1) if wanted is None else named
-            probability = said[torch.arange(n), named].to(probability)
+            probabilities = self._named(
+                features, drawn.x, self.model.density.score(drawn.x).joint
+            ).cpu()
+            named = probabilities[:, : len(self.classes)].argmax(-1) if wanted is None else named
+            probability = probabilities[torch.arange(n), named].to(probability)
             short = probability < least
         return Samples(features, named, log_likelihoods, at_most_one(probability), short)
 
@@ -470,8 +472,8 @@ class Snapshot:
             standardiser = Standardiser(facts["identity"], 0, 0, zeros, zeros, shift, scale)
             info = ModelInfo(**values)
             usual, experts = Typicality.none(), None
-            if said := _beginning(tensors, "experts_"):
-                experts = Rules.read({name: part.cpu() for name, part in said.items()})
+            if expert_tensors := _beginning(tensors, "experts_"):
+                experts = Rules.read({name: part.cpu() for name, part in expert_tensors.items()})
             n_scales = facts.get("n_scales", 0 if standardiser.identity else None)
             # An earlier release had other conformity scores of tables.
             if "usual_rows" in tensors and n_scales is not None:

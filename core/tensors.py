@@ -52,9 +52,9 @@ def pack(format: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
         seen.add(memory)
     head = {"crc32": _BLANK, "format": format, "text": dict(metadata)}
     data = save(plain, {_KEY: json.dumps(head, sort_keys=True)})
-    place = data.index(_MARK) + len(_MARK)
+    offset = data.index(_MARK) + len(_MARK)
     checksum = f"{zlib.crc32(data):010d}".encode()
-    return b"".join((memoryview(data)[:place], checksum, memoryview(data)[place + len(_BLANK) :]))
+    return b"".join((memoryview(data)[:offset], checksum, memoryview(data)[offset + len(_BLANK) :]))
 
 
 def unpack(
@@ -198,10 +198,10 @@ class Verifier:
 
 def _checksum(data: bytes) -> int:
     """CRC-32 of the file with its own checksum blanked out; -1 where it has none."""
-    place = data.find(_MARK) + len(_MARK)
-    if place < len(_MARK):
+    offset = data.find(_MARK) + len(_MARK)
+    if offset < len(_MARK):
         return -1
     view = memoryview(data)
-    total = zlib.crc32(view[:place])
+    total = zlib.crc32(view[:offset])
     total = zlib.crc32(_BLANK.encode(), total)
-    return zlib.crc32(view[place + len(_BLANK) :], total)
+    return zlib.crc32(view[offset + len(_BLANK) :], total)

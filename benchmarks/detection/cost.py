@@ -46,9 +46,9 @@ class TimedFrozenModel(FrozenModel):
 
     seconds: list[float]
 
-    def forward(self, x: Tensor, passed: ForwardPass | None = None) -> tuple[Tensor, Scored]:
+    def forward(self, x: Tensor, forward_pass: ForwardPass | None = None) -> tuple[Tensor, Scored]:
         begun = time.thread_time()
-        found = super().forward(x, passed)
+        found = super().forward(x, forward_pass)
         self.seconds.append(time.thread_time() - begun)
         return found
 

@@ -63,14 +63,14 @@ def reaches(log_densities: Tensor, masses: Tensor) -> Tensor:
         return torch.from_numpy(found)
     nearest, which = log_densities.sort(1, descending=True)
     own = masses.take(which)
-    held = own.cumsum(1)
+    cumulative = own.cumsum(1)
     columns = []
     for share, averaged in zip(SHARES, AVERAGED, strict=True):
         if averaged:
-            part = (share - held + own).clamp_min(0).minimum(own)
+            part = (share - cumulative + own).clamp_min(0).minimum(own)
             columns.append((part * nearest).sum(1) / part.sum(1))
         else:
-            last = (held < share).sum(1, keepdim=True).clamp_max(held.shape[1] - 1)
+            last = (cumulative < share).sum(1, keepdim=True).clamp_max(cumulative.shape[1] - 1)
             columns.append(nearest.gather(1, last)[:, 0])
     return torch.stack(columns, 1)
 
@@ -104,13 +104,13 @@ def _reach(keys: Array, bits: Array, masses: Array, found: Array) -> None:
     """
     for i in range(keys.shape[0]):
         for column in range(len(SHARES)):
-            share, held, total, value = SHARES[column], 0.0, 0.0, np.float32(0)
+            share, cumulative, total, value = SHARES[column], 0.0, 0.0, np.float32(0)
             for k in range(keys.shape[1]):
                 own = masses[bits[i, k] & PLACE]
                 value = np.float32(-keys[i, k])
-                part = min(own, share - held)
+                part = min(own, share - cumulative)
                 total += part * value
-                held += part
-                if own > part or held >= share:
+                cumulative += part
+                if own > part or cumulative >= share:
                     break
-            found[i, column] = total / held if AVERAGED[column] else value
+            found[i, column] = total / cumulative if AVERAGED[column] else value

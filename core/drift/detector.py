@@ -34,7 +34,7 @@ class ForwardPass(NamedTuple):
     def of(self, rows: slice) -> ForwardPass:
         """The pass of some of the samples."""
         return ForwardPass(
-            self.standardiser, {part: said[rows] for part, said in self.parts.items()}
+            self.standardiser, {part: values[rows] for part, values in self.parts.items()}
         )
 
 

@@ -70,15 +70,17 @@ class BoundaryCrossing:
         """
         # 1. Place it: since when the stream has changed.
         before = state
-        held, n_held = state.pending.set_aside, state.pending.set_aside_samples
-        change = verdict.change_samples if verdict else n_held + state.pending.awaiting.suspects
+        set_aside, n_set_aside = state.pending.set_aside, state.pending.set_aside_samples
+        change = (
+            verdict.change_samples if verdict else n_set_aside + state.pending.awaiting.suspects
+        )
         start_sample = max(state.sub_task.first_sample, state.stream.samples - change)
         start_batch = state.stream.batch_at(start_sample)
         since = state.pending.awaiting.suspect_since
         first = min(start_sample, position.sample if since is None else since)
         # 2. Learn what is still of the old sub-task: what waited for a label, what came mixed.
         state, left, events = self.delayed_labels.leave(state, first)
-        beginning = held if batch is None else joined(held, batch)
+        beginning = set_aside if batch is None else joined(set_aside, batch)
         mixed: tuple[Batch, ...] = ()
         if verdict is not None:
             mixed, beginning = self.change_type.mixture(state, beginning, verdict)
@@ -137,8 +139,8 @@ class BoundaryCrossing:
             detector=self.detector.name if verdict else "declared",
             signal=verdict.signal if verdict else "",
             evidence=evidence_of(verdict),
-            set_aside_batches=len(held),
-            set_aside_samples=n_held,
+            set_aside_batches=len(set_aside),
+            set_aside_samples=n_set_aside,
             version_before=before.model.version,
             version_after=state.model.version,
             recurrence_of=recurrence,

@@ -68,8 +68,8 @@ class ChangeType:
         Returns:
             The state, which of these samples are no outliers, (N,) bool, and the events.
         """
-        held = state.pending.set_aside
-        kept, outliers = self._parted(state, held)
+        set_aside = state.pending.set_aside
+        kept, outliers = self._parted(state, set_aside)
         typical = self._typical(state, to_learn)
         quarantined = joined(outliers, to_learn.select((~typical).nonzero()[:, 0]))
         state = state.with_pending(set_aside=(), quarantined=quarantined)
@@ -85,7 +85,7 @@ class ChangeType:
         burst = burst.with_outliers(n_outliers, position.batch, state.stream.samples)
         state = state.with_watch(burst=burst)
         kind = OutlierBurstContinued if more else OutlierBurst
-        told = kind(
+        event = kind(
             sub_task=state.sub_task.number,
             batch_index=position.batch,
             sample_index=position.sample,
@@ -93,7 +93,7 @@ class ChangeType:
             estimated_start_sample=start,
             samples=n_outliers,
             released=sum(map(len, kept)),
-            set_aside_batches=len(held),
+            set_aside_batches=len(set_aside),
             detector=self.detector.name,
             signal=verdict.signal,
             evidence=evidence_of(verdict),
@@ -102,7 +102,7 @@ class ChangeType:
             burst_start_sample=burst.began,
             burst_samples=burst.outliers,
         )
-        return state, typical, [*events, *released, told]
+        return state, typical, [*events, *released, event]
 
     def mixture(
         self, state: EngineState, batches: tuple[Batch, ...], verdict: Verdict

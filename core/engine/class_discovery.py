@@ -151,7 +151,7 @@ class ClassDiscovery:
         rows = unknown.nonzero()[:, 0].tolist()
         if not rows or proposals.rate.mean > MOST_OF_STREAM:
             return state, everything
-        held = list[int]()
+        held_back = list[int]()
         features = batch.features[torch.tensor(rows, device=batch.features.device)]
         found = Unknowns(tuple(places[rows].tolist()), features)
         homes = self.proximity.homes(state, found.features)
@@ -160,19 +160,19 @@ class ClassDiscovery:
             # A proposal that is full needs no more of them: they are learned like any other.
             mine = mine[: max(0, MOST_UNKNOWN - len(one.unknowns))]
             if mine:
-                held += mine
+                held_back += mine
                 more = one.with_more(found.select(mine))
                 changed = (more if old is one else old for old in proposals.open)
                 proposals = replace(proposals, open=tuple(changed))
         strangers = [index for index, home in enumerate(homes) if home is None]
-        held += strangers
+        held_back += strangers
         proposals = replace(
             proposals,
             unknown=proposals.unknown.joined(found.select(strangers)),
             unseen=proposals.unseen + len(strangers),
         )
         stay = torch.ones(len(batch), dtype=torch.bool)
-        stay[[rows[index] for index in held]] = False
+        stay[[rows[index] for index in held_back]] = False
         return state.with_pending(proposals=proposals), stay.nonzero()[:, 0]
 
     def look(self, state: EngineState) -> tuple[EngineState, list[Event]]:
@@ -302,21 +302,21 @@ class ClassDiscovery:
     def left_behind(self, state: EngineState, ended: Ended) -> tuple[EngineState, list[Event]]:
         """Let proposals of an ended sub-task wait on as means of the model's."""
         events, kept = list[Event](), list[Proposal]()
-        told = None
+        assigned = None
         if state.pending.proposals.open:
-            told = self.candidates.assigned(state, ended.means, ended.samples)
+            assigned = self.candidates.assigned(state, ended.means, ended.samples)
         for one in state.pending.proposals.open:
-            if told is not None:
-                unnamed, weights = told[0], _by_nearest(told[0], told[1], ended.older)
-                place = ended.numbers.index(one.number)
-                mine = (weights.argmax(1) == place) & (weights[:, place] > 0)
+            if assigned is not None:
+                unnamed, weights = assigned[0], _by_nearest(assigned[0], assigned[1], ended.older)
+                column = ended.numbers.index(one.number)
+                mine = (weights.argmax(1) == column) & (weights[:, column] > 0)
                 # A component may have learned more than is known to be of it.
                 total = float(unnamed.mass.cpu().double()[mine].sum())
-                part = min(1.0, float(weights[mine, place].sum()) / total) if total else 1.0
+                part = min(1.0, float(weights[mine, column].sum()) / total) if total else 1.0
                 one = self.keeper.with_components(
                     state, one, replace(unnamed, mass=unnamed.mass * part), mine
                 )
-            if told is not None and len(one.surrogates):
+            if assigned is not None and len(one.surrogates):
                 kept.append(one)
             else:  # nothing that a name could fall on
                 events.append(self.keeper.closed(state, one, None, "boundary", 0))
@@ -332,9 +332,9 @@ class ClassDiscovery:
 
         def of(parts: Sequence[tuple[Tensor, Tensor | int, Tensor | float]]) -> Evidence:
             weights = list[Tensor]()
-            for rows, place, weight in parts:
+            for rows, column, weight in parts:
                 weights.append(torch.zeros(len(rows), len(numbers) + 1, dtype=torch.float64))
-                weights[-1][torch.arange(len(rows)), place] = torch.as_tensor(weight).double()
+                weights[-1][torch.arange(len(rows)), column] = torch.as_tensor(weight).double()
             features = [rows for rows, _, _ in parts]
             if not parts:
                 return Evidence(torch.zeros(0, 0), torch.zeros(0, len(numbers) + 1))
@@ -386,12 +386,12 @@ class ClassDiscovery:
         state = state.with_pending(proposals=replace(proposals, recent=recent.looked()))
         if found is None:
             return state, []
-        for place, one in enumerate(asked):
-            state = self.keeper.followed(state, one, found, found.claims == place)
+        for index, one in enumerate(asked):
+            state = self.keeper.followed(state, one, found, found.claims == index)
         events = list[Event]()
         if propose:
-            for place, other in found.joins.items():
-                state, joined = self.keeper.joined(state, asked[place].number, asked[other].number)
+            for index, other in found.joins.items():
+                state, joined = self.keeper.joined(state, asked[index].number, asked[other].number)
                 events += joined
             for number in sorted(set(found.fresh[found.fresh >= 0].tolist())):
                 if (

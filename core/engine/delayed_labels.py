@@ -325,12 +325,12 @@ def _reliable(
     state: EngineState, bins: list[int], guesses: list[int], truths: list[int | None]
 ) -> EngineState:
     """Learn how reliable answers are from those whose label came late."""
-    told = [
+    pairs = [
         (bin, guess == truth)
         for bin, guess, truth in zip(bins, guesses, truths, strict=True)
         if bin >= 0 and truth is not None
     ]
-    if not told:
+    if not pairs:
         return state
-    tested, hits = (torch.tensor(column) for column in zip(*told, strict=True))
+    tested, hits = (torch.tensor(column) for column in zip(*pairs, strict=True))
     return state.with_stream(reliability=state.stream.reliability.tested(tested, hits))

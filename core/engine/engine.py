@@ -236,8 +236,8 @@ class Engine:
             InvalidLabels: They would bring too many classes; the state given in is unchanged.
             ModelAtRest: Too many wait for the thaw; likewise.
         """
-        held = [one.label for one in state.rest.labels]
-        check_classes(state, (*labels, *held), self.config.max_classes)
+        held_labels = [one.label for one in state.rest.labels]
+        check_classes(state, (*labels, *held_labels), self.config.max_classes)
         if not state.learns:
             return self.modes.hold(state, ids, labels)
         state, events = self.delayed_labels.match(state, ids, labels)
@@ -314,10 +314,13 @@ class Engine:
                 f"The run time between false alarms is {ert}; it must be above 1 sample and finite."
             )
         before = state.watch.ert or self.config.ert
-        told: dict[str, Any] = {"ert": ert and float(ert), "ert_asked": asked and ert is not None}
-        state, outlook = state.with_watch(**told), state.rest.outlook
+        run_time: dict[str, Any] = {
+            "ert": ert and float(ert),
+            "ert_asked": asked and ert is not None,
+        }
+        state, outlook = state.with_watch(**run_time), state.rest.outlook
         if outlook is not None:
-            outlook = replace(outlook, watch=replace(outlook.watch, **told))
+            outlook = replace(outlook, watch=replace(outlook.watch, **run_time))
             state = replace(state, rest=replace(state.rest, outlook=outlook))
         now = state.watch.ert or self.config.ert
         return state, [RunTimeChanged(now, before, asked, by)]

@@ -94,25 +94,25 @@ def explain(
     of_sub_task = state.sub_task.log_likelihood
     known = of_sub_task if of_sub_task.weight else state.past.log_likelihood
     among = inliers.among(state, Scores(x, None, joint, log_likelihoods))
-    told: dict[str, Any] = {
+    explanation: dict[str, Any] = {
         "samples": sum(map(len, batches)),
         "examined": len(x),
         **_size(log_likelihoods - standardiser.log_volume, known, among),
     }
     if verdict is not None and verdict.p_value is not None:
-        told["p_value"] = verdict.p_value
+        explanation["p_value"] = verdict.p_value
     feature_shares = verdict.feature_shares if verdict is not None else ()
-    told |= _features(model, standardiser, x, raw, feature_shares, state.sub_task.course)
+    explanation |= _features(model, standardiser, x, raw, feature_shares, state.sub_task.course)
     counts = _own_counts(state)
-    told["components"] = _components(model, joint, counts, max(1, _own_samples(state)))
-    told["classes"] = _classes(model, state, joint, counts)
+    explanation["components"] = _components(model, joint, counts, max(1, _own_samples(state)))
+    explanation["classes"] = _classes(model, state, joint, counts)
     if verdict is not None and verdict.cause is Cause.LABELS:
         codes = evenly([state.model.codes_of(batch) for batch in batches], MOST_SAMPLES)
-        told["labels"] = _labels(model, state, joint, codes)
+        explanation["labels"] = _labels(model, state, joint, codes)
     if x.shape[1] <= MOST_FEATURES:
         seed = zlib.crc32(f"explanation {state.sub_task.number}".encode())
-        told["prototypes"] = prototypes(x, raw, torch.Generator().manual_seed(seed))
-    return told
+        explanation["prototypes"] = prototypes(x, raw, torch.Generator().manual_seed(seed))
+    return explanation
 
 
 # The size of the change -------------------------------------------------------------------
@@ -180,7 +180,7 @@ def _features(
     strongest = parts.topk(min(MOST_NAMED, d)).indices
     expected = standardiser.invert(centres[None].to(x))[0]
     means = raw.double().mean(0)
-    told: dict[str, Any] = {
+    explanation: dict[str, Any] = {
         "feature_drop": _rounded(drop),
         "features": [
             {
@@ -194,8 +194,8 @@ def _features(
         ],
     }
     if d <= MOST_FEATURES:
-        told["contributions"] = [_rounded(share) for share in shares.tolist()]
-    return told
+        explanation["contributions"] = [_rounded(share) for share in shares.tolist()]
+    return explanation
 
 
 # Components and classes -------------------------------------------------------------------
@@ -316,12 +316,12 @@ def _labels(model: Model, state: EngineState, joint: Tensor, codes: Tensor) -> l
     order = counts.flatten().argsort(descending=True, stable=True)[:MOST_NAMED]
     return [
         {
-            "before": state.model.classes[place // model.n_classes],
-            "now": state.model.classes[place % model.n_classes],
-            "samples": int(counts.flatten()[place]),
+            "before": state.model.classes[pair // model.n_classes],
+            "now": state.model.classes[pair % model.n_classes],
+            "samples": int(counts.flatten()[pair]),
         }
-        for place in order.tolist()
-        if counts.flatten()[place] > 0
+        for pair in order.tolist()
+        if counts.flatten()[pair] > 0
     ]
 
 

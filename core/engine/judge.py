@@ -77,8 +77,8 @@ class Judge:
         clipped = log_likelihoods.clamp(min=state.sub_task.log_likelihood.lowest)
         spread, centre = torch.var_mean(clipped, correction=0, keepdim=True)
         moments = (centre, spread, log_likelihoods.mean(0, keepdim=True))
-        told = torch.cat([*moments, clipped]).cpu()  # at once: each copy waits for the device
-        (clipped_mean, clipped_variance, mean), clipped = told[:3].tolist(), told[3:]
+        on_cpu = torch.cat([*moments, clipped]).cpu()  # at once: each copy waits for the device
+        (clipped_mean, clipped_variance, mean), clipped = on_cpu[:3].tolist(), on_cpu[3:]
         running = Running(len(batch), clipped_mean, clipped_variance)
         answers = self._answers(state, batch, scores, clipped)
         if repeated:  # their labels were learned: to name them now predicts nothing

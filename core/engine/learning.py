@@ -117,18 +117,18 @@ class Learning:
         awaiting = state.pending.awaiting
         if not state.pending.set_aside and awaiting.suspect_since is None:
             return state, []
-        held = (*awaiting.due, *state.pending.set_aside)
-        n_samples = sum(map(len, held))
+        batches = (*awaiting.due, *state.pending.set_aside)
+        n_samples = sum(map(len, batches))
         decided = replace(awaiting, due=(), suspect_since=None)
         state = state.with_pending(set_aside=(), awaiting=decided)
-        if not held:
+        if not batches:
             return state, []
         events: list[Event] = []
-        for batch in held:
+        for batch in batches:
             state, learned = self.learn(state, batch, None)
             events += learned
         released = SetAsideReleased(
-            len(held), n_samples, state.sub_task.number, state.model.version
+            len(batches), n_samples, state.sub_task.number, state.model.version
         )
         return state, [*events, released]
 
@@ -143,8 +143,8 @@ class Learning:
             standardiser=state.standardiser.discounted(),
             panel=None if state.model.panel is None else state.model.panel.in_new_sub_task(),
         )
-        told = state.with_sub_task(number=state.sub_task.number + 1)
-        return state, [replayed(told, replay) for replay in replays]
+        next_sub_task = state.with_sub_task(number=state.sub_task.number + 1)
+        return state, [replayed(next_sub_task, replay) for replay in replays]
 
     def renamed(self, state: EngineState, batches: tuple[Batch, ...], shown: Tensor) -> EngineState:
         """Labels mean something else, as these samples say; the version grows by one.

@@ -72,9 +72,9 @@ class Modes:
         before = state.rest.mode
         if mode is before:
             return state, []
-        held = state.rest.labels
+        held_labels = state.rest.labels
         outlook = Outlook(state.watch, state.stream) if mode is Mode.DETECT_ONLY else None
-        state = replace(state, rest=Rest(mode, outlook, held))
+        state = replace(state, rest=Rest(mode, outlook, held_labels))
         stream = state.stream
         changed = ModeChanged(
             mode=mode.value,
@@ -86,10 +86,10 @@ class Modes:
             sub_task=state.sub_task.number,
             model_version=state.model.version,
         )
-        if mode is not Mode.LEARN or not held:
+        if mode is not Mode.LEARN or not held_labels:
             return state, [changed]
         state = replace(state, rest=Rest())
-        ids, labels = zip(*held, strict=True)
+        ids, labels = zip(*held_labels, strict=True)
         state, matched = self.delayed_labels.match(state, ids, labels)
         return state, [changed, *matched]
 
@@ -109,15 +109,15 @@ class Modes:
             ModelAtRest: There would be more than samples may wait.
         """
         limit = self.config.awaiting_limit
-        held = (*state.rest.labels, *map(HeldLabel, ids, labels))
-        if len(held) > limit:
+        held_labels = (*state.rest.labels, *map(HeldLabel, ids, labels))
+        if len(held_labels) > limit:
             raise ModelAtRest.of(
                 state.rest.mode,
-                f"labels are held until it learns again; with these there would be {len(held)}, "
-                f"and at most {limit} (GMR_AWAITING_LIMIT) are",
+                f"labels are held until it learns again; with these there would be "
+                f"{len(held_labels)}, and at most {limit} (GMR_AWAITING_LIMIT) are",
             )
-        state = replace(state, rest=replace(state.rest, labels=held))
-        return state, [LabelsHeld(len(ids), len(held))]
+        state = replace(state, rest=replace(state.rest, labels=held_labels))
+        return state, [LabelsHeld(len(ids), len(held_labels))]
 
     def passed(self, state: EngineState, batch: Batch) -> tuple[EngineState, list[Event]]:
         """Score and count a batch that is not learned.
@@ -132,11 +132,11 @@ class Modes:
         state = state.with_pending(quarantined=())  # as with every batch
         if state.rest.outlook is not None:
             state, events = self._watched(state, batch, position, judgement)
-        told = BatchPassed(
+        event = BatchPassed(
             **judgement.report(state, batch, position, self.judge.arming(state)),
             mode=state.rest.mode.value,
         )
-        return state, [*events, told]
+        return state, [*events, event]
 
     def _watched(
         self, state: EngineState, batch: Batch, position: BatchPosition, judgement: Judgement

@@ -100,11 +100,11 @@ class Naming:
         unnamed, joint = readout.kinds[:, -1], scores.joint
         crisp = responsibilities(joint) @ unnamed
         tempered = responsibilities(joint, readout.temperature) @ unnamed
-        told = torch.stack([crisp, tempered]).cpu().double().clamp(0, 1)
-        even = told[1] if advice is None else told[1] * float(advice.weights[0])
+        unnamed_shares = torch.stack([crisp, tempered]).cpu().double().clamp(0, 1)
+        even = unnamed_shares[1] if advice is None else unnamed_shares[1] * float(advice.weights[0])
         even = even.clamp(max=1 - 1e-6)
         named = (top - even / readout.n_classes) / (1 - even)
-        return named.clamp(0, 1), told[0]
+        return named.clamp(0, 1), unnamed_shares[0]
 
     def taught(self, state: EngineState, batch: Batch, advice: Advice | None) -> EngineState:
         """Tell the experts labels that have come.

@@ -72,11 +72,11 @@ class ProposalKeeper:
 
     def _older(self, state: EngineState, one: Proposal, unnamed: Unnamed) -> Tensor:
         """Components of earlier sub-tasks that a proposal has, with shape (M,), bool."""
-        told = None
+        assigned = None
         if len(one.surrogates) and one.first < state.sub_task.first_sample:
-            told = self.candidates.assigned(state, Evidence.of_one(one.surrogates))
+            assigned = self.candidates.assigned(state, Evidence.of_one(one.surrogates))
         older = ~unnamed.current.cpu()
-        return torch.zeros_like(older) if told is None else older & (told[1][:, 0] > 0)
+        return torch.zeros_like(older) if assigned is None else older & (assigned[1][:, 0] > 0)
 
     def _shown(self, state: EngineState, one: Proposal, rows: Tensor) -> Proposal:
         """Take prototype and reach from recent samples: `rows`, (N,), bool, at least ten."""
@@ -192,26 +192,26 @@ class ProposalKeeper:
 
     def _dismissed(self, state: EngineState, proposal: Proposal) -> EngineState:
         """What was dismissed, and has been learned, is not to be proposed again."""
-        told = self.candidates.assigned(
+        assigned = self.candidates.assigned(
             state,
             Evidence.of_one(proposal.surrogates),
             Evidence.of_one(proposal.unknowns.features),
         )
-        if told is None:
+        if assigned is None:
             return state
         gone = replace(proposal, unknowns=Unknowns.none())
-        gone = self.with_components(state, gone, told[0], told[1][:, 0] > 0)
+        gone = self.with_components(state, gone, assigned[0], assigned[1][:, 0] > 0)
         dismissed = (*state.pending.proposals.dismissed, gone)[-MOST_OPEN:]
         return state.with_pending(proposals=replace(state.pending.proposals, dismissed=dismissed))
 
     def _named(self, state: EngineState, proposal: Proposal) -> EngineState:
         """What is about to be named is no evidence of anything new any more."""
         recent = state.pending.proposals.recent
-        told = self.candidates.assigned(state, Evidence.of_one(proposal.surrogates))
-        if told is None or not len(recent):
+        assigned = self.candidates.assigned(state, Evidence.of_one(proposal.surrogates))
+        if assigned is None or not len(recent):
             return state
-        fallen = self.candidates.falls(state, recent.samples.features, told[0])
-        known = (fallen >= 0) & (told[1][fallen, 0] > 0)
+        fallen = self.candidates.falls(state, recent.samples.features, assigned[0])
+        known = (fallen >= 0) & (assigned[1][fallen, 0] > 0)
         kept = recent.select(~known)
         return state.with_pending(proposals=replace(state.pending.proposals, recent=kept))
 

@@ -68,7 +68,7 @@ class Proximity:
         """
         centre = state.standardiser.apply(features).double().mean(0)
         best: tuple[float, int] | None = None
-        for place, one in enumerate(state.pending.proposals.open):
+        for index, one in enumerate(state.pending.proposals.open):
             if not len(one.unknowns):
                 continue
             x = state.standardiser.apply(one.unknowns.features).double()
@@ -76,7 +76,7 @@ class Proximity:
             spread = float((x - middle).square().sum(1).mean())
             away = float((middle - centre).square().sum())
             if away <= BESIDE * spread and (best is None or away < best[0]):
-                best = away, place
+                best = away, index
         return None if best is None else best[1]
 
     def group(self, state: EngineState, features: Tensor, least: int) -> list[int] | None:

@@ -203,8 +203,8 @@ class Step:
                 # A suspicion must not hold up learning for ever.
                 state = state.with_watch(detector=self.detector.dismiss(state.watch.detector))
             case Decision.REPEATED:
-                told = state.sub_task.fingerprints.told()
-                state = state.with_sub_task(fingerprints=told).with_watch(
+                fingerprints = state.sub_task.fingerprints.told()
+                state = state.with_sub_task(fingerprints=fingerprints).with_watch(
                     detector=self.detector.dismiss(state.watch.detector)
                 )
             case Decision.PRIOR_SHIFT:

@@ -66,11 +66,11 @@ def check_values(state: EngineState) -> None:
     if len(set(model.classes)) != len(model.classes):
         raise _senseless("a class is named twice")
     for part in ("model", "stream", "sub_task", "past", "pending"):
-        for place, value in _values(getattr(state, part), part):
+        for path, value in _values(getattr(state, part), part):
             if isinstance(value, int) and abs(value) > MOST:
-                raise _senseless(f"{place} is {str(value)[:40]}, expected at most {MOST}")
+                raise _senseless(f"{path} is {str(value)[:40]}, expected at most {MOST}")
             if not math.isfinite(value):
-                raise _senseless(f"{place} is not a finite number")
+                raise _senseless(f"{path} is not a finite number")
 
 
 def try_out(engine: Engine, state: EngineState) -> None:
@@ -95,7 +95,7 @@ def try_out(engine: Engine, state: EngineState) -> None:
     _answers(engine, state, x)
     batches = [Batch.of(x)]
     if classes := state.model.classes:
-        named: list[Label | None] = [classes[place % len(classes)] for place in range(TRIED)]
+        named: list[Label | None] = [classes[index % len(classes)] for index in range(TRIED)]
         batches += [Batch.of(x, named), Batch.of(x, named[::-1])]
     for batch in batches:
         state, _ = engine.step(state, batch)
@@ -117,25 +117,25 @@ def _answers(engine: Engine, state: EngineState, x: Tensor) -> None:
         raise _senseless("its model answers with numbers that are none")
 
 
-def _values(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Every number of a part, with its place; of a tensor whether all are finite."""
     if isinstance(value, Tensor):
         if value.is_floating_point():
-            yield place, 0.0 if bool(value.isfinite().all()) else float("nan")
+            yield path, 0.0 if bool(value.isfinite().all()) else float("nan")
     elif isinstance(value, bool) or value is None or isinstance(value, str):
         return
     elif isinstance(value, int | float):
-        yield place, value
+        yield path, value
     elif is_dataclass(value):
         for field in fields(value):
             if field.name not in NAMES:
-                yield from _values(getattr(value, field.name, None), f"{place}.{field.name}")
+                yield from _values(getattr(value, field.name, None), f"{path}.{field.name}")
     elif isinstance(value, Mapping):
         for key, one in value.items():
-            yield from _values(one, f"{place}.{key}")
+            yield from _values(one, f"{path}.{key}")
     elif isinstance(value, tuple | list):
         for index, one in enumerate(value):
-            yield from _values(one, f"{place}[{index}]")
+            yield from _values(one, f"{path}[{index}]")
 
 
 def check_trees(trees: Trees, n_features: int) -> None:

@@ -291,14 +291,14 @@ class ForestRules:
         Arguments:
             x: Standardised samples, with shape (N, D).
         """
-        said = np.zeros((len(self.known), len(x), self.values.shape[2]))
+        votes = np.zeros((len(self.known), len(x), self.values.shape[2]))
         features, thresholds, children, values = (
             part.numpy() for part in (self.features, self.thresholds, self.children, self.values)
         )
         asked, whole = self._asked
         rows = np.ascontiguousarray(x.numpy())
-        answer(rows, features, thresholds, children, values, asked, whole, said)
-        found = torch.from_numpy(said)
+        answer(rows, features, thresholds, children, values, asked, whole, votes)
+        found = torch.from_numpy(votes)
         return found / found.sum(-1, keepdim=True)
 
     @cached_property

@@ -199,14 +199,14 @@ def _fall(trees: Trees, tree: int, x: Array, code: int, weight: float) -> tuple[
         trees.children[tree],
     )
     belief = STRENGTH * weight
-    node, said = 0, 1.0 / trees.counts.shape[2]
+    node, probability = 0, 1.0 / trees.counts.shape[2]
     while True:
-        said = (counts[node] + belief * said) / (totals[node] + belief)
+        probability = (counts[node] + belief * probability) / (totals[node] + belief)
         counts[node] += weight
         totals[node] += weight
         feature = features[node]
         if feature < 0:
-            return node, said
+            return node, probability
         node = int(children[node]) + (1 if x[feature] > thresholds[node] else 0)
 
 
@@ -314,9 +314,9 @@ def grow(
                 if life > 0 and now > 0 and (now - births[forest, one]) % life == 0:
                     _begin(trees, tree, now)
                 weight = _weight(trees, tree, now, horizons[forest, one])
-                node, said = _fall(trees, tree, x[i], code, weight)
-                said = (1 - TREE_DOUBT) * said + TREE_DOUBT / n_classes
-                trees.weights[tree] *= said
+                node, probability = _fall(trees, tree, x[i], code, weight)
+                probability = (1 - TREE_DOUBT) * probability + TREE_DOUBT / n_classes
+                trees.weights[tree] *= probability
                 total += trees.weights[tree]
                 _try(trees, tree, int(trees.children[tree, node]), x[i], code)
                 if trees.sizes[tree] + 2 <= n_nodes:
@@ -340,26 +340,26 @@ def fill_leaves(trees: Trees, weights: Array, asked: Array, values: Array) -> No
         values: Of all leaves, with shape (T, L, C), float32: what is found.
     """
     n_trees, n_nodes, n_classes = trees.counts.shape
-    said = np.empty((n_nodes, n_classes))
+    shares = np.empty((n_nodes, n_classes))
     for tree in range(n_trees):
         belief = STRENGTH * weights[tree]
-        said[0] = 1.0 / n_classes
+        shares[0] = 1.0 / n_classes
         for node in range(trees.sizes[tree]):
             total = trees.totals[tree, node] + belief
             for code in range(n_classes):
-                count = trees.counts[tree, node, code] + belief * said[node, code]
-                said[node, code] = count / total
+                count = trees.counts[tree, node, code] + belief * shares[node, code]
+                shares[node, code] = count / total
             child = int(trees.children[tree, node])
             if trees.features[tree, node] >= 0:
                 for code in range(n_classes):
-                    said[child, code] = said[child + 1, code] = said[node, code]
+                    shares[child, code] = shares[child + 1, code] = shares[node, code]
                 continue
             heard = 0.0
             for code in range(n_classes):
                 if asked[tree, code]:
-                    heard += said[node, code]
+                    heard += shares[node, code]
             for code in range(n_classes):
-                part = said[node, code] / heard if asked[tree, code] else 0.0
+                part = shares[node, code] / heard if asked[tree, code] else 0.0
                 values[tree, child, code] = trees.weights[tree] * part
 
 
@@ -372,7 +372,7 @@ def answer(
     values: Array,
     asked: Array,
     whole: Array,
-    said: Array,
+    votes: Array,
 ) -> None:
     """Sum up, over the trees of each forest, what samples' leaves say.
 
@@ -385,10 +385,10 @@ def answer(
         features: See `Trees`, as the next two.
         values: Of `fill_leaves`, as the next.
         whole: Trees that know most classes of those of their forest, with shape (T,), bool.
-        said: With shape (F, N, C), float64: what is found is added.
+        votes: With shape (F, N, C), float64: what is found is added.
     """
     n_trees, n_classes = len(features), values.shape[2]
-    per_forest = n_trees // len(said)
+    per_forest = n_trees // len(votes)
     for tree in range(n_trees):
         if not whole[tree]:
             continue
@@ -396,14 +396,14 @@ def answer(
         for i in range(len(x)):
             leaf = _leaf_of(x[i], features[tree], thresholds[tree], children[tree])
             for code in range(n_classes):
-                said[forest, i, code] += values[tree, leaf, code]
+                votes[forest, i, code] += values[tree, leaf, code]
     base = np.empty(n_classes)
-    for forest in range(len(said)):
+    for forest in range(len(votes)):
         own = slice(forest * per_forest, (forest + 1) * per_forest)
         if whole[own].all():
             continue
         for i in range(len(x)):
-            base[:] = said[forest, i] / said[forest, i].sum()
+            base[:] = votes[forest, i] / votes[forest, i].sum()
             likeliest = base.argmax()
             for tree in range(own.start, own.stop):
                 if whole[tree]:
@@ -413,9 +413,9 @@ def answer(
                 given = base[asked[tree]].sum() if asked[tree, likeliest] else 0.0
                 for code in range(n_classes):
                     if given > 0 and asked[tree, code]:
-                        said[forest, i, code] += values[tree, leaf, code] * given
+                        votes[forest, i, code] += values[tree, leaf, code] * given
                     else:
-                        said[forest, i, code] += weight * base[code]
+                        votes[forest, i, code] += weight * base[code]
 
 
 @compiled

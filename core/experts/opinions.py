@@ -120,11 +120,11 @@ def weigh_distances(
 
 
 @compiled
-def _foresee(said: Array, weights: Array, lasting: Array, n_learned: int, base: Array) -> None:
+def _foresee(opinions: Array, weights: Array, lasting: Array, n_learned: int, base: Array) -> None:
     """Let whom nothing fades of say how likely classes are that the mixture does not know.
 
     Arguments:
-        said: Of the other experts, with shape (E - 1, N, C); rows sum to one.
+        opinions: Of the other experts, with shape (E - 1, N, C); rows sum to one.
         weights: Of all experts, with shape (E,).
         lasting: With shape (E - 1,), bool.
         n_learned: How many classes the mixture knows, the first ones.
@@ -134,20 +134,20 @@ def _foresee(said: Array, weights: Array, lasting: Array, n_learned: int, base: 
     for i in range(len(base)):
         new = 0.0
         for c in range(n_learned, base.shape[1]):
-            for e in range(len(said)):
+            for e in range(len(opinions)):
                 if lasting[e]:
-                    base[i, c] += weights[1 + e] / total * said[e, i, c]
+                    base[i, c] += weights[1 + e] / total * opinions[e, i, c]
             new += base[i, c]
         for c in range(n_learned):
             base[i, c] *= 1 - new
 
 
 @compiled
-def _complete(said: Array, known: Array, base: Array, found: Array) -> None:
+def _complete(opinion: Array, known: Array, base: Array, found: Array) -> None:
     """An opinion on all classes, with shape (C,), from one on known ones.
 
     Arguments:
-        said: Probabilities of known classes, with shape (C,).
+        opinion: Probabilities of known classes, with shape (C,).
         known: With shape (C,), bool.
         base: What others say of all classes, with shape (C,).
         found: With shape (C,).
@@ -161,7 +161,7 @@ def _complete(said: Array, known: Array, base: Array, found: Array) -> None:
     for c in range(len(base)):
         given += base[c] if known[c] else 0.0
     for c in range(len(base)):
-        found[c] = said[c] * given + (0.0 if known[c] else base[c])
+        found[c] = opinion[c] * given + (0.0 if known[c] else base[c])
 
 
 @compiled
@@ -196,7 +196,7 @@ def _rename(names: Array, replaces: Array, found: Array) -> None:
 
 @compiled
 def complete(
-    said: Array,
+    opinions: Array,
     knows: Array,
     weights: Array,
     lasting: Array,
@@ -207,7 +207,7 @@ def complete(
     """Opinions of all experts on all classes; see `core.experts.panel.Rules.advice`.
 
     Arguments:
-        said: Of all but the mixture, with shape (E - 1, N, C).
+        opinions: Of all but the mixture, with shape (E - 1, N, C).
         knows: Which classes these know, with shape (E - 1, C), bool.
         weights: Of all experts, with shape (E,).
         lasting: Of whom nothing fades, with shape (E - 1,), bool.
@@ -224,17 +224,17 @@ def complete(
         for c in range(n_classes):
             together[c] = weights[0] / total * mixture[c]
         _rename(names, replaces, found[0, i])
-        for e in range(len(said)):
+        for e in range(len(opinions)):
             if lasting[e]:
-                _complete(said[e, i], knows[e], mixture, found[1 + e, i])
+                _complete(opinions[e, i], knows[e], mixture, found[1 + e, i])
                 for c in range(n_classes):
                     together[c] += weights[1 + e] / total * found[1 + e, i, c]
                 _rename(names, replaces, found[1 + e, i])
         called[i] = together.argmax()
         _rename(names, replaces, together)
-        for e in range(len(said)):
+        for e in range(len(opinions)):
             if not lasting[e]:
-                _complete(said[e, i], knows[e], together, found[1 + e, i])
+                _complete(opinions[e, i], knows[e], together, found[1 + e, i])
                 _rename(names, replaces, found[1 + e, i])
 
 
@@ -262,19 +262,19 @@ def completed(
         class that it and those of whom nothing fades find likeliest, with shape (N,), int64.
     """
     n_samples, n_learned = mixture.shape
-    said = np.zeros((len(lasting), n_samples, n_classes))
+    of_experts = np.zeros((len(lasting), n_samples, n_classes))
     knows, begin = np.zeros((len(lasting), n_classes), np.bool_), 0
     for opinions, heard in parts:
         own, c = slice(begin, begin + len(heard)), min(heard.shape[1], n_classes)
-        said[own, :, :c], knows[own, :c] = opinions.numpy()[..., :c], heard.numpy()[:, :c]
+        of_experts[own, :, :c], knows[own, :c] = opinions.numpy()[..., :c], heard.numpy()[:, :c]
         begin = own.stop
     found = np.zeros((len(weights), n_samples, n_classes))
     found[0, :, :n_learned] = mixture.numpy()
     believed, fades_never = weights.numpy(), lasting.numpy()
     if n_classes > n_learned:
-        _foresee(said, believed, fades_never, n_learned, found[0])
+        _foresee(of_experts, believed, fades_never, n_learned, found[0])
     of_mixture, called = found[0].copy(), np.zeros(n_samples, np.int64)
     names = np.full(n_classes, -1)
     names[: len(replaces)] = replaces.numpy()[:n_classes]
-    complete(said, knows, believed, fades_never, names, found, called)
+    complete(of_experts, knows, believed, fades_never, names, found, called)
     return torch.from_numpy(found), torch.from_numpy(of_mixture), torch.from_numpy(called)

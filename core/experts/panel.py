@@ -395,18 +395,20 @@ class Panel:
         while waiting:
             rows = waiting.popleft()
             if advice is not None:
-                said = advice.of(named[rows])
+                piece_advice = advice.of(named[rows])
                 if panel is not self:
-                    said = panel.rules.advice(x[rows], said.mixture, len(self.labels))
+                    piece_advice = panel.rules.advice(
+                        x[rows], piece_advice.mixture, len(self.labels)
+                    )
                 # A mix is sure of less, and so is surprised by less.
-                best = replace(said, weights=panel.weights)
+                best = replace(piece_advice, weights=panel.weights)
                 if len(rows) > part and best.surprised(codes[rows]):
                     waiting.extendleft(reversed(rows.tensor_split(-(-len(rows) // part))))
                     continue
-                heard = codes[rows] < said.opinions.shape[2]
-                panel = panel.judged(said, torch.where(heard, codes[rows], UNLABELLED))
-                names = panel.new_names.grown(max(len(self.labels), said.opinions.shape[2]))
-                panel = replace(panel, new_names=names.counted(said.called, codes[rows]))
+                heard = codes[rows] < piece_advice.opinions.shape[2]
+                panel = panel.judged(piece_advice, torch.where(heard, codes[rows], UNLABELLED))
+                names = panel.new_names.grown(max(len(self.labels), piece_advice.opinions.shape[2]))
+                panel = replace(panel, new_names=names.counted(piece_advice.called, codes[rows]))
             panel = panel.learned(x[rows], codes[rows], len(self.labels), self)
         return panel
 
@@ -420,10 +422,12 @@ class Panel:
         rows = (codes >= 0).nonzero()[:, 0]
         if not len(rows):
             return self
-        said = advice.opinions[:, rows, codes[rows]]
-        said = (1 - share.DOUBT) * said + share.DOUBT / advice.opinions.shape[2]
+        probabilities = advice.opinions[:, rows, codes[rows]]
+        probabilities = (1 - share.DOUBT) * probabilities + share.DOUBT / advice.opinions.shape[2]
         return replace(
-            self, weights=share.shared(self.weights, said), mix=share.mixed(self.mix, said)
+            self,
+            weights=share.shared(self.weights, probabilities),
+            mix=share.mixed(self.mix, probabilities),
         )
 
     def deferring(self) -> Panel:
@@ -545,9 +549,9 @@ class Panel:
             drawn = joint(self.rows.shape[1])
             lines = lines.learned(drawn, JOINT_HORIZONS, self.rows, self.codes)
             trees = trees.learned(self.rows, self.codes, in_place=trees_in_place)
-        told = self._told(n_classes)
+        panel = self._told(n_classes)
         none = self.rows[:0].clone(), self.codes[:0].clone()
-        return replace(told, joint=lines, forests=trees, rows=none[0], codes=none[1], told=0)
+        return replace(panel, joint=lines, forests=trees, rows=none[0], codes=none[1], told=0)
 
     @property
     def raw(self) -> int:
@@ -572,10 +576,12 @@ class Panel:
         )
 
 
-def _of_all(n_horizons: int, said: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+def _of_all(n_horizons: int, opinions: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """What experts of all horizons say, (H, N, C), and know, (H, C): of the first ones nothing."""
-    more = (0, 0) * (said.dim() - 1) + (n_horizons - len(said), 0)
-    return torch.nn.functional.pad(said, more), torch.nn.functional.pad(known, (0, 0, *more[-2:]))
+    more = (0, 0) * (opinions.dim() - 1) + (n_horizons - len(opinions), 0)
+    return torch.nn.functional.pad(opinions, more), torch.nn.functional.pad(
+        known, (0, 0, *more[-2:])
+    )
 
 
 def _deferring(weights: Tensor) -> Tensor:

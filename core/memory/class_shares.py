@@ -120,14 +120,14 @@ class ClassShares:
         rest = [code for code in range(len(window)) if code not in chosen]
         other = None
         if rest:
-            place = torch.tensor(rest)
+            others = torch.tensor(rest)
             labelled = float(window[:, LABELLED].sum())
             other = {
                 "classes": len(labels) - len(chosen),
-                "samples": int(window[place, ANSWERED].sum()),
-                "share": _part(float(window[place, ANSWERED].sum()), n),
-                "labelled_share": _part(float(window[place, LABELLED].sum()), labelled),
-                "reference_share": _part(float(reference[place, ANSWERED].sum()), m),
+                "samples": int(window[others, ANSWERED].sum()),
+                "share": _part(float(window[others, ANSWERED].sum()), n),
+                "labelled_share": _part(float(window[others, LABELLED].sum()), labelled),
+                "reference_share": _part(float(reference[others, ANSWERED].sum()), m),
             }
         return {
             "samples": int(n),

@@ -196,12 +196,12 @@ def _dependence(means: Tensor, sizes: Tensor, within: Tensor) -> Tensor:
 
 def _row(found: Comparison | None, feature: int, mean: Tensor) -> dict[str, Any]:
     """What a comparison says of a feature; None: nothing could be compared."""
-    told = {"feature": feature, "mean": _rounded(mean[feature])}
+    row = {"feature": feature, "mean": _rounded(mean[feature])}
     if found is None:
         nothing = ("reference_mean", "reference_deviation", "change", "p_value")
-        return {**told, **dict.fromkeys(nothing), "drifts": False}
+        return {**row, **dict.fromkeys(nothing), "drifts": False}
     return {
-        **told,
+        **row,
         "reference_mean": _rounded(found.reference[feature]),
         "reference_deviation": _rounded(found.deviation[feature]),
         "change": _rounded(found.change[feature]),

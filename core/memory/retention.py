@@ -348,10 +348,10 @@ class RetentionSets:
         codes = torch.cat([one.codes for one in self.sets])
         marks, nearest = _answers(model, standardiser, features, codes)
         sizes = [len(one) for one in self.sets]
-        parts = zip(*(torch.split(said, sizes) for said in (*marks, nearest)), strict=True)
+        parts = zip(*(torch.split(values, sizes) for values in (*marks, nearest)), strict=True)
         return tuple(
-            one.compared(Answers(Marks(*said), near), classes, version)
-            for one, (*said, near) in zip(self.sets, parts, strict=True)
+            one.compared(Answers(Marks(*values), near), classes, version)
+            for one, (*values, near) in zip(self.sets, parts, strict=True)
         )
 
     def carried(
@@ -364,9 +364,9 @@ class RetentionSets:
                 held as they were when they ended.
             classes: Labels in the order of their codes.
         """
-        said = {row.sub_task: row for row in rows}
+        reported = {row.sub_task: row for row in rows}
         return tuple(
-            said.get(one.sub_task)
+            reported.get(one.sub_task)
             or one.compared(Answers(one.then, one.nearest), classes, one.version)
             for one in self.sets
         )

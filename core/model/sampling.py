@@ -124,11 +124,11 @@ def draw(
         better = (first > merit[open_, 0]) | (
             (first == merit[open_, 0]) & (second > merit[open_, 1])
         )
-        place = open_[better]
-        x[place.to(device)] = tried[better.to(device)]
-        named[place], log_likelihood[place] = guesses[better], tried_scores[better]
-        probability[place] = served[better]
-        merit[place] = torch.stack([first[better], second[better]], -1)
+        improved = open_[better]
+        x[improved.to(device)] = tried[better.to(device)]
+        named[improved], log_likelihood[improved] = guesses[better], tried_scores[better]
+        probability[improved] = served[better]
+        merit[improved] = torch.stack([first[better], second[better]], -1)
 
         open_ = open_[(tried_scores < threshold) | (sure < least_probability)]
         rejected += len(open_)

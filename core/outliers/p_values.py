@@ -272,8 +272,8 @@ class Typicality:
         if 1 / (n + 1) > rate:
             return -math.inf
         enough = (1 + n * fit.ranks.clamp(max=1.0)) / (n + 1) > rate
-        place = int(enough.long().argmax()) if bool(enough.any()) else -1
-        return float(fit.typicalities[place] - fit.alike)
+        index = int(enough.long().argmax()) if bool(enough.any()) else -1
+        return float(fit.typicalities[index] - fit.alike)
 
 
 def _repeated(numbers: Tensor) -> float:

@@ -116,8 +116,8 @@ class Seen:
 
     def outcome(self) -> dict[str, Any]:
         """What is written down."""
-        told = _document(self._answered)
-        names = told if isinstance(told, dict) else {}
+        answered = _document(self._answered)
+        names = answered if isinstance(answered, dict) else {}
         return {
             "status": self._status,
             "asked": _document(self._asked) if len(self._asked) <= MOST_OF_BODY else None,

@@ -154,14 +154,14 @@ class Guarded:
 
     def _refusal(self, scope: Scope) -> InvalidRequest | None:
         """Why the request is not taken; None if it is. Programs say nothing of a site."""
-        said = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        host = said.get(b"host", "")
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get(b"host", "")
         if not self._hosts.serves(host):
             return UntrustedHost.of(host)
         if scope["method"] not in CHANGING:
             return None
-        elsewhere = said.get(b"sec-fetch-site", "none") not in ("none", "same-origin")
-        origin = said.get(b"origin")
+        elsewhere = headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin")
+        origin = headers.get(b"origin")
         if elsewhere or (origin is not None and not self._hosts.trusts(origin, host)):
             return CrossSite.refused()
         return None

@@ -171,8 +171,8 @@ def _agree(there: Mapping[str, Any], own: Mapping[str, Any], given: Collection[s
         own: What would be.
         given: Names of what was given.
     """
-    told = {name: there[name] for name in there if name in given or name not in KIND_OF_MODEL}
-    return told == {name: own[name] for name in given}
+    registered = {name: there[name] for name in there if name in given or name not in KIND_OF_MODEL}
+    return registered == {name: own[name] for name in given}
 
 
 def state_of(model: NamedModel, states: Mapping[str, Mapping[str, Any]]) -> State:
@@ -182,5 +182,5 @@ def state_of(model: NamedModel, states: Mapping[str, Mapping[str, Any]]) -> Stat
         model: As registered.
         states: What the trainer says of those that are not unloaded.
     """
-    told: State = states.get(model.name, {}).get("state", "unloaded")
-    return "leaving" if model.leaving else told
+    state: State = states.get(model.name, {}).get("state", "unloaded")
+    return "leaving" if model.leaving else state

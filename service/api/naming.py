@@ -15,11 +15,11 @@ ID_SCHEMA: Final[dict[str, Any]] = {"type": "string", "minLength": 1, "maxLength
 ID_PARAMETERS: Final[list[dict[str, Any]]] = [
     {
         "name": name,
-        "in": place,
+        "in": location,
         "description": "The same as `batch_id` in the body.",
         "schema": ID_SCHEMA,
     }
-    for name, place in ((ID, "query"), (ID_HEADER, "header"))
+    for name, location in ((ID, "query"), (ID_HEADER, "header"))
 ]
 
 

@@ -66,7 +66,7 @@ class Services:
         if self._cluster is None:
             return [self._own]
         cluster = self._cluster
-        return [self._of(cluster, place) for place in range(await self._how_many(cluster))]
+        return [self._of(cluster, bucket) for bucket in range(await self._how_many(cluster))]
 
     async def listed(self) -> list[tuple[dict[str, NamedModel], dict[str, dict[str, Any]]]]:
         """The named models of each service by name, and what its trainer says of them.
@@ -120,13 +120,13 @@ class Services:
     async def _how_many(self, cluster: Settings) -> int:
         if self._n_buckets is None:
             stream, key = self._own.stream, Keys(cluster.model).cluster
-            told: Any = await stream.read(lambda: stream.client.get(key))
-            if told is None:
+            number: Any = await stream.read(lambda: stream.client.get(key))
+            if number is None:
                 raise Unavailable(
                     f"There is no cluster {cluster.model!r} in this Redis. Expected one that was "
                     f"begun by `gmr cluster up`. Begin it, or name it by GMR_MODEL."
                 )
-            self._n_buckets = int(told)
+            self._n_buckets = int(number)
         return self._n_buckets
 
 

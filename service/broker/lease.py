@@ -177,17 +177,17 @@ class Lease:
     def _try(self) -> dict[str, object] | None:
         """None when the lease is ours now, else who holds it."""
         milliseconds = _milliseconds(self.seconds)
-        held = self._acquire(keys=self._keys, args=[self.token, milliseconds, ""])
-        if held is None:
+        taken_by = self._acquire(keys=self._keys, args=[self.token, milliseconds, ""])
+        if taken_by is None:
             return None
-        holder: dict[str, object] = json.loads(held)
+        holder: dict[str, object] = json.loads(taken_by)
         gone = holder.get("machine") == _machine() and holder.get("started") != _start_of(
             int(str(holder.get("pid", 0)))
         )
         if not gone:
             return holder
-        held = self._acquire(keys=self._keys, args=[self.token, milliseconds, held])
-        return None if held is None else holder
+        taken_by = self._acquire(keys=self._keys, args=[self.token, milliseconds, taken_by])
+        return None if taken_by is None else holder
 
 
 # Takes a lease that is free, or that a holder known to be gone has. Gives the holder.

@@ -153,12 +153,12 @@ class LedgerBook:
         text, fresh, again, whole, removed, left = await self._stream.read(
             lambda: self._ledger(keys=names, args=[PAGE])
         )
-        told: dict[str, Any] = orjson.loads(text) if text else {}
+        account: dict[str, Any] = orjson.loads(text) if text else {}
         # Before any trainer has told, all is known only where nothing was ever removed.
         nothing = dict.fromkeys((*FATES, *TOTALS), None if removed else 0)
-        counts: dict[str, int | None] = told.get("counts", nothing)
+        counts: dict[str, int | None] = account.get("counts", nothing)
         accepted, rejected = counts["accepted"], counts["rejected"]
-        applied = told.get("entries_applied", removed)
+        applied = account.get("entries_applied", removed)
         return {
             "accepted": accepted + fresh if whole and accepted is not None else None,
             "waiting": fresh + again if whole else None,
@@ -169,8 +169,8 @@ class LedgerBook:
             "unaccounted": counts["unaccounted"],
             "waiting_entries": max(0, removed + left - applied),
             "entries_applied": applied,
-            "last_entry_id": told.get("last_entry_id"),
-            "since": None if told.get("since", FIRST_ID) == FIRST_ID else told["since"],
+            "last_entry_id": account.get("last_entry_id"),
+            "since": None if account.get("since", FIRST_ID) == FIRST_ID else account["since"],
         }
 
     async def fate(self, batch_id: str) -> Fate:
@@ -188,7 +188,7 @@ class LedgerBook:
         note, ledger, split, branch = (part.decode() for part in reply)
         lines = note.split("\n")
         entry_id, _, number, *ended = lines[-1].split(" ")
-        told: dict[str, Any] = orjson.loads(ledger) if ledger else {}
+        account: dict[str, Any] = orjson.loads(ledger) if ledger else {}
         kind: Literal["batch", "labels"] = "labels" if number.endswith("l") else "batch"
         samples = int(number.removesuffix("l"))
         reason = detail = deadletter = None
@@ -200,15 +200,15 @@ class LedgerBook:
             detail = None if letter is None else letter.facts.get("detail")
             deadletter = None if letter is None else deadletter
             state = "rejected"
-        elif position(entry_id) > position(told.get("last_entry_id", FIRST_ID)):
+        elif position(entry_id) > position(account.get("last_entry_id", FIRST_ID)):
             state = "waiting"
         elif branch and Branch.from_json(branch).drops(entry_id):
-            gone = told.get("losses", ())
+            gone = account.get("losses", ())
             state = "lost" if _within(entry_id, gone) else "dropped"
         elif kind == "labels":
             state = "applied"
         else:
-            counts = _counts(entry_id, samples, split, told)
+            counts = _counts(entry_id, samples, split, account)
             state = _state(counts)
         return Fate(
             batch_id,
@@ -221,18 +221,18 @@ class LedgerBook:
             detail,
             deadletter,
             len(lines),
-            told.get("last_entry_id"),
+            account.get("last_entry_id"),
         )
 
 
 def _counts(
-    entry_id: str, samples: int, split: str, told: Mapping[str, Any]
+    entry_id: str, samples: int, split: str, account: Mapping[str, Any]
 ) -> dict[str, int] | None:
     """Samples of a batch that is part of the model, by what became of them."""
     if split:
         parts: dict[str, int] = orjson.loads(split)
         return {fate: parts.get(fate, 0) for fate in FATES}
-    if position(entry_id) <= position(told["split_since"]):
+    if position(entry_id) <= position(account["split_since"]):
         return None  # how it was split is not known, or not any more
     return dict.fromkeys(FATES, 0) | {"learned": samples}
 

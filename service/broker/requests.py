@@ -59,8 +59,8 @@ class Requests:
         restoring: Any = client.get(keys.restoring)
         if restoring is None:
             return None
-        asked, said = restoring.decode(), client.get(keys.branch)
-        decided = orjson.loads(said).get("decided", FIRST_ID) if said else FIRST_ID
+        asked, branch = restoring.decode(), client.get(keys.branch)
+        decided = orjson.loads(branch).get("decided", FIRST_ID) if branch else FIRST_ID
         if position(asked) <= position(decided):
             return None
         rows: Any = client.xrange(keys.input, asked, asked)

@@ -99,8 +99,8 @@ class Publisher:
         ):
             edition = edition + 1 if snapshot.version == version else 0
             version, info = snapshot.version, snapshot.info
-            said = {"last_entry_id": position.last_entry_id, HELD: orjson.dumps(held).decode()}
-            data = snapshot.to_bytes(said)
+            metadata = {"last_entry_id": position.last_entry_id, HELD: orjson.dumps(held).decode()}
+            data = snapshot.to_bytes(metadata)
             location = IN_REDIS + _suffix(edition)
             if self._files is not None:
                 location = self._files.write(data, version, position.entries_applied, edition)
@@ -279,9 +279,9 @@ class SnapshotFollower:
         else:
             data = await asyncio.to_thread(self._files.read, notice.location)
         # On a thread: requests go on being answered by the one before.
-        snapshot, said = await asyncio.to_thread(Snapshot.from_bytes, data, self._device)
+        snapshot, metadata = await asyncio.to_thread(Snapshot.from_bytes, data, self._device)
         now = time.monotonic()
         if now - self._asked_at < ASKED_S or now - self._ready_at >= ASKED_S:
             self._ready_at = now
             await asyncio.to_thread(snapshot.make_ready)
-        return snapshot, orjson.loads(said.get(HELD, "[]"))
+        return snapshot, orjson.loads(metadata.get(HELD, "[]"))

@@ -179,21 +179,21 @@ class Fleet:
     def _until(self, name: str, phases: Sequence[str], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         while True:
-            said = self._ask(name, "status") or {"phase": "no answer", "error": None}
-            if said["phase"] in phases:
+            status = self._ask(name, "status") or {"phase": "no answer", "error": None}
+            if status["phase"] in phases:
                 return
-            if said["error"] or time.monotonic() > deadline:
+            if status["error"] or time.monotonic() > deadline:
                 raise InvalidSettings(
-                    f"Host {name} is {said['phase']} after {timeout_s:.0f} s, and should be "
-                    f"{' or '.join(phases)}. {said['error'] or 'See the logs of Ray.'}"
+                    f"Host {name} is {status['phase']} after {timeout_s:.0f} s, and should be "
+                    f"{' or '.join(phases)}. {status['error'] or 'See the logs of Ray.'}"
                 )
             time.sleep(LOOK_S)
 
     def _end(self, name: str) -> None:
         deadline = time.monotonic() + STOP_S
         while time.monotonic() < deadline:
-            said = self._ask(name, "status")
-            if said is None or said["phase"] in ("ended", "refused"):
+            status = self._ask(name, "status")
+            if status is None or status["phase"] in ("ended", "refused"):
                 break
             time.sleep(LOOK_S)
         if (actor := self._actor(name)) is not None:
@@ -216,12 +216,12 @@ class Fleet:
             return None
 
     def _row(self, name: str, addresses: dict[str, str]) -> HostRow:
-        said: Any = self._ask(name, "status")
-        if said is None:
+        status: Any = self._ask(name, "status")
+        if status is None:
             return HostRow(name, _bucket(name), "", "", "no answer")
-        node = said["node"]
+        node = status["node"]
         place = node, addresses.get(node, "")
-        return HostRow(name, _bucket(name), *place, said["phase"], said["error"], said["pid"])
+        return HostRow(name, _bucket(name), *place, status["phase"], status["error"], status["pid"])
 
 
 def _bucket(name: str) -> int:

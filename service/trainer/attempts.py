@@ -118,9 +118,9 @@ class Attempts:
             died: Whether that one ended by what it was applying, if it was.
         """
         left = Attempt.of(self._feed.get(self._feed.keys.applying))
-        held = _place(position.last_entry_id)
-        self._given_up = {id: why for id, why in left.given_up.items() if _place(id) > held}
-        if died and left.first and _place(left.last) > held:
+        checkpointed = _place(position.last_entry_id)
+        self._given_up = {id: why for id, why in left.given_up.items() if _place(id) > checkpointed}
+        if died and left.first and _place(left.last) > checkpointed:
             self._suspect = left.died()
             logger.warning(
                 "the trainer before ended while it applied entries %s to %s (%s)",
@@ -173,8 +173,8 @@ class Attempts:
     def died(self, error: BaseException) -> None:
         """The trainer ends by an error: leave the reason with the note."""
         if self._noted.first:
-            said = f"{type(error).__name__}: {error}"[:500]
-            self._note(replace(self._noted, reason=said, passes=may_pass(error)))
+            reason = f"{type(error).__name__}: {error}"[:500]
+            self._note(replace(self._noted, reason=reason, passes=may_pass(error)))
 
     def done(self) -> None:
         """Everything noted has been applied, and nothing more is there."""

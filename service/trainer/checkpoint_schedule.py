@@ -114,12 +114,12 @@ class CheckpointSchedule:
         twin = not self.is_behind(now)
         if self._saver.busy or (twin and not self._releases.twin_missing):
             return
-        held = self._releases.nbytes if twin else self._unsaved_bytes
+        nbytes = self._releases.nbytes if twin else self._unsaved_bytes
         least_s = self._interval_s
         if crowded and self._budget is not None:
             least_s = max(least_s, self._budget.interval_s)
         waited = time.monotonic() - self._saved_at >= least_s
-        large = held >= self._most_bytes
+        large = nbytes >= self._most_bytes
         if waited or large or (self._soon and not twin):
             self.save(now, twin=twin)
 

@@ -78,8 +78,8 @@ def told(table: Table, latest: Mapping[str, Any]) -> list[dict[str, Any]]:
         latest: `statistic`, `threshold`, `statistics` and `thresholds` of the newest batch.
     """
     rows = []
-    for place, (name, row) in enumerate(table.items()):
-        decides = place == 0
+    for index, (name, row) in enumerate(table.items()):
+        decides = index == 0
         if decides:
             statistic, threshold = latest.get("statistic"), latest.get("threshold")
         else:

@@ -156,14 +156,14 @@ class Gate:
             >>> Gate.from_json(gate.to_json()) == gate
             True
         """
-        said: dict[str, Any] = orjson.loads(text)
-        finding, hold = said["finding"], said["hold"]
+        facts: dict[str, Any] = orjson.loads(text)
+        finding, hold = facts["finding"], facts["hold"]
         return cls(
-            int(said["checked"]),
-            int(said["checked_at"]),
+            int(facts["checked"]),
+            int(facts["checked_at"]),
             None if finding is None else Finding(**finding),
             None if hold is None else Hold(**hold),
-            tuple((int(sub_task), float(level)) for sub_task, level in said["accepted"]),
+            tuple((int(sub_task), float(level)) for sub_task, level in facts["accepted"]),
         )
 
 

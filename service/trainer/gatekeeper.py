@@ -301,8 +301,8 @@ class Gatekeeper:
         """The snapshot that answered, as it was."""
         try:
             data = self._checkpoints.read_held(hold.version)
-            snapshot, said = Snapshot.from_bytes(data, self._engine.device)
-            return Instead(snapshot, _rows(said.get(ROWS, "[]")))
+            snapshot, metadata = Snapshot.from_bytes(data, self._engine.device)
+            return Instead(snapshot, _rows(metadata.get(ROWS, "[]")))
         except (OSError, GMRError, TypeError, KeyError) as error:
             logger.error("the snapshot of version %d cannot be read: %s", hold.version, error)
         try:

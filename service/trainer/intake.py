@@ -93,7 +93,7 @@ class Intake:
         """Apply one entry, or reject it. Either way it is dealt with."""
         started = time.perf_counter()
         before, applied, entry = self.now, None, group.last
-        told: list[Event] = []  # of the gate
+        gate_events: list[Event] = []
         given_up = self._parts.attempts.begin(entry)
         self.is_whole = False
         try:
@@ -122,12 +122,12 @@ class Intake:
             self._reject(entry, "trainer_died", given_up)
             self._parts.checkpoints.soon()
         elif applied is not None:
-            told += self._adopt(group, before, applied)
-        self._dealt_with(group, before, applied, told)
+            gate_events += self._adopt(group, before, applied)
+        self._dealt_with(group, before, applied, gate_events)
         self._parts.metrics.step_duration.observe(time.perf_counter() - started)
 
     def _dealt_with(
-        self, group: EntryGroup, before: Standing, applied: Applied | None, told: list[Event]
+        self, group: EntryGroup, before: Standing, applied: Applied | None, gate_events: list[Event]
     ) -> None:
         """Go on behind entries, whatever came of them."""
         entry = group.last
@@ -139,7 +139,7 @@ class Intake:
         self._parts.own_entries.read(entry, applied=applied is not None)
         self._tell_readers(entry, before)
         self.now = self.now.after(group.entries)
-        self._pass_gate(entry, applied, told)
+        self._pass_gate(entry, applied, gate_events)
         for one in group.entries:
             self._parts.checkpoints.read(one)
         self.is_whole = True
@@ -149,7 +149,7 @@ class Intake:
 
     def _adopt(self, group: EntryGroup, before: Standing, applied: Applied) -> list[Event]:
         """Go on from what came of entries, and report it; what the gate has to say comes later."""
-        self.now, told, entry = applied.now, list[Event](), group.last
+        self.now, gate_events, entry = applied.now, list[Event](), group.last
         state = self.now.state
         if applied.restored is not None:
             version, origin = applied.restored.version, applied.restored.origin
@@ -162,7 +162,7 @@ class Intake:
         for event in applied.events:
             if isinstance(event, BoundaryDetected):
                 branch = self.now.branch
-                told += self._parts.gatekeeper.crossing(before, entry)
+                gate_events += self._parts.gatekeeper.crossing(before, entry)
                 left = replace(before, branch=branch, gate=self._parts.gatekeeper.gate)
                 self._parts.checkpoints.save_before(left, event.boundary)
                 branch = replace(branch, boundaries=branch.boundaries + 1)
@@ -178,26 +178,31 @@ class Intake:
         of_entry = again, applied.events, outliers, state.stream, group.samples
         ledger = self.now.ledger.applied(entry.id, *of_entry)
         self.now = replace(self.now, ledger=ledger)
-        return told
+        return gate_events
 
-    def _pass_gate(self, entry: Entry, applied: Applied | None, told: list[Event]) -> None:
+    def _pass_gate(self, entry: Entry, applied: Applied | None, gate_events: list[Event]) -> None:
         """Let the gate judge what has come of an entry, where that is due.
 
         Arguments:
             entry: Which was dealt with.
             applied: What came of it; None where it was rejected.
-            told: What the gate had to say before.
+            gate_events: What the gate had to say before.
         """
         events = [] if applied is None else applied.events
         crossed = any(isinstance(event, BoundaryDetected) for event in events)
         restored = None if applied is None else applied.restored
-        told = [*told, *self._parts.gatekeeper.applied(self.now, entry, restored, crossed=crossed)]
+        gate_events = [
+            *gate_events,
+            *self._parts.gatekeeper.applied(self.now, entry, restored, crossed=crossed),
+        ]
         self.now = replace(self.now, gate=self._parts.gatekeeper.gate)
         # A rejection is two events at most.
-        self._parts.journal.write(entry.id, told, first=2 if applied is None else len(events))
-        if told:
+        self._parts.journal.write(
+            entry.id, gate_events, first=2 if applied is None else len(events)
+        )
+        if gate_events:
             self._parts.checkpoints.soon()
-        if told or entry.text("kind") == "check":
+        if gate_events or entry.text("kind") == "check":
             self._parts.publishing.soon()
         if self._parts.gatekeeper.asked is not None:
             self._parts.publishing.take(*self._parts.gatekeeper.asked)

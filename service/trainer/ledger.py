@@ -333,9 +333,9 @@ class Ledger:
     ) -> Ledger:
         return replace(self, before=before, quarantined=quarantined, passed=passed, shares=shares)
 
-    def _summed(self, held: int) -> Ledger:
+    def _summed(self, accounted: int) -> Ledger:
         """What is neither held by the model nor rejected or lost was dropped."""
-        return replace(self, dropped=self.accepted - self.rejected - (self.lost or 0) - held)
+        return replace(self, dropped=self.accepted - self.rejected - (self.lost or 0) - accounted)
 
 
 def _shares(

@@ -383,14 +383,14 @@ class NamedModels:
         quiet = [slot for slot in self.loaded if slot not in busy and not self.is_away(slot)]
         quiet.sort(key=lambda slot: slot.used_at)
         room = self._settings.loaded_models_mib * MIB
-        held = sum(slot.writer.nbytes for slot in self.loaded if slot.writer is not None)
+        loaded_bytes = sum(slot.writer.nbytes for slot in self.loaded if slot.writer is not None)
         for slot in quiet:
             assert slot.writer is not None
             long = now - slot.used_at >= self._settings.unload_after_s
             long = long and not slot.writer.has_to_tell
-            if not (long or held > room) or not slot.writer.may_unload:
+            if not (long or loaded_bytes > room) or not slot.writer.may_unload:
                 continue
-            held -= slot.writer.nbytes
+            loaded_bytes -= slot.writer.nbytes
             self._unload(slot)
             self._tell_later(slot)
 
@@ -462,10 +462,10 @@ class NamedModels:
                 state, error = "failing", error or AWAY
             if state != "unloaded":
                 states[slot.model.name] = {"state": state, "error": error}
-        said = orjson.dumps(states)
-        if said != self._told:
-            self._call(lambda: self._client.set(self._keys.model_states, said))
-            self._told = said
+        report = orjson.dumps(states)
+        if report != self._told:
+            self._call(lambda: self._client.set(self._keys.model_states, report))
+            self._told = report
 
 
 def _close(writer: ModelWriter) -> None:

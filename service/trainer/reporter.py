@@ -158,7 +158,7 @@ class Reporter:
         ledger = now.ledger
         counts = ledger.counts(now.state)
         self._metrics.show_ledger(counts)
-        told = {
+        account = {
             "entries_applied": now.position.entries_applied,
             "last_entry_id": now.position.last_entry_id,
             "since": ledger.since,
@@ -169,7 +169,9 @@ class Reporter:
         fates = {id: orjson.dumps(one) for id, one in ledger.fates(now.state).items()}
         changed = {id: one for id, one in fates.items() if self._fates.get(id) != one}
         gone = [id for id in self._fates if id not in fates]
-        self._feed.reports.account(orjson.dumps(told), changed, gone, anew=self._accounted is None)
+        self._feed.reports.account(
+            orjson.dumps(account), changed, gone, anew=self._accounted is None
+        )
         self._fates, self._accounted = fates, now.position
 
     def _status(self, now: Standing, error: str | None) -> dict[str, object]:

@@ -47,10 +47,10 @@ class RunTimeTarget:
             (None, 360000)
             >>> aim.due(360000, samples=12500, moment=120)
         """
-        passed = moment - self._began
-        if passed < SETTLED_S or samples <= self._samples:
+        elapsed = moment - self._began
+        if elapsed < SETTLED_S or samples <= self._samples:
             return None
-        wanted = self._seconds * (samples - self._samples) / passed
+        wanted = self._seconds * (samples - self._samples) / elapsed
         wanted = min(max(FEWEST_SAMPLES, wanted), MOST_SAMPLES)
         if ert is not None and ert / MUCH <= wanted <= ert * MUCH:
             return None

@@ -148,11 +148,11 @@ class Saver:
             self._parent, self._newest = self._newest, state.model.version
         if self._origin is not None:
             self._told, self._origin = (state.model.version, self._origin), None
-        told = self._told is not None and self._told[0] == state.model.version
+        origin_known = self._told is not None and self._told[0] == state.model.version
         note: dict[str, Any] = {
             "version": state.model.version,
             "parent": self._parent,
-            "origin": self._told[1] if self._told is not None and told else "learned",
+            "origin": self._told[1] if self._told is not None and origin_known else "learned",
             "time": time.time(),
             "entries_applied": position.entries_applied,
             "last_entry_id": position.last_entry_id,

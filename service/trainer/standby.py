@@ -36,14 +36,14 @@ def stand_by(
     Returns:
         The lease, held and to be renewed; None when the process is to stop.
     """
-    lease, told = Lease(client, Keys(model), lease_s), False
+    lease, logged = Lease(client, Keys(model), lease_s), False
     while True:
         try:
             lease.acquire(patience_s=0.0)
             return lease
         except InvalidSettings as error:
-            if not told:
-                told = True
+            if not logged:
+                logged = True
                 logger.info("standing by: %s", error)
         except Exception as error:
             if not is_transient(error):

@@ -130,8 +130,8 @@ class Totals:
 
     def entry_of(self, batch_index: int) -> str | None:
         """The entry that a batch came with; None where that is not known (any more)."""
-        place = batch_index - self.entries_end
-        return self.entries[place] if -len(self.entries) <= place < 0 else None
+        index = batch_index - self.entries_end
+        return self.entries[index] if -len(self.entries) <= index < 0 else None
 
     def count(self, event: Event, by: str | None = None) -> None:
         """Add one event.

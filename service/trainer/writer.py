@@ -312,8 +312,8 @@ class ModelWriter:
             # reported when it is read again.
             logger.warning("stopping without Redis: %s", error)
             good = self._parts.gatekeeper.good(self._intake.now)
-            told = self._intake.is_whole and not self._feed.reports.waiting
-            if told and self._parts.checkpoints.is_behind(good):
+            all_reported = self._intake.is_whole and not self._feed.reports.waiting
+            if all_reported and self._parts.checkpoints.is_behind(good):
                 self._parts.checkpoints.save_without_redis(good)
             self._saver.wait()
         elif self._begun and not isinstance(error, LeaseLost):
@@ -379,9 +379,9 @@ class ModelWriter:
         self._parts.checkpoints.open(position if gap is None else Position(), samples)
         self._intake.now = replace(self._intake.now, position=position)
         self._parts.publishing.open()
-        told = self._parts.gatekeeper.begin(self._intake.now)
+        gate_events = self._parts.gatekeeper.begin(self._intake.now)
         self._intake.now = replace(self._intake.now, gate=self._parts.gatekeeper.gate)
-        self._parts.journal.write(position.last_entry_id, told, first=LAST_REPORT - 1)
+        self._parts.journal.write(position.last_entry_id, gate_events, first=LAST_REPORT - 1)
         self._parts.reporter.features(self._intake.now.state)
         self._parts.reporter.versions()
         self._parts.reporter.branch(self._intake.now.branch, position.last_entry_id)
@@ -393,8 +393,8 @@ class ModelWriter:
             position.last_entry_id,
             position.entries_applied,
         )
-        if said := too_short(self._intake.now.state.watch.ert or self._engine.config.ert):
-            logger.warning(said)
+        if warning := too_short(self._intake.now.state.watch.ert or self._engine.config.ert):
+            logger.warning(warning)
         self._parts.reporter.phase = "running"
         self._keep_house(at_once=True)
 

@@ -82,17 +82,19 @@ def examine(settings: Settings, *, held: bool = False) -> Report:
 
 
 def _look_at_disk(settings: Settings, report: Report) -> None:
-    place = settings.data_dir.absolute()
-    if not place.is_dir():
+    data_dir = settings.data_dir.absolute()
+    if not data_dir.is_dir():
         report.add(
             "data dir",
-            f"{place} is not there",
+            f"{data_dir} is not there",
             "Name the folder of the service by --data-dir, on the machine of its trainer.",
         )
         return
-    state = "in use by a running service" if is_running(place) else "of a service that is stopped"
-    report.add("data dir", f"{place}, {state}")
-    free = shutil.disk_usage(place).free // MIB
+    state = (
+        "in use by a running service" if is_running(data_dir) else "of a service that is stopped"
+    )
+    report.add("data dir", f"{data_dir}, {state}")
+    free = shutil.disk_usage(data_dir).free // MIB
     reserve = settings.disk_reserve_mib
     report.add(
         "disk",
@@ -254,9 +256,9 @@ def _look_at_stream(
 ) -> None:
     client = found.client
     subject = subject_of(facts.name, "stream")
-    held: Any = client.xlen(keys.input)
+    n_entries: Any = client.xlen(keys.input)
     facts.removed = int(_got(client.get(keys.applied)) or 0)
-    facts.accepted = facts.removed + int(held)
+    facts.accepted = facts.removed + int(n_entries)
     if facts.missing and found.whose != "copy":
         # A trainer at work may have saved, and let entries go, since its checkpoints were read.
         if settings.checkpoints_in_store:
@@ -268,7 +270,7 @@ def _look_at_stream(
         facts.entries_applied = since.entries_applied
     facts.dead_letters = int(_got(client.xlen(keys.dead_letters)))
     top = "0-0"
-    if held or client.exists(keys.input):
+    if n_entries or client.exists(keys.input):
         info: Any = client.xinfo_stream(keys.input)
         top = info["last-generated-id"].decode()
     if _order(top) < _order(facts.last_entry_id):
@@ -291,7 +293,7 @@ def _look_at_stream(
         )
     report.add(
         subject,
-        f"accepted: {counted(facts.accepted, 'entry', 'entries')}, {held} still in it, "
+        f"accepted: {counted(facts.accepted, 'entry', 'entries')}, {n_entries} still in it, "
         f"{facts.beyond} beyond the newest checkpoint",
     )
     if facts.dead_letters:

@@ -105,9 +105,9 @@ class Rebuilt:
                 + (f"; {self.missing} are missing before it" if self.missing else "")
             )
         for one in self.comparisons:
-            said = "the same, bit for bit" if one.equal else "ANOTHER ONE"
+            verdict = "the same, bit for bit" if one.equal else "ANOTHER ONE"
             at = f"entry {one.entries_applied}, version {one.version}"
-            lines.append(f"{at}: {said} ({one.place})")
+            lines.append(f"{at}: {verdict} ({one.place})")
         if not self.comparisons:
             lines.append("compared with nothing: no checkpoint is kept of what the archive reaches")
         return lines + [f"LOOK  {note}" for note in self.notes]

@@ -20,20 +20,20 @@ def fault_of_names(names: Sequence[str]) -> str | None:
         >>> fault_of_names(["temperature", ""])
         'The name of feature 1 is empty. Expected 1 to 200 characters.'
     """
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if not name.strip():
             return (
-                f"The name of feature {place} is empty. Expected 1 to {MOST_FEATURE_NAME} "
+                f"The name of feature {index} is empty. Expected 1 to {MOST_FEATURE_NAME} "
                 f"characters."
             )
         if len(name) > MOST_FEATURE_NAME:
             return (
-                f"The name of feature {place} has {len(name)} characters. Expected 1 to "
+                f"The name of feature {index} has {len(name)} characters. Expected 1 to "
                 f"{MOST_FEATURE_NAME}."
             )
         if not name.isprintable():
             return (
-                f"The name of feature {place} is {name!r}, which cannot be printed. Expected "
+                f"The name of feature {index} is {name!r}, which cannot be printed. Expected "
                 f"letters, digits, signs and spaces. Take out line ends and control characters."
             )
     size = sum(map(len, names))

@@ -231,8 +231,8 @@ def _outputs(outputs: object) -> tuple[WantedOutput, ...] | None:
     if not isinstance(outputs, list):
         raise InvalidRequest(f"`outputs` is a JSON {json_type(outputs)}; expected a list.")
     wanted: dict[str, WantedOutput] = {}
-    for place, output in enumerate(outputs):
-        where = f"outputs[{place}]"
+    for index, output in enumerate(outputs):
+        where = f"outputs[{index}]"
         output = _object(output, where)
         name = output.get("name")
         if not isinstance(name, str) or name in wanted:

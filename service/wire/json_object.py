@@ -221,7 +221,7 @@ class JsonObject:
         begin, end = self._at, body.find(b"]", self._at)
         end = len(body) if end < 0 else end
         inside = [body.find(opening, begin + 1, end) for opening in (b"[", b"{", b'"')]
-        first = min((place for place in inside if place >= 0), default=None)
+        first = min((offset for offset in inside if offset >= 0), default=None)
         stop = end if first is None else first
         columns = body.count(b",", begin, stop)
         if first is not None and columns <= self._most_columns:
@@ -304,8 +304,8 @@ class JsonObject:
             raise refusal from None
 
     def _no_json(self, why: str, at: int | None = None) -> InvalidBatch:
-        place = self._at if at is None else at
+        offset = self._at if at is None else at
         return InvalidBatch(
-            f"The body is no JSON: {why} (byte {place}). {self._advice}; NaN and Infinity do not "
+            f"The body is no JSON: {why} (byte {offset}). {self._advice}; NaN and Infinity do not "
             f"exist in JSON."
         )

@@ -47,7 +47,7 @@ def check_sample_ids(values: object, n: int) -> SampleIds | None:
     ids = tuple(_checked(value, position) for position, value in enumerate(values))
     named = [id for id in ids if id is not None]
     if len(set(named)) < len(named):
-        places = {id: place for place, id in reversed(list(enumerate(ids)))}
+        places = {id: index for index, id in reversed(list(enumerate(ids)))}
         position = next(i for i, id in enumerate(ids) if id is not None and places[id] < i)
         raise InvalidBatch(
             f"The sample id at position {position} names a second sample of this request; expected "

@@ -150,9 +150,9 @@ class DeepDensity:
         sums = weights.clamp_min(LEAST_RESPONSIBILITY).cumsum(-1)
         # By the inverse of the distribution: one random number per row, not one per entry.
         chance = torch.rand(len(weights), 1, generator=generator, dtype=weights.dtype)
-        passed = sums[:, :-1] <= chance.to(self.device) * sums[:, -1:]
-        place = passed.sum(-1, keepdim=True)
-        return (place if indices is None else indices.gather(1, place))[:, 0]
+        below = sums[:, :-1] <= chance.to(self.device) * sums[:, -1:]
+        drawn = below.sum(-1, keepdim=True)
+        return (drawn if indices is None else indices.gather(1, drawn))[:, 0]
 
     def tensors(self) -> dict[str, Tensor]:
         return {

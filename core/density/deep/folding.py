@@ -132,9 +132,9 @@ def _behind(folding: Folding, device: torch.device) -> Tensor:
     flat = folding.index(torch.device("cpu")).flatten()
     order = flat.argsort(stable=True)
     counts = flat.bincount(minlength=folding.map_size)
-    place = torch.arange(len(flat)) - (counts.cumsum(0) - counts)[flat[order]]
+    rank = torch.arange(len(flat)) - (counts.cumsum(0) - counts)[flat[order]]
     behind = torch.full((folding.map_size, int(counts.max())), len(flat))
-    behind[flat[order], place] = order
+    behind[flat[order], rank] = order
     return behind.to(device)
 
 

@@ -69,7 +69,7 @@ NO_SHIFTS = Shifts()
 def _sources(image: Image, down: int, right: int) -> Tensor:
     """Where each feature of a shifted image comes from, with shape (D,), int64."""
     height, width, channels = image
-    place = torch.arange(height * width * channels).reshape(image)
+    index = torch.arange(height * width * channels).reshape(image)
     rows = (torch.arange(height) - down).clamp(0, height - 1)
     columns = (torch.arange(width) - right).clamp(0, width - 1)
-    return place[rows][:, columns].flatten()
+    return index[rows][:, columns].flatten()

@@ -109,34 +109,34 @@ class FactorDensity:
         return FactorDensity((FactorPart(self.mixture, self.floor),), self.directions)
 
     def score(self, x: Tensor, parts: Parts | None = None) -> Scored:
-        said: Parts = {} if parts is None else parts
+        cache: Parts = {} if parts is None else parts
         if self.directions is not None and one_by_one(x):
-            joint = self._in_two_stages(x, self.directions, said)
+            joint = self._in_two_stages(x, self.directions, cache)
             return Scored(joint, log_sum_exp(joint))
-        unasked = [part for part in self.parts if part not in said]
+        unasked = [part for part in self.parts if part not in cache]
         if unasked:
             squared = x.square()
             if one_by_one(x):
-                said.update((part, part.log_joint(x, squared)) for part in unasked)
+                cache.update((part, part.log_joint(x, squared)) for part in unasked)
             else:
                 together = log_joint(unasked[0].beside(unasked[1:]).form, x, squared)
                 columns = torch.split(together, [len(part) for part in unasked], 1)
-                said.update(zip(unasked, columns, strict=True))
-        joint = torch.cat([said[part] for part in self.parts], 1).sub_(self._log_total)
+                cache.update(zip(unasked, columns, strict=True))
+        joint = torch.cat([cache[part] for part in self.parts], 1).sub_(self._log_total)
         return Scored(joint, log_sum_exp(joint))
 
-    def _in_two_stages(self, x: Tensor, directions: Tensor, said: Parts) -> Tensor:
+    def _in_two_stages(self, x: Tensor, directions: Tensor, cache: Parts) -> Tensor:
         """Log-joint values, those of the likeliest components of each sample exactly, (N, K).
 
         Arguments:
-            said: Samples as they are seen in directions, by these, where known. What parts say is
+            cache: Samples as they are seen in directions, by these, where known. What parts say is
                 not kept: all in one are estimated about as fast as the half of them part by part.
         """
         outlines = [part.outline(directions) for part in self.parts]
-        if directions not in said:
-            said[directions] = torch.cat([one @ directions for one in torch.split(x, ROWS)])
+        if directions not in cache:
+            cache[directions] = torch.cat([one @ directions for one in torch.split(x, ROWS)])
         seen = outlines[0].beside(outlines[1:])
-        joint = seen.estimated(x, x.square(), said[directions])
+        joint = seen.estimated(x, x.square(), cache[directions])
         table, samples = joint.numpy(), x.contiguous().numpy()
         n, gap = len(x), x.shape[1] / FEATURES_PER_NAT
         order, starts = np.empty(n * MOST, np.int64), np.empty(joint.shape[1] + 1, np.int64)

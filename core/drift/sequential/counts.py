@@ -216,7 +216,7 @@ class Counts:
         Arguments:
             growing: Whether each sample is ranked among those before it as well.
         """
-        held = (
+        dependence_terms = (
             dependence.thinning,
             dependence.log_bias,
             dependence.autocorrelation_time,
@@ -229,7 +229,7 @@ class Counts:
             (earlier.scores, earlier.begins),
             (bet_table.table, bet_table.ends),
             (self.spread, self.quiet, self.layout, self.edges),
-            held,
+            dependence_terms,
         )
 
 
@@ -297,10 +297,10 @@ def bet(e_values: Array, places: Array, numbers: Array, terms: BetTerms) -> None
         ValueError: Counts, earlier samples and frozen model do not fit each other, as in a damaged
             state.
     """
-    seen, classes, earlier, (bets, ends), smoothing, held = terms
+    seen, classes, earlier, (bets, ends), smoothing, dependence_terms = terms
     scores, winners, labels, bins = seen
     spread, quiet, layout, edges = smoothing
-    thinning, log_bias, autocorrelation_time, online, growing = held
+    thinning, log_bias, autocorrelation_time, online, growing = dependence_terms
     known, begins = earlier
     cell_counts, label_errors, features = _cut(numbers, layout)
     if len(known) < len(places):

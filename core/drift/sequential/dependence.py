@@ -89,8 +89,8 @@ class Dependence:
             )
         if labelled and bet_table.labels:
             # That no label has ever contradicted says the more of the first that will.
-            _, _, place, _ = bet_table.places
-            on_labels = log_bias[place]
+            _, _, labels, _ = bet_table.places
+            on_labels = log_bias[labels]
             on_labels[on_labels == CLOSED] = 0
         return cls(
             max(1, thinning), log_bias, autocorrelation_time, _open_weights(log_bias, bet_table)

@@ -103,7 +103,7 @@ class Chunk(NamedTuple):
 
     x: Tensor  # (N, D) in the sender's units
     codes: Tensor | None  # (N,) int64
-    passed: ForwardPass | None  # what has been said of these very samples
+    forward_pass: ForwardPass | None  # what has been said of these very samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,8 +327,8 @@ class SequentialDetector:
         else:
             updated = state.watch.updated(chunk_scores, self.bet_table, state.suspected, *gathered)
         watch, evidence, reading, highest, probe, probed = updated
-        passed = probed >= self.threshold(PROBE_ERT)
-        if passed:
+        probe_alarm = probed >= self.threshold(PROBE_ERT)
+        if probe_alarm:
             probe = np.full_like(probe, -np.inf)
         samples = state.samples + len(chunk_scores)
         state = SequentialState(
@@ -342,7 +342,7 @@ class SequentialDetector:
             state.unsuspected,
             state.early,
         )
-        return state, chunk_scores, reading, highest, int(passed)
+        return state, chunk_scores, reading, highest, int(probe_alarm)
 
     def _read(self, state: SequentialState) -> Reading:
         watch = state.watch
@@ -500,8 +500,8 @@ def _chunks(seen: Observation) -> Iterable[Chunk]:
     return (whole,) if whole.x.size(0) <= ROWS else _parts(*whole)
 
 
-def _parts(x: Tensor, codes: Tensor | None, passed: ForwardPass | None) -> Iterator[Chunk]:
+def _parts(x: Tensor, codes: Tensor | None, forward_pass: ForwardPass | None) -> Iterator[Chunk]:
     for begin in range(0, len(x), ROWS):
         rows = slice(begin, begin + ROWS)
-        own = None if passed is None else passed.of(rows)
+        own = None if forward_pass is None else forward_pass.of(rows)
         yield Chunk(x[rows], None if codes is None else codes[rows], own)

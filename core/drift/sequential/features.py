@@ -101,10 +101,10 @@ def find_bins(bins: Array, values: Array, winners: Array, centres: Array, spread
         one = winners[i]
         for d in range(values.shape[1]):
             away = (values[i, d] - centres[one, d]) / spreads[one, d]
-            place = 0
+            index = 0
             for edge in EDGES:
-                place += away > edge
-            bins[i, d] = place
+                index += away > edge
+            bins[i, d] = index
 
 
 @compiled

@@ -122,7 +122,7 @@ class FrozenModel(ModelVersion):
         return max(1, self.model.n_classes)
 
     def score(
-        self, x: Tensor, codes: Tensor | None = None, passed: ForwardPass | None = None
+        self, x: Tensor, codes: Tensor | None = None, forward_pass: ForwardPass | None = None
     ) -> FrozenScores:
         """Score samples.
 
@@ -130,18 +130,18 @@ class FrozenModel(ModelVersion):
             x: With shape (N, D), in the sender's units.
             codes: The class of each, with shape (N,), int64, on the CPU, -1 where there is none or
                 a new one; None: no labels.
-            passed: What other versions of the model have said of these very samples.
+            forward_pass: What other versions of the model have said of these very samples.
         """
         if x.size(0) <= ROWS:
-            return self._sees(x, codes, passed)
-        said = repeat(None) if codes is None else iter(torch.split(codes, ROWS))
-        parts = zip(torch.split(x, ROWS), said, strict=False)
+            return self._sees(x, codes, forward_pass)
+        code_parts = repeat(None) if codes is None else iter(torch.split(codes, ROWS))
+        parts = zip(torch.split(x, ROWS), code_parts, strict=False)
         return FrozenScores.joined(*(self._sees(rows, own) for rows, own in parts))
 
     def _sees(
-        self, x: Tensor, codes: Tensor | None, passed: ForwardPass | None = None
+        self, x: Tensor, codes: Tensor | None, forward_pass: ForwardPass | None = None
     ) -> FrozenScores:
-        x, (scored, log_likelihood) = self.forward(x, passed)
+        x, (scored, log_likelihood) = self.forward(x, forward_pass)
         joint, log_likelihoods = _array(scored), _array(log_likelihood)
         n = len(log_likelihoods)
         winners, scores = np.empty(n, np.int64), np.empty((N_SCORES, n))
@@ -154,24 +154,24 @@ class FrozenModel(ModelVersion):
             bins = self._bins(x, winners)
         return FrozenScores(scores, winners, labels, bins)
 
-    def forward(self, x: Tensor, passed: ForwardPass | None = None) -> tuple[Tensor, Scored]:
+    def forward(self, x: Tensor, forward_pass: ForwardPass | None = None) -> tuple[Tensor, Scored]:
         """One forward pass.
 
         Arguments:
             x: In the sender's units, with shape (N, D).
-            passed: See `score`.
+            forward_pass: See `score`.
 
         Returns:
             The samples on the frozen model's scale, and what its density says of them.
         """
         x = self.standardiser.apply(x)
-        return x, self.model.density.score(x, self._said(passed))
+        return x, self.model.density.score(x, self._known_parts(forward_pass))
 
-    def _said(self, passed: ForwardPass | None) -> Parts | None:
-        """What has been said of samples on this very scale."""
-        if passed is None or not self.standardiser.same_scale(passed.standardiser):
+    def _known_parts(self, forward_pass: ForwardPass | None) -> Parts | None:
+        """What parts have said of samples on this very scale."""
+        if forward_pass is None or not self.standardiser.same_scale(forward_pass.standardiser):
             return None
-        return passed.parts
+        return forward_pass.parts
 
     @cached_property
     def _laws(self) -> list[tuple[Array, Array]]:
@@ -201,8 +201,8 @@ class FrozenModel(ModelVersion):
         n, n_features = len(winners), x.size(1)
         bins = np.empty((n, len(self._laws) * n_features), np.uint8)
         values = x.float().cpu().numpy()
-        for place, (centres, spreads) in enumerate(self._laws):
-            mine = bins[:, place * n_features : (place + 1) * n_features]
+        for index, (centres, spreads) in enumerate(self._laws):
+            mine = bins[:, index * n_features : (index + 1) * n_features]
             find_bins(mine, values, winners, centres, spreads)
         return bins
 

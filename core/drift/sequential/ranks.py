@@ -206,15 +206,15 @@ def _insert(merged: Array, known: Array, more: Array, places: Array) -> bool:
             k = begins[place]
             begins[place] += one
             few[k], where[k] = new[j], place
-        passed = 0
+        n_moves = 0
         for k in range(1, n_more):
             score, i = few[k], k
             while i > 0 and few[i - 1] > score:
                 few[i] = few[i - 1]
                 i -= 1
             few[i] = score
-            passed += k - i
-            if passed > CROWDED * n_more:
+            n_moves += k - i
+            if n_moves > CROWDED * n_more:
                 return False
         for k in range(n_more):
             together[where[k] + np.uint64(k)] = few[k]

@@ -231,11 +231,11 @@ async def declare_boundary(request: Request) -> Response:
     entries wait to be learned, it is accepted, and ends among the dead letters if it is so then.
     """
     parts = parts_of(request)
-    said = Declaration(note=None, by=None)
+    declaration = Declaration(note=None, by=None)
     if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
-        said = await read_model(request, parts.settings, Declaration)
+        declaration = await read_model(request, parts.settings, Declaration)
     await check_boundary(parts)
-    control = Control("boundary", by=asker(request, said.by), note=said.note)
+    control = Control("boundary", by=asker(request, declaration.by), note=declaration.note)
     appended = await parts.stream.append_control(control, entries_applied=parts.entries_applied)
     return answers.json({"entry_id": appended.entry_id}, status=202)
 

@@ -156,10 +156,10 @@ async def _fault_of_model(parts: Parts) -> list[str]:
         known = getattr(error, "context", {}).get("reason")
         return [str(known or "Redis does not answer.")]
     name = parts.settings.model.rpartition("/")[2]
-    told = states.get(name, {})
-    if told.get("state") != "failing":
+    state = states.get(name, {})
+    if state.get("state") != "failing":
         return []
-    return [f"The trainer fails at model {name!r}, and tries again: {told.get('error')}"]
+    return [f"The trainer fails at model {name!r}, and tries again: {state.get('error')}"]
 
 
 def _faults(status: dict[str, Any], stall_s: float) -> list[str]:

@@ -107,9 +107,9 @@ async def key_shares(request: Request) -> KeyShares:
     parts = parts_of(request)
     status = await parts.stream.reports.status() or {}
     empty = {"samples": 0, "outliers": 0, "keys": [], "other": None}
-    told = status.get("key_shares") or empty
+    shares = status.get("key_shares") or empty
     settings = parts.settings
-    return KeyShares(cap=settings.max_key_share, outlier_cap=settings.max_key_outliers, **told)
+    return KeyShares(cap=settings.max_key_share, outlier_cap=settings.max_key_outliers, **shares)
 
 
 @router.post(

@@ -63,8 +63,8 @@ def _checkpoint_since(status: dict[str, Any] | None) -> float | None:
 
     None where nothing was learned.
     """
-    told = status or {}
-    return told.get("checkpoint_time") or told.get("unsaved_since")
+    reported = status or {}
+    return reported.get("checkpoint_time") or reported.get("unsaved_since")
 
 
 async def _models(services: Services | None) -> dict[str, int]:
@@ -86,6 +86,6 @@ async def _oldest_heartbeat(parts: Parts, services: Services | None) -> float | 
     streams = [parts.of_service]
     if services is not None:
         streams = [one.stream for one in await services.all()]
-    told = await asyncio.gather(*(one.reports.status() for one in streams))
-    ages = [heartbeat_age(status) for status in told]
+    statuses = await asyncio.gather(*(one.reports.status() for one in streams))
+    ages = [heartbeat_age(status) for status in statuses]
     return max((age for age in ages if age is not None), default=None)

@@ -111,15 +111,15 @@ async def outliers(
     deviations = _deviations(batch.fields.get("c", c))
     wanted = batch.fields.get("false_positive_rate", false_positive_rate)
     rate = rate_of("false_positive_rate", wanted)
-    told = flag_of("components", batch.fields.get("components", components))
+    with_components = flag_of("components", batch.fields.get("components", components))
     snapshot = snapshot_of(parts)
     check_shape(parts, batch)
     x = to_tensor(batch)
     scores = await parts.micro_batches.ask(
         snapshot,
         x,
-        ("outliers", deviations, rate, told),
-        lambda x: snapshot.outliers(x, deviations, rate, components=told),
+        ("outliers", deviations, rate, with_components),
+        lambda x: snapshot.outliers(x, deviations, rate, components=with_components),
     )
 
     arrays = {

@@ -154,9 +154,9 @@ def _step_of_winners(
     All but those of the weights, which share what there is.
     """
     (logits, means, precision_root), (constant, linear, quadratic) = mixture
-    rows, place = torch.unique(winner, return_inverse=True)
+    rows, inverse = torch.unique(winner, return_inverse=True)
     own = Parameters(logits[rows], means[rows], precision_root[rows])
-    derivative = gradient(own, x, place, None, precisions=rates.precision_root > 0)
+    derivative = gradient(own, x, inverse, None, precisions=rates.precision_root > 0)
     moved = ascend(own, derivative, rates._replace(logits=0.0), rate, limits)
 
     share = winner.bincount(minlength=len(logits)) / len(winner)

@@ -69,7 +69,7 @@ def test_what_other_versions_said_counts_where_samples_were_on_the_same_scale(
     frozen = replace(frozen_model(4), model=replace(frozen_model(4).model, density=Listening(4)))
     frozen, x = replace(frozen, standardiser=own), features([Stretch(5)])
     said: Parts = {"part": torch.zeros(5, 2)}
-    frozen.score(x, passed=ForwardPass(replace(own, shift=own.shift + shift), said))
+    frozen.score(x, forward_pass=ForwardPass(replace(own, shift=own.shift + shift), said))
     frozen.score(x)
     assert given == [said if shared else None, None]
 
