@@ -39,7 +39,7 @@ class Batch:
             `UNLABELLED`; None when no sample is labelled.
         vocabulary: The labels that occur, without repeats.
         sample_ids: Per sample the sender's name for it, or None; None when none has one. A
-            sample with a name and no label waits for its label before it is learned.
+            sample with a name and no label awaits its label before it is learned.
         images: Whether the sender declares the samples as images, with features in [0, 1]; so
             does who sends uint8, or the shape of images.
         strange: Whether all are like nothing that was learned, so that their labels name none

@@ -381,7 +381,7 @@ class LabelsMatched(Event):
     prequential_accuracy_mean: float | None  # running mean
     delay_samples_mean: float | None  # samples of the stream between a sample and its label
     delay_samples_max: int | None
-    awaiting: int  # samples that still wait
+    awaiting: int  # samples that still await their label
     sub_task: int
     model_version: int
     # As of a batch, of the classes named when the samples came.
@@ -397,7 +397,7 @@ class LabelsMissed(Event):
     samples: int
     reason: str  # "samples", "time", "limit" or "boundary"
     samples_learned: int  # at once; the others when a suspicion is decided
-    awaiting: int  # samples that still wait
+    awaiting: int  # samples that still await their label
     sub_task: int
     model_version: int
 

@@ -92,7 +92,7 @@ class BoundaryCrossing:
         # 3. Explain it by the model of before, and ask whether the new has come before.
         #    What step 2 has learned may hold some of the new, as the start is estimated.
         model = self.learning.learner.model(before.model.learner)
-        # Where every sample waits for its label, there are no others to look at.
+        # Where every sample awaits its label, there are no others to look at.
         shown_new = beginning or state.pending.awaiting.since(first)
         explanation = explain(model, before, shown_new, verdict, self.inliers)
         severity, view = self.severity.of(before, shown_new, verdict)

@@ -238,7 +238,7 @@ class ChangeType:
         if verdict.cause in (Cause.UNKNOWN, Cause.LABELS):
             return []
         start = _start_of(state, verdict)
-        # Where every sample waits for its label, nothing is set aside beside them.
+        # Where every sample awaits its label, nothing is set aside beside them.
         batches = joined(state.pending.set_aside, to_learn) or state.pending.awaiting.since(start)
         codes = codes_of(state, batches)
         named = codes[codes != UNLABELLED]

@@ -1,6 +1,6 @@
 """Delayed labels: samples that await their label are held back, matched, or given up.
 
-The engine's part for `core.memory.pending_samples`, which has the rules; how a batch is learned is
+The engine's part for `core.memory.awaiting_samples`, which has the rules; how a batch is learned is
 handed in. Whatever happens here while a change is suspected is put off until that is decided,
 because nothing that the next batches are compared with may move.
 """
@@ -22,13 +22,13 @@ from core.engine.naming import Naming
 from core.engine.state import EngineState, joined
 from core.events import Event, LabelsMatched, LabelsMissed, SetAsideReleased
 from core.learners.learner import Scores
-from core.memory.pending_samples import DUPLICATE, REASONS, UNKNOWN, Match, Rows
+from core.memory.awaiting_samples import DUPLICATE, REASONS, UNKNOWN, Match, Rows
 from core.memory.reliability import bins_of
 
 
 @dataclass(frozen=True)
 class DelayedLabels:
-    """Joins `core.memory.pending_samples` to the learning of an engine.
+    """Joins `core.memory.awaiting_samples` to the learning of an engine.
 
     Arguments:
         config: Holds the limits.
@@ -43,7 +43,7 @@ class DelayedLabels:
     def match(
         self, state: EngineState, ids: Sequence[SampleId], labels: Sequence[Label]
     ) -> tuple[EngineState, list[Event]]:
-        """Match labels with samples that wait, and learn those; see `Engine.label`."""
+        """Match labels with the samples that await them, and learn those; see `Engine.label`."""
         awaiting, match = state.pending.awaiting.matched(
             zip(ids, labels, strict=True), state.stream.samples, self.config.awaiting_limit
         )
@@ -99,7 +99,7 @@ class DelayedLabels:
         everything = torch.arange(len(batch))
         if batch.sample_ids is None:
             return state, batch, everything
-        taken = state.pending.awaiting.waiting_ids()
+        taken = state.pending.awaiting.awaiting_ids()
         rows: list[int] = []
         for row, (id, label) in enumerate(zip(batch.sample_ids, batch.plain_labels, strict=True)):
             if id is not None and label is None and id not in taken:
@@ -117,7 +117,7 @@ class DelayedLabels:
             guesses = probabilities[:, : len(state.model.classes)].argmax(-1).tolist()
         begin = state.stream.samples - len(batch)
         index = torch.tensor(rows)
-        waiting = Rows(
+        awaiting_rows = Rows(
             tuple(batch.sample_ids[row] for row in rows),  # type: ignore[misc]  # none is None
             tuple(begin + row for row in rows),
             tuple(guesses[row] for row in rows),
@@ -126,7 +126,7 @@ class DelayedLabels:
         )
         rest = torch.ones(len(batch), dtype=torch.bool)
         rest[index] = False
-        state = state.with_pending(awaiting=state.pending.awaiting.joined(waiting))
+        state = state.with_pending(awaiting=state.pending.awaiting.joined(awaiting_rows))
         left = rest.nonzero()[:, 0]
         return state, batch.select(left), left
 
@@ -283,13 +283,13 @@ class DelayedLabels:
         )
 
     def leave(self, state: EngineState, first: int) -> tuple[EngineState, Rows, list[Event]]:
-        """Learn what still waits from the sub-task that ends, without a label.
+        """Learn what still awaits a label from the sub-task that ends, without one.
 
         Arguments:
             first: Samples of the stream before the next sub-task.
 
         Returns:
-            The state, the samples that were waiting, and what happened.
+            The state, the samples that awaited their label, and what happened.
         """
         awaiting, events = state.pending.awaiting, list[Event]()
         rest, rows = awaiting.crossing(first)

@@ -63,10 +63,10 @@ from core.events import (
     WindowsSettled,
 )
 from core.learners.learner import Learner
+from core.memory.awaiting_samples import AwaitingSamples
 from core.memory.class_shares import ClassShares
 from core.memory.course import Course
 from core.memory.fingerprints import Fingerprints
-from core.memory.pending_samples import PendingSamples
 from core.memory.retention import SubTaskRetention
 from core.snapshot import ModelInfo, Snapshot
 
@@ -409,7 +409,7 @@ class Engine:
         scale = state.model.standardiser
         scale = None if scale is None else scale.without_raw()
         state = state.with_model(panel=panel, standardiser=scale).with_pending(
-            set_aside=(), awaiting=PendingSamples(), proposals=gone, quarantined=()
+            set_aside=(), awaiting=AwaitingSamples(), proposals=gone, quarantined=()
         )
         if state.model.learner is None:
             return state

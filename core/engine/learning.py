@@ -113,7 +113,7 @@ class Learning:
         return state, [ClassDiscovered(label, state.sub_task.number, at) for label in new]
 
     def release(self, state: EngineState) -> tuple[EngineState, list[Event]]:
-        """Learn the batches set aside, and what waits for that, as the current sub-task."""
+        """Learn the batches set aside, and samples that are due, as the current sub-task."""
         awaiting = state.pending.awaiting
         if not state.pending.set_aside and awaiting.suspect_since is None:
             return state, []

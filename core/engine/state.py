@@ -8,7 +8,7 @@ decision about what waits.
 3. `SubTask`: what is known of the current sub-task. A boundary begins another.
 4. `Past`: what is kept of sub-tasks that have ended.
 5. `Watch`: what detectors remember.
-6. `Pending`: samples that wait for a decision, a label or a name.
+6. `Pending`: samples kept until a decision, a label or a name comes.
 7. `Rest`: whether the model learns, and what goes on while it does not.
 """
 
@@ -25,12 +25,12 @@ from core.batch import UNLABELLED, Batch, Label, SampleId, codes_among, new_labe
 from core.drift.shadows import Shadow
 from core.errors import ModelNotReady
 from core.experts.panel import Panel
+from core.memory.awaiting_samples import AwaitingSamples
 from core.memory.burst import Burst
 from core.memory.class_shares import ClassShares
 from core.memory.course import Course
 from core.memory.fingerprints import Fingerprints
 from core.memory.marginals import Marginals
-from core.memory.pending_samples import PendingSamples
 from core.memory.proposals import Proposals
 from core.memory.reliability import Reliability
 from core.memory.retention import RetentionSets, at_home
@@ -314,17 +314,17 @@ class Watch:
 
 @dataclass(frozen=True, eq=False)
 class Pending:
-    """Samples that wait for a decision, a label or a name.
+    """Samples kept beside the model until a decision, a label or a name comes.
 
     Arguments:
         set_aside: Batches that look like a change, not learned, in order.
-        awaiting: Samples that await their label; see `core.memory.pending_samples`.
+        awaiting: Samples that await their label; see `core.memory.awaiting_samples`.
         proposals: Samples without a label that may be a new class; see `core.memory.proposals`.
         quarantined: Outliers of a burst that the last batch ended, for whoever keeps them.
     """
 
     set_aside: tuple[Batch, ...] = ()
-    awaiting: PendingSamples = field(default_factory=PendingSamples)
+    awaiting: AwaitingSamples = field(default_factory=AwaitingSamples)
     proposals: Proposals = field(default_factory=Proposals)
     quarantined: tuple[Batch, ...] = ()
 
@@ -386,7 +386,7 @@ class EngineState:
         stream: Where the stream stands.
         sub_task: The current one.
         past: Those that have ended.
-        pending: What waits.
+        pending: What is not learned yet.
         rest: Whether the model learns.
     """
 
@@ -427,7 +427,7 @@ class EngineState:
         return replace(self, past=replace(self.past, **fields))
 
     def with_pending(self, **fields: Any) -> EngineState:
-        """Replace fields of what waits."""
+        """Replace fields of `pending`."""
         return replace(self, pending=replace(self.pending, **fields))
 
     @property
@@ -480,7 +480,7 @@ class EngineState:
 
     @property
     def suspected(self) -> bool:
-        """Whether samples wait for it to become clear whether something has changed."""
+        """Whether samples are pending until it is clear whether something has changed."""
         return bool(self.pending.set_aside) or self.pending.awaiting.suspect_since is not None
 
     @property

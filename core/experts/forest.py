@@ -165,9 +165,9 @@ class Forests:
         trees.totals[:] = trees.counts.sum(-1)
         young = trees.seen < FEWEST
         trees.seen[young] = trees.ready[young] = 0
-        waiting = np.arange(TESTS) >= trees.ready[..., None]
-        trees.tests[waiting] = -1
-        trees.cuts[waiting] = trees.tallies[waiting] = 0
+        unready = np.arange(TESTS) >= trees.ready[..., None]
+        trees.tests[unready] = -1
+        trees.cuts[unready] = trees.tallies[unready] = 0
         return replace(self, trees=trees)
 
     @property

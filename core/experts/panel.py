@@ -296,9 +296,9 @@ class Panel:
     def start(cls, n_features: int) -> Panel:
         """Before any sample."""
         if n_features > MOST_FEATURES:
-            waiting = torch.zeros(0, n_features, dtype=torch.float64)
+            rows = torch.zeros(0, n_features, dtype=torch.float64)
             sketch = Sketch.start(n_features)
-            return replace(cls.start(SIZE), sketch=sketch, rows=waiting)
+            return replace(cls.start(SIZE), sketch=sketch, rows=rows)
         zeros = torch.zeros(n_features, dtype=torch.float64)
         unseen = Standardiser(False, 0, 0, zeros, zeros, zeros, zeros + 1)
         many = n_features > MOST_FOR_ALL
@@ -391,9 +391,9 @@ class Panel:
         fewest = fewest_rows(self._n_features)
         pieces = min(max(len(named) // fewest, 1), MOST_PIECES)
         part = max(SMALLEST_PART * fewest // FEWEST_ROWS, -(-len(named) // (pieces * MOST_PIECES)))
-        waiting = deque(torch.arange(len(named)).tensor_split(pieces))
-        while waiting:
-            rows = waiting.popleft()
+        queue = deque(torch.arange(len(named)).tensor_split(pieces))
+        while queue:
+            rows = queue.popleft()
             if advice is not None:
                 piece_advice = advice.of(named[rows])
                 if panel is not self:
@@ -403,7 +403,7 @@ class Panel:
                 # A mix is sure of less, and so is surprised by less.
                 best = replace(piece_advice, weights=panel.weights)
                 if len(rows) > part and best.surprised(codes[rows]):
-                    waiting.extendleft(reversed(rows.tensor_split(-(-len(rows) // part))))
+                    queue.extendleft(reversed(rows.tensor_split(-(-len(rows) // part))))
                     continue
                 heard = codes[rows] < piece_advice.opinions.shape[2]
                 panel = panel.judged(piece_advice, torch.where(heard, codes[rows], UNLABELLED))

@@ -1,4 +1,4 @@
-"""Tests for core.memory.pending_samples and core.engine.delayed_labels: labels that come later,
+"""Tests for core.memory.awaiting_samples and core.engine.delayed_labels: labels that come later,
 in any order."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from core.events import (
     LabelsMissed,
     SetAsideReleased,
 )
-from core.memory.pending_samples import PendingSamples, Rows
+from core.memory.awaiting_samples import AwaitingSamples, Rows
 from core.tensors import pack, unpack
 from tests.core.states import assert_identical, tensors_of
 from tests.core.streams import N_FEATURES, batches, blob
@@ -463,11 +463,11 @@ def test_a_checkpoint_of_an_earlier_release_awaits_nothing(engine: Engine) -> No
     tree = json.loads(text["state"])
     assert tree["pending"].pop("awaiting")
     loaded, _, _ = load(pack(FORMAT, tensors, {**text, "state": json.dumps(tree)}))
-    assert_identical(loaded.pending.awaiting, PendingSamples())
+    assert_identical(loaded.pending.awaiting, AwaitingSamples())
 
 
 def test_single_samples_are_held_in_few_tensors() -> None:
-    awaiting = PendingSamples()
+    awaiting = AwaitingSamples()
     for number in range(300):
         awaiting = awaiting.joined(Rows((number,), (number,), (-1,), torch.zeros(1, 2)))
     assert awaiting.samples == 300

@@ -113,7 +113,7 @@ class Match(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class PendingSamples:
+class AwaitingSamples:
     """Samples and labels that wait for each other, as a value.
 
     Arguments:
@@ -126,8 +126,8 @@ class PendingSamples:
 
     Example:
         >>> rows = Rows((7,), (0,), (-1,), torch.zeros(1, 2))
-        >>> pending = PendingSamples().joined(rows)
-        >>> awaiting, match = pending.matched([(7, "a"), (8, "b")], 1, limit=9)
+        >>> awaiting = AwaitingSamples().joined(rows)
+        >>> awaiting, match = awaiting.matched([(7, "a"), (8, "b")], 1, limit=9)
         >>> match.rows.ids, match.labels, match.kept, awaiting.early[0].id
         ((7,), ('a',), 1, 8)
     """
@@ -141,17 +141,17 @@ class PendingSamples:
 
     @property
     def samples(self) -> int:
-        """Samples that wait for a label."""
+        """Raw samples that await their label."""
         return sum(map(len, self.held))
 
     @property
     def raw_samples(self) -> int:
-        """Raw samples held: those that wait, and those that are due."""
+        """Raw samples held: those that await their label, and those that are due."""
         return self.samples + sum(map(len, self.due))
 
     @property
     def oldest(self) -> int | None:
-        """Place in the stream of the first that waits, if any does."""
+        """Place in the stream of the first that awaits its label, if any does."""
         return min((part.arrived[0] for part in (*self.held, *self.behind)), default=None)
 
     @property
@@ -169,16 +169,16 @@ class PendingSamples:
         _, rows = _parted(self.held, lambda part, row: part.arrived[row] >= place)
         return (Batch(rows.features),) if len(rows) else ()
 
-    def suspecting(self, since: int) -> PendingSamples:
+    def suspecting(self, since: int) -> AwaitingSamples:
         """While a change is suspected, since a place in the stream or an earlier one."""
         return self if self.suspect_since is not None else replace(self, suspect_since=since)
 
-    def waiting_ids(self) -> set[SampleId]:
-        """Names of all samples that wait."""
+    def awaiting_ids(self) -> set[SampleId]:
+        """Names of all samples that await their label."""
         return {id for rows in (*self.held, *self.behind) for id in rows.ids}
 
-    def joined(self, rows: Rows) -> PendingSamples:
-        """Add more samples, whose ids none of those that wait has."""
+    def joined(self, rows: Rows) -> AwaitingSamples:
+        """Add more samples, whose ids none of those here has."""
         if not len(rows):
             return self
         held = self.held
@@ -188,7 +188,7 @@ class PendingSamples:
 
     def claimed(
         self, ids: Sequence[SampleId | None], labelled: Sequence[bool], limit: int
-    ) -> tuple[PendingSamples, dict[int, Label], int]:
+    ) -> tuple[AwaitingSamples, dict[int, Label], int]:
         """Let arriving samples take the labels that came before them.
 
         Arguments:
@@ -200,12 +200,12 @@ class PendingSamples:
             The rest, the labels found by row, and how many were not needed.
         """
         early = {one.id: one.label for one in self.early}
-        waiting = self.waiting_ids()
+        awaiting_ids = self.awaiting_ids()
         found: dict[int, Label] = {}
         finished: list[SampleId] = []
         duplicates = 0
         for row, (id, has_label) in enumerate(zip(ids, labelled, strict=True)):
-            if id is None or id in waiting:
+            if id is None or id in awaiting_ids:
                 continue
             label = early.pop(id, None)
             if label is not None and has_label:
@@ -219,14 +219,14 @@ class PendingSamples:
         rest = tuple(one for one in self.early if one.id in early)
         return replace(self, early=rest)._finished(finished, True, limit), found, duplicates
 
-    def released(self, before: int, limit: int) -> tuple[PendingSamples, Rows]:
+    def released(self, before: int, limit: int) -> tuple[AwaitingSamples, Rows]:
         """Part with the held samples that arrived before a place: their wait is over."""
         if not any(part.arrived[0] < before for part in self.held):
             return self, Rows.joined([])
         held, rows = _parted(self.held, lambda part, row: part.arrived[row] < before)
         return replace(self, held=held)._finished(rows.ids, False, limit), rows
 
-    def crossing(self, first: int) -> tuple[PendingSamples, Rows]:
+    def crossing(self, first: int) -> tuple[AwaitingSamples, Rows]:
         """Part with the held samples of a sub-task that ends before a place in the stream.
 
         Their ids are not done with: see `left_behind`.
@@ -234,7 +234,7 @@ class PendingSamples:
         held, rows = _parted(self.held, lambda part, row: part.arrived[row] < first)
         return replace(self, held=held, due=(), suspect_since=None), rows
 
-    def left_behind(self, rows: Rows, surrogates: Tensor | None, limit: int) -> PendingSamples:
+    def left_behind(self, rows: Rows, surrogates: Tensor | None, limit: int) -> AwaitingSamples:
         """Keep samples of a sub-task that has ended as means of the model's, with shape (N, D).
 
         None where the model has nothing that a later label could fall on: then it comes too late.
@@ -245,7 +245,7 @@ class PendingSamples:
             return self._finished(rows.ids, False, limit)
         return replace(self, behind=(*self.behind, replace(rows, features=surrogates)))
 
-    def expired(self, before: int, limit: int) -> tuple[PendingSamples, int]:
+    def expired(self, before: int, limit: int) -> tuple[AwaitingSamples, int]:
         """Forget samples left behind and early labels from before a place in the stream.
 
         Returns:
@@ -255,7 +255,7 @@ class PendingSamples:
         early = tuple(one for one in self.early if one.at >= before)
         return replace(gone, early=early), len(self.early) - len(early)
 
-    def without_behind(self, before: int, limit: int) -> PendingSamples:
+    def without_behind(self, before: int, limit: int) -> AwaitingSamples:
         """Drop samples left behind that arrived before a place in the stream."""
         if not any(rows.arrived[0] < before for rows in self.behind):
             return self
@@ -263,14 +263,14 @@ class PendingSamples:
         return replace(self, behind=behind)._finished(rows.ids, False, limit)
 
     def surplus(self, limit: int) -> int:
-        """Place in the stream before which samples must go, so that at most `limit` wait; or 0."""
+        """Place in the stream before which samples must go, so that at most `limit` stay; or 0."""
         most = self.samples - limit
         if most <= 0:
             return 0
         places = [place for rows in self.held for place in rows.arrived]
         return places[most - 1] + 1
 
-    def trimmed(self, limit: int) -> PendingSamples:
+    def trimmed(self, limit: int) -> AwaitingSamples:
         """Keep at most `limit` samples left behind, the newest."""
         most = sum(map(len, self.behind)) - limit
         if most <= 0:
@@ -278,18 +278,18 @@ class PendingSamples:
         places = [place for rows in self.behind for place in rows.arrived]
         return self.without_behind(places[most - 1] + 1, limit)
 
-    def forgotten(self, limit: int) -> PendingSamples:
+    def forgotten(self, limit: int) -> AwaitingSamples:
         """Drop every sample; labels that still come for them come too late."""
         ids = [id for rows in (*self.behind, *self.held) for id in rows.ids]
-        nothing = PendingSamples(early=self.early, done=self.done)
+        nothing = AwaitingSamples(early=self.early, done=self.done)
         return nothing._finished(ids, False, limit)
 
     # Labels -------------------------------------------------------------------------------
 
     def matched(
         self, labels: Iterable[tuple[SampleId, Label]], at: int, limit: int
-    ) -> tuple[PendingSamples, Match]:
-        """Match labels, in whatever order they come, with the samples that wait.
+    ) -> tuple[AwaitingSamples, Match]:
+        """Match labels, in whatever order they come, with the samples that await theirs.
 
         Arguments:
             labels: Names of samples, with the label of each.
@@ -297,7 +297,7 @@ class PendingSamples:
             limit: Most labels kept for samples that have yet to come, the newest; and most
                 ids remembered.
         """
-        waiting = self.waiting_ids()
+        awaiting_ids = self.awaiting_ids()
         done = {one.id: one.matched for one in self.done}
         early = {one.id: one for one in self.early}
         wanted: dict[SampleId, Label] = {}
@@ -306,7 +306,7 @@ class PendingSamples:
         for id, label in labels:
             if id in wanted or id in early:
                 unmatched[DUPLICATE] += 1
-            elif id in waiting:
+            elif id in awaiting_ids:
                 wanted[id] = label
             elif id in done:
                 unmatched[DUPLICATE if done[id] else LATE] += 1
@@ -331,7 +331,7 @@ class PendingSamples:
 
     # Machinery ----------------------------------------------------------------------------
 
-    def _finished(self, ids: Sequence[SampleId], matched: bool, limit: int) -> PendingSamples:
+    def _finished(self, ids: Sequence[SampleId], matched: bool, limit: int) -> AwaitingSamples:
         if not ids:
             return self
         fresh = set(ids)
@@ -339,7 +339,7 @@ class PendingSamples:
         done = (*rest, *(Done(id, matched) for id in ids))
         return replace(self, done=done[-limit:])
 
-    def _without_done(self, ids: Sequence[SampleId]) -> PendingSamples:
+    def _without_done(self, ids: Sequence[SampleId]) -> AwaitingSamples:
         again = set(ids).intersection(one.id for one in self.done)
         if not again:
             return self
