@@ -243,9 +243,9 @@ class Snapshot:
         Arguments:
             x: Samples, with shape (N, D), in the sender's units.
             unknown_rate: Share of inliers, above 0 and below 1, that may be called unknown, and
-                outliers. None: nothing is unknown, and outliers are as configured. While too
+                outliers. None: no answer is unknown, and outliers are as configured. While too
                 few scores are known for p-values, the log-likelihood decides on outliers, and
-                what is unknown is None.
+                `unknown` is None.
             p_values: Whether to answer p-values without a rate, too.
 
         Raises:

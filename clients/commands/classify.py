@@ -78,7 +78,7 @@ def classify_command(
     Example: gmr classify photos/ --id-column path --size 28,28 --grey
 
     Columns: row (or id), class, probability; p_value with --p-values; with --unknown-rate an
-    unknown sample has no class; label where the file has labels. Labels are not sent: the accuracy
+    unknown answer has no class; label where the file has labels. Labels are not sent: the accuracy
     on them goes to standard error.
     """
     names = ["row" if id_column is None else "id", "class", "probability"]

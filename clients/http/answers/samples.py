@@ -42,7 +42,7 @@ class Classification:
     """The most probable class of each sample."""
 
     model_version: int
-    labels: Labels  # (N,) None where the sample is unknown
+    labels: Labels  # (N,) None where the answer is unknown
     codes: NDArray[np.int64]  # (N,) position of the label in `classes`; -1 where unknown
     probabilities: Floats  # (N, C) in the order of `classes`
     classes: tuple[Label, ...]
