@@ -26,12 +26,15 @@ class Owned:
         means: With shape (K, D).
         owner: Class whose samples each was learned from, or `NO_CLASS`; shape (K,), int64.
         votes: Labelled samples per class that fell on each, with shape (K, C).
+        expected_votes: Those that would have fallen on each, had the unlabelled samples that did
+            had labels as often as other samples then, with shape (K, C).
     """
 
     mass: Tensor
     means: Tensor
     owner: Tensor
     votes: Tensor
+    expected_votes: Tensor
 
     def __len__(self) -> int:
         return self.mass.shape[0]
@@ -51,7 +54,7 @@ class Owned:
 
 
 def ownership(mass: Tensor, owner: int, n_classes: int) -> dict[str, Tensor]:
-    """The fields `mass`, `owner` and `votes` of components learned from one owner's samples.
+    """The fields of `Owned` but for the means, of components learned from one owner's samples.
 
     Arguments:
         mass: Samples that each stands for, with shape (K,).
@@ -62,4 +65,5 @@ def ownership(mass: Tensor, owner: int, n_classes: int) -> dict[str, Tensor]:
     if owner != NO_CLASS:
         votes[:, owner] = mass
     owners = torch.full((len(mass),), owner, dtype=torch.int64, device=mass.device)
-    return {"mass": mass, "owner": owners, "votes": votes}
+    expected = torch.zeros_like(votes)
+    return {"mass": mass, "owner": owners, "votes": votes, "expected_votes": expected}

@@ -12,7 +12,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, get_origin, get_type_hints
 
 import torch
@@ -25,6 +25,7 @@ from core.batch import Batch, Label
 from core.compiled.loops import Array
 from core.config import EngineConfig
 from core.density.deep.shifts import NO_SHIFTS, Shifts
+from core.density.owned import Owned
 from core.drift.detector import ModelVersion
 from core.drift.shadows import Shadow
 from core.engine.detectors import make_detector
@@ -111,6 +112,7 @@ class _Reading(threading.local):
             model.register_structure_hook(kind, on_cpu.structure)
         model.register_structure_hook(Panel, lambda tree, _: _panel(tree, on_cpu))
         model.register_structure_hook(Batch, _batches(model, on_cpu))
+        model.register_structure_hook_func(_is_owned, lambda tree, kind: _owned(tree, kind, model))
 
     @contextmanager
     def of(self, there: Mapping[str, Tensor], here: Mapping[str, Tensor]) -> Iterator[None]:
@@ -281,6 +283,16 @@ def _panel(tree: dict[str, Any], converter: Converter) -> Panel:
     return converter.structure(known, Panel).of_today()
 
 
+def _owned(tree: dict[str, Any], kind: type[Owned], converter: Converter) -> Owned:
+    # An earlier release did not count the votes that would be expected.
+    names = (field.name for field in fields(kind))
+    parts = {name: converter.structure(tree[name], Tensor) for name in names if name in tree}
+    if unknown := tree.keys() - parts.keys():
+        raise ValueError(f"components have no {', '.join(sorted(unknown))}")
+    parts.setdefault("expected_votes", torch.zeros_like(parts["votes"]))
+    return kind(**parts)
+
+
 def _detectors(watch: dict[str, Any], config: EngineConfig, converter: Converter) -> dict[str, Any]:
     """What the tree of a watch says of detectors, as fields of it; taken out of the tree."""
     detector, beside = watch["detector"], watch.pop("shadows", [])
@@ -371,6 +383,10 @@ def _batches(converter: Converter, on_cpu: Converter) -> Callable[[Any, Any], Ba
         codes=override(struct_hook=here),
         places=override(struct_hook=here),
     )
+
+
+def _is_owned(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Owned)
 
 
 def _is_array(kind: Any) -> bool:

@@ -23,8 +23,9 @@ Three things would make that wrong, and are seen to:
 * A model that has just met a sub-task errs as it never will again: of the first samples of a
   sub-task, and of labels that were no class yet, nothing is counted.
 * A class that no label has named is named wrongly for certain, however confident the answer. Its
-  samples lie on components without a name. Where more of those that are called c do than the
-  unlabelled samples ever called c explain, they are taken to be *unseen*, and their accuracy is 0.
+  samples lie on components without a name. Where more of the unlabelled ones that are called c do
+  than labelled ones that are called c, or, without these, than the unlabelled samples ever called c
+  explain, they are taken to be *unseen*, and their accuracy is 0.
 
 What no label ever tells cannot be seen: that labels mean something else (docs/method.md).
 
@@ -88,6 +89,13 @@ EXCESS: Final = 0.3
 """Share of a class's answers that must lie on unnamed components beyond what their number
 explains, so that those that do count as unseen: by chance, or where unlabelled samples crowd in
 one class, up to 0.2 do."""
+
+COMPARABLE: Final = 20.0
+"""Labelled samples that this number counts as beside how often the newest labelled answers of the
+class lie there: unlabelled samples of the same kind lie there as often."""
+
+FADING_COLUMNS: Final = (0, 1, 3, 4)
+"""Columns of `Reliability.answers` that are of the newest samples."""
 
 BLOCK: Final = 100.0
 """Labelled samples after which expectation and outcome are compared."""
@@ -168,7 +176,8 @@ class Reliability:
         hits: Of those, the ones that were named rightly, with shape (B,).
         recent: The newest samples per bin, fading, with shape (B,).
         answers: Per class the newest answers and how far these lie on unnamed components, both
-            fading; and the unlabelled ones ever; with shape (C, 3).
+            fading; the unlabelled ones ever; and the newest labelled ones and how far these lie
+            there, both fading; with shape (C, 5).
         block: Labelled samples since expectation and outcome were last compared; hits among them;
             hits expected; variance of the hits.
         spread: Sum of squared differences of accuracy beyond chance, and of comparisons; fading.
@@ -185,7 +194,7 @@ class Reliability:
     counts: Tensor = field(default_factory=lambda: torch.zeros(BINS, dtype=torch.float64))
     hits: Tensor = field(default_factory=lambda: torch.zeros(BINS, dtype=torch.float64))
     recent: Tensor = field(default_factory=lambda: torch.zeros(BINS, dtype=torch.float64))
-    answers: Tensor = field(default_factory=lambda: torch.zeros(0, 3, dtype=torch.float64))
+    answers: Tensor = field(default_factory=lambda: torch.zeros(0, 5, dtype=torch.float64))
     block: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     spread: tuple[float, float] = (0.0, 0.0)
     # Checkpoints of earlier releases have none of these.
@@ -206,9 +215,8 @@ class Reliability:
         if not n:
             return self
         fading = math.exp(-seen.weight * n / RECENT)
-        answers = np.zeros((max(len(self.answers), int(seen.codes.max()) + 1), 3))
-        answers[: len(self.answers)] = self.answers.numpy()
-        answers[:, :2] *= fading
+        answers = self._answers(int(seen.codes.max()) + 1)
+        answers[:, FADING_COLUMNS] *= fading
         bins = np.zeros((3, BINS))
         add_answers(
             array(seen.confidence.double()),
@@ -284,10 +292,18 @@ class Reliability:
 
     def _unseen(self, class_counts: tuple[int, ...]) -> tuple[float, float]:
         """Share of the newest samples that must be of no known class, and that may well be."""
-        labelled = np.zeros(len(self.answers))
-        known = class_counts[: len(labelled)]
-        labelled[: len(known)] = known
-        return unseen_shares(array(self.answers), labelled, EXCESS)
+        learned = np.zeros(len(self.answers))
+        known = class_counts[: len(learned)]
+        learned[: len(known)] = known
+        return unseen_shares(self._answers(), learned, EXCESS, COMPARABLE)
+
+    def _answers(self, least: int = 0) -> Array:
+        """A copy of `answers` of so many classes at least, with shape (C, 5)."""
+        answers = np.zeros((max(len(self.answers), least), 5))
+        # An earlier release had the first three columns.
+        rows, columns = self.answers.shape
+        answers[:rows, :columns] = self.answers.numpy()
+        return answers
 
     def _shares(self) -> Array:
         """How often an answer of each bin is right just now, with shape (B,)."""

@@ -58,8 +58,8 @@ def add_answers(
     Arguments:
         edges: Of bins.
         bins: Samples, those that count, and of these the hits, with shape (3, B).
-        answers: Samples, how far they lie on unnamed components, and those without a label, per
-            class, weighed, with shape (C, 3).
+        answers: Samples, how far they lie on unnamed components, those without a label, and those
+            with one, and how far these lie there, per class, weighed, with shape (C, 5).
     """
     for i in range(len(codes)):
         place, code = bin_of(confidence[i], edges), codes[i]
@@ -70,7 +70,11 @@ def add_answers(
         answers[code, 0] += weight
         answers[code, 1] += weight * unnamed[i]
         # Only samples without a label can lie on components of theirs.
-        answers[code, 2] += 0.0 if labelled[i] else weight
+        if labelled[i]:
+            answers[code, 3] += weight
+            answers[code, 4] += weight * unnamed[i]
+        else:
+            answers[code, 2] += weight
 
 
 @compiled
@@ -186,26 +190,31 @@ def expected_hits(
 
 
 @compiled
-def unseen_shares(answers: Array, labelled: Array, most: float) -> tuple[float, float]:
+def unseen_shares(answers: Array, learned: Array, most: float, prior: float) -> tuple[float, float]:
     """Share of the newest samples that must be of no known class, and that may well be.
 
     Arguments:
-        answers: As for `add_answers`, with shape (C, 3).
-        labelled: Labelled samples learned of each class, with shape (C,).
+        answers: As for `add_answers`, with shape (C, 5).
+        learned: Labelled samples learned of each class, with shape (C,).
         most: Excess up to which a class counts as whole.
+        prior: Labelled samples that what the numbers of samples explain counts as.
     """
     total = answers[:, 0].sum()
     least, may = 0.0, 0.0
     for code in range(len(answers)):
-        n, lies, alone = answers[code]
-        expected = alone / max(alone + labelled[code], 1.0)
-        if n <= 0 or expected >= 1:
+        n, lies, alone, labelled, labelled_lies = answers[code]
+        if n - labelled <= 0:
             continue
-        found = lies / n
+        # Where labels come, samples with one lie there as often as others of their class.
+        explained = alone / max(alone + learned[code], 1.0)
+        expected = (labelled_lies + prior * explained) / (labelled + prior)
+        if expected >= 1:
+            continue
+        found = min((lies - labelled_lies) / (n - labelled), 1.0)
         excess = (found - expected) / (1 - expected)
         if excess > most:
-            least += n / total * min(excess, 1.0)
-            may += n / total * min(found, 1.0)
+            least += (n - labelled) / total * excess
+            may += (n - labelled) / total * found
     return least, may
 
 

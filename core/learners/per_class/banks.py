@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any, Self
 
 import torch
@@ -106,10 +107,13 @@ class BankState(PerClassState):
         groups = tuple(group.mapped(change) for group in self.groups)
         return replace(self, frozen=change(self.frozen), groups=groups)
 
-    def with_votes(self, votes: Tensor) -> Self:
+    def with_votes(self, votes: Tensor, expected_votes: Tensor | None = None) -> Self:
         banks = (self.frozen, *(group.bank for group in self.groups))
-        own = torch.split(votes, [len(bank) for bank in banks])
-        frozen, *others = (bank.with_votes(one) for bank, one in zip(banks, own, strict=True))
+        sizes = [len(bank) for bank in banks]
+        own = torch.split(votes, sizes)
+        expected = repeat(None) if expected_votes is None else torch.split(expected_votes, sizes)
+        parts = zip(banks, own, expected, strict=False)
+        frozen, *others = (bank.with_votes(*said) for bank, *said in parts)
         groups = zip(self.groups, others, strict=True)
         changed = tuple(replace(group, bank=bank) for group, bank in groups)
         return replace(self, frozen=frozen, groups=changed)

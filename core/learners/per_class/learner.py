@@ -26,6 +26,7 @@ from core.learners.per_class.flush import due_when_quiet
 from core.learners.per_class.relabelling import (
     by_nearest,
     coming,
+    expected,
     heard,
     lately,
     nameless,
@@ -112,7 +113,11 @@ class PerClassLearner(ABC, Generic[S]):
         more = (0, n_classes - state.n_classes)
 
         def grown(bank: Any) -> Any:
-            return bank.with_votes(torch.nn.functional.pad(bank.components.votes, more))
+            old = bank.components
+            votes = (
+                torch.nn.functional.pad(part, more) for part in (old.votes, old.expected_votes)
+            )
+            return bank.with_votes(*votes)
 
         recent = torch.nn.functional.pad(state.recent, more)
         return replace(state.mapped(grown), n_classes=n_classes, recent=recent)
@@ -165,6 +170,7 @@ class PerClassLearner(ABC, Generic[S]):
             scores = None  # components changed under them
         state, scores = self._heard(state, x, codes, scores)
         state, scores = self._vote(state, x, codes, scores, least)
+        state, scores = self._expect_votes(state, x, codes, scores, least)
         return self.taken(state, x, codes, scores, generator), replays
 
     def surrogates(self, state: S, x: Tensor) -> Tensor | None:
@@ -176,7 +182,7 @@ class PerClassLearner(ABC, Generic[S]):
     def unnamed(self, state: S) -> Unnamed | None:
         if not _has_nobody(state):
             return None
-        rows = nameless(state.owner, state.votes)
+        rows = nameless(state.owner, state.naming_votes)
         if not len(rows):
             return None
         means, mass = (state.column(name)[rows] for name in ("means", "mass"))
@@ -257,6 +263,28 @@ class PerClassLearner(ABC, Generic[S]):
         rows = voting.nonzero()[:, 0]
         there = rows.to(x.device)
         return self._cast(state, x[there], codes[rows], scores.joint[there], _by_nobody), scores
+
+    def _expect_votes(
+        self, state: S, x: Tensor, codes: Tensor, scores: Scores | None, least: float
+    ) -> tuple[S, Scores | None]:
+        """Samples without a label that fall on such components where labels come: what votes of
+        these are compared with."""
+        silent = codes == NO_CLASS
+        labels_come = bool(state.pooled) or any(one.owner != NO_CLASS for one in state.groups)
+        if not labels_come or not _has_nobody(state) or not bool(silent.any()):
+            return state, scores
+        scores = self._scored(state, x, scores)
+        silent &= (scores.log_likelihood >= least).cpu()
+        rows = silent.nonzero()[:, 0].to(x.device)
+        joint, x = scores.joint[rows], x[rows]
+
+        def expecting(one: S) -> S:
+            known = joint if one is state else self._scored(one, x, None).joint
+            more = expected(responsibilities(known), state.recent)
+            mine = (one.owner == NO_CLASS)[:, None]
+            return one.with_votes(one.votes, one.expected_votes + more * mine)
+
+        return _beside(state, expecting), scores
 
     def _heard(
         self, state: S, x: Tensor, codes: Tensor, scores: Scores | None

@@ -31,6 +31,16 @@ from core.density.grouping import Grouping
 from core.density.owned import NO_CLASS
 from core.model.readout import LEAST_VOTES, class_shares
 
+STRAY = 0.3
+"""Share of the votes of a class that would be expected, up to which those that came are strays: by
+samples of another kind, at the edge of what they are like."""
+
+LEAST_EXPECTED = 3.0
+"""Votes that must be expected before that is said: by chance, none comes of 3 once in twenty."""
+
+LEAST_UNLABELLED = 0.01
+"""Share of the newest samples that count as unlabelled at the least."""
+
 MEMORY = 20.0
 """Votes after which what a component remembers has faded to a third."""
 
@@ -68,6 +78,38 @@ def coming(recent: Tensor) -> Tensor:
     """Of which classes samples come, with shape (C,), bool, by `lately`."""
     shown = recent > 0
     return shown & (recent * int(shown.sum()) >= COMING * recent.sum())
+
+
+def expected(shares: Tensor, recent: Tensor) -> Tensor:
+    """Votes that unlabelled samples would have cast, had they labels as often as all others.
+
+    Arguments:
+        shares: Responsibilities of such samples, with shape (N, K).
+        recent: Samples of each class among the last, by `lately`, with shape (C,).
+
+    Returns:
+        With shape (K, C).
+    """
+    unlabelled = (LATELY - recent.sum()).clamp_min(LEAST_UNLABELLED * LATELY)
+    return shares.sum(0)[:, None] * (recent / unlabelled)
+
+
+def naming(owner: Tensor, votes: Tensor, expected_votes: Tensor) -> Tensor:
+    """The votes that give components their names, with shape (K, C).
+
+    Samples of a class that no label ever names lie on components of their own, and of all others a
+    few fall there, too. Where labels come all the while, and a class's fall on a component far less
+    often than unlabelled samples do, those do not name it. A class that few labels name is asked
+    for as few.
+
+    Arguments:
+        owner: Of each component, with shape (K,), int64.
+        votes: With shape (K, C).
+        expected_votes: By `expected`, with shape (K, C).
+    """
+    told = expected_votes.sum(-1) >= LEAST_EXPECTED
+    stray = (votes <= STRAY * expected_votes).all(-1)
+    return votes.masked_fill(((owner == NO_CLASS) & told & stray)[:, None], 0.0)
 
 
 def heard(
@@ -132,11 +174,11 @@ def by_nearest(votes: Tensor, owner: Tensor, means: Tensor, x: Tensor, said: Ten
 
 
 def nameless(owner: Tensor, votes: Tensor) -> Tensor:
-    """Which components are nobody's and have had no votes, with shape (M,), int64, ascending.
+    """Which components are nobody's and have no votes, with shape (M,), int64, ascending.
 
     Arguments:
         owner: With shape (K,), int64.
-        votes: With shape (K, C).
+        votes: That name them, with shape (K, C): `naming`.
     """
     return ((owner == NO_CLASS) & (votes.sum(-1) <= LEAST_VOTES)).nonzero()[:, 0]
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from core.density.owned import NO_CLASS, Owned
-from core.learners.per_class.relabelling import owners_by_name
+from core.learners.per_class.relabelling import naming, owners_by_name
 from core.model.readout import class_shares
 
 P = TypeVar("P", bound=Owned)
@@ -55,7 +55,13 @@ class ComponentSet(ABC, Generic[P]):
     @cached_property
     def component_classes(self) -> Tensor:
         """p(c | k), with shape (K, C)."""
-        return class_shares(self.components.votes)
+        return class_shares(self.naming_votes)
+
+    @property
+    def naming_votes(self) -> Tensor:
+        """The votes that name each, with shape (K, C)."""
+        own = self.components
+        return naming(own.owner, own.votes, own.expected_votes)
 
     def __len__(self) -> int:
         return len(self.components)
@@ -64,9 +70,16 @@ class ComponentSet(ABC, Generic[P]):
         """A set like this one of other components."""
         return type(self)(components, self.floor)
 
-    def with_votes(self, votes: Tensor) -> Self:
-        """The same components with other votes; what scores them, being dear, stays."""
-        changed = self.of(replace(self.components, votes=votes))
+    def with_votes(self, votes: Tensor, expected_votes: Tensor | None = None) -> Self:
+        """The same components with other votes; what scores them, being dear, stays.
+
+        Arguments:
+            votes: With shape (K, C).
+            expected_votes: Likewise; None: as they are.
+        """
+        if expected_votes is None:
+            expected_votes = self.components.expected_votes
+        changed = self.of(replace(self.components, votes=votes, expected_votes=expected_votes))
         self.form  # noqa: B018  made here at the latest, so that both have the same
         for name in self.without_votes:
             if name in self.__dict__:
@@ -187,8 +200,13 @@ class PerClassState(ABC):
         """With every set of components changed, those that are not shown included."""
 
     @abstractmethod
-    def with_votes(self, votes: Tensor) -> Self:
-        """With these votes, (K, C), on the components that are shown."""
+    def with_votes(self, votes: Tensor, expected_votes: Tensor | None = None) -> Self:
+        """With these votes, (K, C), on the components that are shown.
+
+        Arguments:
+            votes: With shape (K, C).
+            expected_votes: Likewise; None: as they are.
+        """
 
     @abstractmethod
     def closed(self) -> Self:
@@ -228,6 +246,17 @@ class PerClassState(ABC):
     def votes(self) -> Tensor:
         """Labelled samples per class that fell on each component, with shape (K, C)."""
         return self.column("votes")
+
+    @property
+    def expected_votes(self) -> Tensor:
+        """What they would be if labels came as often there, with shape (K, C)."""
+        return self.column("expected_votes")
+
+    @property
+    def naming_votes(self) -> Tensor:
+        """The votes that name each component, with shape (K, C)."""
+        parts = [bank.naming_votes for bank in self.banks]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     @property
     def owner(self) -> Tensor:

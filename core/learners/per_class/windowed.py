@@ -296,9 +296,10 @@ class WindowedEM(Windows[S]):
         stayed = tuple(part[rows] for part in parameters)
         owned = self.made(mass, stayed, group.owner, state.n_classes)
         if group.owner == NO_CLASS:
-            votes = self._votes(state, group, shares)
-            moved = _handed_on(votes[~kept], parameters[0][~kept], stayed[0])
-            owned = replace(owned, votes=votes[rows] + moved)
+            nearest = _nearest(parameters[0][~kept], stayed[0])
+            both = self._votes(state, group, shares)
+            votes, expected = (part[rows] + nearest.summed(part[~kept]) for part in both)
+            owned = replace(owned, votes=votes, expected_votes=expected)
         elif group.sums is not None:
             # What labels have said of those that learning goes on from.
             said = group.bank.components.votes
@@ -321,12 +322,18 @@ class WindowedEM(Windows[S]):
         blur = spread / 2 + ((means - known) / 2).square()
         return self.broad(state, (means + known) / 2, blur, generator)
 
-    def _votes(self, state: S, group: BankGroup, shares: Tensor) -> Tensor:
-        """Labelled samples per component (K) and class (C): those of before and the window's."""
-        old: Tensor = group.bank.components.votes
+    def _votes(self, state: S, group: BankGroup, shares: Tensor) -> tuple[Tensor, Tensor]:
+        """Labelled samples per component (K) and class (C): those of before and the window's.
+
+        And those that would be expected, of before.
+        """
+        components = group.bank.components
+        old: Tensor = components.votes
         votes = old.new_zeros(shares.shape[1], state.n_classes)
+        expected = torch.zeros_like(votes)
         if group.sums is not None:
             votes[: len(old)] = old
+            expected[: len(old)] = components.expected_votes
         elif len(old):
             # Components were started anew: votes that came from outside of the window follow
             # the samples on whose components they fell. Those of pooled classes are inside.
@@ -335,11 +342,12 @@ class WindowedEM(Windows[S]):
             wins = responsibilities(joint)
             wins = wins / wins.sum(0).clamp_min(torch.finfo(wins.dtype).tiny)
             votes += shares.T @ (wins @ old.index_fill(1, pooled, 0))
+            expected += shares.T @ (wins @ components.expected_votes)
         labelled = group.codes != NO_CLASS
         if bool(labelled.any()):
             classes = torch.nn.functional.one_hot(group.codes[labelled], state.n_classes)
             votes += shares[labelled].T @ classes.to(shares.dtype)
-        return votes
+        return votes, expected
 
 
 def _without_strays(group: BankGroup) -> BankGroup:
@@ -412,16 +420,15 @@ def _extended(part: Tensor, n: int) -> Tensor:
     return torch.cat([part, part.new_zeros(n, *part.shape[1:])])
 
 
-def _handed_on(votes: Tensor, means: Tensor, others: Tensor) -> Tensor:
-    """Votes of components that are no more, for the nearest of others, with shape (K, C).
+def _nearest(means: Tensor, others: Tensor) -> Grouping:
+    """Components that are no more, by the nearest of others, which votes are handed on to.
 
     Arguments:
-        votes: With shape (M, C).
-        means: Of those that voted, with shape (M, D).
+        means: Of those that are no more, with shape (M, D).
         others: Means of the others, with shape (K, D).
     """
     nearest = torch.addmm(others.square().sum(-1), means, others.T, alpha=-2).argmin(-1)
-    return Grouping(nearest, len(others)).summed(votes)
+    return Grouping(nearest, len(others))
 
 
 def _unheard(group: BankGroup) -> bool:
