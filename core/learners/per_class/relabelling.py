@@ -31,7 +31,7 @@ from core.density.grouping import Grouping
 from core.density.owned import NO_CLASS
 from core.model.readout import LEAST_VOTES, class_shares
 
-STRAY = 0.3
+STRAY = 0.5
 """Share of the votes of a class that would be expected, up to which those that came are strays: by
 samples of another kind, at the edge of what they are like."""
 

@@ -469,6 +469,18 @@ def test_experts_of_an_earlier_release_have_counted_no_new_names() -> None:
     assert float(more.model.panel.new_names.came.sum()) > 0
 
 
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_components_of_an_earlier_release_expected_no_votes(preset: str) -> None:
+    config = CONFIGS[preset]
+    engine = Engine(config)
+    state, _ = play(engine, engine.start(), batches([0, 1], 8))
+    tensors, text = unpack(FORMAT, dump(state, config, {}))
+    text["state"], n = re.subn(r', "expected_votes": "[^"]*"', "", text["state"])
+    assert n > 0
+    loaded, _, _ = load(pack(FORMAT, tensors, text))
+    assert_identical(loaded.model.learner, state.model.learner)  # every sample had a label
+
+
 def test_what_an_earlier_release_called_otherwise_is_read() -> None:
     config = CONFIGS["mfa"]
     engine = Engine(config)

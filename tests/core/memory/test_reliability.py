@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -171,11 +172,44 @@ def test_unlabelled_samples_of_known_classes_are_not_unseen() -> None:
     assert found.accuracy == pytest.approx(0.95, abs=0.03)
 
 
+def beside_labels(unnamed: float, of_labelled: float) -> Reliability:
+    """Of a hundred samples each 70 have a label; the others are all called 0."""
+    generator = torch.Generator().manual_seed(11)
+    told = fed(*(answered(100, generator, right=0.95) for _ in range(20)))
+    for _ in range(30):
+        told = told.observed(answered(70, generator, right=0.95, unnamed=of_labelled))
+        told = told.observed(answered(30, generator, right=None, unnamed=unnamed, codes=0))
+    return told
+
+
+def test_samples_of_an_unseen_class_beside_labelled_ones_count_as_wrong() -> None:
+    """However many were called so before: they lie where labelled samples do not."""
+    found = beside_labels(0.95, 0.02).estimate((2050, 2050))
+    assert found is not None
+    assert found.unseen == pytest.approx(0.3, abs=0.05)
+    assert found.accuracy == pytest.approx(0.95 * 0.7, abs=0.05)
+
+
+def test_unlabelled_samples_beside_labelled_ones_that_lie_there_as_often_are_not_unseen() -> None:
+    found = beside_labels(0.6, 0.6).estimate((2050, 2050))
+    assert found is not None
+    assert found.unseen == 0
+    assert found.accuracy == pytest.approx(0.95, abs=0.03)
+
+
+def test_an_earlier_release_told_no_labelled_answers_apart() -> None:
+    told = beside_labels(0.95, 0.02)
+    earlier = replace(told, answers=told.answers[:, :3].clone())
+    assert earlier.estimate((2050, 2050)) is not None
+    generator = torch.Generator().manual_seed(12)
+    assert earlier.observed(answered(10, generator, right=None)).answers.shape == (CLASSES, 5)
+
+
 def test_what_is_kept_does_not_grow_with_the_stream() -> None:
     generator = torch.Generator().manual_seed(5)
     told = fed(*(answered(50, generator, right=0.9) for _ in range(200)))
     assert told.counts.shape == told.hits.shape == told.recent.shape == (BINS,)
-    assert told.answers.shape == (CLASSES, 3)
+    assert told.answers.shape == (CLASSES, 5)
 
 
 def test_a_late_label_tells_as_much_as_one_that_came_with_its_sample() -> None:

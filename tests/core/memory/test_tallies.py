@@ -34,9 +34,9 @@ def test_answers_are_added_to_their_bins_and_classes(
     codes = rng.integers(0, n_classes, n)
     labelled, hits = rng.random(n) < 0.5, rng.random(n) < 0.5
     counted = labelled & (rng.random(n) < 0.7)
-    bins, answers = np.zeros((3, BINS)), rng.random((n_classes, 3))
+    bins, answers = np.zeros((3, BINS)), rng.random((n_classes, 5))
     place = bins_of(torch.from_numpy(confidence)).numpy()
-    rows = np.stack([np.ones(n), unnamed, ~labelled], 1) * weight
+    rows = np.stack([np.ones(n), unnamed, ~labelled, labelled, labelled * unnamed], 1) * weight
     wanted = answers.copy()
     np.add.at(wanted, codes, rows)
     add_answers(
