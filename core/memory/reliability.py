@@ -94,8 +94,11 @@ COMPARABLE: Final = 20.0
 """Labelled samples that this number counts as beside how often the newest labelled answers of the
 class lie there: unlabelled samples of the same kind lie there as often."""
 
-FADING_COLUMNS: Final = (0, 1, 3, 4)
-"""Columns of `Reliability.answers` that are of the newest samples."""
+REMEMBERED: Final = 100.0
+"""Labelled answers of a class over which that fades to 1/e, ..."""
+
+GAP: Final = 200.0
+"""... and samples after which it fades as the newest samples do, where no label comes."""
 
 BLOCK: Final = 100.0
 """Labelled samples after which expectation and outcome are compared."""
@@ -175,9 +178,9 @@ class Reliability:
         counts: Labelled samples per bin, fading, with shape (B,).
         hits: Of those, the ones that were named rightly, with shape (B,).
         recent: The newest samples per bin, fading, with shape (B,).
-        answers: Per class the newest answers and how far these lie on unnamed components, both
-            fading; the unlabelled ones ever; and the newest labelled ones and how far these lie
-            there, both fading; with shape (C, 5).
+        answers: Per class the newest answers to unlabelled samples and how far these lie on
+            components without a name, both fading; how many such answers there ever were; the
+            newest to labelled samples and how far these lie there, both fading; with shape (C, 5).
         block: Labelled samples since expectation and outcome were last compared; hits among them;
             hits expected; variance of the hits.
         spread: Sum of squared differences of accuracy beyond chance, and of comparisons; fading.
@@ -185,6 +188,7 @@ class Reliability:
             before the first one.
         shares: How often an answer of each bin was right by then, with shape (B,).
         promised: Hits of the block by these.
+        unlabelled: Samples since the last one with a label.
         slope: What blocks say of the slope: sums of squares of promises and of their products with
             outcomes, each over its variance; fading.
         offsets: What the newest labels add to the log-odds of every bin, its variance and the
@@ -201,6 +205,7 @@ class Reliability:
     share_right: float | None = None
     shares: Tensor = field(default_factory=lambda: torch.zeros(BINS, dtype=torch.float64))
     promised: float = 0.0
+    unlabelled: float = 0.0
     slope: tuple[float, float] = (0.0, 0.0)
     offsets: Tensor = field(default_factory=_at_rest)
 
@@ -216,7 +221,10 @@ class Reliability:
             return self
         fading = math.exp(-seen.weight * n / RECENT)
         answers = self._answers(int(seen.codes.max()) + 1)
-        answers[:, FADING_COLUMNS] *= fading
+        answers[:, :2] *= fading
+        unlabelled = 0.0 if bool(seen.labelled.any()) else self.unlabelled + seen.weight * n
+        beyond = max(0.0, unlabelled - GAP) - max(0.0, self.unlabelled - GAP)
+        answers[:, 3:] *= math.exp(-max(0.0, beyond) / RECENT)
         bins = np.zeros((3, BINS))
         add_answers(
             array(seen.confidence.double()),
@@ -227,6 +235,7 @@ class Reliability:
             array(seen.counted),
             array(seen.hits),
             seen.weight,
+            math.exp(-1 / REMEMBERED),
             bins,
             answers,
         )
@@ -235,6 +244,7 @@ class Reliability:
             self._counted(counted, hits),
             recent=self.recent * fading + seen.weight * came,
             answers=torch.from_numpy(answers),
+            unlabelled=unlabelled,
         )
 
     def tested(self, bins: Tensor, hits: Tensor) -> Reliability:
@@ -295,7 +305,8 @@ class Reliability:
         learned = np.zeros(len(self.answers))
         known = class_counts[: len(learned)]
         learned[: len(known)] = known
-        return unseen_shares(self._answers(), learned, EXCESS, COMPARABLE)
+        total = float(self.recent.sum())
+        return unseen_shares(self._answers(), learned, total, EXCESS, COMPARABLE)
 
     def _answers(self, least: int = 0) -> Array:
         """A copy of `answers` of so many classes at least, with shape (C, 5)."""

@@ -50,6 +50,7 @@ def add_answers(
     counted: Array,
     hits: Array,
     weight: float,
+    kept: float,
     bins: Array,
     answers: Array,
 ) -> None:
@@ -57,9 +58,11 @@ def add_answers(
 
     Arguments:
         edges: Of bins.
+        kept: What stays of the labelled answers of a class with each that comes, 0 to 1.
         bins: Samples, those that count, and of these the hits, with shape (3, B).
-        answers: Samples, how far they lie on unnamed components, those without a label, and those
-            with one, and how far these lie there, per class, weighed, with shape (C, 5).
+        answers: Samples without a label, how far they lie on unnamed components, and how many they
+            ever were; those with one, and how far these lie there; per class, weighed, with shape
+            (C, 5).
     """
     for i in range(len(codes)):
         place, code = bin_of(confidence[i], edges), codes[i]
@@ -67,13 +70,12 @@ def add_answers(
         if counted[i]:
             bins[1, place] += 1
             bins[2, place] += hits[i]
-        answers[code, 0] += weight
-        answers[code, 1] += weight * unnamed[i]
-        # Only samples without a label can lie on components of theirs.
         if labelled[i]:
-            answers[code, 3] += weight
-            answers[code, 4] += weight * unnamed[i]
+            answers[code, 3] = answers[code, 3] * kept + weight
+            answers[code, 4] = answers[code, 4] * kept + weight * unnamed[i]
         else:
+            answers[code, 0] += weight
+            answers[code, 1] += weight * unnamed[i]
             answers[code, 2] += weight
 
 
@@ -190,31 +192,31 @@ def expected_hits(
 
 
 @compiled
-def unseen_shares(answers: Array, learned: Array, most: float, prior: float) -> tuple[float, float]:
+def unseen_shares(
+    answers: Array, learned: Array, total: float, most: float, prior: float
+) -> tuple[float, float]:
     """Share of the newest samples that must be of no known class, and that may well be.
 
     Arguments:
         answers: As for `add_answers`, with shape (C, 5).
         learned: Labelled samples learned of each class, with shape (C,).
+        total: The newest samples, with a label or without.
         most: Excess up to which a class counts as whole.
         prior: Labelled samples that what the numbers of samples explain counts as.
     """
-    total = answers[:, 0].sum()
     least, may = 0.0, 0.0
     for code in range(len(answers)):
         n, lies, alone, labelled, labelled_lies = answers[code]
-        if n - labelled <= 0:
-            continue
         # Where labels come, samples with one lie there as often as others of their class.
         explained = alone / max(alone + learned[code], 1.0)
         expected = (labelled_lies + prior * explained) / (labelled + prior)
-        if expected >= 1:
+        if n <= 0 or expected >= 1:
             continue
-        found = min((lies - labelled_lies) / (n - labelled), 1.0)
+        found = lies / n
         excess = (found - expected) / (1 - expected)
         if excess > most:
-            least += (n - labelled) / total * excess
-            may += (n - labelled) / total * found
+            least += n / total * min(excess, 1.0)
+            may += n / total * min(found, 1.0)
     return least, may
 
 

@@ -36,9 +36,12 @@ def test_answers_are_added_to_their_bins_and_classes(
     counted = labelled & (rng.random(n) < 0.7)
     bins, answers = np.zeros((3, BINS)), rng.random((n_classes, 5))
     place = bins_of(torch.from_numpy(confidence)).numpy()
-    rows = np.stack([np.ones(n), unnamed, ~labelled, labelled, labelled * unnamed], 1) * weight
+    none = ~labelled
+    rows = np.stack([none, none * unnamed, none], 1) * weight
     wanted = answers.copy()
-    np.add.at(wanted, codes, rows)
+    np.add.at(wanted[:, :3], codes, rows)
+    for code, lies in zip(codes[labelled], unnamed[labelled], strict=True):
+        wanted[code, 3:] = wanted[code, 3:] * 0.99 + weight * np.array([1, lies])
     add_answers(
         confidence,
         EDGES_ARRAY,
@@ -48,6 +51,7 @@ def test_answers_are_added_to_their_bins_and_classes(
         counted,
         hits,
         weight,
+        0.99,
         bins,
         answers,
     )
