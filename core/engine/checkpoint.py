@@ -284,12 +284,13 @@ def _panel(tree: dict[str, Any], converter: Converter) -> Panel:
 
 
 def _owned(tree: dict[str, Any], kind: type[Owned], converter: Converter) -> Owned:
-    # An earlier release did not count the votes that would be expected.
+    # An earlier release had nothing to compare votes with.
     names = (field.name for field in fields(kind))
     parts = {name: converter.structure(tree[name], Tensor) for name in names if name in tree}
     if unknown := tree.keys() - parts.keys():
         raise ValueError(f"components have no {', '.join(sorted(unknown))}")
-    parts.setdefault("expected_votes", torch.zeros_like(parts["votes"]))
+    none = torch.zeros_like(torch.nn.functional.pad(parts["votes"], (1, 0)))
+    parts.setdefault("expectation", none)
     return kind(**parts)
 
 

@@ -90,15 +90,21 @@ EXCESS: Final = 0.3
 explains, so that those that do count as unseen: by chance, or where unlabelled samples crowd in
 one class, up to 0.2 do."""
 
-COMPARABLE: Final = 20.0
+COMPARABLE: Final = 10.0
 """Labelled samples that this number counts as beside how often the newest labelled answers of the
 class lie there: unlabelled samples of the same kind lie there as often."""
+
+SURE: Final = 0.5
+"""Part of the excess that is asked for where many of these tell what is to be expected."""
 
 REMEMBERED: Final = 100.0
 """Labelled answers of a class over which that fades to 1/e, ..."""
 
 GAP: Final = 200.0
-"""... and samples after which it fades as the newest samples do, where no label comes."""
+"""... and samples without any label after which it fades, ..."""
+
+STALE: Final = 100.0
+"""... over so many to 1/e: what labelled samples were like is no measure of what comes later."""
 
 BLOCK: Final = 100.0
 """Labelled samples after which expectation and outcome are compared."""
@@ -224,7 +230,7 @@ class Reliability:
         answers[:, :2] *= fading
         unlabelled = 0.0 if bool(seen.labelled.any()) else self.unlabelled + seen.weight * n
         beyond = max(0.0, unlabelled - GAP) - max(0.0, self.unlabelled - GAP)
-        answers[:, 3:] *= math.exp(-max(0.0, beyond) / RECENT)
+        answers[:, 3:] *= math.exp(-max(0.0, beyond) / STALE)
         bins = np.zeros((3, BINS))
         add_answers(
             array(seen.confidence.double()),
@@ -306,7 +312,7 @@ class Reliability:
         known = class_counts[: len(learned)]
         learned[: len(known)] = known
         total = float(self.recent.sum())
-        return unseen_shares(self._answers(), learned, total, EXCESS, COMPARABLE)
+        return unseen_shares(self._answers(), learned, total, EXCESS, COMPARABLE, SURE)
 
     def _answers(self, least: int = 0) -> Array:
         """A copy of `answers` of so many classes at least, with shape (C, 5)."""

@@ -193,7 +193,7 @@ def expected_hits(
 
 @compiled
 def unseen_shares(
-    answers: Array, learned: Array, total: float, most: float, prior: float
+    answers: Array, learned: Array, total: float, most: float, prior: float, sure: float
 ) -> tuple[float, float]:
     """Share of the newest samples that must be of no known class, and that may well be.
 
@@ -203,6 +203,7 @@ def unseen_shares(
         total: The newest samples, with a label or without.
         most: Excess up to which a class counts as whole.
         prior: Labelled samples that what the numbers of samples explain counts as.
+        sure: Part of `most` that holds where there are many labelled samples, 0 to 1.
     """
     least, may = 0.0, 0.0
     for code in range(len(answers)):
@@ -214,7 +215,8 @@ def unseen_shares(
             continue
         found = lies / n
         excess = (found - expected) / (1 - expected)
-        if excess > most:
+        # Labelled samples tell more surely how many are to be expected than numbers of samples.
+        if excess > most * (prior + labelled * sure) / (prior + labelled):
             least += n / total * min(excess, 1.0)
             may += n / total * min(found, 1.0)
     return least, may

@@ -37,8 +37,8 @@ def merged(old: Components, k: int, floor: float) -> Components:
         return old
     sums, shares = consolidate(old.moments(), k, floor)
     fewer = Components.of_owner(sums, int(old.owner[0]), old.votes.shape[1])
-    votes, expected = (shares.T @ part for part in (old.votes, old.expected_votes))
-    return replace(fewer, votes=votes, expected_votes=expected)
+    votes, expectation = (shares.T @ part for part in (old.votes, old.expectation))
+    return replace(fewer, votes=votes, expectation=expectation)
 
 
 def consolidate(

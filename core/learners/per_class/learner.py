@@ -26,7 +26,8 @@ from core.learners.per_class.flush import due_when_quiet
 from core.learners.per_class.relabelling import (
     by_nearest,
     coming,
-    expected,
+    expecting,
+    faded,
     heard,
     lately,
     nameless,
@@ -40,6 +41,9 @@ from core.model.readout import PosteriorReadout
 from core.standardiser import CLIP
 
 S = TypeVar("S", bound=PerClassState)
+
+LEAST_UNLABELLED = 0.01
+"""Samples without a label among the last below which none have come."""
 
 Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """From votes (K, C), owners (K,), responsibilities (N, K) and classes (N, C) to votes (K, C)."""
@@ -114,9 +118,7 @@ class PerClassLearner(ABC, Generic[S]):
 
         def grown(bank: Any) -> Any:
             old = bank.components
-            votes = (
-                torch.nn.functional.pad(part, more) for part in (old.votes, old.expected_votes)
-            )
+            votes = (torch.nn.functional.pad(part, more) for part in (old.votes, old.expectation))
             return bank.with_votes(*votes)
 
         recent = torch.nn.functional.pad(state.recent, more)
@@ -213,7 +215,12 @@ class PerClassLearner(ABC, Generic[S]):
         for group in state.groups:
             seen[group.owner] = seen.get(group.owner, 0) + 1
         none = torch.zeros_like(state.recent)
-        state = replace(state.closed().named(), sub_tasks_of=seen, recent=none)
+        state = replace(state.closed().named(), sub_tasks_of=seen, recent=none, unlabelled=0.0)
+        # Nothing has fallen on them in the sub-task that begins.
+        expectation = torch.cat(
+            [torch.zeros_like(state.expectation[:, :1]), state.expectation[:, 1:]], 1
+        )
+        state = state.with_votes(state.votes, expectation)
         state = self.capacity.fitted(state, generator)
         return state, [_replay(state, before, "boundary")] if before else []
 
@@ -267,30 +274,37 @@ class PerClassLearner(ABC, Generic[S]):
     def _expect_votes(
         self, state: S, x: Tensor, codes: Tensor, scores: Scores | None, least: float
     ) -> tuple[S, Scores | None]:
-        """Samples without a label that fall on such components where labels come: what votes of
-        these are compared with."""
-        silent = codes == NO_CLASS
+        """What votes on such components are compared with: where samples without a label fall."""
         labels_come = bool(state.pooled) or any(one.owner != NO_CLASS for one in state.groups)
-        if not labels_come or not _has_nobody(state) or not bool(silent.any()):
+        if not labels_come or state.unlabelled < LEAST_UNLABELLED or not _has_nobody(state):
             return state, scores
         scores = self._scored(state, x, scores)
-        silent &= (scores.log_likelihood >= least).cpu()
-        rows = silent.nonzero()[:, 0].to(x.device)
-        joint, x = scores.joint[rows], x[rows]
+        near = (scores.log_likelihood >= least).cpu()
+        voting = near & (codes != NO_CLASS) & (state.owners_of(codes) == codes)
+        said = torch.bincount(codes[voting], minlength=state.n_classes).to(x)
+        rows = (near & (codes == NO_CLASS)).nonzero()[:, 0].to(x.device)
+        joint, silent = scores.joint[rows], x[rows]
 
-        def expecting(one: S) -> S:
-            known = joint if one is state else self._scored(one, x, None).joint
-            more = expected(responsibilities(known), state.recent)
-            mine = (one.owner == NO_CLASS)[:, None]
-            return one.with_votes(one.votes, one.expected_votes + more * mine)
+        def compared(one: S) -> S:
+            known = joint if one is state else self._scored(one, silent, None).joint
+            falls = responsibilities(known).sum(0) * (one.owner == NO_CLASS)
+            old = one.expectation
+            return one.with_votes(
+                one.votes, expecting(old, falls, said, len(codes), state.unlabelled)
+            )
 
-        return _beside(state, expecting), scores
+        return _beside(state, compared), scores
 
     def _heard(
         self, state: S, x: Tensor, codes: Tensor, scores: Scores | None
     ) -> tuple[S, Scores | None]:
         """Labels that fall on components of classes that come."""
-        state = replace(state, recent=lately(state.recent, codes.to(state.recent.device)))
+        silent = float((codes == NO_CLASS).sum())
+        state = replace(
+            state,
+            recent=lately(state.recent, codes.to(state.recent.device)),
+            unlabelled=faded(state.unlabelled, silent, len(codes)),
+        )
         stand = {group.owner for group in state.groups if group.stands} | {*state.sub_tasks_of}
         owners = state.owners_of(codes)
         speaking = torch.isin(owners, torch.tensor(sorted(stand - {NO_CLASS}), dtype=owners.dtype))

@@ -23,6 +23,7 @@ Throughout: N samples, K components, C classes.
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -31,15 +32,17 @@ from core.density.grouping import Grouping
 from core.density.owned import NO_CLASS
 from core.model.readout import LEAST_VOTES, class_shares
 
+F = TypeVar("F", float, Tensor)
+
 STRAY = 0.5
 """Share of the votes of a class that would be expected, up to which those that came are strays: by
 samples of another kind, at the edge of what they are like."""
 
-LEAST_EXPECTED = 3.0
-"""Votes that must be expected before that is said: by chance, none comes of 3 once in twenty."""
+LEAST_EXPECTED = 2.0
+"""Votes that must be expected before that is said: by chance, none comes of two once in seven."""
 
-LEAST_UNLABELLED = 0.01
-"""Share of the newest samples that count as unlabelled at the least."""
+FEW = 10.0
+"""Unlabelled samples that come lately up to which they tell little of where samples fall."""
 
 MEMORY = 20.0
 """Votes after which what a component remembers has faded to a third."""
@@ -60,6 +63,18 @@ COMING = 0.25
 """Part of an even share of them from which on a class counts as one that comes."""
 
 
+def faded(recent: F, newer: F, n: int) -> F:
+    """How many of the last samples are of some kind, with those among newer ones, spread evenly.
+
+    Arguments:
+        recent: The same before.
+        newer: How many of the newer ones are.
+        n: Newer samples, at least 1.
+    """
+    kept = math.exp(-n / LATELY)
+    return recent * kept + newer * ((1 - kept) * LATELY / n)
+
+
 def lately(recent: Tensor, codes: Tensor) -> Tensor:
     """Samples of each class among the last, faded, with shape (C,).
 
@@ -68,10 +83,9 @@ def lately(recent: Tensor, codes: Tensor) -> Tensor:
         codes: Classes of newer samples, spread evenly, with shape (N,), int64, N at least 1; -1
             for unlabelled.
     """
-    kept = math.exp(-len(codes) / LATELY)
     # Not counted by `bincount`, for whose size a device would be waited for.
     counts = (codes[:, None] == torch.arange(len(recent), device=codes.device)).sum(0)
-    return recent * kept + counts * ((1 - kept) * LATELY / len(codes))
+    return faded(recent, counts, len(codes))
 
 
 def coming(recent: Tensor) -> Tensor:
@@ -80,36 +94,38 @@ def coming(recent: Tensor) -> Tensor:
     return shown & (recent * int(shown.sum()) >= COMING * recent.sum())
 
 
-def expected(shares: Tensor, recent: Tensor) -> Tensor:
-    """Votes that unlabelled samples would have cast, had they labels as often as all others.
+def expecting(
+    expectation: Tensor, falls: Tensor, said: Tensor, n: int, unlabelled: float
+) -> Tensor:
+    """With what the votes of newer samples are compared with, with shape (K, 1 + C).
 
     Arguments:
-        shares: Responsibilities of such samples, with shape (N, K).
-        recent: Samples of each class among the last, by `lately`, with shape (C,).
-
-    Returns:
-        With shape (K, C).
+        expectation: The same before.
+        falls: Responsibilities of newer samples without a label, summed up, with shape (K,).
+        said: Newer samples of each class that vote, with shape (C,).
+        n: Newer samples, at least 1.
+        unlabelled: Samples without a label among the last, these included: `faded`.
     """
-    unlabelled = (LATELY - recent.sum()).clamp_min(LEAST_UNLABELLED * LATELY)
-    return shares.sum(0)[:, None] * (recent / unlabelled)
+    recent = faded(expectation[:, :1], falls[:, None], n)
+    return torch.cat([recent, expectation[:, 1:] + recent / (unlabelled + FEW) * said], 1)
 
 
-def naming(owner: Tensor, votes: Tensor, expected_votes: Tensor) -> Tensor:
+def naming(owner: Tensor, votes: Tensor, expectation: Tensor) -> Tensor:
     """The votes that give components their names, with shape (K, C).
 
     Samples of a class that no label ever names lie on components of their own, and of all others a
-    few fall there, too. Where labels come all the while, and a class's fall on a component far less
-    often than unlabelled samples do, those do not name it. A class that few labels name is asked
-    for as few.
+    few fall there, too. Where the samples of every class fall on a component far less often than
+    the unlabelled ones do that come with them, they do not name it. A class that few labels name is
+    asked for as few.
 
     Arguments:
         owner: Of each component, with shape (K,), int64.
         votes: With shape (K, C).
-        expected_votes: By `expected`, with shape (K, C).
+        expectation: By `expecting`, with shape (K, 1 + C).
     """
-    told = expected_votes.sum(-1) >= LEAST_EXPECTED
-    stray = (votes <= STRAY * expected_votes).all(-1)
-    return votes.masked_fill(((owner == NO_CLASS) & told & stray)[:, None], 0.0)
+    expected = expectation[:, 1:]
+    stray = (votes <= STRAY * expected).all(-1) & (expected.sum(-1) >= LEAST_EXPECTED)
+    return votes.masked_fill(((owner == NO_CLASS) & stray)[:, None], 0.0)
 
 
 def heard(

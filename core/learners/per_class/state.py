@@ -61,7 +61,7 @@ class ComponentSet(ABC, Generic[P]):
     def naming_votes(self) -> Tensor:
         """The votes that name each, with shape (K, C)."""
         own = self.components
-        return naming(own.owner, own.votes, own.expected_votes)
+        return naming(own.owner, own.votes, own.expectation)
 
     def __len__(self) -> int:
         return len(self.components)
@@ -70,16 +70,16 @@ class ComponentSet(ABC, Generic[P]):
         """A set like this one of other components."""
         return type(self)(components, self.floor)
 
-    def with_votes(self, votes: Tensor, expected_votes: Tensor | None = None) -> Self:
+    def with_votes(self, votes: Tensor, expectation: Tensor | None = None) -> Self:
         """The same components with other votes; what scores them, being dear, stays.
 
         Arguments:
             votes: With shape (K, C).
-            expected_votes: Likewise; None: as they are.
+            expectation: With shape (K, 1 + C); None: as it is.
         """
-        if expected_votes is None:
-            expected_votes = self.components.expected_votes
-        changed = self.of(replace(self.components, votes=votes, expected_votes=expected_votes))
+        if expectation is None:
+            expectation = self.components.expectation
+        changed = self.of(replace(self.components, votes=votes, expectation=expectation))
         self.form  # noqa: B018  made here at the latest, so that both have the same
         for name in self.without_votes:
             if name in self.__dict__:
@@ -142,6 +142,7 @@ class PerClassState(ABC):
         partition: Counts the changes of the set of components.
         recent: Samples of each class among the last of the current sub-task, faded, with shape
             (C,): `core.learners.per_class.relabelling`.
+        unlabelled: Those without a label among them, likewise.
     """
 
     n_features: int
@@ -152,6 +153,8 @@ class PerClassState(ABC):
     pool_allowance: int
     partition: int
     recent: Tensor
+    # Checkpoints of earlier releases have none.
+    unlabelled: float = 0.0
 
     @staticmethod
     def beginning(n_features: int, device: torch.device) -> dict[str, Any]:
@@ -200,12 +203,12 @@ class PerClassState(ABC):
         """With every set of components changed, those that are not shown included."""
 
     @abstractmethod
-    def with_votes(self, votes: Tensor, expected_votes: Tensor | None = None) -> Self:
+    def with_votes(self, votes: Tensor, expectation: Tensor | None = None) -> Self:
         """With these votes, (K, C), on the components that are shown.
 
         Arguments:
             votes: With shape (K, C).
-            expected_votes: Likewise; None: as they are.
+            expectation: With shape (K, 1 + C); None: as it is.
         """
 
     @abstractmethod
@@ -248,9 +251,9 @@ class PerClassState(ABC):
         return self.column("votes")
 
     @property
-    def expected_votes(self) -> Tensor:
-        """What they would be if labels came as often there, with shape (K, C)."""
-        return self.column("expected_votes")
+    def expectation(self) -> Tensor:
+        """What votes are compared with, with shape (K, 1 + C)."""
+        return self.column("expectation")
 
     @property
     def naming_votes(self) -> Tensor:

@@ -298,8 +298,8 @@ class WindowedEM(Windows[S]):
         if group.owner == NO_CLASS:
             nearest = _nearest(parameters[0][~kept], stayed[0])
             both = self._votes(state, group, shares)
-            votes, expected = (part[rows] + nearest.summed(part[~kept]) for part in both)
-            owned = replace(owned, votes=votes, expected_votes=expected)
+            votes, expectation = (part[rows] + nearest.summed(part[~kept]) for part in both)
+            owned = replace(owned, votes=votes, expectation=expectation)
         elif group.sums is not None:
             # What labels have said of those that learning goes on from.
             said = group.bank.components.votes
@@ -325,15 +325,15 @@ class WindowedEM(Windows[S]):
     def _votes(self, state: S, group: BankGroup, shares: Tensor) -> tuple[Tensor, Tensor]:
         """Labelled samples per component (K) and class (C): those of before and the window's.
 
-        And those that would be expected, of before.
+        And what they are compared with, of before.
         """
         components = group.bank.components
         old: Tensor = components.votes
         votes = old.new_zeros(shares.shape[1], state.n_classes)
-        expected = torch.zeros_like(votes)
+        expectation = old.new_zeros(len(votes), 1 + state.n_classes)
         if group.sums is not None:
             votes[: len(old)] = old
-            expected[: len(old)] = components.expected_votes
+            expectation[: len(old)] = components.expectation
         elif len(old):
             # Components were started anew: votes that came from outside of the window follow
             # the samples on whose components they fell. Those of pooled classes are inside.
@@ -342,12 +342,12 @@ class WindowedEM(Windows[S]):
             wins = responsibilities(joint)
             wins = wins / wins.sum(0).clamp_min(torch.finfo(wins.dtype).tiny)
             votes += shares.T @ (wins @ old.index_fill(1, pooled, 0))
-            expected += shares.T @ (wins @ components.expected_votes)
+            expectation += shares.T @ (wins @ components.expectation)
         labelled = group.codes != NO_CLASS
         if bool(labelled.any()):
             classes = torch.nn.functional.one_hot(group.codes[labelled], state.n_classes)
             votes += shares[labelled].T @ classes.to(shares.dtype)
-        return votes, expected
+        return votes, expectation
 
 
 def _without_strays(group: BankGroup) -> BankGroup:

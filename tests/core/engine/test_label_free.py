@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import eq
+
 import pytest
 import torch
 
@@ -11,7 +13,7 @@ from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
 from core.engine.modes import Mode
 from core.engine.state import EngineState
-from core.events import BatchScored, LabelsMatched
+from core.events import BatchScored, ClassProposed, LabelsMatched
 
 D = 3
 
@@ -83,6 +85,56 @@ def test_a_class_that_no_label_has_named_is_not_expected_to_be_named_rightly() -
     assert told.estimated_unseen > 0.5
     assert told.estimated_accuracy is not None
     assert told.estimated_accuracy < 0.5
+
+
+def beside_labels(preset: str, share: float, seed: int) -> tuple[int, float, float | None]:
+    """Four classes of which most samples have labels; others are of a fifth that never has one.
+
+    Arguments:
+        share: Of the fifth among samples without a label.
+
+    Returns:
+        Proposals made; accuracy of the last ten batches; what was expected after the last one.
+    """
+    rng = torch.Generator().manual_seed(seed)
+    centres = torch.randn(5, 16, generator=rng)
+    one = Engine(EngineConfig(preset=preset, seed=seed, detector="none"))
+    state, made, right, told = one.start(), 0, list[float](), None
+    for index in range(46):
+        codes = torch.randint(4, (100,), generator=rng)
+        unlabelled = torch.arange(100) < (30 if index >= 15 else 0)
+        new = unlabelled & (torch.rand(100, generator=rng) < share)
+        codes[new] = 4
+        x = centres[codes] + torch.randn(100, 16, generator=rng)
+        if index >= 36:
+            snapshot = one.snapshot(state)
+            answers = [snapshot.answers[code] for code in snapshot.classify(x).codes.tolist()]
+            right.append(sum(map(eq, answers, codes.tolist())) / 100)
+        labels = [None if unlabelled[i] else code for i, code in enumerate(codes.tolist())]
+        state, events = one.step(state, Batch.of(x, labels))
+        made += sum(isinstance(event, ClassProposed) for event in events)
+        told = expected(events).estimated_accuracy
+    return made, sum(right) / len(right), told
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_class_without_labels_beside_classes_with_is_proposed_and_not_expected_to_be_right(
+    preset: str, seed: int
+) -> None:
+    """A few labels of others fall on its components, and name none of them."""
+    made, accuracy, told = beside_labels(preset, 1.0, seed)
+    assert made > 0
+    assert accuracy < 0.72
+    assert told == pytest.approx(accuracy, abs=0.06)
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_samples_without_labels_of_classes_whose_labels_come_are_neither(preset: str) -> None:
+    made, accuracy, told = beside_labels(preset, 0.0, 0)
+    assert made == 0
+    assert accuracy > 0.9
+    assert told == pytest.approx(accuracy, abs=0.04)
 
 
 def test_labels_that_come_late_by_id_tell_how_reliable_answers_are() -> None:

@@ -141,8 +141,8 @@ class FlatState(PerClassState):
     def mapped(self, change: Callable[[Mixing], Mixing]) -> Self:
         return replace(self, mixing=change(self.mixing))
 
-    def with_votes(self, votes: Tensor, expected_votes: Tensor | None = None) -> Self:
-        return replace(self, mixing=self.mixing.with_votes(votes, expected_votes))
+    def with_votes(self, votes: Tensor, expectation: Tensor | None = None) -> Self:
+        return replace(self, mixing=self.mixing.with_votes(votes, expectation))
 
     def with_values(self, components: Components) -> Self:
         """With other numbers in the same components."""

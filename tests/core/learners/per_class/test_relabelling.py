@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from core.density.owned import NO_CLASS
 from core.learners.per_class.relabelling import (
-    LATELY,
     LEAST_EXPECTED,
-    expected,
-    lately,
+    expecting,
+    faded,
     nameless,
     naming,
 )
@@ -19,8 +18,8 @@ from core.learners.per_class.relabelling import (
 
 def one_component(votes: list[float], expected_votes: list[float], owner: int = NO_CLASS) -> bool:
     """Whether the votes that fell on a component name it."""
-    cast, awaited = torch.tensor([votes]), torch.tensor([expected_votes])
-    named = naming(torch.tensor([owner]), cast, awaited)
+    cast, expectation = torch.tensor([votes]), torch.tensor([[100.0, *expected_votes]])
+    named = naming(torch.tensor([owner]), cast, expectation)
     assert torch.equal(named, cast) or not bool(named.any())
     return bool(named.any())
 
@@ -49,27 +48,47 @@ def test_what_a_class_owns_is_its_own() -> None:
 def test_only_components_that_nothing_names_are_nameless() -> None:
     owner = torch.tensor([NO_CLASS, NO_CLASS, 0])
     votes = torch.tensor([[1.0, 0.5], [30.0, 0.0], [0.0, 0.0]])
-    awaited = torch.full((3, 2), 30.0)
-    assert nameless(owner, naming(owner, votes, awaited)).tolist() == [0]
+    expectation = torch.full((3, 3), 30.0)
+    assert nameless(owner, naming(owner, votes, expectation)).tolist() == [0]
 
 
-@given(share=st.floats(0.05, 0.95), component=st.floats(0.02, 1.0), n=st.integers(200, 2000))
-def test_samples_of_one_kind_bring_as_many_votes_as_are_expected(
-    share: float, component: float, n: int
+@given(
+    share=st.floats(0.05, 0.9),
+    component=st.floats(0.05, 1.0),
+    size=st.integers(1, 200),
+    seed=st.integers(0, 99),
+)
+def test_where_samples_of_one_kind_fall_as_often_with_a_label_as_many_votes_are_expected(
+    share: float, component: float, size: int, seed: int
 ) -> None:
-    """Labels or none, one in so many falls on a component: votes are what was expected, nearly."""
-    generator = torch.Generator().manual_seed(n)
-    recent, votes, awaited = torch.zeros(2), 0.0, torch.zeros(1, 2)
+    generator = torch.Generator().manual_seed(seed)
+    unlabelled, votes, expectation = 0.0, 0.0, torch.zeros(1, 3)
+    for codes in torch.randint(2, (8000,), generator=generator).split(size):
+        labelled = torch.rand(len(codes), generator=generator) < share
+        silent, falls = float((~labelled).sum()), component * float((~labelled).sum())
+        unlabelled = faded(unlabelled, silent, len(codes))
+        said = torch.bincount(codes[labelled], minlength=2)
+        expectation = expecting(expectation, torch.tensor([falls]), said, len(codes), unlabelled)
+        votes += component * float(labelled.sum())
+    assert 0.7 < float(expectation[0, 1:].sum()) / votes < 1.01
+
+
+def test_where_no_label_comes_nothing_is_expected() -> None:
+    expectation = torch.zeros(1, 3)
     for _ in range(20):
-        labelled = torch.rand(n, generator=generator) < share
-        codes = torch.where(labelled, torch.randint(2, (n,), generator=generator), -1)
-        recent = lately(recent, codes)
-        falls = torch.full((n, 1), component)
-        votes += float(falls[labelled].sum())
-        awaited = awaited + expected(falls[~labelled], recent)
-    assert 0.7 < float(awaited.sum()) / votes < 1.3
+        expectation = expecting(
+            expectation, torch.tensor([100.0]), torch.zeros(2), 100, faded(300.0, 100.0, 100)
+        )
+    assert expectation[0, 1:].tolist() == [0, 0]
+    assert expectation[0, 0] > 300
 
 
-def test_nothing_is_expected_where_no_label_comes() -> None:
-    recent = lately(torch.tensor([200.0, 100.0]), torch.full((int(20 * LATELY),), -1))
-    assert float(expected(torch.ones(50, 1), recent).sum()) < 0.01
+def test_what_fell_long_ago_is_compared_with_nothing() -> None:
+    expectation, said = torch.tensor([[200.0, 0.0, 0.0]]), torch.tensor([50.0, 50.0])
+    unlabelled = 200.0
+    for _ in range(100):
+        unlabelled = faded(unlabelled, 0.0, 100)
+        expectation = expecting(expectation, torch.zeros(1), said, 100, unlabelled)
+    assert float(expectation[0, 0]) < 1e-3
+    later = expecting(expectation, torch.zeros(1), said, 100, unlabelled)
+    assert float(later[0, 1:].sum() - expectation[0, 1:].sum()) < 1e-3
