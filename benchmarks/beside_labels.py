@@ -63,7 +63,7 @@ class Outcome:
 @as_in_the_trainer()
 def measure(quick: bool, say: Say) -> Measurement:
     """Quick: digits of eight by eight, one class."""
-    names = ("digits",) if quick else ("mnist", "fashion_mnist", "devanagari")
+    names = ("digits",) if quick else ("mnist", "fashion_mnist")
     presets, sizes = (("mfa",), 1) if quick else (("mfa", "flat"), None)
     classes, shares = NEW[:sizes], UNLABELLED[:sizes]
     rows: list[tuple[str, ...]] = []
