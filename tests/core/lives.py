@@ -17,8 +17,11 @@ Parts = TypeVar("Parts", Analysers, Components)
 
 
 def by_name(parts: Parts) -> Parts:
-    """The same with the class that most votes are for in place of the votes."""
-    return replace(parts, votes=parts.votes.argmax(-1))
+    """The same with the class that most votes are for in place of the votes.
+
+    And without what these are compared with, which has a column for each class, too.
+    """
+    return replace(parts, votes=parts.votes.argmax(-1), expectation=parts.expectation[:, :0])
 
 
 class FedByHand(Generic[S]):

@@ -61,6 +61,8 @@ class ComponentSet(ABC, Generic[P]):
     def naming_votes(self) -> Tensor:
         """The votes that name each, with shape (K, C)."""
         own = self.components
+        if NO_CLASS not in self.owners:
+            return own.votes
         return naming(own.owner, own.votes, own.expectation)
 
     def __len__(self) -> int:
