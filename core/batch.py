@@ -170,11 +170,7 @@ class Batch:
                 high=high,
             )
         for label in self.vocabulary:
-            if type(label) not in (int, str):
-                raise InvalidLabels(
-                    f"The label {label!r} is of type {type(label).__name__}; expected an integer "
-                    f"or a string. Send one of these."
-                )
+            plain_label(label)
         if len(set(self.vocabulary)) < len(self.vocabulary):
             raise InvalidLabels(
                 f"The vocabulary of {len(self.vocabulary)} labels names "
@@ -182,6 +178,42 @@ class Batch:
                 f"label once and point several codes at it.",
                 labels=len(self.vocabulary),
             )
+
+
+def plain_label(label: object) -> Label:
+    """A label as an integer or a string of Python; a number of NumPy becomes one.
+
+    Raises:
+        InvalidLabels: It is neither, and None is neither, too.
+
+    Example:
+        >>> import numpy as np
+        >>> plain_label(np.int32(3)), plain_label("cat")
+        (3, 'cat')
+    """
+    return _plain(label, "label")
+
+
+def plain_id(name: object) -> SampleId:
+    """The name of a sample, likewise.
+
+    Raises:
+        InvalidLabels: It is neither an integer nor a string.
+    """
+    return _plain(name, "sample id")
+
+
+def _plain(value: object, what: str) -> int | str:
+    # Whatever a number of NumPy or torch is called: this module needs no NumPy.
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()
+    # A bool is an integer to Python, and equal to one: True would be the class 1.
+    if type(value) is not int and type(value) is not str:
+        raise InvalidLabels(
+            f"The {what} {value!r:.80} is of type {type(value).__name__}; expected an integer "
+            f"or a string. Send one of these."
+        )
+    return value
 
 
 def as_float32(features: Tensor, device: torch.device) -> Tensor:

@@ -22,8 +22,9 @@ from typing import Any
 
 import torch
 
-from core.batch import Batch, Label, SampleId
+from core.batch import Batch, Label, SampleId, plain_id, plain_label
 from core.config import EngineConfig
+from core.counted import counted
 from core.drift.detector import Arming, Detector
 from core.engine.boundary import BoundaryCrossing
 from core.engine.candidates import Candidates
@@ -51,6 +52,7 @@ from core.engine.state import (
 from core.engine.step import Step
 from core.errors import (
     InvalidCheckpoint,
+    InvalidLabels,
     InvalidRequest,
     ModelAtRest,
     ModelNotReady,
@@ -182,17 +184,29 @@ class Engine:
         return self.judge.arming(state)
 
     def change_mode(
-        self, state: EngineState, mode: Mode, by: str | None = None, reason: str | None = None
+        self,
+        state: EngineState,
+        mode: Mode | str,
+        by: str | None = None,
+        reason: str | None = None,
     ) -> tuple[EngineState, list[Event]]:
         """Bring the model to rest, or wake it: see `core.engine.modes`.
 
         Nothing happens where the mode is in force. A rollback and an upload leave it in force.
 
         Arguments:
-            mode: From now on.
+            mode: From now on, or its value: "learn", "detect_only" or "frozen".
             by: Who asks.
             reason: Why.
+
+        Raises:
+            InvalidRequest: There is no such mode; the state given in is unchanged.
         """
+        if mode not in tuple(Mode):
+            raise InvalidRequest(
+                f"There is no mode {mode!r:.80}; expected {', '.join(Mode)}. Name one of these."
+            )
+        mode = Mode(mode)
         state, events = self.modes.switch(state, mode, by, reason)
         return state, placed(state.stream, events)
 
@@ -229,13 +243,22 @@ class Engine:
         """Labels for samples that came before without, or that have yet to come.
 
         Arguments:
-            ids: Names of samples, N of them, in any order.
-            labels: The label of each.
+            ids: Names of samples, N of them, in any order: integers or strings, of NumPy, too.
+            labels: The label of each, likewise.
 
         Raises:
-            InvalidLabels: They would bring too many classes; the state given in is unchanged.
+            InvalidLabels: They are not as many as ids, or of another type, or would bring too many
+                classes; the state given in is unchanged.
             ModelAtRest: Too many wait for the thaw; likewise.
         """
+        if len(ids) != len(labels):
+            raise InvalidLabels(
+                f"{counted(len(ids), 'sample id')} came with {counted(len(labels), 'label')}; "
+                f"expected one label per id. Leave out the ids of samples without a label.",
+                sample_ids=len(ids),
+                labels=len(labels),
+            )
+        ids, labels = [*map(plain_id, ids)], [*map(plain_label, labels)]
         held_labels = [one.label for one in state.rest.labels]
         check_classes(state, (*labels, *held_labels), self.config.max_classes)
         if not state.learns:
@@ -250,10 +273,12 @@ class Engine:
 
         Raises:
             UnknownProposal: No such proposal is open.
-            InvalidLabels: There would be too many classes.
+            InvalidLabels: The label is no integer and no string, or there would be too many
+                classes.
             ModelAtRest: Nothing is learned at the moment. The state given in is unchanged.
         """
         self._check_learns(state, "a proposed class cannot be decided about")
+        label = None if label is None else plain_label(label)
         named = () if label is None else (label,)
         check_classes(state, named, self.config.max_classes)
         state, events = self.discovery.name(state, proposal, label)

@@ -121,6 +121,9 @@ def test_unknown_samples_that_keep_coming_together_are_proposed_and_named() -> N
     before = engine.snapshot(state)
     assert before.info.unknown == state.pending.proposals.raw_samples >= proposed.samples
 
+    for wrong in (1.0, True, (1, 2)):
+        with pytest.raises(InvalidLabels, match="expected an integer or a string"):
+            engine.name(state, 1, wrong)  # type: ignore[arg-type]  # what is tested
     state, events = engine.name(state, 1, "new")
     assert [event.label for event in of(ClassDiscovered, events)] == ["new"]
     (closed,) = of(ProposalClosed, events)

@@ -9,6 +9,7 @@ from string import ascii_lowercase
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,7 +21,7 @@ from core.config import EngineConfig
 from core.engine.checkpoint import FORMAT, dump, load
 from core.engine.engine import Engine
 from core.engine.learners import make_learner
-from core.engine.state import EngineState
+from core.engine.state import EngineState, Mode
 from core.errors import InvalidLabels
 from core.events import (
     BatchLearned,
@@ -486,3 +487,37 @@ def test_a_name_that_waits_already_is_no_name_for_another_sample(engine: Engine)
     state, _ = engine.step(state, Batch(blob(0, 2, 8), sample_ids=(2, 3)))
     assert state.pending.awaiting.samples == 3
     assert state.model.samples_seen + 3 == state.stream.samples
+
+
+def test_labels_and_ids_of_numpy_are_those_of_python_and_a_checkpoint_holds_them() -> None:
+    engine, _ = watched()
+    state, _ = engine.step(engine.start(), Batch.of(stamped([*range(20)]), [0, 1] * 10))
+    state, _ = engine.step(state, Batch.of(stamped([20, 21]), sample_ids=[20, 21]))
+    state, _ = engine.label(state, np.array([20, 21, 90, 91]), np.array([1, 0, 1, 2], np.int32))
+    assert state.model.classes == (0, 1)
+    assert {type(one.label) for one in state.pending.awaiting.early} == {int}
+    assert {type(one.id) for one in state.pending.awaiting.early} == {int}
+    loaded, *_ = load(dump(state, engine.config, {}))
+    assert_identical(tensors_of(loaded), tensors_of(state))
+
+
+@pytest.mark.parametrize("mode", [Mode.LEARN, Mode.FROZEN])
+@pytest.mark.parametrize("label", [1.0, True, float("nan"), (1, 2), None, np.float32(1), b"cat"])
+def test_labels_that_are_no_integer_and_no_string_are_refused(mode: Mode, label: Any) -> None:
+    engine, _ = watched()
+    state, _ = engine.step(engine.start(), Batch.of(stamped([*range(20)]), [0, 1] * 10))
+    state, _ = engine.change_mode(state, mode)
+    with pytest.raises(InvalidLabels, match=r"label .* is of type .*; expected an integer"):
+        engine.label(state, [1, 2], [0, label])
+    with pytest.raises(InvalidLabels, match=r"sample id .* is of type .*; expected an integer"):
+        engine.label(state, [1, label], [0, 1])
+
+
+@pytest.mark.parametrize("mode", [Mode.LEARN, Mode.FROZEN])
+def test_there_must_be_as_many_labels_as_ids(mode: Mode) -> None:
+    engine, _ = watched()
+    state, _ = engine.step(engine.start(), Batch.of(stamped([*range(20)]), [0, 1] * 10))
+    state, _ = engine.change_mode(state, mode)
+    with pytest.raises(InvalidLabels, match="2 sample ids came with 1 label;") as caught:
+        engine.label(state, ["a", "b"], [1])
+    assert caught.value.context == {"sample_ids": 2, "labels": 1}

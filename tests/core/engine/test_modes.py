@@ -16,7 +16,7 @@ from core.config import EngineConfig
 from core.engine import checkpoint
 from core.engine.engine import Engine
 from core.engine.state import EngineState, Mode, Passage, StreamState
-from core.errors import InvalidBatch, ModelAtRest
+from core.errors import InvalidBatch, InvalidRequest, ModelAtRest
 from core.events import (
     BatchLearned,
     BatchPassed,
@@ -281,3 +281,13 @@ def test_places_are_remembered_of_the_newest_gaps_and_counts_of_all() -> None:
     assert (stream.all_batches, stream.all_samples) == (200, 500)
     assert stream.place(299) == 499
     assert stream.batch_place(99) == 199
+
+
+def test_a_mode_may_be_named_by_its_value_and_an_unknown_one_is_refused() -> None:
+    engine = Engine(CONFIG)
+    state, (event,) = engine.change_mode(engine.start(), "frozen")
+    assert (state.rest.mode, event.kind) == (Mode.FROZEN, "mode_changed")
+    assert state.rest.mode is Mode.FROZEN
+    for wrong in ("freeze", "", None, 1):
+        with pytest.raises(InvalidRequest, match="expected learn, detect_only, frozen"):
+            engine.change_mode(state, wrong)  # type: ignore[arg-type]  # what the test is about
