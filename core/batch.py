@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -23,6 +24,14 @@ Label = int | str
 
 SampleId = int | str
 """What a sender may call a sample, to send its label later."""
+
+
+class SupportsArray(Protocol):
+    """What NumPy makes an array of: one of its own, a DataFrame."""
+
+    def __array__(self) -> Any:
+        """An array of NumPy."""
+
 
 UNLABELLED = -1
 """The code of a sample without a label."""
@@ -69,21 +78,46 @@ class Batch:
     @classmethod
     def of(
         cls,
-        features: Tensor,
-        labels: list[Label | None] | Tensor | None = None,
-        sample_ids: Sequence[SampleId | None] | None = None,
+        features: Tensor | SupportsArray | Sequence[object],
+        labels: Iterable[Label | None] | Tensor | None = None,
+        sample_ids: Iterable[SampleId | None] | None = None,
         *,
         images: bool = False,
     ) -> Batch:
-        """A batch from samples (N, D) and plain labels, in order of first appearance."""
-        ids = None if sample_ids is None else tuple(sample_ids)
+        """A batch from samples and plain labels, in order of first appearance.
+
+        Arguments:
+            features: Samples, with shape (N, D), or of images (N, H, W) or (N, H, W, C): a tensor,
+                an array, or whatever NumPy makes an array of numbers of.
+            labels: One integer, string or None per sample, of NumPy, too.
+            sample_ids: Likewise, and none twice.
+            images: As `Batch` has it.
+
+        Raises:
+            ShapeMismatch: Features are no numbers, or of rows of different lengths.
+            InvalidLabels: A label or id is neither an integer nor a string, or an id comes twice.
+        """
+        features = features if isinstance(features, Tensor) else _tensor(features)
+        ids = None
+        if sample_ids is not None:
+            ids = tuple(None if one is None else plain_id(one) for one in sample_ids)
+            _check_distinct(ids)
         if labels is None:
             return cls(features, sample_ids=ids, images=images)
-        plain = labels.tolist() if isinstance(labels, Tensor) else list(labels)
+        return cls(features, sample_ids=ids, images=images).labelled(labels)
+
+    def labelled(self, labels: Iterable[Label | None] | Tensor) -> Batch:
+        """The same with other labels: one integer, string or None per sample.
+
+        Raises:
+            InvalidLabels: One is neither.
+        """
+        found = labels.tolist() if isinstance(labels, Tensor) else labels
+        plain = [None if label is None else plain_label(label) for label in found]
         vocabulary = tuple(dict.fromkeys(label for label in plain if label is not None))
         index = {label: code for code, label in enumerate(vocabulary)}
         codes = [UNLABELLED if label is None else index[label] for label in plain]
-        return cls(features, torch.tensor(codes, dtype=torch.int64), vocabulary, ids, images)
+        return replace(self, codes=torch.tensor(codes, dtype=torch.int64), vocabulary=vocabulary)
 
     @property
     def plain_labels(self) -> list[Label | None]:
@@ -145,6 +179,7 @@ class Batch:
                 samples=n,
                 sample_ids=len(self.sample_ids),
             )
+        _check_distinct(self.sample_ids or ())
         if self.codes is not None:
             self._check_codes(self.codes, n)
 
@@ -201,6 +236,47 @@ def plain_id(name: object) -> SampleId:
         InvalidLabels: It is neither an integer nor a string.
     """
     return _plain(name, "sample id")
+
+
+def _check_distinct(ids: Sequence[SampleId | None]) -> None:
+    """Raise `InvalidLabels` where an id names two samples: a label of it would be for either."""
+    named = [id for id in ids if id is not None]
+    if len(set(named)) == len(named):
+        return
+    places: dict[SampleId, int] = {}
+    for position, id in enumerate(ids):
+        if id is not None and places.setdefault(id, position) < position:
+            raise InvalidLabels(
+                f"The sample id {id!r:.80} names the samples at positions {places[id]} and "
+                f"{position} of one batch; expected one sample per id. Give every sample an id of "
+                f"its own.",
+                position=position,
+            )
+
+
+def _tensor(values: SupportsArray | Sequence[object]) -> Tensor:
+    """An array or list of numbers as a tensor; single, half and double precision and uint8 stay."""
+    if hasattr(values, "__array__"):
+        array = values.__array__()
+        if array.dtype.kind in "iuf":
+            kept = str(array.dtype) in ("float16", "float32", "float64", "uint8")
+            # A copy, because torch knows neither all types nor strides, and warns of memory that
+            # it may not write.
+            return torch.from_numpy(array.astype(array.dtype if kept else "float64", order="C"))
+        what = f"Features of type {array.dtype} are no numbers"
+    else:
+        try:
+            found = torch.as_tensor(values)
+        except (TypeError, ValueError, RuntimeError) as error:
+            what = f"Features are no matrix of numbers ({error})"
+        else:
+            if found.dtype != torch.bool:
+                return found
+            what = "Features of type bool are no numbers"
+    raise ShapeMismatch(
+        f"{what}; expected (N, D), floating point or integers. Send a matrix with one row per "
+        f"sample."
+    )
 
 
 def _plain(value: object, what: str) -> int | str:

@@ -80,11 +80,7 @@ class DelayedLabels:
             labels[row] = label
         # The batch's own report says how well they were guessed.
         event = self._matched(state, matched=len(found), unmatched={DUPLICATE: duplicates})
-        return (
-            state,
-            Batch.of(batch.features, labels, batch.sample_ids, images=batch.images),
-            [event],
-        )
+        return state, batch.labelled(labels), [event]
 
     def hold_back(
         self, state: EngineState, batch: Batch, scores: Scores | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -133,3 +134,50 @@ def test_labels_that_do_not_fit_are_refused_with_what_to_do(
 def test_codes_may_all_be_unlabelled_and_a_vocabulary_may_hold_more_than_occurs() -> None:
     Batch(X, codes(-1, -1, -1)).check(2)
     Batch(X, codes(-1, 1, -1), ("a", "b", "c")).check(2)
+
+
+def test_an_id_that_names_two_samples_is_refused() -> None:
+    with pytest.raises(InvalidLabels, match="'a' names the samples at positions 0 and 2") as caught:
+        Batch.of(X, sample_ids=["a", None, "a"])
+    assert caught.value.context == {"position": 2}
+    with pytest.raises(InvalidLabels, match="positions 0 and 2"):
+        Batch(X, sample_ids=("a", None, "a")).check(2)
+    Batch.of(X, sample_ids=[1, None, None]).check(2)
+    Batch.of(X, sample_ids=[1, "1", None]).check(2)
+
+
+def test_ids_of_numpy_are_those_of_python() -> None:
+    ids = Batch.of(X, sample_ids=np.arange(3)).sample_ids
+    assert ids is not None
+    assert [type(id) for id in ids] == [int] * 3
+    with pytest.raises(InvalidLabels, match=r"The sample id 1\.0 is of type float"):
+        Batch.of(X, sample_ids=[1.0, 2, 3])  # type: ignore[list-item]  # what is tested
+
+
+@pytest.mark.parametrize("wrong", [True, 1.0, np.True_, np.float32(1), (1,), [1]])
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_label_that_merely_equals_an_integer_is_refused_at_any_place(
+    wrong: object, place: int
+) -> None:
+    labels: list[object] = [1, 1, 1]
+    labels[place] = wrong
+    with pytest.raises(InvalidLabels, match="expected an integer or a string"):
+        Batch.of(X, labels)  # type: ignore[arg-type]  # what is tested
+
+
+@pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8", ">f4", "u1", "<i4", "<u2"])
+def test_arrays_and_lists_of_numbers_become_tensors(dtype: str) -> None:
+    values = np.arange(6).reshape(3, 2).astype(dtype)
+    values.flags.writeable = False
+    for sent in (values, values[::-1][::-1], values.tolist()):
+        batch = Batch.of(sent, np.array([1, 2, 1]))
+        batch.check(2)
+        assert batch.features.double().tolist() == [[0, 1], [2, 3], [4, 5]]
+        assert batch.plain_labels == [1, 2, 1]
+    assert (Batch.of(values).features.dtype == torch.uint8) == (dtype == "u1")
+
+
+@pytest.mark.parametrize("wrong", [[["a"]], [[1], [1, 2]], np.zeros((2, 2), "M8[s]"), [[True]]])
+def test_what_is_no_matrix_of_numbers_is_refused_at_once(wrong: object) -> None:
+    with pytest.raises(ShapeMismatch, match="Features"):
+        Batch.of(wrong)  # type: ignore[arg-type]  # what is tested
