@@ -15,6 +15,7 @@ from service.api.admission import check_shape
 from service.api.bodies import read_batch, to_tensor
 from service.api.false_positive_rates import RATE, rate_of
 from service.api.flags import flag_of
+from service.api.given_twice import one_value
 from service.api.negotiation import JSON, SAFETENSORS, choose
 from service.api.openapi import forms, problems, samples_body
 from service.api.parts import parts_of, snapshot_of
@@ -93,8 +94,8 @@ async def classify(
     parts = parts_of(request)
     form = choose(request.headers.get("accept"), (JSON, SAFETENSORS))
     batch = await read_batch(request, parts.settings, allowed=("unknown_rate", "p_values"))
-    rate = rate_of("unknown_rate", batch.fields.get("unknown_rate", unknown_rate))
-    wanted = flag_of("p_values", batch.fields.get("p_values", p_values))
+    rate = one_value("unknown_rate", batch, request, rate_of, unknown_rate)
+    wanted = one_value("p_values", batch, request, flag_of, p_values)
     snapshot = snapshot_of(parts)
     check_shape(parts, batch)
     x = to_tensor(batch)

@@ -15,6 +15,7 @@ from service.api.bodies import read_batch, to_tensor
 from service.api.errors import OutOfRange
 from service.api.false_positive_rates import RATE, rate_of
 from service.api.flags import flag_of
+from service.api.given_twice import one_value
 from service.api.negotiation import JSON, SAFETENSORS, choose
 from service.api.openapi import forms, problems, samples_body
 from service.api.parts import parts_of, snapshot_of
@@ -108,10 +109,9 @@ async def outliers(
     form = choose(request.headers.get("accept"), (JSON, SAFETENSORS))
     allowed = ("c", "false_positive_rate", "components")
     batch = await read_batch(request, parts.settings, allowed=allowed)
-    deviations = _deviations(batch.fields.get("c", c))
-    wanted = batch.fields.get("false_positive_rate", false_positive_rate)
-    rate = rate_of("false_positive_rate", wanted)
-    with_components = flag_of("components", batch.fields.get("components", components))
+    deviations = one_value("c", batch, request, _deviations, c)
+    rate = one_value("false_positive_rate", batch, request, rate_of, false_positive_rate)
+    with_components = one_value("components", batch, request, flag_of, components)
     snapshot = snapshot_of(parts)
     check_shape(parts, batch)
     x = to_tensor(batch)
@@ -156,7 +156,7 @@ async def outliers(
     return answers.json(document, version=version)
 
 
-def _deviations(c: object) -> float | None:
+def _deviations(name: str, c: object) -> float | None:
     """The wanted c as a number, from JSON, metadata or query; None for the service's own."""
     if c is None:
         return None
@@ -166,8 +166,9 @@ def _deviations(c: object) -> float | None:
         number = float(c)
     except ValueError:
         raise InvalidRequest(
-            "`c` is no number. Expected standard deviations, like 2.0. Correct it.", parameter="c"
+            f"`{name}` is no number. Expected standard deviations, like 2.0. Correct it.",
+            parameter=name,
         ) from None
     if math.isnan(number) or not 0 <= number <= LARGEST_C:
-        raise OutOfRange.of("c", got=number, low=0, high=LARGEST_C)
+        raise OutOfRange.of(name, got=number, low=0, high=LARGEST_C)
     return number

@@ -154,3 +154,26 @@ def test_the_page_asks_for_nothing_that_is_refused(taught: httpx2.Client) -> Non
         known = re.sub(r"drift/boundaries/\$\{.*\}", "drift/boundaries/1-1", known)
         response = taught.get("/" + re.sub(r"\$\{\w+\}", "25", known))
         assert response.status_code == (404 if "boundaries/" in known else 200), address
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "one", "other"),
+    [
+        ("/outliers", "false_positive_rate", 0.05, 0.0001),
+        ("/outliers", "c", 2, 3),
+        ("/outliers", "components", True, False),
+        ("/classify", "unknown_rate", 0.05, 0.0001),
+        ("/classify", "p_values", True, False),
+    ],
+)
+def test_body_and_query_must_agree(
+    taught: httpx2.Client, path: str, name: str, one: Any, other: Any
+) -> None:
+    body = {"features": samples(2).tolist(), name: one}
+    found = problem(taught.post(f"{path}?{name}={other}", json=body), 422, "invalid-request")
+    assert found["parameter"] == name
+    assert f"{one} in the body and {other} in the query" in found["detail"].replace(".0 ", " ")
+    answer = taught.post(path, json=body).json()
+    assert taught.post(f"{path}?{name}={one}", json=body).json() == answer
+    if name not in ("components", "p_values"):
+        assert taught.post(f"{path}?{name}={one}", json={**body, name: None}).json() == answer
