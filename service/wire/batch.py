@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from core.errors import InvalidBatch, ShapeMismatch
+from core.errors import InvalidBatch, InvalidLabels, ShapeMismatch
 from service.wire.arrays import Array, buffer
 from service.wire.batch_id import check_id
 from service.wire.features import FEATURE_TYPES, as_features, check_features
@@ -191,6 +191,11 @@ class RawBatch:
         if (kind := kind_of(fields)) != "batch":
             raise InvalidBatch(f"The entry is a {kind}, expected a batch.")
         x, y, labels = fields.get("x", b""), fields.get("y"), fields.get("labels", b"")
+        if y is None and "labels" in fields:
+            raise InvalidLabels(
+                "The entry has a field labels and no field y; expected y, N codes that index the "
+                "labels. Add it, or leave labels out for samples without."
+            )
         name = fields.get("dtype", b"").decode("ascii", "replace")
         if name not in FEATURE_TYPES:
             raise InvalidBatch(

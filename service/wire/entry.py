@@ -9,6 +9,7 @@ from core.errors import InvalidBatch
 from service.wire.batch import RawBatch
 from service.wire.control import Control, Upload
 from service.wire.fields import (
+    KNOWN,
     MOST_BY,
     ControlKind,
     Fields,
@@ -21,6 +22,7 @@ from service.wire.fields import (
 )
 from service.wire.later_labels import RawLabels, RawName
 from service.wire.limits import NO_LIMITS, Limits
+from service.wire.unknown import refuse_unknown
 
 MAX_PIECES: Final = 1_000_000
 MODES: Final = ("learn", "detect_only", "frozen")
@@ -43,6 +45,7 @@ def read_entry(
     fields = by_name(entry)
     check_version(fields)
     kind = kind_of(fields)
+    refuse_unknown("field", fields, KNOWN[kind], f"entry ({kind})")
     if kind == "batch":
         return RawBatch.from_entry(fields, limits)
     if kind == "labels":

@@ -63,6 +63,17 @@ ControlKind = Literal[
 ]
 Kind = Literal["batch", "labels", "name"] | ControlKind
 CONTROL_KINDS: Final[tuple[ControlKind, ...]] = get_args(ControlKind)
+_OF_ALL: Final = frozenset({"v", "kind", "t", REQUEUED_FROM})
+_OF_CONTROLS: Final = frozenset(
+    {"x", "crc", "upload", "pieces", "bytes", "sha256", "version", "samples", "mode", "by", "note"}
+)
+KNOWN: Final[Mapping[str, frozenset[str]]] = {
+    "batch": _OF_ALL | {"x", "dtype", "shape", "y", "labels", "ids", "id", "crc", "by"},
+    "labels": _OF_ALL | {"ids", "labels", "id", "crc"},
+    "name": _OF_ALL | {"proposal", "labels", "id", "crc"},
+    **dict.fromkeys(CONTROL_KINDS, _OF_ALL | _OF_CONTROLS),
+}
+"""Fields that an entry of a kind may have; of the others, those that any of them may have."""
 
 
 def begin(kind: Kind) -> dict[str, bytes | memoryview]:

@@ -617,11 +617,38 @@ def batch_entry(**changes: bytes) -> dict[bytes, bytes]:
         ({"by": b"a\nb"}, "field by has 3"),
         ({"by": b"a" * 101}, "field by has 101"),
         ({"shape": "٢,2".encode()}, "shape"),
+        ({"lables": b'["b"]'}, r"batch\) has a field 'lables'; .* Did you mean `labels`"),
+        ({"Y": b""}, "field 'Y'"),
+        ({"proposal": b"1"}, "field 'proposal'"),
+        ({"ünit": b"1"}, "Leave it out"),
     ],
 )
 def test_a_wrong_entry_is_refused_with_the_reason(changes: dict[str, bytes], message: str) -> None:
     with pytest.raises(InvalidBatch, match=message):
         read_entry(batch_entry(**changes))
+
+
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        (RawLabels.of([1], ["a"]).to_entry(), "lables"),
+        (RawName.of(1, "a").to_entry(), "propsal"),
+        (Control("boundary", note="new shift").to_entry(), "notes"),
+    ],
+)
+def test_any_entry_with_a_field_that_nothing_reads_is_refused(
+    entry: dict[str, bytes], name: str
+) -> None:
+    read_entry({**entry, "requeued_from": b"1-0"})
+    with pytest.raises(InvalidBatch, match=f"has a field '{name}'; .* Did you mean"):
+        read_entry({**entry, name: b"1"})
+
+
+def test_labels_without_codes_are_refused() -> None:
+    entry = batch_entry()
+    del entry[b"y"]
+    with pytest.raises(InvalidLabels, match="labels and no field y"):
+        read_entry(entry)
 
 
 def test_a_batch_has_the_name_of_its_key_and_is_the_same_batch_from_another() -> None:
