@@ -2,8 +2,8 @@
 
 * GMRError
   + InvalidBatch         the sender can fix it; sending the same batch again will not help
-    - ShapeMismatch      a wrong number of features, ragged rows, the wrong rank, or
-                         images of another shape
+    - ShapeMismatch      a wrong number of features, ragged rows, the wrong rank, images
+                         of another shape, or bytes for a table
     - NonFiniteFeature   NaN or infinity among the features
     - InvalidLabels      labels of the wrong length or type
   + InvalidRequest       a question that cannot be answered as it was put
@@ -66,6 +66,16 @@ class ShapeMismatch(InvalidBatch):
             f"{tuple(expected)}. {advice}, or flat rows (N, D) in the order of such images.",
             expected_shape=list(expected),
             shape=list(got),
+        )
+
+    @classmethod
+    def bytes_for_a_table(cls) -> ShapeMismatch:
+        """The error for uint8 where the model's samples are no images in [0, 1]."""
+        return cls(
+            "The samples are uint8, which means images, of which a byte k is k/255; but this model "
+            "is a table, or of images in another unit: its first batch has fixed that. Send them "
+            "as float32, in the units of what it has learned.",
+            dtype="uint8",
         )
 
 

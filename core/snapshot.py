@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from core.batch import Batch, Label, as_float32
+from core.batch import Batch, Label, as_float32, check_bytes
 from core.density.deep.shifts import Shifts
 from core.density.density import Scored
 from core.errors import InvalidCheckpoint, InvalidRequest, ModelNotReady, UnknownClass
@@ -179,7 +179,13 @@ class Snapshot:
         """Labels that a sample can be given: `classes`, then those `ahead`."""
         return (*self.classes, *self.ahead)
 
+    @property
+    def is_table(self) -> bool:
+        """Whether its samples are known to be no images in [0, 1]."""
+        return self.experts is not None or self.standardiser.beyond_unit_range
+
     def _prepared(self, x: Tensor) -> Tensor:
+        check_bytes(whole=x.dtype == torch.uint8, table=self.is_table)
         # Checked as the model will see it: 1e300 is finite until it becomes a float32.
         batch = Batch(x).to_float32(self.model.density.device)
         batch.check(self.info.features, self.info.image_shape)

@@ -72,6 +72,9 @@ TOO_WIDE = 10.0
 ANYWHERE = 1e300
 """Beyond every float32, and a number all the same."""
 
+ROUNDING = 0.01
+"""What moments of samples in [0, 1] may seem to lie beyond their limits."""
+
 SMALLEST_DEVIATION = 1e-30
 """A feature that varies less does not vary: dividing by it would leave the float32 range."""
 
@@ -191,6 +194,15 @@ class Standardiser:
     def log_volume(self) -> float:
         """What to subtract from a standardised log density for the sender's units, in nats."""
         return 0.0 if self.identity else float(self.scale.double().log().sum())
+
+    @cached_property
+    def beyond_unit_range(self) -> bool:
+        """Whether the samples it is fitted to cannot all have lain in [0, 1]."""
+        if self.identity:
+            return False
+        # In [0, 1] no deviation is above a half. All are 1 where nothing has varied yet.
+        outside = (self.shift < -ROUNDING) | (self.shift > 1 + ROUNDING)
+        return bool((outside | ((self.scale > 0.5 + ROUNDING) & (self.scale != 1))).any())
 
     @property
     def settling(self) -> bool:

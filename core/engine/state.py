@@ -216,6 +216,13 @@ class LearnedModel:
     last_version: int = 0
     image_shape: tuple[int, ...] = ()
 
+    @property
+    def is_table(self) -> bool:
+        """Whether its samples are known to be no images in [0, 1]."""
+        if self.panel is not None:  # which only tables have
+            return True
+        return self.standardiser is not None and self.standardiser.beyond_unit_range
+
     def changed(self, **fields: Any) -> LearnedModel:
         """Another model, whose version was never used before.
 

@@ -7,7 +7,7 @@ Rules of this module:
 
 1. Refused is what cannot be used, not what may not be: where entries that wait may still change
    the answer, the entry is accepted. (Two exceptions: a rollback that waits may bring the number
-   of classes down, an upload that waits may bring images of another shape. The sender is told,
+   of classes down, an upload that waits may bring images, or others. The sender is told,
    and can send again.)
 2. The trainer's report is read after the count of what was accepted, so that a report that
    holds as many entries holds all that the sender knows to be accepted.
@@ -18,7 +18,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from core.batch import check_image_shape, distinct
+import numpy as np
+
+from core.batch import check_bytes, check_image_shape, distinct
 from core.errors import EmptySubTask, InvalidLabels, ModelAtRest, UnknownProposal
 from service.api.montage import known_shape
 from service.api.parts import Parts
@@ -30,7 +32,7 @@ async def check(parts: Parts, asked: RawBatch | RawLabels | RawName | Control) -
     """Raise what the trainer would, where that is known.
 
     Raises:
-        ShapeMismatch: Its images have another shape than the model's.
+        ShapeMismatch: Its images have another shape than the model's, or the model is a table.
         InvalidLabels: There would be more classes than there may be.
         UnknownProposal: No such proposal is open.
         ModelAtRest: It is frozen, or only detects, and this would change it.
@@ -51,9 +53,12 @@ async def check(parts: Parts, asked: RawBatch | RawLabels | RawName | Control) -
 
 
 def check_shape(parts: Parts, batch: RawBatch) -> None:
-    """Raise `ShapeMismatch` where images have another shape than those of the model served."""
+    """Raise `ShapeMismatch` where samples are images of another shape than those of the model
+    served, or bytes and the model a table.
+    """
     served = parts.follower.current
     if served is not None and served.snapshot is not None:
+        check_bytes(whole=batch.features.dtype == np.uint8, table=served.snapshot.is_table)
         known = known_shape(served.snapshot.info, parts.settings.image)
         check_image_shape(batch.features.shape[1:] if batch.features.ndim > 2 else (), known or ())
 

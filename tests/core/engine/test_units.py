@@ -11,6 +11,7 @@ from torch import Tensor
 from core.batch import Batch
 from core.config import EngineConfig
 from core.engine.engine import Engine
+from core.errors import ShapeMismatch
 from core.events import BoundaryDetected
 from core.snapshot import Snapshot
 
@@ -181,3 +182,46 @@ def test_samples_keep_their_declaration_when_labels_were_sent_ahead() -> None:
     state, _ = engine.step(state, Batch.of(images(100), sample_ids=ids))
     assert state.standardiser is not None
     assert state.standardiser.identity
+
+
+@pytest.mark.parametrize("experts", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 40.0])
+def test_bytes_are_refused_by_a_table_that_learns_and_that_is_asked(
+    experts: bool, scale: float
+) -> None:
+    x = images(300)
+    engine = Engine(EngineConfig(n_components=4, experts=experts))
+    state, _ = engine.step(engine.start(), Batch.of(scale * x / 255, [0, 1] * 150))
+    assert state.model.is_table == (experts or scale > 1)
+    if not state.model.is_table:  # floats in [0, 1], which may be images as well
+        engine.step(state, Batch.of(x))
+        return
+    for sent in (x, x.reshape(300, 4, 4)):
+        with pytest.raises(ShapeMismatch, match=r"is a table.* as float32") as caught:
+            engine.step(state, Batch.of(sent))
+        assert caught.value.context == {"dtype": "uint8"}
+        for ask in (engine.snapshot(state).outliers, engine.snapshot(state).classify):
+            with pytest.raises(ShapeMismatch, match="is a table"):
+                ask(sent)
+
+
+@pytest.mark.parametrize("least", [0, 100])
+@pytest.mark.parametrize("most", [101, 256])
+def test_who_sent_bytes_may_go_on_so_or_with_floats_however_dull_they_are(
+    least: int, most: int
+) -> None:
+    x = (least + images(2000, 4).float() / 256 * (most - least)).to(torch.uint8)
+    x[:, 0] = 255
+    engine = Engine(EngineConfig(preset="mfa", n_components=4))
+    state = engine.start()
+    for rows in x.split(200):
+        state, _ = engine.step(state, Batch.of(rows, [0, 1] * 100))
+        state, _ = engine.step(state, Batch.of(rows / 255, [0, 1] * 100))
+    assert not state.model.is_table
+    engine.snapshot(state).classify(x)
+
+
+def test_bytes_that_do_not_vary_at_all_may_go_on() -> None:
+    engine = Engine(EngineConfig(preset="flat", n_components=4))
+    state, _ = engine.step(engine.start(), Batch.of(torch.full((50, 4), 7, dtype=torch.uint8)))
+    engine.step(state, Batch.of(images(50, 4)))

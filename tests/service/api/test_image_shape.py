@@ -134,3 +134,33 @@ def test_the_shape_of_the_settings_counts_from_the_first_batch_on(
         send(client, RawBatch.of(images(100, (4, 2, 2)), labels(100))).raise_for_status()
         letters = wait_until(lambda: client.get("/deadletters").json()["deadletters"])
         assert [letter["reason"] for letter in letters] == ["shape_mismatch"]
+
+
+@pytest.mark.parametrize("route", ["/ingest", "/classify", "/outliers"])
+@pytest.mark.parametrize("shape", [(N_FEATURES,), (4, 4)])
+def test_bytes_are_refused_where_the_model_is_a_table(
+    taught: httpx2.Client, route: str, shape: tuple[int, ...]
+) -> None:
+    body = RawBatch.of(images(9, shape)).to_safetensors()
+    document = problem(taught.post(route, content=body, headers=HEADERS), 422, "shape-mismatch")
+    assert document["dtype"] == "uint8"
+    assert "this model is a table" in document["detail"]
+    assert "as float32" in document["detail"]
+    name = taught.get("/model").json()["name"]
+    tensor = {"name": "features", "datatype": "UINT8", "data": [0] * 32, "shape": [2, *shape]}
+    answer = taught.post(f"/v2/models/{name}/infer", json={"inputs": [tensor]})
+    assert (answer.status_code, "is a table" in answer.text) == (422, True)
+
+
+def test_bytes_that_were_accepted_before_a_table_was_known_are_a_dead_letter(
+    settings: Callable[..., Settings],
+) -> None:
+    made = settings()
+    with serving(made) as client:
+        send(client, RawBatch.of(samples(100), labels(100))).raise_for_status()
+        assert send(client, RawBatch.of(images(9, (N_FEATURES,)))).status_code == 202
+        with training(made):
+            letters = wait_until(lambda: client.get("/deadletters").json()["deadletters"])
+            assert [letter["reason"] for letter in letters] == ["shape_mismatch"]
+            assert "is a table" in letters[0]["detail"]
+            assert learned(client)["samples_seen"] == 100
