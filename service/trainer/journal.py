@@ -40,7 +40,7 @@ from service.broker.feed import Feed
 from service.trainer import class_accuracies, detector_table
 from service.trainer.metrics import TrainerMetrics
 from service.trainer.totals import LATEST, Totals
-from service.wire import REQUEUED_FROM, Control, read_entry
+from service.wire import REQUEUED_FROM, Control, read_entry, samples_of
 
 logger = logging.getLogger(__name__)
 
@@ -232,7 +232,7 @@ def _outline(entry: Entry) -> tuple[str | None, int | None]:
     try:
         asked = read_entry(entry.fields)
     except GMRError:
-        return kind, None
+        return kind, samples_of(entry.fields) if kind == "batch" else None
     return kind, None if isinstance(asked, Control) else len(asked)
 
 

@@ -19,7 +19,7 @@ HTTP, `fields` the fields of an entry. Others import from here, not from the mod
 """
 
 from service.wire.arrays import Array
-from service.wire.batch import RawBatch
+from service.wire.batch import RawBatch, samples_of
 from service.wire.batch_id import MAX_ID_LENGTH, new_batch_id
 from service.wire.control import Control, Upload
 from service.wire.entry import MOST_NOTE, read_entry
@@ -76,5 +76,6 @@ __all__ = [
     "parse_labels",
     "parse_safetensors",
     "read_entry",
+    "samples_of",
     "unpack",
 ]

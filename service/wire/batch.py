@@ -225,6 +225,26 @@ class RawBatch:
         return cls(features, *coded, check_id(text_of(fields, "id")), sample_ids=ids, by=by)
 
 
+def samples_of(entry: Fields) -> int | None:
+    """Samples of an entry of kind `batch`, whatever else is wrong with it.
+
+    None where its shape cannot be read, or is not that of its bytes.
+
+    Example:
+        >>> samples_of({"x": b"123456", "dtype": b"u1", "shape": b"2,3", "labels": b"?"})
+        2
+    """
+    fields = by_name(entry)
+    dtype = FEATURE_TYPES.get(fields.get("dtype", b"").decode("ascii", "replace"))
+    try:
+        shape = shape_of(fields)
+    except InvalidBatch:
+        return None
+    if dtype is None or len(fields.get("x", b"")) != math.prod(shape) * dtype.itemsize:
+        return None
+    return shape[0]
+
+
 def _in_a_row(
     batches: Sequence[RawBatch], found: Sequence[Sequence[T] | None]
 ) -> list[T | None] | None:

@@ -174,6 +174,24 @@ def test_what_came_past_the_api_is_not_known_while_it_waits_and_counted_once_app
             assert shown(counts) == {"accepted": 40, "learned": 40}
 
 
+def test_what_came_past_the_api_and_cannot_be_learned_is_counted_where_its_shape_is_its_own(
+    quiet: Settings,
+) -> None:
+    good = dict(batch("plain", seed=2).to_entry())
+    with serving(quiet) as client, connect(quiet.redis_address() or "") as redis:
+        for wrong in ({"labels": b"no list"}, {"crc": b"1"}, {"notes": b"?"}, {"shape": b"9,1"}):
+            redis.xadd(Keys(quiet.model).input, {**good, **wrong})  # type: ignore[arg-type]
+        redis.xadd(Keys(quiet.model).input, {**good, "dtype": b"f8"})  # type: ignore[arg-type]
+        redis.xadd(Keys(quiet.model).input, good)  # type: ignore[arg-type]
+        with training(quiet):
+            counts = wait_until(
+                lambda: found if (found := ledger(client))["accepted"] is not None else None
+            )
+            assert shown(counts) == {"accepted": 80, "learned": 20, "rejected": 60}
+            letters = client.get("/deadletters").json()["deadletters"]
+            assert [one["samples"] for one in letters] == [20, 20, 20, None, None]
+
+
 def test_an_id_that_nobody_knows_is_told(quiet: Settings) -> None:
     with serving(quiet) as client:
         told = problem(client.get("/batches/nobody"), 404, "unknown-batch")
