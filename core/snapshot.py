@@ -71,7 +71,8 @@ class OutlierScores(NamedTuple):
 
     log_likelihoods: Tensor  # (N,)
     inliers: Tensor  # (N,) bool
-    threshold: float  # of what `score` names; a sample below it is an outlier
+    threshold: float  # of what `score` names; a sample below it is an outlier, and one whose
+    # p-value is at it; below what p-values can be, see `Typicality.inliers`
     p_values: (
         Tensor | None
     )  # (N,) float64, share of inliers at least as strange, above 0, at most 1
@@ -275,7 +276,8 @@ class Snapshot:
         if found is None or rate is None:
             score, inliers, unknown = LOG_LIKELIHOOD, log_likelihoods >= self.threshold(), None
         else:
-            score, inliers = P_VALUE, found.p_values > rate
+            score = P_VALUE
+            inliers = self.usual.inliers(found.typicality, found.p_values, rate)
             unknown = None if unknown_rate is None else ~inliers
         asked = None
         if found is not None and (p_values or unknown_rate is not None):
@@ -325,7 +327,8 @@ class Snapshot:
             score, threshold = LOG_LIKELIHOOD, self.threshold(c)
             inliers = scored.log_likelihood >= threshold
         else:
-            score, threshold, inliers = P_VALUE, rate, found.p_values > rate
+            score, threshold = P_VALUE, rate
+            inliers = self.usual.inliers(found.typicality, found.p_values, rate)
         p_values, typicality, scales = None, None, None
         if found is not None:
             typicality, p_values, scales = found

@@ -11,7 +11,7 @@ Example:
 from __future__ import annotations
 
 import math
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -22,9 +22,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from core.snapshot import Snapshot
 from gmr.stream_estimator import StreamEstimator
-
-LEAST: Final = -1e300
-"""In place of the log of no probability at all."""
 
 
 class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  # of no types
@@ -168,7 +165,7 @@ class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  
         """The least of what `score_samples` says of inliers."""
         if not self.calibrated_:
             return math.log(self.false_positive_rate)
-        return max(self._model.snapshot.usual.least_typicality(self.false_positive_rate), LEAST)
+        return self._model.snapshot.usual.least_typicality(self.false_positive_rate)
 
     def _start(self) -> np.random.RandomState:
         return self._begin(experts=False, false_positive_rate=self.false_positive_rate)

@@ -117,20 +117,28 @@ class Inliers:
 
     def p_values(self, state: EngineState, scores: Scores) -> Tensor | None:
         """P-values of scored samples, with shape (n,), float64; None while nothing tells them."""
-        usual = self.usual(state)
-        if not len(usual):
-            return None
-        return usual.p_values(usual.typicality(self._conformity(state, scores)[0]))
+        found = self._found(state, self.usual(state), scores)
+        return None if found is None else found[1]
 
     def among(self, state: EngineState, scores: Scores) -> Tensor:
         """Which scored samples `POST /outliers` would call inliers, with shape (n,), bool."""
         rate = self.config.outlier_false_positive_rate
-        p_values = None if rate is None else self.p_values(state, scores)
-        if rate is not None and p_values is not None:
-            return p_values > rate
+        usual = self.usual(state)
+        found = None if rate is None else self._found(state, usual, scores)
+        if rate is not None and found is not None:
+            return usual.inliers(*found, rate)
         known = state.log_likelihood
         lowest = known.mean - self.config.outlier_c * known.deviation
         return scores.log_likelihood - state.standardiser.log_volume >= lowest
+
+    def _found(
+        self, state: EngineState, usual: Typicality, scores: Scores
+    ) -> tuple[Tensor, Tensor] | None:
+        """Typicalities and p-values, with shape (n,) each; None while nothing tells them."""
+        if not len(usual):
+            return None
+        typicality = usual.typicality(self._conformity(state, scores)[0])
+        return typicality, usual.p_values(typicality)
 
     def _conformity_of(self, state: EngineState, features: Tensor) -> Tensor:
         """Conformity scores of samples in the sender's units, with shape (n, S)."""

@@ -610,6 +610,22 @@ def test_a_false_positive_rate_decides_by_p_values(snapshot: Snapshot) -> None:
     assert torch.equal(by_c.p_values, by_rate.p_values)
 
 
+@pytest.mark.parametrize("rate", [1e-3, 1e-5])
+def test_a_rate_below_every_p_value_does_not_switch_outliers_off(
+    snapshot: Snapshot, rate: float
+) -> None:
+    assert rate < snapshot.usual.least_p_value
+    x = torch.cat([blob(0, 300, seed=60), torch.full((1, N_FEATURES), 1e6)])
+    found, named = snapshot.outliers(x, false_positive_rate=rate), snapshot.classify(x, rate)
+    assert (found.threshold, bool(found.inliers[-1])) == (rate, False)
+    assert int((~found.inliers[:-1]).sum()) <= 3
+    assert torch.equal(named.inliers, found.inliers)
+    assert named.unknown is not None
+    assert torch.equal(named.unknown, ~found.inliers)
+    assert found.p_values is not None
+    assert float(found.p_values[-1]) == pytest.approx(snapshot.usual.least_p_value)
+
+
 def test_a_rate_and_a_c_at_once_are_refused(snapshot: Snapshot) -> None:
     with pytest.raises(InvalidRequest, match="Both c and false_positive_rate"):
         snapshot.outliers(blob(0, 1, seed=1), c=1.0, false_positive_rate=0.1)

@@ -51,6 +51,13 @@ def test_of_new_inliers_as_many_are_outliers_as_was_asked_for(rate: float) -> No
     assert ((p_values > rate) == (model.predict(new) == 1)).all()
 
 
+def test_a_rate_below_every_p_value_finds_what_is_far() -> None:
+    model = GMROutlierDetector(false_positive_rate=1e-4).fit(inliers(1000, 0))
+    assert np.isfinite(model.offset_)
+    assert model.predict(outliers(1, 0) * 1e6).tolist() == [-1]
+    assert (model.predict(inliers(2000, 1)) == -1).mean() < 0.002
+
+
 def test_outliers_are_told_from_inliers_also_where_they_were_learned() -> None:
     x = np.concatenate([inliers(1900, 0), outliers(100, 0)])
     strange = np.arange(len(x)) >= 1900

@@ -46,8 +46,10 @@ class Classified(BaseModel):
         "unless `p_values` or `unknown_rate` asked for them, and while `calibration` is 0."
     )
     unknown: list[bool] | None = Field(
-        description="Whether the p-value is at or below `unknown_rate`: probably of no class "
-        "known; the others are inliers. Null without a rate, and while `calibration` is 0."
+        description="Whether the p-value is at or below `unknown_rate`, or, of a rate below every "
+        "p-value there can be, the sample is as far beyond all that was known as that takes: "
+        "probably of no class known; the others are inliers. Null without a rate, and while "
+        "`calibration` is 0."
     )
     score: Literal["log_likelihood", "p_value"] = Field(description="What decides on inliers.")
     calibration: int = Field(

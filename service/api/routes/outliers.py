@@ -34,7 +34,8 @@ class Scored(BaseModel):
     inliers: list[bool] = Field(description="Whether its score is not below the threshold.")
     threshold: float = Field(
         description="Of `score`. Of the log-likelihood: running mean minus c standard deviations. "
-        "Of p-values: the asked false-positive rate, at or below which a sample is an outlier."
+        "Of p-values: the asked false-positive rate, at or below which a sample is an outlier; "
+        "a rate below every p-value there can be is kept by extrapolation."
     )
     score: Literal["log_likelihood", "p_value"] = Field(description="What decides on inliers.")
     p_values: list[float] | None = Field(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -70,7 +72,7 @@ def test_in_a_table_no_sample_fits_better_than_learning_can_make_it(
     assert (float(p_values(typicality, asked)) > 0.3) == usual
 
 
-@pytest.mark.parametrize("rate", [1e-9, 1e-3, 0.01, 0.05, 0.5, 0.999])
+@pytest.mark.parametrize("rate", [1 / 501, 0.01, 0.05, 0.5, 0.999])
 def test_the_least_typicality_for_a_rate_is_where_p_values_get_above_it(rate: float) -> None:
     typicality = usual(500)
     least = typicality.least_typicality(rate)
@@ -81,6 +83,46 @@ def test_the_least_typicality_for_a_rate_is_where_p_values_get_above_it(rate: fl
 def test_no_p_value_is_below_what_so_many_rows_can_tell() -> None:
     hopeless = torch.tensor([[-1e30, -1e30, 1e30]])
     assert float(p_values(usual(500), hopeless)) == pytest.approx(1 / 501)
+
+
+def heavy(n: int, seed: int) -> Tensor:
+    """The same, each sample farther from the middle by a factor of Student's t, 3 degrees."""
+    generator = torch.Generator().manual_seed(seed + 10_000)
+    factor = torch.randn(n, 3, generator=generator).square().mean(1).rsqrt()
+    middle = torch.tensor([-20.0, 300.0, 4.0])
+    return (rows_of(n, seed) - middle) * factor[:, None] + middle
+
+
+@pytest.mark.parametrize("of", [rows_of, heavy])
+@pytest.mark.parametrize("n", [200, 500, 900])
+def test_a_rate_below_every_p_value_is_kept_by_extrapolation(
+    of: Callable[[int, int], Tensor], n: int
+) -> None:
+    new, rates = of(50_000, 77), []
+    for seed in range(8):
+        typicality = Typicality(of(n, seed), torch.ones(n))
+        seen = typicality.typicality(new)
+        inliers = typicality.inliers(seen, typicality.p_values(seen), 0.001)
+        rates.append(float((~inliers).double().mean()))
+    assert 0.0001 < sum(rates) / len(rates) < 0.003
+
+
+def test_at_lower_rates_fewer_are_outliers_no_row_ever_is_and_the_farthest_always() -> None:
+    typicality = usual(500)
+    rates = [1 / 501, 0.0019, 0.001, 1e-4, 1e-6, 1e-9]
+    least = [typicality.least_typicality(rate) for rate in rates]
+    assert least == sorted(least, reverse=True)
+    own = typicality.typicality(typicality.rows)
+    hopeless = typicality.typicality(torch.tensor([[-1e30, -1e30, 1e30]]))
+    for rate in rates[1:]:
+        assert typicality.inliers(own, typicality.p_values(own), rate).all()
+        assert not typicality.inliers(hopeless, typicality.p_values(hopeless), rate).any()
+
+
+def test_rows_that_are_all_alike_are_no_outliers_at_the_lowest_rates() -> None:
+    typicality = Typicality(torch.ones(200, 3), torch.ones(200))
+    own = typicality.typicality(typicality.rows)
+    assert typicality.inliers(own, typicality.p_values(own), 1e-4).all()
 
 
 def test_typicality_goes_on_falling_where_p_values_cannot() -> None:
