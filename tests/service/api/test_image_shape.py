@@ -78,6 +78,21 @@ def test_the_open_inference_protocol_refuses_them_too(coloured: httpx2.Client) -
         assert coloured.post(f"/v2/models/{name}/infer", json=body).status_code == 200
 
 
+def test_where_images_were_learned_bytes_and_floats_are_answered_alike(
+    coloured: httpx2.Client,
+) -> None:
+    name, sent = coloured.get("/model").json()["name"], images(9, COLOUR)
+    rows = sent.reshape(9, -1)
+    answers = []
+    for datatype, x in [("UINT8", rows), ("FP32", (rows / np.float32(255)))]:
+        tensor = {"name": "features", "datatype": datatype, "shape": [*x.shape], "data": x.tolist()}
+        answers.append(coloured.post(f"/v2/models/{name}/infer", json={"inputs": [tensor]}).json())
+    assert answers[0]["outputs"] == answers[1]["outputs"]
+    plain = coloured.post("/outliers", json={"features": (rows / np.float32(255)).tolist()}).json()
+    whole = RawBatch.of(sent).to_safetensors()
+    assert coloured.post("/outliers", content=whole, headers=HEADERS).json() == plain
+
+
 @pytest.mark.parametrize("route", ["/classify", "/outliers"])
 def test_flat_rows_say_no_shape_and_are_taken(coloured: httpx2.Client, route: str) -> None:
     sent = images(9, COLOUR)
