@@ -28,6 +28,7 @@ with naming_the_extra("gmr.river", "river"):
     import torch
     from river import anomaly, base
 
+    from clients.http.missing import is_missing
     from core.batch import Batch
     from core.config import EngineConfig
     from core.events import BatchSetAside, BoundaryDetected
@@ -166,7 +167,7 @@ class GMRClassifier(_Learner, base.MiniBatchClassifier):
 
     Features are numbers by name. The model has those of its first batch; others are left out,
     and a missing one is its mean. A label never seen before becomes a new class; a sample whose
-    label is None teaches the density alone.
+    label is missing (None, NaN, or pandas' NA or NaT) teaches the density alone.
 
     Parameters
     ----------
@@ -265,7 +266,7 @@ class GMRClassifier(_Learner, base.MiniBatchClassifier):
 
     def _code(self, label: Any) -> int | None:
         """The integer that stands for a label: True and 1, which are equal, are one label."""
-        if label is None:
+        if is_missing(label):
             return None
         code = self._codes.setdefault(label, len(self._codes))
         self._counts.extend([0] * (code + 1 - len(self._counts)))

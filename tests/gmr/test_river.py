@@ -107,6 +107,20 @@ def test_samples_without_labels_are_learned_and_named_later() -> None:
     assert model.predict_one({"x": 0.0, "y": 4.0}) == "top"
 
 
+@pytest.mark.parametrize("gap", [math.nan, np.float32("nan"), pd.NA, pd.NaT])
+def test_a_label_that_is_nan_or_na_is_none(gap: object) -> None:
+    samples = [(x, y if i % 3 else None) for i, (x, y) in enumerate(blobs(200, CENTRES, 0))]
+    none = taught(GMRClassifier(), iter(samples))
+    other = taught(GMRClassifier(), ((x, gap if y is None else y) for x, y in samples))
+    assert answers(none) == answers(other)
+    assert set(answers(other)[0]) == set(CENTRES)
+    frame = pd.DataFrame([x for x, _ in samples])
+    labels = [gap if y is None else y for _, y in samples]
+    many = GMRClassifier()
+    many.learn_many(frame, pd.Series(labels, dtype=object))
+    assert set(answers(many)[0]) == set(CENTRES)
+
+
 def test_what_comes_in_frames_is_what_comes_one_by_one() -> None:
     samples = list(blobs(200, CENTRES, 0))
     one, many = GMRClassifier(batch_size=40), GMRClassifier()
