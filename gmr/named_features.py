@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clients.http.missing import is_missing
 from core.errors import NonFiniteFeature
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -75,13 +76,13 @@ class NamedFeatures:
 
 
 def as_number(name: Hashable, value: Any) -> float:
-    """A feature's value; NaN and None stand for one that is missing.
+    """A feature's value; NaN where it is missing: None, NaN, or pandas' NA or NaT.
 
     Raises:
         NonFiniteFeature: It is infinite, or no float32 holds it.
         ValueError, TypeError: It is no number.
     """
-    number = np.nan if value is None else float(value)
+    number = np.nan if is_missing(value) else float(value)
     if abs(number) > LARGEST:
         raise NonFiniteFeature(
             f"The feature {name!r} is {number}, which is not finite or more than a float32 holds. "

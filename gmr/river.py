@@ -32,6 +32,7 @@ with naming_the_extra("gmr.river", "river"):
     from core.batch import Batch
     from core.config import EngineConfig
     from core.events import BatchSetAside, BoundaryDetected
+    from gmr.gaps import Gaps
     from gmr.named_features import NamedFeatures, as_number
     from gmr.online import OnlineModel
 
@@ -46,6 +47,8 @@ class GMRDetector(base.DriftAndWarningDetector):
 
     A mixture is learned of it; when samples become less likely than those before, or likelier,
     or fall on other components, there is drift. What comes then is learned beside what is known.
+    A missing value (None, NaN, or pandas' NA) is passed over: nothing is learned of it, and it
+    counts as a place of the stream all the same.
 
     Parameters
     ----------
@@ -91,8 +94,9 @@ class GMRDetector(base.DriftAndWarningDetector):
         self.batch_size = batch_size
         self.seed = seed
         self.boundaries: list[int] = []
-        """Samples at which drifts are thought to have begun."""
+        """Updates, from 0, at which drifts are thought to have begun; missing values count."""
         _check(batch_size)
+        self._gaps = Gaps()
         self._waiting: list[float] = []
         self._model = OnlineModel(
             EngineConfig(
@@ -108,18 +112,25 @@ class GMRDetector(base.DriftAndWarningDetector):
             quiet=False,
         )
 
-    def update(self, x: int | float) -> None:
+    def update(self, x: int | float | None) -> None:
         """Take the next number.
 
         Parameters
         ----------
         x
-            Finite.
+            Finite; None, NaN or pandas' NA where it is missing, which is counted and not learned.
+
+        Raises
+        ------
+        NonFiniteFeature
+            It is infinite, or no float32 holds it.
 
         """
         self._reset()
         number = as_number("x", x)
-        if np.isnan(number):
+        missing = bool(np.isnan(number))
+        self._gaps.observe(missing)
+        if missing:
             return
         self._waiting.append(number)
         if len(self._waiting) < self.batch_size:
@@ -128,7 +139,7 @@ class GMRDetector(base.DriftAndWarningDetector):
         self._waiting = []
         for event in self._model.learn(Batch(features)):
             if isinstance(event, BoundaryDetected):
-                self.boundaries.append(event.estimated_start_sample)
+                self.boundaries.append(self._gaps.place(event.estimated_start_sample))
                 self._drift_detected = True
             self._warning_detected |= isinstance(event, BatchSetAside)
 
@@ -139,7 +150,8 @@ class _Learner(base.Estimator):
     def __init__(self, config: EngineConfig, batch_size: int) -> None:
         _check(batch_size)
         self.boundaries: list[int] = []
-        """Samples at which sub-tasks are thought to have begun."""
+        """Samples, from 0, at which sub-tasks are thought to have begun; all that came count."""
+        self._bare = 0  # samples before the first that had a feature
         self._model = OnlineModel(config, quiet=False)
         self._features = NamedFeatures()
         self._waiting: list[tuple[dict[Any, Any], int | None]] = []
@@ -150,12 +162,12 @@ class _Learner(base.Estimator):
             samples, codes = zip(*waiting, strict=True)
             self._features.observe(samples)
             rows = self._features.rows(samples)
-            # Samples without any feature tell nothing.
-            events = (
-                self._model.learn(Batch.of(torch.from_numpy(rows), [*codes])) if rows.size else []
-            )
+            if not rows.size:  # samples without any feature tell nothing
+                self._bare += len(waiting)
+                return
+            events = self._model.learn(Batch.of(torch.from_numpy(rows), [*codes]))
             starts = (e.estimated_start_sample for e in events if isinstance(e, BoundaryDetected))
-            self.boundaries.extend(starts)
+            self.boundaries.extend(self._bare + start for start in starts)
 
     @property
     def _started(self) -> bool:

@@ -313,6 +313,36 @@ def test_a_number_that_is_missing_is_passed_over_and_one_that_is_infinite_refuse
     assert detector._model.__getstate__() == other._model.__getstate__()
 
 
+@pytest.mark.parametrize("gap", [None, math.nan, pd.NA])
+def test_boundaries_are_places_of_updates_also_where_numbers_are_missing(gap: Any) -> None:
+    rng = random.Random(0)
+    whole, gappy = GMRDetector(), GMRDetector()
+    places: list[int | None] = []
+    for index in range(3500):
+        value = rng.gauss(0 if index < 3000 else 1, 1)
+        whole.update(value)
+        for _ in range(rng.choice([0, 0, 1, 2])):
+            gappy.update(gap)
+            places.append(None)
+        gappy.update(value)
+        places.append(index)
+    assert len(whole.boundaries) == 1
+    assert gappy.boundaries == [places.index(place) for place in whole.boundaries]
+
+
+def test_samples_without_features_count_for_boundaries() -> None:
+    rng = random.Random(0)
+    model, bare = (GMRAnomalyDetector() for _ in range(2))
+    for _ in range(50):
+        bare.learn_one({})
+    for index in range(2500):
+        sample = {"x": rng.gauss(0 if index < 2000 else 5, 1)}
+        model.learn_one(sample)
+        bare.learn_one(sample)
+    assert model.boundaries
+    assert bare.boundaries == [50 + place for place in model.boundaries]
+
+
 def test_it_stands_in_rivers_own_models() -> None:
     """A classifier that begins anew where its errors drift: labels change their meaning."""
     centres = {0: CENTRES["left"], 1: CENTRES["right"]}
