@@ -10,18 +10,20 @@ Example:
 
 from __future__ import annotations
 
-import math
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_ndtr
+from scipy.special import ndtri
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from core.snapshot import Snapshot
+from core.batch import Label
+from gmr.held_out import EarlySamples, least_usual
 from gmr.stream_estimator import StreamEstimator
+
+LEAST: Final = -1e300
+"""In place of the log of no probability at all."""
 
 
 class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  # of no types
@@ -31,6 +33,10 @@ class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  
     them as a stream, in which it looks for boundaries and forgets nothing that it has learned.
     Outliers among the samples do little harm. Samples have D features; they are standardised by
     what has come, and computed with as float32.
+
+    Some 450 samples must come before p-values are calibrated. Until then the samples are held, and
+    the first question after a fit takes as long as five more fits: these tell how likely samples
+    are that were not learned.
 
     Arguments:
         preset: Family of the model: "mfa", "flat", "paper" or "dcgmm".
@@ -47,12 +53,15 @@ class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  
     Attributes:
         n_features_in_: D.
         calibrated_: Whether the rate is kept by p-values, calibrated on samples that were scored
-            before they were learned. Some 450 samples must have come for that; until then the
-            log-likelihoods of inliers are taken to be normal.
+            before they were learned. Some 450 samples must have come for that; until then it is
+            kept by the log-likelihoods of samples that were held out of learning, by folds.
         offset_: The least of what `score_samples` says of inliers.
         boundaries_: Places in the stream at which sub-tasks are thought to have begun, with shape
             (B,): samples since `fit`, or since the first `partial_fit`.
     """
+
+    _early: EarlySamples | None = None
+    """While p-values wait for their calibration; none in pickles of earlier releases."""
 
     def __init__(
         self,
@@ -132,6 +141,7 @@ class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  
         """How typical each sample is, in nats, with shape (N,); less is stranger.
 
         The log of the probability of one at least as strange: what p-values are calibrated on.
+        Until these are calibrated (`calibrated_`), its log-likelihood.
 
         Raises:
             NotFittedError: Nothing has been learned.
@@ -140,7 +150,7 @@ class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  
         found = snapshot.outliers(x)
         if found.typicality is not None:
             return np.asarray(found.typicality.cpu().numpy())
-        return _normal(snapshot, found.log_likelihoods)
+        return np.asarray(found.log_likelihoods.double().cpu().numpy()).clip(LEAST)
 
     def p_values(self, X: ArrayLike) -> NDArray[np.float64] | None:
         """Share of inliers at least as strange as each sample, above 0, at most 1, with shape (N,).
@@ -164,16 +174,29 @@ class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  
     def offset_(self) -> float:
         """The least of what `score_samples` says of inliers."""
         if not self.calibrated_:
-            return math.log(self.false_positive_rate)
+            return self._least_early()
         return self._model.snapshot.usual.least_typicality(self.false_positive_rate)
 
     def _start(self) -> np.random.RandomState:
+        self._early = EarlySamples()
         return self._begin(experts=False, false_positive_rate=self.false_positive_rate)
 
+    def _take(self, x: NDArray[np.float32], labels: list[Label | None] | None) -> Self:
+        super()._take(x, labels)
+        if self._early is not None:
+            if len(self._model.engine.inliers.usual(self._model.state)):
+                self._early = None
+            else:
+                self._early.observe(x)
+        return self
 
-def _normal(snapshot: Snapshot, log_likelihoods: torch.Tensor) -> NDArray[np.float64]:
-    """Logs of tail probabilities, were the log-likelihoods of inliers normal."""
-    info = snapshot.info
-    deviation = max(info.log_likelihood_deviation, 1e-6)
-    above = (log_likelihoods.cpu().double().numpy() - info.log_likelihood_mean) / deviation
-    return np.asarray(log_ndtr(above))
+    def _least_early(self) -> float:
+        """The least log-likelihood of inliers while no p-values are calibrated."""
+        engine, rate = self._model.engine, self.false_positive_rate
+        if self._early is None or not self._early.enough:
+            info = self._model.snapshot.info
+            return info.log_likelihood_mean + float(ndtri(rate)) * info.log_likelihood_deviation
+        scores = self._early.scores(
+            engine.config, engine.device, self.batch_size, images=self.images
+        )
+        return max(least_usual(scores, rate), LEAST)

@@ -76,6 +76,49 @@ def test_of_few_samples_it_says_that_it_is_not_calibrated_and_answers_all_the_sa
     assert np.isfinite(model.score_samples(1e6 * outliers(3, 1))).all()
 
 
+def table(kind: str, n: int, seed: int) -> NDArray[Any]:
+    """Samples (n, 5) of one cluster."""
+    random = np.random.default_rng(seed)
+    if kind == "skewed":
+        return np.exp(random.normal(size=(n, 5)))
+    drawn = random.normal(size=(n, 5)) if kind == "normal" else random.standard_t(3, size=(n, 5))
+    return drawn @ np.random.default_rng(0).normal(size=(5, 5))
+
+
+@pytest.mark.parametrize("preset", ["flat", "mfa"])
+@pytest.mark.parametrize("kind", ["normal", "heavy", "skewed"])
+def test_of_few_samples_the_rate_is_kept_on_average(kind: str, preset: str) -> None:
+    rates = []
+    for seed in range(8):
+        model = GMROutlierDetector(preset=preset).fit(table(kind, 160, seed))
+        assert not model.calibrated_
+        rates.append((model.predict(table(kind, 1000, 100 + seed)) == -1).mean())
+    # The mean errs by 0.006: eight tables of 160 samples, each of which shifts its rate by 0.017.
+    assert 0.025 < np.mean(rates) < 0.08
+
+
+def test_of_fewer_samples_than_the_rate_counts_in_what_is_far_off_is_an_outlier() -> None:
+    model = GMROutlierDetector(false_positive_rate=0.001).fit(inliers(60, 0))
+    assert (model.predict(inliers(1000, 1)) == -1).mean() < 0.03
+    assert (model.predict(100 + 10 * outliers(100, 1)) == -1).mean() > 0.9
+    assert np.isfinite(GMROutlierDetector().fit(inliers(2, 0)).offset_)
+    assert np.isfinite(GMROutlierDetector().partial_fit(inliers(1, 0)).offset_)
+
+
+def test_samples_are_held_until_p_values_are_calibrated_and_no_longer() -> None:
+    model, x = GMROutlierDetector(), inliers(1500, 0)
+    thresholds = [model.partial_fit(part).offset_ for part in np.array_split(x[:300], 60)]
+    assert len(set(thresholds)) < 45  # not found anew for each
+    assert model._early is not None
+    kept = copy.deepcopy(model)
+    assert kept.offset_ == thresholds[-1]
+    assert kept.partial_fit(x[:50]).offset_ != thresholds[-1]
+    for part in np.array_split(x[300:], 12):
+        model.partial_fit(part)
+    assert model.calibrated_
+    assert model._early is None
+
+
 def test_a_stream_is_taken_as_it_comes_and_what_it_left_behind_stays_known() -> None:
     model, first = GMROutlierDetector(), inliers(3000, 0)
     second = inliers(3000, 1) + np.array([40, 40_000, 0.04, 40])
