@@ -33,7 +33,7 @@ from clients.http.missing import is_missing
 from core.batch import Label
 from core.errors import UnknownClass
 from gmr.online import seed_of
-from gmr.stream_estimator import StreamEstimator
+from gmr.stream_estimator import PRECISE, StreamEstimator, check_range
 
 
 class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # of no types
@@ -42,6 +42,8 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
     `fit` takes all samples as one sub-task, in an order drawn at random; `partial_fit` takes
     them as a stream, in which it looks for boundaries and forgets nothing that it has learned.
     Samples have D features; they are standardised by what has come, and computed with as float32.
+    Of float64 columns that lie so far from zero that float32 would lose what varies in them, such
+    as Unix seconds, an offset is taken off before, which the first samples fix.
 
     Arguments:
         preset: Family of the model: "mfa", "flat", "paper" or "dcgmm".
@@ -130,7 +132,7 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
         """
         first = not hasattr(self, "_model")
         if y is None:
-            x = validate_data(self, X, dtype=np.float32, reset=first)
+            x = self._samples(X, reset=first)
             names, named = np.empty(0), np.zeros(len(x), dtype=bool)
         else:
             x, names, named = self._checked(X, y, reset=first)
@@ -181,7 +183,7 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
         n_samples: int = 1,
         classes: Sequence[Any] | None = None,
         random_state: int | np.random.RandomState | None = 0,
-    ) -> tuple[NDArray[np.float32], NDArray[Any] | None]:
+    ) -> tuple[NDArray[np.floating[Any]], NDArray[Any] | None]:
         """Draw samples from the model.
 
         Arguments:
@@ -190,8 +192,8 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
             random_state: Of the draw; the same integer draws the same samples.
 
         Returns:
-            Samples (n, D) in the units of X, and the class of each (n,); None for these while no
-            class is known.
+            Samples (n, D) in the units of X, float32, or float64 where an offset is taken off some
+            column; and the class of each (n,); None for these while no class is known.
 
         Raises:
             NotFittedError: Nothing has been learned.
@@ -210,7 +212,9 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
                 raise UnknownClass.among(unknown, list(codes))
             wanted = [codes[name] for name in asked]
         drawn = snapshot.sample(n_samples, wanted, seed=seed_of(check_random_state(random_state)))
-        features = np.asarray(drawn.features.cpu().numpy())
+        features: NDArray[np.floating[Any]] = np.asarray(drawn.features.cpu().numpy())
+        if self._offsets is not None:
+            features = features + self._offsets
         return features, learned[drawn.codes.cpu().numpy()] if len(learned) else None
 
     # The engine behind it -----------------------------------------------------------------
@@ -239,14 +243,15 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
 
     def _checked(
         self, X: ArrayLike, y: ArrayLike, reset: bool
-    ) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[np.bool_]]:
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]:
         """Samples (N, D), the labels of those that have one, and which these are (N,)."""
         some = _with_gaps(y)
         if some is None:
-            x, names = validate_data(self, X, y, dtype=np.float32, reset=reset)
+            x, names = validate_data(self, X, y, dtype=list(PRECISE), reset=reset)
+            check_range(x)
             named = np.ones(len(x), dtype=bool)
         else:
-            x = validate_data(self, X, dtype=np.float32, reset=reset)
+            x = self._samples(X, reset=reset)
             check_consistent_length(x, some)
             named = np.array([one is not None for one in some], dtype=bool)
             names = column_or_1d(np.asarray([one for one in some if one is not None]))
@@ -254,7 +259,7 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
             check_classification_targets(names)
         return x, names, named
 
-    def _learn(self, x: NDArray[np.float32], names: NDArray[Any], named: NDArray[np.bool_]) -> Self:
+    def _learn(self, x: NDArray[Any], names: NDArray[Any], named: NDArray[np.bool_]) -> Self:
         labels: list[Label | None] | None = None
         if named.any():
             order = np.argsort(self._labels, kind="stable")

@@ -1,7 +1,8 @@
 """Samples as River has them, features by name, and as the engine has them, rows of a matrix.
 
 A model has a fixed number of features: those of the first samples that it learns. Later ones
-are left out; those that a sample lacks are the mean of what came before.
+are left out; those that a sample lacks are the mean of what came before. The model computes with
+float32: of a feature that lies too far from zero for that, an offset is taken off (`gmr.offsets`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from clients.http.missing import is_missing
 from core.errors import NonFiniteFeature
+from gmr.offsets import moved, offsets
 
 LARGEST = float(np.finfo(np.float32).max)
 """What the model computes with holds no larger number."""
@@ -33,6 +35,7 @@ class NamedFeatures:
         self._columns: dict[Hashable, int] = {}
         self._sums: NDArray[np.float64] = np.empty(0)
         self._counts: NDArray[np.float64] = np.empty(0)
+        self._offsets: NDArray[np.float64] | None = None
 
     @property
     def names(self) -> tuple[Hashable, ...]:
@@ -47,6 +50,8 @@ class NamedFeatures:
             names = sorted({name for sample in samples for name in sample}, key=_order)
             self._columns = {name: column for column, name in enumerate(names)}
             self._sums, self._counts = np.zeros((2, len(names)))
+            first = [[as_number(name, sample.get(name)) for name in names] for sample in samples]
+            self._offsets = offsets(np.array(first))
         for sample in samples:
             for name, value in sample.items():
                 column = self._columns.get(name)
@@ -56,7 +61,7 @@ class NamedFeatures:
                     self._counts[column] += 1
 
     def rows(self, samples: Iterable[Mapping[Any, Any]]) -> NDArray[np.float32]:
-        """The samples, with shape (N, D).
+        """The samples, with shape (N, D), less what the first ones say is to be taken off.
 
         Raises:
             NonFiniteFeature: A value is infinite, or no float32 holds it.
@@ -72,7 +77,7 @@ class NamedFeatures:
                 if column is not None and not np.isnan(number):
                     row[column] = number
             found.append(row)
-        return np.asarray(found, dtype=np.float32).reshape(len(found), len(means))
+        return moved(np.asarray(found).reshape(len(found), len(means)), self._offsets)
 
 
 def as_number(name: Hashable, value: Any) -> float:

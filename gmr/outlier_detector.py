@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from sklearn.base import OutlierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from core.batch import Label
 from gmr.held_out import EarlySamples, least_usual
 from gmr.stream_estimator import StreamEstimator
 
@@ -32,7 +31,9 @@ class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  
     `fit` takes all samples as one sub-task, in an order drawn at random; `partial_fit` takes
     them as a stream, in which it looks for boundaries and forgets nothing that it has learned.
     Outliers among the samples do little harm. Samples have D features; they are standardised by
-    what has come, and computed with as float32.
+    what has come, and computed with as float32. Of float64 columns that lie so far from zero that
+    float32 would lose what varies in them, such as Unix seconds, an offset is taken off before,
+    which the first samples fix.
 
     Some 450 samples must come before p-values are calibrated. Until then the samples are held, and
     the first question after a fit takes as long as five more fits: these tell how likely samples
@@ -99,7 +100,7 @@ class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  
             ValueError: Samples cannot be used.
             InvalidSettings: An argument of the estimator cannot.
         """
-        x = validate_data(self, X, dtype=np.float32)
+        x = self._samples(X, reset=True)
         random = self._start()
         return self._take(x[random.permutation(len(x))] if self.shuffle else x, None)
 
@@ -115,7 +116,7 @@ class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  
             InvalidSettings: An argument of the estimator cannot.
         """
         first = not hasattr(self, "_model")
-        x = validate_data(self, X, dtype=np.float32, reset=first)
+        x = self._samples(X, reset=first)
         if first:
             self._start()
         return self._take(x, None)
@@ -181,14 +182,12 @@ class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  
         self._early = EarlySamples()
         return self._begin(experts=False, false_positive_rate=self.false_positive_rate)
 
-    def _take(self, x: NDArray[np.float32], labels: list[Label | None] | None) -> Self:
-        super()._take(x, labels)
+    def _learned(self, x: NDArray[np.float32]) -> None:
         if self._early is not None:
             if len(self._model.engine.inliers.usual(self._model.state)):
                 self._early = None
             else:
                 self._early.observe(x)
-        return self
 
     def _least_early(self) -> float:
         """The least log-likelihood of inliers while no p-values are calibrated."""

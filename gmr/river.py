@@ -34,6 +34,7 @@ with naming_the_extra("gmr.river", "river"):
     from core.events import BatchSetAside, BoundaryDetected
     from gmr.gaps import Gaps
     from gmr.named_features import NamedFeatures, as_number
+    from gmr.offsets import moved, offsets
     from gmr.online import OnlineModel
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class GMRDetector(base.DriftAndWarningDetector):
     A mixture is learned of it; when samples become less likely than those before, or likelier,
     or fall on other components, there is drift. What comes then is learned beside what is known.
     A missing value (None, NaN, or pandas' NA) is passed over: nothing is learned of it, and it
-    counts as a place of the stream all the same.
+    counts as a place of the stream all the same. Numbers are computed with as float32, those that
+    lie too far from zero for that less an offset, which the first batch fixes.
 
     Parameters
     ----------
@@ -97,6 +99,7 @@ class GMRDetector(base.DriftAndWarningDetector):
         """Updates, from 0, at which drifts are thought to have begun; missing values count."""
         _check(batch_size)
         self._gaps = Gaps()
+        self._offsets: NDArray[np.float64] | None = None
         self._waiting: list[float] = []
         self._model = OnlineModel(
             EngineConfig(
@@ -135,8 +138,11 @@ class GMRDetector(base.DriftAndWarningDetector):
         self._waiting.append(number)
         if len(self._waiting) < self.batch_size:
             return
-        features = torch.tensor(self._waiting, dtype=torch.float32)[:, None]
+        values = np.array(self._waiting)[:, None]
         self._waiting = []
+        if self._model.state.stream.samples == 0:
+            self._offsets = offsets(values)
+        features = torch.from_numpy(moved(values, self._offsets))
         for event in self._model.learn(Batch(features)):
             if isinstance(event, BoundaryDetected):
                 self.boundaries.append(self._gaps.place(event.estimated_start_sample))
@@ -179,7 +185,9 @@ class GMRClassifier(_Learner, base.MiniBatchClassifier):
 
     Features are numbers by name. The model has those of its first batch; others are left out,
     and a missing one is its mean. A label never seen before becomes a new class; a sample whose
-    label is missing (None, NaN, or pandas' NA or NaT) teaches the density alone.
+    label is missing (None, NaN, or pandas' NA or NaT) teaches the density alone. Features are
+    computed with as float32, those that lie too far from zero for that less an offset, which the
+    first batch fixes.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Final, Self
 
 import numpy as np
 import torch
@@ -15,7 +15,12 @@ from core.batch import Label
 from core.config import EngineConfig
 from core.errors import InvalidSettings
 from core.snapshot import Snapshot
+from gmr.named_features import LARGEST
+from gmr.offsets import moved, offsets
 from gmr.online import OnlineModel, seed_of
+
+PRECISE: Final = (np.float64, np.float32)
+"""Of samples that come; others become the first."""
 
 
 class StreamEstimator(BaseEstimator):  # type: ignore[misc]  # of no types
@@ -29,6 +34,9 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]  # of no types
     batch_size: int
     random_state: int | np.random.RandomState | None
     device: str
+
+    _offsets: NDArray[np.float64] | None = None
+    """Taken off each column before float32, with shape (D,); none where float32 holds them."""
 
     def _begin(self, *, experts: bool, false_positive_rate: float | None) -> np.random.RandomState:
         """Make a new engine; what draws whatever else is random.
@@ -52,15 +60,42 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]  # of no types
         self.boundaries_ = np.empty(0, dtype=np.int64)
         return random
 
-    def _take(self, x: NDArray[np.float32], labels: list[Label | None] | None) -> Self:
+    def _samples(self, x: ArrayLike, reset: bool) -> NDArray[Any]:
+        """Samples (N, D), float64 or float32, as scikit-learn checks them.
+
+        Raises:
+            ValueError: They cannot be used.
+        """
+        found = validate_data(self, x, dtype=list(PRECISE), reset=reset)
+        check_range(found)
+        return np.asarray(found)
+
+    def _take(self, x: NDArray[Any], labels: list[Label | None] | None) -> Self:
         """Learn the next samples (N, D), with the label of each, or None."""
-        starts = self._model.learn_all(x, labels, self.batch_size, images=self.images)
+        if self._model.state.stream.samples == 0:
+            self._offsets = None if self.images else offsets(x)
+        features = moved(x, self._offsets)
+        starts = self._model.learn_all(features, labels, self.batch_size, images=self.images)
         found = [*self.boundaries_.tolist(), *starts]
         self.boundaries_ = np.asarray(found, dtype=np.int64)
+        self._learned(features)
         return self
+
+    def _learned(self, x: NDArray[np.float32]) -> None:
+        """Samples (N, D) have been learned; as the model has them."""
 
     def _asked(self, x: ArrayLike) -> tuple[Snapshot, torch.Tensor]:
         """The model that answers, and samples (N, D) as it takes them."""
         check_is_fitted(self)
-        features = validate_data(self, x, dtype=np.float32, reset=False)
+        features = moved(self._samples(x, reset=False), self._offsets)
         return self._model.snapshot, torch.from_numpy(np.ascontiguousarray(features))
+
+
+def check_range(x: NDArray[Any]) -> None:
+    """Refuse finite samples that no float32 holds, in the words of scikit-learn.
+
+    Raises:
+        ValueError: There are some.
+    """
+    if x.size and max(x.max(), -x.min()) > LARGEST:
+        raise ValueError("Input X contains infinity or a value too large for dtype('float32').")
