@@ -14,6 +14,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -31,7 +32,7 @@ from sklearn.utils.validation import (
 
 from clients.http.missing import is_missing
 from core.batch import Label
-from core.errors import UnknownClass
+from core.errors import InvalidRequest, UnknownClass
 from gmr.online import seed_of
 from gmr.stream_estimator import PRECISE, StreamEstimator, check_range
 
@@ -56,7 +57,7 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
         batch_size: Samples learned at a time, at least 1.
         shuffle: Whether `fit` draws the order of samples.
         random_state: Of every random choice: an integer, a `RandomState`, or None for NumPy's own.
-        device: Where it computes, as torch calls it.
+        device: Where it computes, as torch calls it: "cpu", or "cuda" where there is one.
 
     Attributes:
         classes_: Labels, sorted, with shape (C,).
@@ -198,20 +199,32 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
         Raises:
             NotFittedError: Nothing has been learned.
             UnknownClass: A class has not been learned.
-            InvalidRequest: n is below 1.
+            InvalidRequest: n is no integer or below 1, or the classes are no list.
         """
         check_is_fitted(self)
+        n: object = n_samples
+        if not isinstance(n, Integral):
+            raise InvalidRequest(
+                f"n_samples is {n!r}; it must be an integer. Ask for 1 or more.",
+            )
         snapshot = self._model.snapshot
         learned = self._names(snapshot.classes)
         wanted = None
         if classes is not None:
+            if np.ndim(np.asarray(classes)) != 1:
+                raise InvalidRequest(
+                    f"classes is {classes!r}; it must be a list of labels, also for one. "
+                    f"Ask for classes=[{classes!r}]."
+                )
             codes = dict(zip(learned.tolist(), snapshot.classes, strict=True))
             asked = np.asarray(classes).tolist()
             unknown = [name for name in asked if name not in codes]
             if unknown:
                 raise UnknownClass.among(unknown, list(codes))
             wanted = [codes[name] for name in asked]
-        drawn = snapshot.sample(n_samples, wanted, seed=seed_of(check_random_state(random_state)))
+        drawn = snapshot.sample(
+            int(n_samples), wanted, seed=seed_of(check_random_state(random_state))
+        )
         features: NDArray[np.floating[Any]] = np.asarray(drawn.features.cpu().numpy())
         if self._offsets is not None:
             features = features + self._offsets

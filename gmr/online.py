@@ -22,6 +22,7 @@ from core.batch import Batch, Label
 from core.config import EngineConfig
 from core.engine import checkpoint
 from core.engine.engine import Engine
+from core.errors import InvalidSettings
 from core.events import BoundaryDetected, Event
 from core.snapshot import Snapshot
 
@@ -34,12 +35,33 @@ def seed_of(random: np.random.RandomState) -> int:
     return int(random.randint(SEEDS))
 
 
+def device_of(name: torch.device | str) -> torch.device:
+    """A device that is there.
+
+    Raises:
+        InvalidSettings: It is not, or torch knows none of this name.
+
+    Example:
+        >>> device_of("cpu")
+        device(type='cpu')
+    """
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+        raise InvalidSettings(
+            f"device is {name!r}, which cannot be used here ({str(error).splitlines()[0]}). Choose "
+            f"'cpu', or 'cuda' where torch.cuda.is_available() is true."
+        ) from error
+    return device
+
+
 class OnlineModel:
     """Learns batches in order; answers as the model stands.
 
     Arguments:
         config: Settings of the engine.
-        device: Where it computes.
+        device: Where it computes; it must be there.
         quiet: Whether the stream is taken to pause when it is asked. Answers then know of every
             sample, and take longer where questions and batches alternate. Otherwise they are
             those of the model as it stands, once there is one.
@@ -49,7 +71,7 @@ class OnlineModel:
         self, config: EngineConfig, device: torch.device | str = "cpu", *, quiet: bool
     ) -> None:
         self.quiet = quiet
-        self.engine = Engine(config, device)
+        self.engine = Engine(config, device_of(device))
         self.state = self.engine.start()
         self._snapshot: Snapshot | None = None
 
@@ -117,6 +139,7 @@ class OnlineModel:
     def __setstate__(self, kept: dict[str, object]) -> None:
         device, quiet, data = kept["device"], kept["quiet"], kept["checkpoint"]
         assert isinstance(device, str)
+        device_of(device)  # that of another machine may not be here
         assert isinstance(quiet, bool)
         assert isinstance(data, bytes)
         self.quiet = quiet

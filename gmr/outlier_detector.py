@@ -18,6 +18,7 @@ from scipy.special import ndtri
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from gmr.arguments import number
 from gmr.held_out import EarlySamples, least_usual
 from gmr.stream_estimator import StreamEstimator
 
@@ -49,7 +50,7 @@ class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  
         batch_size: Samples learned at a time, at least 1.
         shuffle: Whether `fit` draws the order of samples.
         random_state: Of every random choice: an integer, a `RandomState`, or None for NumPy's own.
-        device: Where it computes, as torch calls it.
+        device: Where it computes, as torch calls it: "cpu", or "cuda" where there is one.
 
     Attributes:
         n_features_in_: D.
@@ -180,7 +181,8 @@ class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  
 
     def _start(self) -> np.random.RandomState:
         self._early = EarlySamples()
-        return self._begin(experts=False, false_positive_rate=self.false_positive_rate)
+        rate = number("false_positive_rate", self.false_positive_rate)
+        return self._begin(experts=False, false_positive_rate=rate)
 
     def _learned(self, x: NDArray[np.float32]) -> None:
         if self._early is not None:

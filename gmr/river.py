@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.extras import naming_the_extra
-from core.errors import InvalidLabels, InvalidSettings
+from core.errors import InvalidLabels
 
 with naming_the_extra("gmr.river", "river"):
     import torch
@@ -30,8 +30,8 @@ with naming_the_extra("gmr.river", "river"):
 
     from clients.http.missing import is_missing
     from core.batch import Batch
-    from core.config import EngineConfig
     from core.events import BatchSetAside, BoundaryDetected
+    from gmr.arguments import batch_size_of, config_of
     from gmr.gaps import Gaps
     from gmr.named_features import NamedFeatures, as_number
     from gmr.offsets import moved, offsets
@@ -39,6 +39,8 @@ with naming_the_extra("gmr.river", "river"):
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from core.config import EngineConfig
 
 __all__ = ["GMRAnomalyDetector", "GMRClassifier", "GMRDetector"]
 
@@ -97,12 +99,12 @@ class GMRDetector(base.DriftAndWarningDetector):
         self.seed = seed
         self.boundaries: list[int] = []
         """Updates, from 0, at which drifts are thought to have begun; missing values count."""
-        _check(batch_size)
+        batch_size_of(batch_size)
         self._gaps = Gaps()
         self._offsets: NDArray[np.float64] | None = None
         self._waiting: list[float] = []
         self._model = OnlineModel(
-            EngineConfig(
+            config_of(
                 preset="flat",
                 n_components=n_components,
                 n_features=1,
@@ -154,7 +156,7 @@ class _Learner(base.Estimator):
     """The common part of classifier and anomaly detector: samples wait for their batch."""
 
     def __init__(self, config: EngineConfig, batch_size: int) -> None:
-        _check(batch_size)
+        batch_size_of(batch_size)
         self.boundaries: list[int] = []
         """Samples, from 0, at which sub-tasks are thought to have begun; all that came count."""
         self._bare = 0  # samples before the first that had a feature
@@ -236,7 +238,7 @@ class GMRClassifier(_Learner, base.MiniBatchClassifier):
         self.seed = seed
         self._codes: dict[Hashable, int] = {}
         self._counts: list[int] = []
-        config = EngineConfig(
+        config = config_of(
             preset=preset,
             n_components=n_components,
             detector=detector,
@@ -359,7 +361,7 @@ class GMRAnomalyDetector(_Learner, anomaly.base.AnomalyDetector):
         self.ert = ert
         self.batch_size = batch_size
         self.seed = seed
-        config = EngineConfig(
+        config = config_of(
             preset=preset, n_components=n_components, detector=detector, ert=ert, seed=seed
         )
         super().__init__(config, batch_size)
@@ -382,8 +384,3 @@ class GMRAnomalyDetector(_Learner, anomaly.base.AnomalyDetector):
 def _numbers(sample: Mapping[Any, Any]) -> dict[Any, float]:
     """A sample fit to wait: no batch must fail by what came long before it was full."""
     return {name: as_number(name, value) for name, value in sample.items()}
-
-
-def _check(batch_size: int) -> None:
-    if batch_size < 1:
-        raise InvalidSettings(f"batch_size is {batch_size}; it must be at least 1.")

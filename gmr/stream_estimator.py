@@ -12,9 +12,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from core.batch import Label
-from core.config import EngineConfig
-from core.errors import InvalidSettings
 from core.snapshot import Snapshot
+from gmr.arguments import batch_size_of, config_of
 from gmr.named_features import LARGEST
 from gmr.offsets import moved, offsets
 from gmr.online import OnlineModel, seed_of
@@ -44,10 +43,9 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]  # of no types
         Raises:
             InvalidSettings: An argument of the estimator cannot be used.
         """
-        if self.batch_size < 1:
-            raise InvalidSettings(f"batch_size is {self.batch_size}; it must be at least 1.")
+        batch_size_of(self.batch_size)
         random: np.random.RandomState = check_random_state(self.random_state)
-        config = EngineConfig(
+        config = config_of(
             preset=self.preset,
             n_components=self.n_components,
             detector=self.detector,

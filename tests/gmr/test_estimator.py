@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clients.data.datasets import load_dataset
-from gmr import GMRClassifier, InvalidSettings, UnknownClass
+from gmr import GMRClassifier, InvalidRequest, InvalidSettings, UnknownClass
 
 
 @parametrize_with_checks([GMRClassifier()])  # type: ignore[untyped-decorator]
@@ -163,6 +163,21 @@ def test_samples_are_of_the_classes_asked_for_and_come_again() -> None:
         model.sample(3, classes=["bottom"])
 
 
+def test_what_is_drawn_is_asked_for_as_numpy_has_it_too() -> None:
+    x, y = blobs(300, {0: (-3.0, 0.0), 1: (3.0, 0.0)}, 0)
+    model = GMRClassifier(n_components=np.int64(20), batch_size=np.int32(50)).fit(x, y)
+    _, names = model.sample(np.int64(2), classes=[np.int64(1)])
+    assert names is not None
+    assert names.tolist() == [1, 1]
+    assert answers(copy.deepcopy(model), x) == answers(model, x)
+    for n in (2.5, "2", 0):
+        with pytest.raises(InvalidRequest):
+            model.sample(n)  # type: ignore[arg-type]
+    for classes in (1, np.int64(1), "1", []):
+        with pytest.raises(InvalidRequest):
+            model.sample(2, classes=classes)  # type: ignore[arg-type]
+
+
 def test_samples_without_labels_teach_the_density_and_labels_may_come_later() -> None:
     x, y = blobs(800, CENTRES, 0)
     model = GMRClassifier().partial_fit(x[:400])
@@ -278,7 +293,23 @@ def test_it_stands_in_pipelines_and_cross_validation() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"batch_size": 0}, {"preset": "best"}, {"detector": "nose"}, {"n_components": 0}]
+    "wrong",
+    [
+        {"batch_size": 0},
+        {"batch_size": "5"},
+        {"batch_size": 2.5},
+        {"preset": "best"},
+        {"detector": "nose"},
+        {"n_components": 0},
+        {"n_components": "5"},
+        {"n_components": 2.5},
+        {"n_components": True},
+        {"ert": "1e6"},
+        {"ert": None},
+        {"device": "gpu"},
+        {"device": "cuda:99"},
+        {"device": None},
+    ],
 )
 def test_an_argument_that_cannot_be_used_is_refused_when_it_is_needed(
     wrong: dict[str, Any],

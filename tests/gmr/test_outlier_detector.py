@@ -153,7 +153,15 @@ def test_before_anything_is_learned_it_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"batch_size": 0}, {"preset": "best"}, {"false_positive_rate": 1.5}]
+    "wrong",
+    [
+        {"batch_size": 0},
+        {"preset": "best"},
+        {"false_positive_rate": 1.5},
+        {"false_positive_rate": "0.05"},
+        {"false_positive_rate": None},
+        {"device": "gpu"},
+    ],
 )
 def test_an_argument_that_cannot_be_used_is_refused_when_it_is_needed(
     wrong: dict[str, Any],

@@ -388,6 +388,22 @@ def test_a_batch_has_a_sample_at_least(kind: type) -> None:
         kind(batch_size=0)
 
 
+@pytest.mark.parametrize("kind", [GMRClassifier, GMRAnomalyDetector, GMRDetector])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"n_components": "5"},
+        {"n_components": 2.5},
+        {"batch_size": 2.5},
+        {"ert": "1"},
+        {"seed": 0.5},
+    ],
+)
+def test_numbers_of_a_wrong_type_are_refused(kind: type, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSettings, match=next(iter(wrong))):
+        kind(**wrong)
+
+
 @pytest.mark.parametrize("library", ["river", "torch"])
 def test_without_river_or_torch_it_is_said_what_to_install(library: str) -> None:
     script = (
