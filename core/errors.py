@@ -17,8 +17,10 @@
   + InvalidSettings      the operator must change a setting
 
 Messages come in three parts: what happened (with the numbers), what was
-expected, what to do. Each error carries the numbers that help as `context`, a
-dict of plain values, so that HTTP answers can repeat them as fields.
+expected, what to do. Whoever holds an engine reads them, and whoever asks a
+service: what only one of the two has stands beside what the other has. Each
+error carries the numbers that help as `context`, a dict of plain values, so
+that HTTP answers can repeat them as fields.
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ class InvalidLabels(InvalidBatch):
         return cls(
             f"This batch would bring the number of classes to {classes}; at most {limit} are "
             f"allowed. Check that the labels are classes and not identifiers, or raise "
-            f"GMR_MAX_CLASSES.",
+            f"max_classes (GMR_MAX_CLASSES of a service).",
             classes=classes,
             limit=limit,
         )
@@ -138,7 +140,7 @@ class ModelNotReady(GMRError):
         """The error of every question to a model that is not there."""
         return cls(
             "Nothing has been learned yet, so there is no model to ask. Expected samples first. "
-            "Send some to POST /ingest."
+            "Let it learn some (POST /ingest of a service)."
         )
 
 
@@ -150,7 +152,7 @@ class UnknownProposal(InvalidRequest):
         """The error that lists the proposals that are open."""
         return cls(
             f"Proposal {unknown} is not open. Open are {', '.join(map(str, known)) or 'none'}. "
-            f"Choose one of GET /drift/proposals.",
+            f"Choose one of these (GET /drift/proposals of a service).",
             unknown=unknown,
             known=known,
         )
@@ -177,8 +179,8 @@ class ModelAtRest(InvalidRequest):
     def of(cls, mode: str, what: str) -> ModelAtRest:
         """The error for what has to wait until the model learns again."""
         return cls(
-            f"The model is at rest (mode {mode}), so {what}. Expected the mode learn. Ask for it "
-            f"by PUT /model/mode, then send this again.",
+            f"The model is at rest (mode {mode}), so {what}. Expected the mode learn. Change to "
+            f"it (PUT /model/mode of a service, Engine.change_mode), then send this again.",
             mode=mode,
         )
 

@@ -32,7 +32,8 @@ from sklearn.utils.validation import (
 
 from clients.http.missing import is_missing
 from core.batch import Label
-from core.errors import InvalidRequest, UnknownClass
+from core.errors import InvalidLabels, InvalidRequest, UnknownClass
+from gmr.arguments import whole
 from gmr.online import seed_of
 from gmr.stream_estimator import PRECISE, StreamEstimator, check_range
 
@@ -53,6 +54,8 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
         ert: Expected run time between false alarms, in samples, above 1.
         experts: Whether experts with a finite memory say beside the mixture what a sample is
             called, as suits tables whose classes keep moving.
+        max_classes: Most classes, at least 1: labels that are unique by mistake must not fill the
+            memory.
         images: Whether samples are images with features in [0, 1], which keep their scale.
         batch_size: Samples learned at a time, at least 1.
         shuffle: Whether `fit` draws the order of samples.
@@ -74,6 +77,7 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
         detector: str = "sequential",
         ert: float = 1e7,
         experts: bool = True,
+        max_classes: int = 1000,
         images: bool = False,
         batch_size: int = 100,
         shuffle: bool = True,
@@ -85,6 +89,7 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
         self.detector = detector
         self.ert = ert
         self.experts = experts
+        self.max_classes = max_classes
         self.images = images
         self.batch_size = batch_size
         self.shuffle = shuffle
@@ -102,6 +107,7 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
         Raises:
             ValueError: Samples or labels cannot be used.
             InvalidSettings: An argument of the estimator cannot.
+            InvalidLabels: There are more than `max_classes`.
         """
         if _is_all_nan(y):  # scikit-learn's checks ask that such targets are refused
             raise ValueError(
@@ -130,6 +136,7 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
         Raises:
             ValueError: Samples or labels cannot be used, or are not among `classes`.
             InvalidSettings: An argument of the estimator cannot.
+            InvalidLabels: With these there would be more than `max_classes`.
         """
         first = not hasattr(self, "_model")
         if y is None:
@@ -234,8 +241,11 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
 
     def _start(self, labels: NDArray[Any] | None, fixed: bool) -> np.random.RandomState:
         """A new engine, for labels that are known by now; where `fixed`, no others may come."""
+        self._count(0 if labels is None else len(labels))
         # Answers without p-values, which nobody asks for, take half the time.
-        random = self._begin(experts=self.experts, false_positive_rate=None)
+        random = self._begin(
+            experts=self.experts, false_positive_rate=None, max_classes=self.max_classes
+        )
         self._fixed = fixed
         self._labels: NDArray[Any] = np.empty(0) if labels is None else labels
         self.classes_ = self._labels
@@ -250,9 +260,16 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
                 f"first call of partial_fit: {self._labels.tolist()}. Name all classes there, or "
                 f"none."
             )
+        self._count(len(self._labels) + len(new))
         if len(new):
             self._labels = np.concatenate([self._labels, new]) if len(self._labels) else new
             self.classes_ = np.sort(self._labels)
+
+    def _count(self, classes: int) -> None:
+        """Refuse too many before any is learned."""
+        most = whole("max_classes", self.max_classes)
+        if classes > most:
+            raise InvalidLabels.too_many_classes(classes, most)
 
     def _checked(
         self, X: ArrayLike, y: ArrayLike, reset: bool

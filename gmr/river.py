@@ -203,6 +203,8 @@ class GMRClassifier(_Learner, base.MiniBatchClassifier):
         Expected run time between false alarms, in samples.
     experts
         Whether experts with a finite memory say beside the mixture what a sample is called.
+    max_classes
+        Most classes: labels that are unique by mistake must not fill the memory.
     batch_size
         Samples learned at a time. `learn_many` learns what it is given as one batch.
     seed
@@ -226,6 +228,7 @@ class GMRClassifier(_Learner, base.MiniBatchClassifier):
         detector: str = "sequential",
         ert: float = 1e7,
         experts: bool = True,
+        max_classes: int = 1000,
         batch_size: int = 10,
         seed: int = 0,
     ) -> None:
@@ -234,6 +237,7 @@ class GMRClassifier(_Learner, base.MiniBatchClassifier):
         self.detector = detector
         self.ert = ert
         self.experts = experts
+        self.max_classes = max_classes
         self.batch_size = batch_size
         self.seed = seed
         self._codes: dict[Hashable, int] = {}
@@ -244,6 +248,7 @@ class GMRClassifier(_Learner, base.MiniBatchClassifier):
             detector=detector,
             ert=ert,
             experts=experts,
+            max_classes=max_classes,
             # Answers without p-values, which nobody asks for, take half the time.
             outlier_false_positive_rate=None,
             seed=seed,
@@ -255,8 +260,18 @@ class GMRClassifier(_Learner, base.MiniBatchClassifier):
         return True
 
     def learn_one(self, x: dict[Any, Any], y: Any) -> None:
-        """Take the next sample, and learn when a batch is full."""
+        """Take the next sample, and learn when a batch is full.
+
+        Raises
+        ------
+        InvalidLabels
+            With its label there would be more than `max_classes`.
+        NonFiniteFeature
+            A feature is infinite, or no float32 holds it.
+
+        """
         sample = _numbers(x)
+        self._count([y])
         self._waiting.append((sample, self._code(y)))
         if len(self._waiting) >= self.batch_size:
             self._flush()
@@ -274,8 +289,10 @@ class GMRClassifier(_Learner, base.MiniBatchClassifier):
         if len(X) != len(y):
             raise InvalidLabels(f"{len(X)} samples came with {len(y)} labels; expected one each.")
         samples = [_numbers(sample) for sample in X.to_dict(orient="records")]
+        labels = y.tolist()
+        self._count(labels)
         self._flush()
-        codes = [self._code(label) for label in y.tolist()]
+        codes = [self._code(label) for label in labels]
         self._waiting = list(zip(samples, codes, strict=True))
         self._flush()
 
@@ -285,6 +302,12 @@ class GMRClassifier(_Learner, base.MiniBatchClassifier):
 
         labels, probabilities = self._named(X.to_dict(orient="records"))
         return pd.DataFrame(probabilities, index=X.index, columns=labels)
+
+    def _count(self, labels: list[Any]) -> None:
+        """Refuse labels that would be too many classes, before any of them waits."""
+        classes = len(self._codes.keys() | {one for one in labels if not is_missing(one)})
+        if classes > self._model.engine.config.max_classes:
+            raise InvalidLabels.too_many_classes(classes, self._model.engine.config.max_classes)
 
     def _code(self, label: Any) -> int | None:
         """The integer that stands for a label: True and 1, which are equal, are one label."""

@@ -37,7 +37,9 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]  # of no types
     _offsets: NDArray[np.float64] | None = None
     """Taken off each column before float32, with shape (D,); none where float32 holds them."""
 
-    def _begin(self, *, experts: bool, false_positive_rate: float | None) -> np.random.RandomState:
+    def _begin(
+        self, *, experts: bool, false_positive_rate: float | None, **settings: object
+    ) -> np.random.RandomState:
         """Make a new engine; what draws whatever else is random.
 
         Raises:
@@ -53,6 +55,7 @@ class StreamEstimator(BaseEstimator):  # type: ignore[misc]  # of no types
             experts=experts,
             outlier_false_positive_rate=false_positive_rate,
             seed=seed_of(random),
+            **settings,
         )
         self._model = OnlineModel(config, self.device, quiet=True)
         self.boundaries_ = np.empty(0, dtype=np.int64)

@@ -13,9 +13,12 @@ from core.errors import (
     InvalidBatch,
     InvalidLabels,
     InvalidRequest,
+    ModelAtRest,
+    ModelNotReady,
     NonFiniteFeature,
     ShapeMismatch,
     UnknownClass,
+    UnknownProposal,
     UnknownVersion,
 )
 
@@ -75,6 +78,19 @@ def test_messages_say_what_happened_what_was_expected_and_what_to_do() -> None:
         "The model has never seen the class 'x'. Known classes: 1, 'two'. Ask for one of these."
     )
     assert "none yet" in str(UnknownClass.among(["x"], []))
+
+
+def test_messages_say_what_to_do_without_a_service_too() -> None:
+    assert str(InvalidLabels.too_many_classes(5, 4)).endswith(
+        "raise max_classes (GMR_MAX_CLASSES of a service)."
+    )
+    assert str(ModelNotReady.nothing_learned()).endswith(
+        "Let it learn some (POST /ingest of a service)."
+    )
+    assert str(UnknownProposal.among(3, [1, 2])).endswith(
+        "Choose one of these (GET /drift/proposals of a service)."
+    )
+    assert "Engine.change_mode" in str(ModelAtRest.of("frozen", "nothing is learned"))
 
 
 def test_an_error_without_numbers_has_an_empty_context() -> None:

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clients.data.datasets import load_dataset
-from gmr import GMRClassifier, InvalidRequest, InvalidSettings, UnknownClass
+from gmr import GMRClassifier, InvalidLabels, InvalidRequest, InvalidSettings, UnknownClass
 
 
 @parametrize_with_checks([GMRClassifier()])  # type: ignore[untyped-decorator]
@@ -286,6 +286,20 @@ def test_a_class_may_be_met_later_without_being_announced() -> None:
     assert model.score(x, y) > 0.98
 
 
+def test_more_classes_than_may_be_are_refused_and_change_nothing() -> None:
+    x, y = blobs(300, CENTRES, 0)
+    with pytest.raises(InvalidLabels, match=r"classes to 3; at most 2 .* raise max_classes"):
+        GMRClassifier(max_classes=2).fit(x, y)
+    assert GMRClassifier(max_classes=3).fit(x, y).score(x, y) > 0.98
+    first = y != "top"
+    model = GMRClassifier(max_classes=2).partial_fit(x[first], y[first])
+    before = answers(model, x)
+    with pytest.raises(InvalidLabels, match="raise max_classes"):
+        model.partial_fit(x, y)
+    assert answers(model, x) == before
+    assert model.classes_.tolist() == ["left", "right"]
+
+
 def test_it_stands_in_pipelines_and_cross_validation() -> None:
     x, y = blobs(450, CENTRES, 0)
     scores = cross_val_score(make_pipeline(StandardScaler(), GMRClassifier()), x, y, cv=3)
@@ -306,6 +320,7 @@ def test_it_stands_in_pipelines_and_cross_validation() -> None:
         {"n_components": True},
         {"ert": "1e6"},
         {"ert": None},
+        {"max_classes": 2.5},
         {"device": "gpu"},
         {"device": "cuda:99"},
         {"device": None},

@@ -183,6 +183,18 @@ def test_a_frame_that_cannot_be_used_is_refused_and_changes_nothing() -> None:
     assert answers(model) == answers(other)
 
 
+def test_more_classes_than_may_be_are_refused_and_change_nothing() -> None:
+    model, other = (taught(GMRClassifier(max_classes=3), blobs(25, CENTRES, 0)) for _ in range(2))
+    with pytest.raises(InvalidLabels, match=r"classes to 4; at most 3 .* raise max_classes"):
+        model.learn_one({"x": 0.0, "y": 4.0}, "a fourth")
+    frame = pd.DataFrame({"x": [0.0, 1.0], "y": [4.0, 4.0]})
+    with pytest.raises(InvalidLabels, match="raise max_classes"):
+        model.learn_many(frame, pd.Series(["top", "a fourth"]))
+    for one in (model, other):
+        taught(one, blobs(25, CENTRES, 1))
+    assert answers(model) == answers(other)
+
+
 def test_samples_without_features_do_no_harm() -> None:
     model = GMRClassifier(batch_size=2)
     for _ in range(4):
