@@ -30,7 +30,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from clients.http.missing import is_missing
+from clients.http.missing import LARGEST, is_missing
 from core.batch import Label
 from core.errors import InvalidLabels, InvalidRequest, UnknownClass
 from gmr.arguments import whole
@@ -128,7 +128,8 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
         Arguments:
             X: Samples, with shape (N, D), finite.
             y: The label of each, with shape (N,), or None, NaN or pandas' NA for a sample without
-                one, from which only the density learns; None: none has one.
+                one, from which only the density learns; None: none has one. All labels of a
+                stream are strings, or none is.
             classes: All labels that will come, where they are known; may be left out at the first
                 call, too: labels that are new later become new classes. It counts at the first
                 call only.
@@ -253,6 +254,8 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
 
     def _meet(self, labels: NDArray[Any]) -> None:
         """Take new labels among the classes; codes of the engine stay what they are."""
+        if len(self._labels):
+            _check_kinds(self._labels, labels)
         new = np.setdiff1d(labels, self._labels)
         if len(new) and self._fixed:
             raise ValueError(
@@ -275,6 +278,8 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
         self, X: ArrayLike, y: ArrayLike, reset: bool
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]:
         """Samples (N, D), the labels of those that have one, and which these are (N,)."""
+        if isinstance(y, list | tuple):
+            _check_mixed(y)
         some = _with_gaps(y)
         if some is None:
             x, names = validate_data(self, X, y, dtype=list(PRECISE), reset=reset)
@@ -300,6 +305,56 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
     def _names(self, codes: Sequence[Label]) -> NDArray[Any]:
         """The labels that codes of the engine stand for."""
         return np.asarray(self._labels[np.asarray(codes, dtype=np.int64)])
+
+
+def _is_text(label: object) -> bool:
+    return isinstance(label, str)  # np.str_ included
+
+
+def _check_mixed(y: Sequence[Any]) -> None:
+    """Refuse texts beside others, of which NumPy would make texts.
+
+    Raises:
+        ValueError: There are both.
+    """
+    kinds = {type(one): one for one in y if not is_missing(one)}.values()
+    texts = [one for one in kinds if _is_text(one)]
+    if texts and len(texts) < len(kinds):
+        other = next(one for one in kinds if not _is_text(one))
+        raise ValueError(_two_kinds(texts[0], other))
+
+
+def _check_kinds(known: NDArray[Any], labels: NDArray[Any]) -> None:
+    """Refuse labels that, beside the known ones, NumPy would turn into others.
+
+    Arguments:
+        known: Labels so far, with shape (C,), at least one.
+        labels: New and old ones, with shape (M,).
+
+    Raises:
+        ValueError: They are texts beside others, or integers beside floats that cannot tell them
+            apart.
+    """
+    if not len(labels):
+        return
+    before, now = known[:1].tolist()[0], labels[:1].tolist()[0]
+    if _is_text(before) != _is_text(now):
+        raise ValueError(_two_kinds(now, before))
+    if {known.dtype.kind, labels.dtype.kind} in ({"i", "f"}, {"u", "f"}):
+        whole_ones = labels if known.dtype.kind == "f" else known
+        if max(int(whole_ones.max()), -int(whole_ones.min())) > LARGEST:
+            raise ValueError(
+                "y has integers beyond 2**53 beside floats, which cannot tell such integers "
+                "apart. Let all labels be integers, or all be strings."
+            )
+
+
+def _two_kinds(one: object, other: object) -> str:
+    return (
+        f"y has labels of two kinds: {one!r} ({type(one).__name__}) beside {other!r} "
+        f"({type(other).__name__}), which would become strings. Let all labels of a stream be "
+        f"strings, or none."
+    )
 
 
 def _is_all_nan(y: ArrayLike) -> bool:

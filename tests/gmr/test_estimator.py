@@ -300,6 +300,43 @@ def test_more_classes_than_may_be_are_refused_and_change_nothing() -> None:
     assert model.classes_.tolist() == ["left", "right"]
 
 
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series])
+@pytest.mark.parametrize("names", [(0, 1), ("0", "1")])
+def test_texts_beside_other_labels_are_refused_and_change_nothing(
+    kind: Callable[[list[Any]], Any], names: tuple[Any, Any]
+) -> None:
+    x, _ = blobs(100, CENTRES, 0)
+    y = [names[i % 2] for i in range(100)]
+    others: list[Any] = [int(one) if isinstance(one, str) else str(one) for one in y]
+    model = GMRClassifier().partial_fit(x, kind(y))
+    before = answers(model, x)
+    for later in (others, [None, *others[1:]]):
+        with pytest.raises(ValueError, match=r"labels of two kinds: .*\(str\).*or none\."):
+            model.partial_fit(x, kind(later) if None not in later else later)
+    with pytest.raises(ValueError, match="two kinds"):
+        GMRClassifier().partial_fit(x, kind(y), classes=sorted(set(others)))
+    assert answers(model, x) == before
+    assert model.classes_.tolist() == list(names)
+    assert model.partial_fit(x, kind(y)).classes_.tolist() == list(names)
+
+
+def test_texts_beside_other_labels_are_refused_in_one_list() -> None:
+    x, _ = blobs(100, CENTRES, 0)
+    for fit in (GMRClassifier().fit, GMRClassifier().partial_fit):
+        with pytest.raises(ValueError, match="two kinds"):
+            fit(x, [i if i % 2 else "even" for i in range(100)])
+        fit(x, [np.str_("odd") if i % 2 else "even" for i in range(100)])
+
+
+def test_integers_that_floats_cannot_tell_apart_are_refused_beside_floats() -> None:
+    x, _ = blobs(4, CENTRES, 0)
+    large = np.array([2**53, 2**53 + 1] * 2)
+    model = GMRClassifier().partial_fit(x, large)
+    with pytest.raises(ValueError, match="beyond 2"):
+        model.partial_fit(x, np.array([1.0, np.nan, 2.0, 1.0]))
+    assert GMRClassifier().partial_fit(x, large % 7).partial_fit(x, large % 7 + 0.0)
+
+
 def test_it_stands_in_pipelines_and_cross_validation() -> None:
     x, y = blobs(450, CENTRES, 0)
     scores = cross_val_score(make_pipeline(StandardScaler(), GMRClassifier()), x, y, cv=3)
