@@ -307,17 +307,6 @@ def as_float32(features: Tensor, device: torch.device) -> Tensor:
     return features / 255 if whole else features
 
 
-def check_bytes(*, whole: bool, table: bool) -> None:
-    """Raise `ShapeMismatch` where bytes, which mean k/255, come to a model of other numbers.
-
-    Arguments:
-        whole: Whether the samples are uint8.
-        table: Whether the model is of a table.
-    """
-    if whole and table:
-        raise ShapeMismatch.bytes_for_a_table()
-
-
 def check_image_shape(got: Sequence[int], expected: Sequence[int]) -> None:
     """Raise `ShapeMismatch` where images have another shape than those of a model.
 

@@ -16,10 +16,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from core.batch import Batch, Label, as_float32, check_bytes
+from core.batch import Batch, Label, as_float32
 from core.density.deep.shifts import Shifts
 from core.density.density import Scored
-from core.errors import InvalidCheckpoint, InvalidRequest, ModelNotReady, UnknownClass
+from core.errors import (
+    InvalidCheckpoint,
+    InvalidRequest,
+    ModelNotReady,
+    ShapeMismatch,
+    UnknownClass,
+)
 from core.experts.panel import Rules
 from core.model.families import density_of
 from core.model.model import Model
@@ -186,7 +192,8 @@ class Snapshot:
         return self.experts is not None or self.standardiser.beyond_unit_range
 
     def _prepared(self, x: Tensor) -> Tensor:
-        check_bytes(whole=x.dtype == torch.uint8, table=self.is_table)
+        if x.dtype == torch.uint8 and self.is_table:
+            raise ShapeMismatch.bytes_for_a_table()
         # Checked as the model will see it: 1e300 is finite until it becomes a float32.
         batch = Batch(x).to_float32(self.model.density.device)
         batch.check(self.info.features, self.info.image_shape)

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from core.batch import Batch, Label, SampleId, check_bytes, plain_id, plain_label
+from core.batch import Batch, Label, SampleId, plain_id, plain_label
 from core.config import EngineConfig
 from core.counted import counted
 from core.drift.detector import Arming, Detector
@@ -56,6 +56,7 @@ from core.errors import (
     InvalidRequest,
     ModelAtRest,
     ModelNotReady,
+    ShapeMismatch,
 )
 from core.events import (
     BoundaryDetected,
@@ -167,7 +168,8 @@ class Engine:
         Raises:
             InvalidBatch: The batch cannot be used; the state given in is unchanged.
         """
-        check_bytes(whole=batch.features.dtype == torch.uint8, table=state.model.is_table)
+        if batch.features.dtype == torch.uint8 and state.model.is_table:
+            raise ShapeMismatch.bytes_for_a_table()
         # Checked as the model will see it: 1e300 is finite until it becomes a float32.
         batch = batch.to_float32(self.device)
         declared = self.config.image_shape

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from core.batch import check_bytes, check_image_shape, distinct
-from core.errors import EmptySubTask, InvalidLabels, ModelAtRest, UnknownProposal
+from core.batch import check_image_shape, distinct
+from core.errors import EmptySubTask, InvalidLabels, ModelAtRest, ShapeMismatch, UnknownProposal
 from service.api.montage import known_shape
 from service.api.parts import Parts
 from service.broker.connection import StreamUnavailable, not_checked
@@ -58,7 +58,8 @@ def check_shape(parts: Parts, batch: RawBatch) -> None:
     """
     served = parts.follower.current
     if served is not None and served.snapshot is not None:
-        check_bytes(whole=batch.features.dtype == np.uint8, table=served.snapshot.is_table)
+        if batch.features.dtype == np.uint8 and served.snapshot.is_table:
+            raise ShapeMismatch.bytes_for_a_table()
         known = known_shape(served.snapshot.info, parts.settings.image)
         check_image_shape(batch.features.shape[1:] if batch.features.ndim > 2 else (), known or ())
 
