@@ -393,7 +393,11 @@ class Saver:
         versions: dict[int, dict[str, Any]] = {}
         for kept in self._checkpoints.kept():
             facts = {"version": kept.version, "entries_applied": kept.entries_applied}
-            versions.setdefault(kept.version, {**facts, **kept.note})
+            told = versions.setdefault(kept.version, {**facts, **kept.note})
+            twins = told["entries_applied"] == kept.entries_applied
+            if twins and BEFORE_BOUNDARY in kept.note:
+                # The other file of the version was written before the boundary was known.
+                told.setdefault(BEFORE_BOUNDARY, kept.note[BEFORE_BOUNDARY])
         return list(versions.values())
 
     def _read(self, kept: Kept) -> tuple[Checkpoint, EngineConfig]:

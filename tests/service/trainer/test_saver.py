@@ -70,6 +70,18 @@ def test_the_newest_state_is_found_again_with_how_it_came_about(
     assert same(learned(2, state=recovered.state), learned(2, state=learned(3)))
 
 
+@pytest.mark.parametrize("order", [(False, True), (True, False)])
+def test_a_version_is_the_one_before_a_boundary_whichever_of_its_files_says_so(
+    checkpoints: FolderCheckpoints, order: tuple[bool, bool]
+) -> None:
+    keeper, state = Saver(checkpoints, Engine(CONFIG)), learned(2)
+    for twin in order:
+        keeper.save(checkpoint(state, 2), before_boundary=None if twin else 1, twin=twin)
+    keeper.close()
+    [version] = keeper.versions()
+    assert version[BEFORE_BOUNDARY] == 1
+
+
 def test_where_nothing_was_kept_nothing_is_found(checkpoints: FolderCheckpoints) -> None:
     assert Saver(checkpoints, Engine(CONFIG)).recover() is None
 
