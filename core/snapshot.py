@@ -9,6 +9,7 @@ Throughout: N samples, D features, C classes; log-likelihoods in nats, in the se
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from core.batch import Batch, Label, as_float32
+from core.batch import Batch, Label, as_float32, plain_label
 from core.density.deep.shifts import Shifts
 from core.density.density import Scored
 from core.errors import (
@@ -275,7 +276,8 @@ class Snapshot:
         if not self.answers:
             raise ModelNotReady(
                 "The model has seen samples but no label, so it knows no class to name. "
-                "Send labelled samples to POST /ingest first; POST /outliers works already."
+                "Let it learn some with labels first (POST /ingest of a service); outliers can be "
+                "asked for already (POST /outliers)."
             )
         probabilities = self._named(as_float32(asked_of, self.model.density.device), x, joint)
         rate = self.false_positive_rate if unknown_rate is None else unknown_rate
@@ -367,9 +369,9 @@ class Snapshot:
         """Draw samples; the same version and seed give the same ones.
 
         Arguments:
-            n: How many, at least 1.
-            classes: Wanted classes, one named twice counts once; None for any. Each gets as many
-                samples as any other, or one more, in random order.
+            n: How many, an integer, at least 1.
+            classes: Wanted classes, integers (of NumPy, too) or strings, each once;
+                None for any. Each gets as many samples as any other, or one more, in random order.
             seed: Of the draw.
             least_probability: What the model itself must give a sample's class, 0 to 1; what
                 falls short is drawn again, up to a limit, and then kept all the same:
@@ -381,8 +383,15 @@ class Snapshot:
 
         Raises:
             UnknownClass: A class was never seen.
-            InvalidRequest: n is below 1, or the probability is none.
+            InvalidLabels: A class is no integer and no string.
+            InvalidRequest: n is no integer, or below 1, or the probability is none.
         """
+        try:
+            n = operator.index(n)
+        except TypeError:
+            raise InvalidRequest(
+                f"n is {n!r:.80}, of type {type(n).__name__}; ask for an integer, at least 1."
+            ) from None
         if n < 1:
             raise InvalidRequest(f"n is {n}; ask for at least 1 sample.", n=n)
         if least_probability is not None and not 0 <= least_probability <= 1:
@@ -428,6 +437,7 @@ class Snapshot:
         return Samples(features, named, log_likelihoods, at_most_one(probability), short)
 
     def _codes(self, classes: Sequence[Label]) -> list[int]:
+        classes = [*map(plain_label, classes)]
         unknown = [label for label in classes if not self.knows(label)]
         if unknown:
             raise UnknownClass.among(list(unknown), list(self.classes))

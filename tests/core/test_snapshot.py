@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given
@@ -25,6 +26,7 @@ from core.density.mixture import Mixture
 from core.engine.engine import Engine
 from core.errors import (
     InvalidCheckpoint,
+    InvalidLabels,
     InvalidRequest,
     ModelNotReady,
     NonFiniteFeature,
@@ -336,6 +338,19 @@ def test_the_same_seed_gives_the_same_samples_and_another_seed_others(snapshot: 
         one, again = (snapshot.sample(20, classes, seed=5) for _ in range(2))
         assert all(torch.equal(a, b) for a, b in zip(one, again, strict=True))
         assert not torch.equal(one.features, snapshot.sample(20, classes, seed=6).features)
+
+
+def test_numbers_of_numpy_are_counts_and_classes(snapshot: Snapshot) -> None:
+    label = next(one for one in snapshot.classes if type(one) is int)
+    drawn = snapshot.sample(np.int64(2), [np.int64(label)], seed=1)
+    assert torch.equal(drawn.features, snapshot.sample(2, [label], seed=1).features)
+
+
+def test_what_is_no_count_or_class_is_refused(snapshot: Snapshot) -> None:
+    with pytest.raises(InvalidRequest, match="of type float; ask for an integer"):
+        snapshot.sample(2.0)  # type: ignore[arg-type]
+    with pytest.raises(InvalidLabels, match="type bool"):
+        snapshot.sample(2, [True])
 
 
 def test_a_single_sample_can_be_drawn(snapshot: Snapshot) -> None:
