@@ -53,8 +53,9 @@ def test_what_is_kept_is_the_components_and_no_sample():
     assert mixture.parameters == 0
     mixture.learn(*images((0, 1), 900), quietly)
     k, d, c = 10, 64, 2
-    # Mean, variance, mass, owner and votes; the open window of samples is not among them.
-    assert k * 2 * d <= mixture.parameters <= k * (2 * d + c + 2) + 10
+    # Mean, variance, mass, owner, votes and what these are compared with; the open window of
+    # samples is not among them.
+    assert k * 2 * d <= mixture.parameters <= k * (2 * d + c + 2 + 1 + c) + 10
 
 
 def test_several_epochs_with_declared_boundaries_show_every_sample_so_often():

@@ -482,7 +482,7 @@ def test_one_name_per_sample_is_expected(engine: Engine) -> None:
 
 def test_a_name_that_waits_already_is_no_name_for_another_sample(engine: Engine) -> None:
     state = taught(engine)
-    state, _ = engine.step(state, Batch(blob(0, 3, 7), sample_ids=(1, 1, 2)))
+    state, _ = engine.step(state, Batch(blob(0, 2, 7), sample_ids=(1, 2)))
     assert state.pending.awaiting.samples == 2
     state, _ = engine.step(state, Batch(blob(0, 2, 8), sample_ids=(2, 3)))
     assert state.pending.awaiting.samples == 3
