@@ -9,7 +9,6 @@ Throughout: N samples, D features, C classes; log-likelihoods in nats, in the se
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -386,12 +385,11 @@ class Snapshot:
             InvalidLabels: A class is no integer and no string.
             InvalidRequest: n is no integer, or below 1, or the probability is none.
         """
-        try:
-            n = operator.index(n)
-        except TypeError:
+        if not hasattr(n, "__index__"):
             raise InvalidRequest(
                 f"n is {n!r:.80}, of type {type(n).__name__}; ask for an integer, at least 1."
-            ) from None
+            )
+        n = n.__index__()
         if n < 1:
             raise InvalidRequest(f"n is {n}; ask for at least 1 sample.", n=n)
         if least_probability is not None and not 0 <= least_probability <= 1:
