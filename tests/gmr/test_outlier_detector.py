@@ -76,13 +76,13 @@ def test_of_few_samples_it_says_that_it_is_not_calibrated_and_answers_all_the_sa
     assert np.isfinite(model.score_samples(1e6 * outliers(3, 1))).all()
 
 
-def table(kind: str, n: int, seed: int) -> NDArray[Any]:
-    """Samples (n, 5) of one cluster."""
+def table(kind: str, n: int, seed: int, d: int = 5) -> NDArray[Any]:
+    """Samples (n, d) of one cluster."""
     random = np.random.default_rng(seed)
     if kind == "skewed":
-        return np.exp(random.normal(size=(n, 5)))
-    drawn = random.normal(size=(n, 5)) if kind == "normal" else random.standard_t(3, size=(n, 5))
-    return drawn @ np.random.default_rng(0).normal(size=(5, 5))
+        return np.exp(random.normal(size=(n, d)))
+    drawn = random.normal(size=(n, d)) if kind == "normal" else random.standard_t(3, size=(n, d))
+    return drawn @ np.random.default_rng(0).normal(size=(d, d))
 
 
 @pytest.mark.parametrize("preset", ["flat", "mfa"])
@@ -94,6 +94,16 @@ def test_of_few_samples_the_rate_is_kept_on_average(kind: str, preset: str) -> N
         assert not model.calibrated_
         rates.append((model.predict(table(kind, 1000, 100 + seed)) == -1).mean())
     # The mean errs by 0.006: eight tables of 160 samples, each of which shifts its rate by 0.017.
+    assert 0.025 < np.mean(rates) < 0.08
+
+
+@pytest.mark.parametrize("preset", ["flat", "mfa"])
+def test_of_few_samples_of_many_features_it_is_kept_as_well(preset: str) -> None:
+    """Components fit such samples so well that new ones look strange beside them."""
+    rates = []
+    for seed in range(6):
+        model = GMROutlierDetector(preset=preset).fit(table("normal", 100, seed, d=10))
+        rates.append((model.predict(table("normal", 1000, 100 + seed, d=10)) == -1).mean())
     assert 0.025 < np.mean(rates) < 0.08
 
 
