@@ -26,15 +26,15 @@ class Owned:
         means: With shape (K, D).
         owner: Class whose samples each was learned from, or `NO_CLASS`; shape (K,), int64.
         votes: Labelled samples per class that fell on each, with shape (K, C).
-        expectation: What votes are compared with: how many of the last unlabelled samples fell on
-            each, and the votes of each class had its samples fallen as these did; shape (K, 1 + C).
+        vote_baseline: How many of the last unlabelled samples fell on each, and the votes that each
+            class would have cast, had its samples fallen as these did; shape (K, 1 + C).
     """
 
     mass: Tensor
     means: Tensor
     owner: Tensor
     votes: Tensor
-    expectation: Tensor
+    vote_baseline: Tensor
 
     def __len__(self) -> int:
         return self.mass.shape[0]
@@ -65,5 +65,5 @@ def ownership(mass: Tensor, owner: int, n_classes: int) -> dict[str, Tensor]:
     if owner != NO_CLASS:
         votes[:, owner] = mass
     owners = torch.full((len(mass),), owner, dtype=torch.int64, device=mass.device)
-    expectation = mass.new_zeros(len(mass), 1 + n_classes)
-    return {"mass": mass, "owner": owners, "votes": votes, "expectation": expectation}
+    vote_baseline = mass.new_zeros(len(mass), 1 + n_classes)
+    return {"mass": mass, "owner": owners, "votes": votes, "vote_baseline": vote_baseline}

@@ -290,7 +290,7 @@ def _owned(tree: dict[str, Any], kind: type[Owned], converter: Converter) -> Own
     if unknown := tree.keys() - parts.keys():
         raise ValueError(f"components have no {', '.join(sorted(unknown))}")
     none = torch.zeros_like(torch.nn.functional.pad(parts["votes"], (1, 0)))
-    parts.setdefault("expectation", none)
+    parts.setdefault("vote_baseline", none)
     return kind(**parts)
 
 

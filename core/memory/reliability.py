@@ -23,9 +23,9 @@ Three things would make that wrong, and are seen to:
 * A model that has just met a sub-task errs as it never will again: of the first samples of a
   sub-task, and of labels that were no class yet, nothing is counted.
 * A class that no label has named is named wrongly for certain, however confident the answer. Its
-  samples lie on components without a name. Where more of the unlabelled ones that are called c do
-  than labelled ones that are called c, or, without these, than the unlabelled samples ever called c
-  explain, they are taken to be *unseen*, and their accuracy is 0.
+  samples lie on components without a name. Of the unlabelled samples that are called c, some do.
+  Where these are more than labelled samples called c lead to expect (or, while no labels come, the
+  number of unlabelled ones ever called c), they are taken to be *unseen*: their accuracy is 0.
 
 What no label ever tells cannot be seen: that labels mean something else (docs/method.md).
 
@@ -91,14 +91,14 @@ explains, so that those that do count as unseen: by chance, or where unlabelled 
 one class, up to 0.2 do."""
 
 COMPARABLE: Final = 10.0
-"""Labelled samples that this number counts as beside how often the newest labelled answers of the
-class lie there: unlabelled samples of the same kind lie there as often."""
+"""Labelled samples that the number of unlabelled ones counts as, beside the newest labelled samples
+of the class: these lie there as often as unlabelled ones of the same kind."""
 
 SURE: Final = 0.5
-"""Part of the excess that is asked for where many of these tell what is to be expected."""
+"""Part of `EXCESS` that is asked for where many labelled samples tell what is to be expected."""
 
 REMEMBERED: Final = 100.0
-"""Labelled answers of a class over which that fades to 1/e, ..."""
+"""Labelled samples of a class over which the share of them that lies there fades to 1/e, ..."""
 
 GAP: Final = 200.0
 """... and samples without any label after which it fades, ..."""

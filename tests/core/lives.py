@@ -21,7 +21,7 @@ def by_name(parts: Parts) -> Parts:
 
     And without what these are compared with, which has a column for each class, too.
     """
-    return replace(parts, votes=parts.votes.argmax(-1), expectation=parts.expectation[:, :0])
+    return replace(parts, votes=parts.votes.argmax(-1), vote_baseline=parts.vote_baseline[:, :0])
 
 
 class FedByHand(Generic[S]):

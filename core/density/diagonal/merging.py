@@ -37,8 +37,8 @@ def merged(old: Components, k: int, floor: float) -> Components:
         return old
     sums, shares = consolidate(old.moments(), k, floor)
     fewer = Components.of_owner(sums, int(old.owner[0]), old.votes.shape[1])
-    votes, expectation = (shares.T @ part for part in (old.votes, old.expectation))
-    return replace(fewer, votes=votes, expectation=expectation)
+    votes, vote_baseline = (shares.T @ part for part in (old.votes, old.vote_baseline))
+    return replace(fewer, votes=votes, vote_baseline=vote_baseline)
 
 
 def consolidate(

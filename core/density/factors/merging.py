@@ -47,7 +47,7 @@ def merged(old: Analysers, k: int, floor: float, n_factors: int | None = None) -
         noise=noise,
         owner=old.owner[:1].expand(len(groups)).clone(),
         votes=shares.T @ old.votes,
-        expectation=shares.T @ old.expectation,
+        vote_baseline=shares.T @ old.vote_baseline,
     )
 
 

@@ -107,11 +107,11 @@ class BankState(PerClassState):
         groups = tuple(group.mapped(change) for group in self.groups)
         return replace(self, frozen=change(self.frozen), groups=groups)
 
-    def with_votes(self, votes: Tensor, expectation: Tensor | None = None) -> Self:
+    def with_votes(self, votes: Tensor, vote_baseline: Tensor | None = None) -> Self:
         banks = (self.frozen, *(group.bank for group in self.groups))
         sizes = [len(bank) for bank in banks]
         own = torch.split(votes, sizes)
-        expected = repeat(None) if expectation is None else torch.split(expectation, sizes)
+        expected = repeat(None) if vote_baseline is None else torch.split(vote_baseline, sizes)
         parts = zip(banks, own, expected, strict=False)
         frozen, *others = (bank.with_votes(*said) for bank, *said in parts)
         groups = zip(self.groups, others, strict=True)

@@ -26,12 +26,12 @@ from core.learners.per_class.flush import due_when_quiet
 from core.learners.per_class.relabelling import (
     by_nearest,
     coming,
-    expecting,
     faded,
     heard,
     lately,
     nameless,
     renamed,
+    updated_baseline,
 )
 from core.learners.per_class.shifting import shifts_of
 from core.learners.per_class.state import PerClassState
@@ -118,7 +118,7 @@ class PerClassLearner(ABC, Generic[S]):
 
         def grown(bank: Any) -> Any:
             old = bank.components
-            votes = (torch.nn.functional.pad(part, more) for part in (old.votes, old.expectation))
+            votes = (torch.nn.functional.pad(part, more) for part in (old.votes, old.vote_baseline))
             return bank.with_votes(*votes)
 
         recent = torch.nn.functional.pad(state.recent, more)
@@ -172,7 +172,7 @@ class PerClassLearner(ABC, Generic[S]):
             scores = None  # components changed under them
         state, scores = self._heard(state, x, codes, scores)
         state, scores = self._vote(state, x, codes, scores, least)
-        state, scores = self._expect_votes(state, x, codes, scores, least)
+        state, scores = self._compare_votes(state, x, codes, scores, least)
         return self.taken(state, x, codes, scores, generator), replays
 
     def surrogates(self, state: S, x: Tensor) -> Tensor | None:
@@ -217,10 +217,10 @@ class PerClassLearner(ABC, Generic[S]):
         none = torch.zeros_like(state.recent)
         state = replace(state.closed().named(), sub_tasks_of=seen, recent=none, unlabelled=0.0)
         # Nothing has fallen on them in the sub-task that begins.
-        expectation = torch.cat(
-            [torch.zeros_like(state.expectation[:, :1]), state.expectation[:, 1:]], 1
+        vote_baseline = torch.cat(
+            [torch.zeros_like(state.vote_baseline[:, :1]), state.vote_baseline[:, 1:]], 1
         )
-        state = state.with_votes(state.votes, expectation)
+        state = state.with_votes(state.votes, vote_baseline)
         state = self.capacity.fitted(state, generator)
         return state, [_replay(state, before, "boundary")] if before else []
 
@@ -271,7 +271,7 @@ class PerClassLearner(ABC, Generic[S]):
         there = rows.to(x.device)
         return self._cast(state, x[there], codes[rows], scores.joint[there], _by_nobody), scores
 
-    def _expect_votes(
+    def _compare_votes(
         self, state: S, x: Tensor, codes: Tensor, scores: Scores | None, least: float
     ) -> tuple[S, Scores | None]:
         """What votes on such components are compared with: where samples without a label fall."""
@@ -288,9 +288,9 @@ class PerClassLearner(ABC, Generic[S]):
         def compared(one: S) -> S:
             known = joint if one is state else self._scored(one, silent, None).joint
             falls = responsibilities(known).sum(0) * (one.owner == NO_CLASS)
-            old = one.expectation
+            old = one.vote_baseline
             return one.with_votes(
-                one.votes, expecting(old, falls, said, len(codes), state.unlabelled)
+                one.votes, updated_baseline(old, falls, said, len(codes), state.unlabelled)
             )
 
         return _beside(state, compared), scores

@@ -17,6 +17,11 @@ then say what each class that came before is called now. That holds for all of i
 once, including those on which nothing has fallen yet, but lightly, so that the next votes can tell
 where it holds in part.
 
+Components of unlabelled samples belong to nobody, and take their names from the labelled samples
+that fall on them. A few of those are *strays*: samples of a known class at the edge of another that
+no label ever names. What votes there are is therefore compared with a baseline: the votes that a
+class would have cast, had its samples fallen where the unlabelled ones did that came with them.
+
 Throughout: N samples, K components, C classes.
 """
 
@@ -94,36 +99,35 @@ def coming(recent: Tensor) -> Tensor:
     return shown & (recent * int(shown.sum()) >= COMING * recent.sum())
 
 
-def expecting(
-    expectation: Tensor, falls: Tensor, said: Tensor, n: int, unlabelled: float
+def updated_baseline(
+    vote_baseline: Tensor, falls: Tensor, said: Tensor, n: int, unlabelled: float
 ) -> Tensor:
-    """With what the votes of newer samples are compared with, with shape (K, 1 + C).
+    """The baseline of votes after newer samples, with shape (K, 1 + C).
 
     Arguments:
-        expectation: The same before.
+        vote_baseline: The same before: per component the last unlabelled samples that fell on it,
+            and the votes of each class that would be expected.
         falls: Responsibilities of newer samples without a label, summed up, with shape (K,).
         said: Newer samples of each class that vote, with shape (C,).
         n: Newer samples, at least 1.
         unlabelled: Samples without a label among the last, these included: `faded`.
     """
-    recent = faded(expectation[:, :1], falls[:, None], n)
-    return torch.cat([recent, expectation[:, 1:] + recent / (unlabelled + FEW) * said], 1)
+    recent = faded(vote_baseline[:, :1], falls[:, None], n)
+    return torch.cat([recent, vote_baseline[:, 1:] + recent / (unlabelled + FEW) * said], 1)
 
 
-def naming(owner: Tensor, votes: Tensor, expectation: Tensor) -> Tensor:
+def naming(owner: Tensor, votes: Tensor, vote_baseline: Tensor) -> Tensor:
     """The votes that give components their names, with shape (K, C).
 
-    Samples of a class that no label ever names lie on components of their own, and of all others a
-    few fall there, too. Where the samples of every class fall on a component far less often than
-    the unlabelled ones do that come with them, they do not name it. A class that few labels name is
-    asked for as few.
+    Strays name none: on a component of nobody's the samples of some class must fall half as often
+    as the unlabelled ones do that come with them. A class that few labels name is asked for as few.
 
     Arguments:
         owner: Of each component, with shape (K,), int64.
         votes: With shape (K, C).
-        expectation: By `expecting`, with shape (K, 1 + C).
+        vote_baseline: By `updated_baseline`, with shape (K, 1 + C).
     """
-    expected = expectation[:, 1:]
+    expected = vote_baseline[:, 1:]
     stray = (votes <= STRAY * expected).all(-1) & (expected.sum(-1) >= LEAST_EXPECTED)
     return votes.masked_fill(((owner == NO_CLASS) & stray)[:, None], 0.0)
 
@@ -145,9 +149,9 @@ def heard(
     mine = (listening[owner] & (owner != NO_CLASS))[:, None]
     so_far = shares.cumsum(0)
     remembered = MOST / votes.sum(-1, keepdim=True).clamp_min(MOST)
-    faded = votes * remembered * (-so_far[-1:].T / MEMORY).exp()
+    kept = votes * remembered * (-so_far[-1:].T / MEMORY).exp()
     said = (shares * ((so_far - so_far[-1:]) / MEMORY).exp()).T @ classes
-    return torch.where(mine, faded + said, votes)
+    return torch.where(mine, kept + said, votes)
 
 
 def renamed(votes: Tensor, shares: Tensor, codes: Tensor, shown: Tensor) -> Tensor:

@@ -63,7 +63,7 @@ class ComponentSet(ABC, Generic[P]):
         own = self.components
         if NO_CLASS not in self.owners:
             return own.votes
-        return naming(own.owner, own.votes, own.expectation)
+        return naming(own.owner, own.votes, own.vote_baseline)
 
     def __len__(self) -> int:
         return len(self.components)
@@ -72,16 +72,16 @@ class ComponentSet(ABC, Generic[P]):
         """A set like this one of other components."""
         return type(self)(components, self.floor)
 
-    def with_votes(self, votes: Tensor, expectation: Tensor | None = None) -> Self:
+    def with_votes(self, votes: Tensor, vote_baseline: Tensor | None = None) -> Self:
         """The same components with other votes; what scores them, being dear, stays.
 
         Arguments:
             votes: With shape (K, C).
-            expectation: With shape (K, 1 + C); None: as it is.
+            vote_baseline: With shape (K, 1 + C); None: as it is.
         """
-        if expectation is None:
-            expectation = self.components.expectation
-        changed = self.of(replace(self.components, votes=votes, expectation=expectation))
+        if vote_baseline is None:
+            vote_baseline = self.components.vote_baseline
+        changed = self.of(replace(self.components, votes=votes, vote_baseline=vote_baseline))
         self.form  # noqa: B018  made here at the latest, so that both have the same
         for name in self.without_votes:
             if name in self.__dict__:
@@ -205,12 +205,12 @@ class PerClassState(ABC):
         """With every set of components changed, those that are not shown included."""
 
     @abstractmethod
-    def with_votes(self, votes: Tensor, expectation: Tensor | None = None) -> Self:
+    def with_votes(self, votes: Tensor, vote_baseline: Tensor | None = None) -> Self:
         """With these votes, (K, C), on the components that are shown.
 
         Arguments:
             votes: With shape (K, C).
-            expectation: With shape (K, 1 + C); None: as it is.
+            vote_baseline: With shape (K, 1 + C); None: as it is.
         """
 
     @abstractmethod
@@ -253,9 +253,9 @@ class PerClassState(ABC):
         return self.column("votes")
 
     @property
-    def expectation(self) -> Tensor:
+    def vote_baseline(self) -> Tensor:
         """What votes are compared with, with shape (K, 1 + C)."""
-        return self.column("expectation")
+        return self.column("vote_baseline")
 
     @property
     def naming_votes(self) -> Tensor:

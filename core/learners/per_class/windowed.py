@@ -298,8 +298,8 @@ class WindowedEM(Windows[S]):
         if group.owner == NO_CLASS:
             nearest = _nearest(parameters[0][~kept], stayed[0])
             both = self._votes(state, group, shares)
-            votes, expectation = (part[rows] + nearest.summed(part[~kept]) for part in both)
-            owned = replace(owned, votes=votes, expectation=expectation)
+            votes, vote_baseline = (part[rows] + nearest.summed(part[~kept]) for part in both)
+            owned = replace(owned, votes=votes, vote_baseline=vote_baseline)
         elif group.sums is not None:
             # What labels have said of those that learning goes on from.
             said = group.bank.components.votes
@@ -330,10 +330,10 @@ class WindowedEM(Windows[S]):
         components = group.bank.components
         old: Tensor = components.votes
         votes = old.new_zeros(shares.shape[1], state.n_classes)
-        expectation = old.new_zeros(len(votes), 1 + state.n_classes)
+        vote_baseline = old.new_zeros(len(votes), 1 + state.n_classes)
         if group.sums is not None:
             votes[: len(old)] = old
-            expectation[: len(old)] = components.expectation
+            vote_baseline[: len(old)] = components.vote_baseline
         elif len(old):
             # Components were started anew: votes that came from outside of the window follow
             # the samples on whose components they fell. Those of pooled classes are inside.
@@ -342,12 +342,12 @@ class WindowedEM(Windows[S]):
             wins = responsibilities(joint)
             wins = wins / wins.sum(0).clamp_min(torch.finfo(wins.dtype).tiny)
             votes += shares.T @ (wins @ old.index_fill(1, pooled, 0))
-            expectation += shares.T @ (wins @ components.expectation)
+            vote_baseline += shares.T @ (wins @ components.vote_baseline)
         labelled = group.codes != NO_CLASS
         if bool(labelled.any()):
             classes = torch.nn.functional.one_hot(group.codes[labelled], state.n_classes)
             votes += shares[labelled].T @ classes.to(shares.dtype)
-        return votes, expectation
+        return votes, vote_baseline
 
 
 def _without_strays(group: BankGroup) -> BankGroup:

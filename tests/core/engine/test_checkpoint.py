@@ -475,7 +475,7 @@ def test_components_of_an_earlier_release_expected_no_votes(preset: str) -> None
     engine = Engine(config)
     state, _ = play(engine, engine.start(), batches([0, 1], 8))
     tensors, text = unpack(FORMAT, dump(state, config, {}))
-    text["state"], n = re.subn(r', "expectation": "[^"]*"', "", text["state"])
+    text["state"], n = re.subn(r', "vote_baseline": "[^"]*"', "", text["state"])
     assert n > 0
     loaded, _, _ = load(pack(FORMAT, tensors, text))
     assert_identical(loaded.model.learner, state.model.learner)  # every sample had a label

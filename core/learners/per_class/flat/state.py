@@ -141,8 +141,8 @@ class FlatState(PerClassState):
     def mapped(self, change: Callable[[Mixing], Mixing]) -> Self:
         return replace(self, mixing=change(self.mixing))
 
-    def with_votes(self, votes: Tensor, expectation: Tensor | None = None) -> Self:
-        return replace(self, mixing=self.mixing.with_votes(votes, expectation))
+    def with_votes(self, votes: Tensor, vote_baseline: Tensor | None = None) -> Self:
+        return replace(self, mixing=self.mixing.with_votes(votes, vote_baseline))
 
     def with_values(self, components: Components) -> Self:
         """With other numbers in the same components."""

@@ -35,7 +35,7 @@ def random_analysers(
         noise=(0.3 * normal(k, d) - 1).exp(),
         owner=torch.full((k,), owner),
         votes=votes,
-        expectation=3 * votes.flip(1),
+        vote_baseline=3 * votes.flip(1),
     )
 
 
@@ -67,7 +67,7 @@ def test_mass_mean_and_the_variance_of_every_feature_are_those_of_before(
     assert len(new) == min(k, most)
     assert float(new.mass.sum()) == pytest.approx(float(old.mass.sum()), rel=1e-12)
     torch.testing.assert_close(new.votes.sum(0), old.votes.sum(0))
-    torch.testing.assert_close(new.expectation, 3 * new.votes.flip(1))
+    torch.testing.assert_close(new.vote_baseline, 3 * new.votes.flip(1))
     assert new.owner.tolist() == [1] * len(new)
     assert bool((new.noise >= 0).all())
     (mean, covariance), (old_mean, old_covariance) = moments_of_all(new), moments_of_all(old)
@@ -128,7 +128,7 @@ def test_a_component_that_nobody_joins_stays_bit_for_bit() -> None:
     near = random_analysers(5, 6, 2, 0, places=1)
     far = replace(near.select(torch.tensor([0])), means=near.means[:1] + 100)
     new = merged(Analysers.concatenated([near, far]), 2, FLOOR)
-    for name in ("mass", "means", "loadings", "noise", "votes", "expectation"):
+    for name in ("mass", "means", "loadings", "noise", "votes", "vote_baseline"):
         assert torch.equal(getattr(new, name)[1], getattr(far, name)[0]), name
 
 

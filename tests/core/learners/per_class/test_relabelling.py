@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from core.density.owned import NO_CLASS
 from core.learners.per_class.relabelling import (
     LEAST_EXPECTED,
-    expecting,
     faded,
     nameless,
     naming,
+    updated_baseline,
 )
 
 
 def one_component(votes: list[float], expected_votes: list[float], owner: int = NO_CLASS) -> bool:
     """Whether the votes that fell on a component name it."""
-    cast, expectation = torch.tensor([votes]), torch.tensor([[100.0, *expected_votes]])
-    named = naming(torch.tensor([owner]), cast, expectation)
+    cast, vote_baseline = torch.tensor([votes]), torch.tensor([[100.0, *expected_votes]])
+    named = naming(torch.tensor([owner]), cast, vote_baseline)
     assert torch.equal(named, cast) or not bool(named.any())
     return bool(named.any())
 
@@ -48,8 +48,8 @@ def test_what_a_class_owns_is_its_own() -> None:
 def test_only_components_that_nothing_names_are_nameless() -> None:
     owner = torch.tensor([NO_CLASS, NO_CLASS, 0])
     votes = torch.tensor([[1.0, 0.5], [30.0, 0.0], [0.0, 0.0]])
-    expectation = torch.full((3, 3), 30.0)
-    assert nameless(owner, naming(owner, votes, expectation)).tolist() == [0]
+    vote_baseline = torch.full((3, 3), 30.0)
+    assert nameless(owner, naming(owner, votes, vote_baseline)).tolist() == [0]
 
 
 @given(
@@ -62,33 +62,35 @@ def test_where_samples_of_one_kind_fall_as_often_with_a_label_as_many_votes_are_
     share: float, component: float, size: int, seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    unlabelled, votes, expectation = 0.0, 0.0, torch.zeros(1, 3)
+    unlabelled, votes, vote_baseline = 0.0, 0.0, torch.zeros(1, 3)
     for codes in torch.randint(2, (8000,), generator=generator).split(size):
         labelled = torch.rand(len(codes), generator=generator) < share
         silent, falls = float((~labelled).sum()), component * float((~labelled).sum())
         unlabelled = faded(unlabelled, silent, len(codes))
         said = torch.bincount(codes[labelled], minlength=2)
-        expectation = expecting(expectation, torch.tensor([falls]), said, len(codes), unlabelled)
+        vote_baseline = updated_baseline(
+            vote_baseline, torch.tensor([falls]), said, len(codes), unlabelled
+        )
         votes += component * float(labelled.sum())
-    assert 0.7 < float(expectation[0, 1:].sum()) / votes < 1.01
+    assert 0.7 < float(vote_baseline[0, 1:].sum()) / votes < 1.01
 
 
 def test_where_no_label_comes_nothing_is_expected() -> None:
-    expectation = torch.zeros(1, 3)
+    vote_baseline = torch.zeros(1, 3)
     for _ in range(20):
-        expectation = expecting(
-            expectation, torch.tensor([100.0]), torch.zeros(2), 100, faded(300.0, 100.0, 100)
+        vote_baseline = updated_baseline(
+            vote_baseline, torch.tensor([100.0]), torch.zeros(2), 100, faded(300.0, 100.0, 100)
         )
-    assert expectation[0, 1:].tolist() == [0, 0]
-    assert expectation[0, 0] > 300
+    assert vote_baseline[0, 1:].tolist() == [0, 0]
+    assert vote_baseline[0, 0] > 300
 
 
 def test_what_fell_long_ago_is_compared_with_nothing() -> None:
-    expectation, said = torch.tensor([[200.0, 0.0, 0.0]]), torch.tensor([50.0, 50.0])
+    vote_baseline, said = torch.tensor([[200.0, 0.0, 0.0]]), torch.tensor([50.0, 50.0])
     unlabelled = 200.0
     for _ in range(100):
         unlabelled = faded(unlabelled, 0.0, 100)
-        expectation = expecting(expectation, torch.zeros(1), said, 100, unlabelled)
-    assert float(expectation[0, 0]) < 1e-3
-    later = expecting(expectation, torch.zeros(1), said, 100, unlabelled)
-    assert float(later[0, 1:].sum() - expectation[0, 1:].sum()) < 1e-3
+        vote_baseline = updated_baseline(vote_baseline, torch.zeros(1), said, 100, unlabelled)
+    assert float(vote_baseline[0, 0]) < 1e-3
+    later = updated_baseline(vote_baseline, torch.zeros(1), said, 100, unlabelled)
+    assert float(later[0, 1:].sum() - vote_baseline[0, 1:].sum()) < 1e-3
