@@ -197,6 +197,22 @@ def test_unlabelled_samples_beside_labelled_ones_that_lie_there_as_often_are_not
     assert found.accuracy == pytest.approx(0.95, abs=0.03)
 
 
+@pytest.mark.parametrize(("of_labelled", "unseen"), [(0.0, True), (0.45, False)])
+def test_where_few_samples_have_labels_these_tell_how_many_lie_on_unnamed_components(
+    of_labelled: float, unseen: bool
+) -> None:
+    """The number of unlabelled samples would explain that most of them do."""
+    generator = torch.Generator().manual_seed(13)
+    told = fed(*(answered(100, generator, right=0.95) for _ in range(3)))
+    for _ in range(60):
+        told = told.observed(answered(10, generator, right=0.95, unnamed=of_labelled))
+        told = told.observed(answered(90, generator, right=None, unnamed=0.45, codes=0))
+    found = told.estimate((450, 450))
+    assert found is not None
+    assert (found.unseen > 0.3) is unseen
+    assert (found.accuracy < 0.65) is unseen
+
+
 def test_an_earlier_release_told_no_labelled_answers_apart() -> None:
     told = beside_labels(0.95, 0.02)
     earlier = replace(told, answers=told.answers[:, :3].clone())
