@@ -205,6 +205,12 @@ class Standardiser:
         return bool((outside | ((self.scale > 0.5 + ROUNDING) & (self.scale != 1))).any())
 
     @property
+    def deviation(self) -> Tensor:
+        """Running deviation, with shape (D,), float64; 0 where nothing varies but by rounding."""
+        found = (self.squares / max(1, self.samples)).sqrt()
+        return torch.where(self._varies(self.mean, found), found, 0.0)
+
+    @property
     def settling(self) -> bool:
         """Whether the scale should still follow every batch."""
         return self.fresh < SETTLING_SAMPLES

@@ -7,21 +7,16 @@ Other columns stay as they are, bit for bit.
 
 from __future__ import annotations
 
-import math
-import warnings
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clients.rounding import WHOLE, lost
+
 LOST: Final = 1e-3
-"""Part of a column's width which the distance of neighbouring float32 may be."""
-
-WHOLE: Final = 2.0**24
-"""Up to this every integer is a float32."""
-
-ENOUGH: Final = 1000
-"""Samples, spread evenly, that tell a column's width."""
+"""Part of a column's width which the distance of neighbouring float32 may be. An offset does no
+harm where it was not needed, so that this is far less than what is warned of."""
 
 
 def offsets(x: NDArray[Any]) -> NDArray[np.float64] | None:
@@ -37,17 +32,9 @@ def offsets(x: NDArray[Any]) -> NDArray[np.float64] | None:
     """
     if x.dtype != np.float64 or not x.size:
         return None  # what came as float32 has lost it already
-    some = x[:: math.ceil(len(x) / ENOUGH)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of a column without any value
-        low, centre, high = np.nanquantile(some, (0.1, 0.5, 0.9), axis=0)
-        widest = np.nanmax(some, axis=0) - np.nanmin(some, axis=0)
-    width = np.where(high > low, high - low, widest)  # strays must not widen it
-    held = np.abs(centre).clip(max=float(np.finfo(np.float32).max))
-    spacing = np.spacing(held.astype(np.float32)).astype(np.float64)
-    lost = np.where(width > 0, spacing > LOST * width, np.abs(centre) > WHOLE)
+    columns, centre = lost(x, LOST)
     # Whole numbers stay whole.
-    found = np.where(lost, np.where(np.abs(centre) > WHOLE, centre.round(), centre), 0.0)
+    found = np.where(columns, np.where(np.abs(centre) > WHOLE, centre.round(), centre), 0.0)
     return found if found.any() else None
 
 

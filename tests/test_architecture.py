@@ -48,10 +48,11 @@ CORE_OPTIONAL = {"core.drift.baselines.river": {"river"}}
 CORE_KEPT = {
     "core.compiled.kept": {"hashlib", "pathlib"},
     "core.engine.checkpoint": {"threading"},
+    "core.engine.rounding": {"warnings"},
     "core.extensions": {"importlib"},
 }
 """What numba keeps is files, and so is what an installation offers; what reads and writes
-checkpoints is kept by each thread for itself."""
+checkpoints is kept by each thread for itself. What a cast loses is no error."""
 
 CORE_STANDARD_LIBRARY = {
     "__future__",

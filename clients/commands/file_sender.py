@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import typer
@@ -19,12 +19,19 @@ from clients.http.connection import open_sender
 from clients.http.errors import InputError
 from clients.http.rejected import rejected
 from clients.http.retry import RetryPolicy
+from clients.rounding import Rounding
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.feature_names import NameMatcher, NamesAfterFirst
 from clients.sending.image_shape import check_image_shape
 from clients.sending.job import Job
 from clients.sending.resume import Progress, ResumeFile, resume_files, state_folder
-from clients.sending.samples import Totals, send, sent_part, starting_point
+from clients.sending.samples import (
+    ProgressListener,
+    Totals,
+    send,
+    sent_part,
+    starting_point,
+)
 from core.counted import counted
 
 # A full backlog is normal while the model learns, so wait for long; the display says why.
@@ -64,6 +71,7 @@ class FileSender:
         by_place: Take features by their places, whatever their names.
         again: Send what was sent before.
         wait: Wait until all is learned.
+        rounding: Looks at numbers before they are float32, of all files together.
     """
 
     console: Console
@@ -73,6 +81,7 @@ class FileSender:
     by_place: bool
     again: bool
     wait: bool
+    rounding: Rounding = field(default_factory=Rounding)
 
     def send(self, path: Path, name: str, live: LiveInput | None = None) -> None:
         """Send one file, from where it was left.
@@ -96,7 +105,10 @@ class FileSender:
                 encoded=options.encoding is not None,
                 decimal=options.decimal,
             )
-            job = Job.of(path, **vars(options) | {"columns": columns}, live=live)
+            job = Job.of(
+                path, **vars(options) | {"columns": columns}, live=live, rounding=self.rounding
+            )
+            self.tell_rounding(name)
             with SendingBar(console, Path(name).name, job.n_samples) as display:
                 check_reachable(client)
                 # What comes does not come again, so how far it got ends with it.
@@ -132,7 +144,8 @@ class FileSender:
                 policy = RetryPolicy(total_s=PATIENCE_S, notify=display.waiting)
                 try:
                     with closing(open_sender(url, policy)) as sender:
-                        listener = NamesAfterFirst(display, client, matched.missing)
+                        named = NamesAfterFirst(display, client, matched.missing)
+                        listener = _WithRounding(named, self, name)
                         totals = send(
                             sender, job, resume, progress, rate=self.rate, listener=listener
                         )
@@ -173,6 +186,15 @@ class FileSender:
                 prefix = f"{progress.name or job.name}-{progress.run}-"
                 rejected(client, prefix).check("samples")
 
+    def tell_rounding(self, name: str) -> None:
+        """Tell once which columns float32 is too coarse for, of the first file with some.
+
+        Arguments:
+            name: What the file is called to the person who sends it.
+        """
+        if (news := self.rounding.news(name)) is not None:
+            self.console.print(f"Warning: {news}", highlight=False, markup=False, soft_wrap=True)
+
     def _after_sent_part(
         self,
         client: GMRClient,
@@ -200,6 +222,20 @@ class FileSender:
                 soft_wrap=True,
             )
         return progress
+
+
+@dataclass(frozen=True)
+class _WithRounding:
+    """Tells of columns that float32 is too coarse for as soon as samples show them."""
+
+    listener: ProgressListener
+    files: FileSender
+    name: str
+
+    def sent(self, totals: Totals) -> None:
+        """A batch was acknowledged."""
+        self.listener.sent(totals)
+        self.files.tell_rounding(self.name)
 
 
 def say_error(console: Console, error: Exception) -> None:

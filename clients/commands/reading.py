@@ -84,6 +84,7 @@ class Reading:
             "classes": model and len(model.classes),
             "features": model and model.features,
             "image_shape": model and model.raw.get("image_shape"),
+            "coarse_features": model and model.raw.get("coarse_features"),
             "samples_seen": model and model.samples_seen,
             "backlog": model and model.backlog,
             "checkpoint_error": model and model.checkpoint_error,
@@ -167,6 +168,30 @@ def features_of(document: dict[str, Any]) -> str | None:
     ]
     more = f" and {n - len(told):,} more" if n > len(told) else ""
     return f"{n:,} {'drifts' if n == 1 else 'drift'}: {', '.join(told)}{more}"
+
+
+def coarse_of(document: dict[str, Any]) -> str | None:
+    """Features that float32 is too coarse for, in words; None where there are none.
+
+    Example:
+        >>> row = {"feature": 3, "name": "at", "mean": 1.8e9, "deviation": 55.4, "spacing": 128.0}
+        >>> coarse_of({"coarse_features": [row]}).split(":")[0]
+        'float32 is too coarse for at (feature 3)'
+        >>> coarse_of({"coarse_features": []})
+    """
+    rows = document.get("coarse_features")
+    if not rows:
+        return None
+    told = [
+        f"{feature_title(row['feature'], row['name'])}: near {row['mean']:.3g} numbers are "
+        f"{row['spacing']:.3g} apart, the deviation is {row['deviation']:.3g}"
+        for row in rows[:MOST_FEATURES]
+    ]
+    more = f"; and {len(rows) - len(told):,} more" if len(rows) > len(told) else ""
+    return (
+        f"float32 is too coarse for {'; '.join(told)}{more}. Subtract an offset before sending, "
+        f"for example the first time stamp; then reset"
+    )
 
 
 def phase_of(document: dict[str, Any]) -> str:

@@ -13,7 +13,15 @@ from rich.text import Text
 
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
-from clients.commands.reading import Reading, accuracy_of, features_of, gate_of, phase_of, share
+from clients.commands.reading import (
+    Reading,
+    accuracy_of,
+    coarse_of,
+    features_of,
+    gate_of,
+    phase_of,
+    share,
+)
 from clients.http.client import GMRClient
 from clients.http.retry import RetryPolicy
 from core.counted import counted
@@ -91,6 +99,8 @@ def _facts(document: dict[str, Any]) -> Table:
     )
     if (features := features_of(document)) is not None:
         row("features", features, "yellow" if document["feature_drift"]["drifting"] else "")
+    if (coarse := coarse_of(document)) is not None:
+        row("precision", coarse, "bold yellow")
     row("ledger", _ledger(document["ledger"]))
     reported = document["trainer_reported"]
     # By the clock of this machine, which may not be the service's.

@@ -28,6 +28,7 @@ from clients.data.formats.parquet import ParquetSource
 from clients.data.formats.rows import Label, Labels, Rows, Source
 from clients.data.formats.text_source import TABLES, TextSource
 from clients.http.errors import InputError
+from clients.rounding import Rounding
 
 __all__ = ["Label", "Labels", "Rows", "Source", "open_source", "read_file"]
 
@@ -51,6 +52,7 @@ def open_source(
     like: TextSource | None = None,
     first_row: int = 0,
     goes_on: bool = False,
+    rounding: Rounding | None = None,
 ) -> Source:
     """Open a file of samples.
 
@@ -75,6 +77,7 @@ def open_source(
         like: Of lines that go on (`live.py`): what came before, with the same columns.
         first_row: Number of the first row then.
         goes_on: Lines follow that go on.
+        rounding: Looks at numbers of tables and arrays before they are float32.
 
     Raises:
         InputError: there is no such file, it is of no known format, or it does not have
@@ -136,9 +139,9 @@ def open_source(
             path, images, with_ids=id_column is not None, skip_bad=skip_bad_rows, shuffle=shuffle
         )
     if kind == "npz":
-        return open_npz(path, label_column, labels, id_column)
+        return open_npz(path, label_column, labels, id_column, rounding)
     if kind == "npy":
-        return open_npy(path, label_column, labels)
+        return open_npy(path, label_column, labels, rounding)
     if kind in TABLES:
         return TextSource(
             path,
@@ -153,9 +156,10 @@ def open_source(
             like,
             first_row,
             goes_on,
+            rounding,
         )
     if kind == "parquet":
-        return ParquetSource(path, label_column, id_column, columns, drop, encoding)
+        return ParquetSource(path, label_column, id_column, columns, drop, encoding, rounding)
     if label_column is not None:
         raise InputError(
             f"{path} is an IDX file, which has no columns. Name the file of its labels with "

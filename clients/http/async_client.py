@@ -60,6 +60,7 @@ class AsyncGMRClient(Awaited):
         sample_ids: SampleIds | None = None,
     ) -> Ingested:
         """See `GMRClient.ingest`."""
+        features = self._rounding.looked_at(features)
         return await self.send(calls.ingest(features, labels, batch_id, sample_ids))
 
     async def label(
@@ -78,6 +79,7 @@ class AsyncGMRClient(Awaited):
         self, features: ArrayLike, *, unknown_rate: float | None = None, p_values: bool = False
     ) -> Classification:
         """See `GMRClient.classify`."""
+        features = self._rounding.looked_at(features)
         return await self.send(calls.classify(features, unknown_rate, p_values))
 
     async def outliers(
@@ -88,6 +90,7 @@ class AsyncGMRClient(Awaited):
         false_positive_rate: float | None = None,
     ) -> OutlierScores:
         """See `GMRClient.outliers`."""
+        features = self._rounding.looked_at(features)
         return await self.send(calls.outliers(features, c, false_positive_rate))
 
     async def sample(

@@ -19,6 +19,7 @@ from clients.http.exchange import CONNECT_S, asked_of, id_of, reply_of, unreacha
 from clients.http.retry import RetryPolicy
 from clients.http.subscription import Feed
 from clients.http.waiting import Steps
+from clients.rounding import Rounding
 
 T = TypeVar("T")
 
@@ -43,6 +44,7 @@ class Awaited:
     ) -> None:
         self.url = address(url, model)
         self._retry = RetryPolicy() if retry is None else retry
+        self._rounding = Rounding()
         self._http = httpx2.AsyncClient(
             base_url=self.url,
             timeout=httpx2.Timeout(timeout, connect=CONNECT_S),

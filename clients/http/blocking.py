@@ -17,6 +17,7 @@ from clients.http.exchange import CONNECT_S, asked_of, id_of, reply_of, unreacha
 from clients.http.retry import RetryPolicy
 from clients.http.subscription import Feed
 from clients.http.waiting import Steps
+from clients.rounding import Rounding
 
 T = TypeVar("T")
 
@@ -41,6 +42,7 @@ class Blocking:
     ) -> None:
         self.url = address(url, model)
         self._retry = RetryPolicy() if retry is None else retry
+        self._rounding = Rounding()
         self._http = httpx2.Client(
             base_url=self.url,
             timeout=httpx2.Timeout(timeout, connect=CONNECT_S),

@@ -78,6 +78,9 @@ class GMRClient(Blocking):
 
     Every method may raise `ServiceError` (the service refused), `ServiceUnreachable`
     (no answer came) and `InvalidBatch` (samples that cannot be sent at all).
+
+    The first samples of float64 or integers of which float32 loses what varies in a column are
+    told, once per client, by the warning `PrecisionLost`.
     """
 
     # Samples
@@ -105,6 +108,7 @@ class GMRClient(Blocking):
                 sample with an id and no label waits for its label (see `label`) before it is
                 learned.
         """
+        features = self._rounding.looked_at(features)
         return self.send(calls.ingest(features, labels, batch_id, sample_ids))
 
     def label(
@@ -148,6 +152,7 @@ class GMRClient(Blocking):
         Raises:
             NotLearnedYet: no class is known.
         """
+        features = self._rounding.looked_at(features)
         return self.send(calls.classify(features, unknown_rate, p_values))
 
     def outliers(
@@ -166,6 +171,7 @@ class GMRClient(Blocking):
             false_positive_rate: Instead of `c`, share of inliers, above 0 and below 1, that
                 may be called outliers, by their p-values. With neither: the service's own.
         """
+        features = self._rounding.looked_at(features)
         return self.send(calls.outliers(features, c, false_positive_rate))
 
     def sample(

@@ -242,9 +242,13 @@ def samples(reply: Reply) -> answers.Samples:
 def model_info(document: Any) -> answers.ModelInfo:
     """The answer of GET /model."""
     rows = rows_of(document, "classes")
+    coarse = document.get("coarse_features")
+    if coarse is not None:
+        coarse = tuple(answers.build(answers.CoarseFeature, row) for row in coarse)
     return answers.build(
         answers.ModelInfo,
         document,
+        coarse_features=coarse,
         classes=tuple(answers.build(answers.ClassCount, row) for row in rows),
         held=tuple(_sub_task_held(row) for row in document.get("held", ())),
         gate=_gate(document),

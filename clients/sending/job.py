@@ -24,6 +24,7 @@ from clients.http import calls
 from clients.http.answers import Ingested
 from clients.http.calls import Call
 from clients.http.errors import InputError
+from clients.rounding import Rounding
 from clients.sending.resume import Progress, fingerprint
 from core.errors import InvalidBatch
 from service.wire import SampleId
@@ -78,6 +79,7 @@ class Job:
         images: ImageForm = AS_THEY_ARE,
         shuffle: int | None = None,
         live: LiveInput | None = None,
+        rounding: Rounding | None = None,
     ) -> Job:
         """The job of sending a file, or where that is the first piece of what comes, of all of it.
 
@@ -97,6 +99,7 @@ class Job:
             encoding=encoding,
             images=images,
             shuffle=shuffle,
+            rounding=rounding,
         )
         options: list[object] = [batch_size, label_column, with_labels]
         if text_ids and id_column is None:

@@ -3,7 +3,7 @@
 Rules of this module:
 
 1. Every method takes a state and gives a new one; nothing is kept on the engine but
-   its settings. If a method raises, the state given in is still whole.
+   its settings, and whether it has warned. If a method raises, the state given in is still whole.
 2. The same state and the same batch give the same result, bit for bit, on a CPU. The
    random state is part of the state. No clock, no environment.
 3. A batch is scored, then judged, then learned: whatever is reported of it is
@@ -41,6 +41,7 @@ from core.engine.learning import Learning
 from core.engine.modes import Modes
 from core.engine.naming import Naming
 from core.engine.places import placed
+from core.engine.rounding import MOST_ROWS, is_wide, rounded_columns, warn_of
 from core.engine.severity import Severity
 from core.engine.state import (
     EngineState,
@@ -147,6 +148,7 @@ class Engine:
             self.severity,
             self.inliers,
         )
+        self._has_warned = False
 
     # The stream ---------------------------------------------------------------------------
 
@@ -165,11 +167,20 @@ class Engine:
         Returns:
             The next state and what happened, in order.
 
+        Warns:
+            PrecisionLost: Columns of float64 or integers lose what varies in them as float32. Once,
+                and of the first thousand samples of a stream.
+
         Raises:
             InvalidBatch: The batch cannot be used; the state given in is unchanged.
         """
         if batch.features.dtype == torch.uint8 and state.model.is_table:
             raise ShapeMismatch.bytes_for_a_table()
+        if is_wide(batch) and state.stream.all_samples < MOST_ROWS and not self._has_warned:
+            columns = rounded_columns(batch.features)
+            self._has_warned = bool(columns)
+            if columns:
+                warn_of(columns, stacklevel=2)
         # Checked as the model will see it: 1e300 is finite until it becomes a float32.
         batch = batch.to_float32(self.device)
         declared = self.config.image_shape

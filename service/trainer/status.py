@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from core.engine.engine import Engine
 from core.engine.state import EngineState
+from core.memory.coarse_features import coarse_features
 
 
 def facts_of(state: EngineState, engine: Engine) -> dict[str, object]:
-    """Facts of a state for GET /drift, JSON-ready."""
-    stream, arming = state.stream, engine.arming(state)
+    """Facts of a state for GET /drift and GET /model, JSON-ready."""
+    stream, arming, model = state.stream, engine.arming(state), state.model
     return {
         "mode": state.rest.mode.value,
         "passed_batches": stream.all_batches - stream.batches,
@@ -20,9 +21,9 @@ def facts_of(state: EngineState, engine: Engine) -> dict[str, object]:
         "armed_in": arming.samples,
         "unarmed_reason": None if arming.reason is None else arming.reason.value,
         "recurrence_of": state.sub_task.recurrence,
-        "model_version": state.model.version,
-        "samples_seen": state.model.samples_seen,
-        "batches_seen": state.model.batches_seen,
+        "model_version": model.version,
+        "samples_seen": model.samples_seen,
+        "batches_seen": model.batches_seen,
         "stream_batches": stream.all_batches,
         "stream_samples": stream.all_samples,
         "dropped_stretches": [stretch._asdict() for stretch in stream.dropped],
@@ -33,4 +34,5 @@ def facts_of(state: EngineState, engine: Engine) -> dict[str, object]:
         "set_aside_samples": state.pending.set_aside_samples,
         "awaiting": state.pending.awaiting.raw_samples,
         "n_features": state.n_features,
+        "coarse_features": coarse_features(model.standardiser, images=bool(model.image_shape)),
     }

@@ -25,6 +25,7 @@ from clients.data.formats.rows import (
     names_of_columns,
 )
 from clients.http.errors import InputError
+from clients.rounding import Rounding
 from service.wire import SampleId
 
 SAMPLE_ARRAYS = ("features", "train_x", "all_x", "x", "X", "data", "images", "arr_0")
@@ -54,6 +55,7 @@ class ArraySource:
         label_column: int | None = None,
         ids: NDArray[Any] | None = None,
         feature_names: NDArray[Any] | None = None,
+        rounding: Rounding | None = None,
     ) -> None:
         if features.ndim < 2 or 0 in features.shape:
             raise InputError(
@@ -62,6 +64,7 @@ class ArraySource:
             )
         self.path = path
         self.kind = kind
+        self._rounding = rounding
         self._column = None
         if label_column is not None:
             self._column = _column(label_column, features, path)
@@ -103,7 +106,13 @@ class ArraySource:
             if self._ids is not None:
                 part = self._ids[first : first + size].tolist()
                 ids = as_ids(part, path=self.path, start=first)
-            features = as_features(values, path=self.path, start=first)
+            features = as_features(
+                values,
+                path=self.path,
+                start=first,
+                rounding=self._rounding,
+                names=self.feature_names,
+            )
             if values.ndim in (3, 4):
                 # Their shape declares them as images, and says how they are drawn.
                 features = features.reshape(values.shape)
@@ -117,7 +126,12 @@ class ArraySource:
             yield as_ids(part, path=self.path, start=first)
 
 
-def open_npy(path: Path, label_column: str | None, labels: Path | None) -> ArraySource:
+def open_npy(
+    path: Path,
+    label_column: str | None,
+    labels: Path | None,
+    rounding: Rounding | None = None,
+) -> ArraySource:
     """A `.npy` file; labels come from a column (its index) or from a file of their own."""
     index = None
     if label_column is not None:
@@ -129,12 +143,21 @@ def open_npy(path: Path, label_column: str | None, labels: Path | None) -> Array
                 f"none. Give its index, for example --label-column -1 for the last."
             ) from None
     return ArraySource(
-        path, "npy", load_npy(path), None if labels is None else load_npy(labels), index
+        path,
+        "npy",
+        load_npy(path),
+        None if labels is None else load_npy(labels),
+        index,
+        rounding=rounding,
     )
 
 
 def open_npz(
-    path: Path, label_column: str | None, labels: Path | None, id_column: str | None = None
+    path: Path,
+    label_column: str | None,
+    labels: Path | None,
+    id_column: str | None = None,
+    rounding: Rounding | None = None,
 ) -> ArraySource:
     """An `.npz` archive; `label_column` and `id_column` are names of arrays.
 
@@ -156,7 +179,9 @@ def open_npz(
         found = next((arrays[key] for key in _LABELS_OF[name] if key in arrays), None)
     ids = None if id_column is None else array_of(arrays, id_column, "ids", path)
     names = arrays.get("feature_names")
-    return ArraySource(path, "npz", arrays[name], found, ids=ids, feature_names=names)
+    return ArraySource(
+        path, "npz", arrays[name], found, ids=ids, feature_names=names, rounding=rounding
+    )
 
 
 def array_of(arrays: dict[str, NDArray[Any]], name: str, what: str, path: Path) -> NDArray[Any]:

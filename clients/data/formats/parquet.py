@@ -24,6 +24,7 @@ from clients.data.formats.rows import (
     names_of_columns,
 )
 from clients.http.errors import InputError
+from clients.rounding import Rounding
 from service.wire import SampleId
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ class ParquetSource:
         columns: Sequence[str] | None = None,
         drop: Sequence[str] = (),
         encoding: TableEncoding | None = None,
+        rounding: Rounding | None = None,
     ) -> None:
-        self.path, self._encoding = path, encoding
+        self.path, self._encoding, self._rounding = path, encoding, rounding
         columns = columns if encoding is None else encoding.names
         with open_parquet(path) as table:
             schema = table.schema_arrow
@@ -120,7 +122,13 @@ class ParquetSource:
             return as_features(columns[0], path=self.path, start=first)
         arrays = [column.to_numpy(zero_copy_only=False) for column in columns]
         # All uint8 stays uint8; a mixture becomes the type that holds every column.
-        return as_features(np.stack(arrays, axis=1), path=self.path, start=first)
+        return as_features(
+            np.stack(arrays, axis=1),
+            path=self.path,
+            start=first,
+            rounding=self._rounding,
+            names=self._columns,
+        )
 
     def _lists(self, column: Any, name: str, first: int) -> NDArray[Any]:
         lengths = np.diff(column.offsets.to_numpy()) if hasattr(column, "offsets") else None

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.http.errors import InputError
+from clients.rounding import Rounding
 from service.wire import SampleId, fault_of_names
 
 Label = int | str
@@ -117,15 +118,26 @@ class Source(Protocol):
         ...
 
 
-def as_features(values: NDArray[Any], *, path: Path, start: int = 0) -> NDArray[Any]:
+def as_features(
+    values: NDArray[Any],
+    *,
+    path: Path,
+    start: int = 0,
+    rounding: Rounding | None = None,
+    names: Sequence[str] | None = None,
+) -> NDArray[Any]:
     """Any numeric array (N, ...) as contiguous features (N, D); rules 1 and 2.
 
     Arguments:
         values: Rows, of any shape with N first.
         path: For messages.
         start: Row number of the first, for messages.
+        rounding: Looks at what becomes float32.
+        names: What the columns are called, for that; None where they have no names.
     """
     rows = values.reshape(len(values), -1)
+    if rounding is not None and values.ndim == 2:
+        rounding.look(rows, names)
     if rows.dtype in (np.uint8, np.float16, np.float32):
         features = np.ascontiguousarray(rows)
     elif rows.dtype.kind in "biuf":

@@ -30,6 +30,7 @@ from clients.data.formats.rows import (
 )
 from clients.data.formats.text_table import TextTable
 from clients.http.errors import InputError
+from clients.rounding import Rounding
 from service.wire import SampleId
 
 _EXACT: Final = 2.0**53
@@ -52,6 +53,7 @@ class TextSource:
         like: A source that this one goes on, row by row: it has the same columns, and its rows are
             numbered from `first_row`.
         goes_on: Others follow, so that none of its own rows need be usable.
+        rounding: Looks at numbers before they are float32.
     """
 
     def __init__(
@@ -68,8 +70,10 @@ class TextSource:
         like: TextSource | None = None,
         first_row: int = 0,
         goes_on: bool = False,
+        rounding: Rounding | None = None,
     ) -> None:
         self.path, self.kind = path, kind
+        self._rounding = rounding
         self._goes_on = goes_on or like is not None
         self.n_samples: int | None = None
         self._numerals, self._encoding = numerals, encoding
@@ -211,7 +215,16 @@ class TextSource:
                 values = self._values(chunk)
             except ValueError:
                 raise self._not_a_number(chunk, first) from None
-        return cast("NDArray[np.float32]", as_features(values, path=self.path, start=first))
+        return cast(
+            "NDArray[np.float32]",
+            as_features(
+                values,
+                path=self.path,
+                start=first,
+                rounding=self._rounding,
+                names=self.feature_names,
+            ),
+        )
 
     def _values(self, chunk: list[list[str]]) -> NDArray[np.float64]:
         """The numbers of cells with shape (N, D).

@@ -27,6 +27,7 @@ from clients.http.answers.keys import ApiKey, AuditedAction, KeyShare, KeyShares
 from clients.http.answers.models import (
     ClassCount,
     ClassHeld,
+    CoarseFeature,
     Gate,
     ModelInfo,
     ModelVersion,
@@ -47,6 +48,7 @@ __all__ = [
     "ClassCount",
     "ClassHeld",
     "Classification",
+    "CoarseFeature",
     "ComponentChange",
     "DeadLetter",
     "DeadLetters",

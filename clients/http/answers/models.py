@@ -89,6 +89,17 @@ class Gate:
 
 
 @dataclass(frozen=True)
+class CoarseFeature:
+    """A feature that lies too far from zero for what varies in it: float32 is coarse there."""
+
+    feature: int  # its place, the first is 0
+    mean: float
+    deviation: float  # as float32 show it; 0 where nothing varies in these
+    spacing: float  # of float32 at the mean
+    name: str | None = None
+
+
+@dataclass(frozen=True)
 class ModelInfo:
     """The model that is served, and how far it is behind the stream."""
 
@@ -114,6 +125,7 @@ class ModelInfo:
     gate: Gate | None = None  # None without one
     detector: str = ""
     device: str | None = None
+    coarse_features: tuple[CoarseFeature, ...] | None = None  # None: not known
     held: tuple[SubTaskHeld, ...] = ()  # live forgetting, oldest sub-task first
     checkpoint_error: str | None = None  # why the newest checkpoint was not written
     restored_entry_id: str | None = None  # the newest rollback or upload on the way to it

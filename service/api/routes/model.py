@@ -17,6 +17,7 @@ from service.api.montage import known_shape
 from service.api.openapi import problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
+from service.broker.feature_names import FeatureNames
 from service.wire import Control
 
 router = APIRouter(prefix="/model", tags=["model"], route_class=StrictRoute)
@@ -78,6 +79,23 @@ class DurabilityState(BaseModel):
     lacks: list[str] = Field(description="What the Redis does not do; empty unless `weak`.")
 
 
+class CoarseFeature(BaseModel):
+    """A feature that lies too far from zero for what varies in it: float32 is coarse there."""
+
+    feature: int = Field(description="Its place in a sample; the first is 0.")
+    name: str | None = Field(
+        None, description="What PUT /model/feature-names calls it; null without names."
+    )
+    mean: float = Field(description="In the units that were sent.")
+    deviation: float = Field(
+        description="As float32 show it; 0 where nothing varies in these, and the mean is beyond "
+        "2^24."
+    )
+    spacing: float = Field(
+        description="Of float32 at the mean; more than a twentieth of the deviation."
+    )
+
+
 class ModelState(BaseModel):
     """The model that answers at the moment."""
 
@@ -93,6 +111,12 @@ class ModelState(BaseModel):
         None,
         description="Height, width and perhaps channels of a sample that is an image; null for a "
         "table, and where the shape is not known.",
+    )
+    coarse_features: list[CoarseFeature] | None = Field(
+        None,
+        description="Features of which float32 loses what varies, by place, at most 100, as the "
+        "trainer reported last; empty for images, null before 20 samples. Subtract an offset "
+        "before sending, then reset.",
     )
     classes: list[ClassCount] = Field(description="In order of discovery.")
     samples_seen: int = Field(description="Samples learned.")
@@ -197,7 +221,11 @@ async def model(request: Request) -> Response:
     applied = 0 if served is None else served.entries_applied
     branch = await parts.stream.reports.branch()
     status = await parts.stream.reports.status()
+    coarse = None if status is None else status.get("coarse_features")
+    if coarse is not None:
+        coarse = await FeatureNames(parts.stream).in_rows(coarse)
     position = {
+        "coarse_features": coarse,
         "mode": None if status is None else status.get("mode"),
         "gate": None if status is None else status.get("gate"),
         "checkpoint_error": None if status is None else status.get("checkpoint_error"),
