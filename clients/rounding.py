@@ -110,7 +110,7 @@ class Rounding:
             return
         self._looked += len(values)
         places = rounded_columns(values)
-        called = dict(enumerate(names or ()))
+        called = dict(enumerate(() if names is None else names))
         self.columns = tuple(str(called.get(place, place)) for place in places)
 
     def news(self, where: str) -> PrecisionLost | None:
