@@ -847,6 +847,30 @@ def test_boundaries_are_read_whole_in_eighty_columns() -> None:
         assert word in console.export_text(clear=False)
 
 
+def test_ingest_names_columns_that_float32_is_too_coarse_for_once(
+    service: httpx2.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    service.put("/models/late").raise_for_status()
+    gmr = Gmr(f"{str(service.base_url).rstrip('/')}/models/late")
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    for name in ("a", "b"):
+        lines = [f"{0.37 * (i % 7)},{1_800_000_000 + 3 * i},{i % 5}" for i in range(60)]
+        (folder / f"{name}.csv").write_text("\n".join(["load,at,kind", *lines]))
+    said = gmr.run("ingest", folder, "--label-column", "kind").stderr
+    [told] = [line for line in said.splitlines() if "Warning" in line]
+    assert told.startswith(f"Warning: Column at of {folder / 'a.csv'} lies so far from zero")
+    assert told.endswith("Subtract an offset first, such as the first time stamp.")
+    live = b"\n".join(f"0.5,{1_800_000_000 + 3 * i}".encode() for i in range(60))
+    with started(gmr, "ingest", "-", "--live", "--batch-size", 20, "--by-place") as running:
+        _, error = running.communicate(live)
+        assert running.returncode == 0, error
+    assert b"Warning: Column 1 of standard input lies so far from zero" in error
+    usual = b"\n".join(f"0.5,{3 * i}".encode() for i in range(60))
+    assert "Warning" not in gmr.run("ingest", "-", "--by-place", given=usual).stderr
+
+
 def test_a_bad_row_tells_how_much_was_accepted_before_it(
     gmr: Gmr, service: httpx2.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
