@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from core.errors import PrecisionLost
+from core.precision import PrecisionLost
 
 WHOLE: Final = 2.0**24
 """Up to this every integer is a float32."""

@@ -16,8 +16,6 @@
   + InvalidCheckpoint    bytes that are no checkpoint of ours, or of another format
   + InvalidSettings      the operator must change a setting
 
-* PrecisionLost          a warning: columns lose what varies in them as float32
-
 Messages come in three parts: what happened (with the numbers), what was
 expected, what to do. Whoever holds an engine reads them, and whoever asks a
 service: what only one of the two has stands beside what the other has. Each
@@ -30,9 +28,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.counted import counted
-
-MOST_COLUMNS = 5
-"""Named in a warning; of others it tells how many they are."""
 
 
 class GMRError(Exception):
@@ -206,27 +201,3 @@ class InvalidCheckpoint(GMRError):
 
 class InvalidSettings(GMRError):
     """The operator must change a setting."""
-
-
-class PrecisionLost(UserWarning):
-    """Columns lie so far from zero that float32, which the model computes with, loses them.
-
-    A warning, which nothing raises; Python's filters of warnings know it by this name.
-    """
-
-    @classmethod
-    def of(cls, columns: Sequence[str], where: str = "the batch") -> PrecisionLost:
-        """The warning that names columns, by places or names.
-
-        Arguments:
-            columns: At least one.
-            where: What has them.
-        """
-        some, more = ", ".join(columns[:MOST_COLUMNS]), len(columns) - MOST_COLUMNS
-        named = f"{some} and {more:,} more" if more > 0 else some
-        one = len(columns) == 1
-        return cls(
-            f"{'Column' if one else 'Columns'} {named} of {where} {'lies' if one else 'lie'} so "
-            f"far from zero that float32, which the model computes with, loses what varies in "
-            f"{'it' if one else 'them'}. Subtract an offset first, such as the first time stamp."
-        )

@@ -62,12 +62,12 @@ if TYPE_CHECKING:
         ModelAtRest,
         ModelNotReady,
         NonFiniteFeature,
-        PrecisionLost,
         ShapeMismatch,
         UnknownClass,
         UnknownProposal,
         UnknownVersion,
     )
+    from core.precision import PrecisionLost
     from core.snapshot import Snapshot
     from gmr.estimator import GMRClassifier
     from gmr.outlier_detector import GMROutlierDetector
@@ -100,7 +100,7 @@ _FROM = {
     "NonFiniteFeature": "core.errors",
     "NotAuthorised": "clients.http.errors",
     "NotLearnedYet": "clients.http.errors",
-    "PrecisionLost": "core.errors",
+    "PrecisionLost": "core.precision",
     "RequestConflict": "clients.http.errors",
     "RequestRefused": "clients.http.errors",
     "RetryPolicy": "clients.http.retry",

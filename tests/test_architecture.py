@@ -80,6 +80,7 @@ VOCABULARY = {
         "errors",
         "events",
         "extensions",
+        "precision",
         "running",
         "standardiser",
         "tensors",
@@ -159,7 +160,7 @@ CHOICES = {
     "core.learners.sgd",
 }
 
-CLIENTS_MAY = {"core.counted", "core.errors", "service.wire"}
+CLIENTS_MAY = {"core.counted", "core.errors", "core.precision", "service.wire"}
 STARTS_THE_SERVICE = {
     "clients.commands.cluster",
     "clients.commands.serving",

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from core.batch import Batch
-from core.errors import PrecisionLost
 from core.memory.coarse_features import FEWEST_STEPS, WHOLE, spacing_at
+from core.precision import PrecisionLost
 
 WIDE: Final = (torch.float64, torch.int64, torch.int32, torch.uint32)
 """Types of which float32 does not hold every number."""

@@ -16,7 +16,7 @@ from clients.data.files import open_source
 from clients.http.async_client import AsyncGMRClient
 from clients.http.client import GMRClient
 from clients.rounding import ENOUGH, FEWEST, Rounding, lost, rounded_columns
-from core.errors import PrecisionLost
+from core.precision import PrecisionLost
 from gmr.offsets import LOST, offsets
 from tests.clients.scripted import ScriptedServer, answer
 

@@ -1,7 +1,7 @@
 // Features whose means creep within a sub-task, which no boundary tells of.
 
-import { byId, make, show } from "./element.js";
-import { decimal, isKnown } from "./format.js";
+import { byId, make, say, show } from "./element.js";
+import { decimal, isKnown, plural } from "./format.js";
 
 /** @param {any} drift GET /drift @param {any} model GET /model */
 export function showFeatures(drift, model) {
@@ -10,11 +10,20 @@ export function showFeatures(drift, model) {
   // Single pixels say nothing to people, and there is nothing to tell of very wide samples.
   byId("features-section").hidden = Boolean(model?.image_shape) || (drift !== null && !drift?.feature_drift);
   byId("features-none").hidden = compared;
+  const coarse = model?.coarse_features ?? [];
+  byId("features-coarse").hidden = coarse.length === 0;
+  say(byId("features-coarse"), coarse.length ? coarseInWords(coarse) : "");
   show(byId("features"), compared && rows, () => (compared ? rows : []).map((/** @type {any} */ one) => make("li", {},
     make("b", { title: `feature ${one.feature}` }, one.name ?? `${one.feature}`),
     course(one),
     make("span", { class: "figure" }, decimal(one.mean)),
     make("small", {}, inWords(one)))));
+}
+
+/** Features that lie too far from zero for float32. @param {any[]} rows @returns {string} */
+function coarseInWords(rows) {
+  const names = rows.slice(0, 3).map((one) => one.name ?? `feature ${one.feature}`).join(", ");
+  return `float32 is too coarse for ${rows.length > 3 ? `${names} and ${plural(rows.length - 3, "other")}` : names}: what varies there is lost. Subtract an offset before sending, then reset.`;
 }
 
 /** @param {any} one @returns {string} */

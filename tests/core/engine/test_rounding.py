@@ -18,8 +18,8 @@ from core.batch import Batch
 from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.engine.rounding import FEWEST_ROWS, MOST_ROWS, WIDTH, rounded_columns
-from core.errors import PrecisionLost
 from core.memory.coarse_features import FEWEST_STEPS
+from core.precision import PrecisionLost
 
 SECONDS = 1.8e9  # since 1970
 
