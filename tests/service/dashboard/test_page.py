@@ -136,6 +136,19 @@ def test_tables_are_drawn_as_profiles_and_strange_names_are_text(
             check_accessible(page)
 
 
+def test_features_far_from_zero_are_named(browser: Browser, settings: MakeSettings) -> None:
+    quiet = settings(detector="none")
+    with training(quiet), serving(quiet) as client, visiting(browser, url_of(client)) as visit:
+        told = visit.page.locator("#features-coarse")
+        expect(told).to_be_hidden()
+        x = np.random.default_rng(0).normal(size=(200, 3)) + [0, 1.8e9, 0]
+        send(client, RawBatch.of(x)).raise_for_status()
+        expect(told).to_have_text(
+            "float32 is too coarse for feature 1: what varies there is lost. "
+            "Subtract an offset before sending, then reset."
+        )
+
+
 def test_everything_is_reached_by_keyboard(browser: Browser, settings: MakeSettings) -> None:
     quiet = settings(detector="none", checkpoint_interval_s=0.05)
     with training(quiet), serving(quiet) as client:
