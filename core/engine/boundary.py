@@ -116,7 +116,13 @@ class BoundaryCrossing:
         number = max(state.past.boundaries, state.sub_task.number) + 1
         state = EngineState(
             model=state.model,
-            watch=replace(state.watch, detector=self.detector.start(), shadows=(), armed=False),
+            watch=replace(
+                state.watch,
+                detector=self.detector.start(),
+                shadows=(),
+                armed=False,
+                burst=state.watch.burst.over(),
+            ),
             stream=state.stream,
             sub_task=SubTask(state.sub_task.number + 1, start_batch, start_sample, recurrence),
             past=replace(state.past, log_likelihood=state.log_likelihood, boundaries=number),

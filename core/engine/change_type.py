@@ -33,6 +33,7 @@ from core.events import (
     PriorShift,
     SamplesRepeated,
 )
+from core.memory.burst import Burst
 from core.memory.fingerprints import NEARLY_ALL, fingerprints
 
 MIXED = (0.25, 0.9)
@@ -68,7 +69,7 @@ class ChangeType:
         Returns:
             The state, which of these samples are no outliers, (N,) bool, and the events.
         """
-        set_aside = state.pending.set_aside
+        before, set_aside = state, state.pending.set_aside
         kept, outliers = self._parted(state, set_aside)
         typical = self._typical(state, to_learn)
         quarantined = joined(outliers, to_learn.select((~typical).nonzero()[:, 0]))
@@ -79,19 +80,17 @@ class ChangeType:
             events += learned
         state, released = self.learning.release(state)
         start = _start_of(state, verdict)
-        n_outliers, start_batch = sum(map(len, quarantined)), state.stream.batch_at(start)
-        more = state.watch.burst.holds(start_batch, start, state.sub_task.first_sample)
-        burst = state.watch.burst if more else state.watch.burst.followed(start)
-        burst = burst.with_outliers(n_outliers, position.batch, state.stream.samples)
+        burst = self._burst(before, quarantined, position, start)
         state = state.with_watch(burst=burst)
+        more = burst.number == before.watch.burst.number
         kind = OutlierBurstContinued if more else OutlierBurst
         event = kind(
             sub_task=state.sub_task.number,
             batch_index=position.batch,
             sample_index=position.sample,
-            estimated_start_batch=start_batch,
+            estimated_start_batch=state.stream.batch_at(start),
             estimated_start_sample=start,
-            samples=n_outliers,
+            samples=sum(map(len, quarantined)),
             released=sum(map(len, kept)),
             set_aside_batches=len(set_aside),
             detector=self.detector.name,
@@ -103,6 +102,41 @@ class ChangeType:
             burst_samples=burst.outliers,
         )
         return state, typical, [*events, *released, event]
+
+    def lasting(
+        self, state: EngineState, to_learn: Batch, position: BatchPosition, verdict: Verdict
+    ) -> Verdict | None:
+        """The verdict on a burst that is a change, as of its first part; None where it is a burst.
+
+        Where batches are sorted, or put together from several sources, what is new comes as a block
+        in each of them and goes away every time.
+
+        Arguments:
+            to_learn: Of the batch by which it had gone away, what is to be learned.
+        """
+        if not verdict.burst:
+            return None
+        _, outliers = self._parted(state, joined(state.pending.set_aside, to_learn))
+        burst = self._burst(state, outliers, position, _start_of(state, verdict))
+        if not burst.lasts:
+            return None
+        return verdict._replace(change_samples=state.stream.samples - burst.began)
+
+    def _burst(
+        self, state: EngineState, outliers: Sequence[Batch], position: BatchPosition, start: int
+    ) -> Burst:
+        """The burst of which these outliers are a part, as far as it is known with them.
+
+        Arguments:
+            state: Before anything of the batch was learned.
+            start: Where they begin, in samples of the stream.
+        """
+        before, start_batch = state.watch.burst, state.stream.batch_at(start)
+        more = before.holds(start_batch, start, state.sub_task.first_sample)
+        unheard = sum(int(self._unheard(state, one).sum()) for one in outliers)
+        return (before if more else before.followed(start)).with_outliers(
+            sum(map(len, outliers)), unheard, position.batch, state.stream.samples
+        )
 
     def mixture(
         self, state: EngineState, batches: tuple[Batch, ...], verdict: Verdict
@@ -300,10 +334,13 @@ class ChangeType:
         if not len(batch):
             return torch.zeros(0, dtype=torch.bool)
         typical = self.detector.typical(state.watch.detector, batch.features)
+        return typical & ~self._unheard(state, batch)
+
+    def _unheard(self, state: EngineState, batch: Batch) -> Tensor:
+        """Which samples have a label that the model has never heard, (N,) bool."""
         if batch.codes is None:
-            return typical
-        unheard = (batch.codes.cpu() != UNLABELLED) & (state.model.codes_of(batch) == UNLABELLED)
-        return typical & ~unheard
+            return torch.zeros(len(batch), dtype=torch.bool)
+        return (batch.codes.cpu() != UNLABELLED) & (state.model.codes_of(batch) == UNLABELLED)
 
 
 def _start_of(state: EngineState, verdict: Verdict) -> int:

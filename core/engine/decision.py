@@ -7,6 +7,7 @@ themselves may say that it is none of the kind that begins a sub-task. The rest 
 |---|---|---|
 | normal | | `LEARN` |
 | normal | an alarm has just gone away | `BURST` |
+| normal | the same, and outliers come again and again, or have a new label | `BOUNDARY` |
 | warning | | `SET_ASIDE` |
 | warning | too many samples are set aside already | `GIVE_UP` |
 | boundary | | `BOUNDARY` |
@@ -58,6 +59,7 @@ def decide(
     level: Level,
     *,
     burst: bool = False,
+    lasting: bool = False,
     full: bool = False,
     absorbed: Absorbed | None = None,
 ) -> Decision:
@@ -66,6 +68,7 @@ def decide(
     Arguments:
         level: How sure the detector is of a change.
         burst: Whether an alarm has just gone away.
+        lasting: Whether what gave it is a change all the same.
         full: Whether no more samples may be set aside.
         absorbed: What an alarm turns out to be, if it is no boundary.
 
@@ -84,5 +87,7 @@ def decide(
             return Decision.BOUNDARY
         case Level.WARNING:
             return Decision.GIVE_UP if full else Decision.SET_ASIDE
+        case Level.NORMAL if burst:
+            return Decision.BOUNDARY if lasting else Decision.BURST
         case Level.NORMAL:
-            return Decision.BURST if burst else Decision.LEARN
+            return Decision.LEARN

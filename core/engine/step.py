@@ -84,7 +84,7 @@ class Step:
         judgement = self.judge.judge(state, batch)
         again = state.sub_task.fingerprints.repeating
         state, arrival = self._arrived(state, batch, judgement)
-        state, decision, absorbed = self._decided(state, arrival, judgement, again)
+        state, judgement, decision, absorbed = self._decided(state, arrival, judgement, again)
         before = state
         match decision:
             case Decision.SET_ASIDE:
@@ -144,11 +144,14 @@ class Step:
 
     def _decided(
         self, state: EngineState, arrival: Arrival, judgement: Judgement, already: bool
-    ) -> tuple[EngineState, Decision, list[Absorbed]]:
+    ) -> tuple[EngineState, Judgement, Decision, list[Absorbed]]:
         """What is done; and events that explain a change without a boundary, or tell of repetition.
 
         Arguments:
             already: Whether the batch before was of samples that came again.
+
+        Returns:
+            With the judgement, whose verdict on a burst that lasts is as of its first part.
         """
         full = False
         if judgement.level is Level.WARNING:
@@ -161,9 +164,18 @@ class Step:
         )
         if absorbed is None and judgement.fingerprints.repeating and not already:
             absorbed = self.change_type.begun_again(state, arrival.position)
-        burst = judgement.verdict is not None and judgement.verdict.burst
-        decision = decide(judgement.level, burst=burst, full=full, absorbed=absorbed)
-        return state, decision, [] if absorbed is None else [absorbed]
+        verdict, lasting = judgement.verdict, None
+        if verdict is not None and verdict.burst:
+            lasting = self.change_type.lasting(state, arrival.to_learn, arrival.position, verdict)
+            judgement = replace(judgement, verdict=lasting or verdict)
+        decision = decide(
+            judgement.level,
+            burst=verdict is not None and verdict.burst,
+            lasting=lasting is not None,
+            full=full,
+            absorbed=absorbed,
+        )
+        return state, judgement, decision, [] if absorbed is None else [absorbed]
 
     def _set_aside(
         self, state: EngineState, arrival: Arrival, judgement: Judgement, claimed: list[Event]

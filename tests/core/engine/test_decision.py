@@ -35,6 +35,7 @@ AGAIN = SamplesRepeated(**WHERE)  # type: ignore[arg-type]
     [
         (Level.NORMAL, {}, Decision.LEARN),
         (Level.NORMAL, {"burst": True}, Decision.BURST),
+        (Level.NORMAL, {"burst": True, "lasting": True}, Decision.BOUNDARY),
         (Level.WARNING, {}, Decision.SET_ASIDE),
         (Level.WARNING, {"full": True}, Decision.GIVE_UP),
         (Level.ALARM, {}, Decision.BOUNDARY),

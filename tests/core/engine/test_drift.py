@@ -30,7 +30,7 @@ from core.events import (
     Replayed,
     SetAsideReleased,
 )
-from core.memory.burst import Burst
+from core.memory.burst import RECURRENT, Burst
 from core.tensors import pack, unpack
 from tests.core.states import Script, assert_identical, play
 from tests.core.streams import batches, blob
@@ -187,9 +187,89 @@ def test_outliers_after_a_pause_are_another_burst() -> None:
 def test_a_burst_goes_on_in_the_next_batch_or_close_by(
     start_batch: int, start: int, boundary: int, held: bool
 ) -> None:
-    burst = Burst().followed(900).with_outliers(7, batch=10, end=1000)
+    burst = Burst().followed(900).with_outliers(7, 0, batch=10, end=1000)
     assert burst.holds(start_batch, start, boundary) == held
     assert not Burst().holds(0, 0, -1)
+
+
+@pytest.mark.parametrize(
+    ("parts", "outliers", "unheard", "size", "lasts"),
+    [
+        (5, 10, 0, 100, True),  # in every batch, as on a belt with one machine of ten
+        (4, 10, 0, 100, False),
+        (5, 5, 0, 100, False),  # so many look strange of what is usual
+        (5, 7, 0, 1000, False),
+        (1, 40, 29, 100, False),
+        (1, 40, 30, 100, True),  # a new label for as many as a change must last
+        (3, 10, 10, 1000, True),
+    ],
+)
+def test_a_burst_that_comes_again_and_again_or_has_a_new_label_lasts(
+    parts: int, outliers: int, unheard: int, size: int, lasts: bool
+) -> None:
+    burst = Burst().followed(1000)
+    for part in range(parts):
+        assert not burst.lasts
+        burst = burst.with_outliers(outliers, unheard, part, 1000 + (part + 1) * size)
+    assert burst.lasts is lasts
+    assert not burst.over().holds(parts, burst.end, 0)
+
+
+def in_blocks(n: int, begin: int, size: int, labelled: bool) -> list[Batch]:
+    """Batches of 100 of classes 0 and 1, each with a block of class 2."""
+    return [
+        Batch(
+            batch.features.index_put(
+                (torch.arange(begin, begin + size),), blob(2, size, seed=500 + place)
+            ),
+            None
+            if batch.codes is None
+            else batch.codes.index_put((torch.arange(begin, begin + size),), torch.tensor(2)),
+            batch.vocabulary and (*batch.vocabulary, 2),
+        )
+        for place, batch in enumerate(batches([0, 1], n, seed=3, labelled=labelled))
+    ]
+
+
+@pytest.mark.parametrize(("begin", "size"), [(0, 30), (0, 10), (40, 30), (90, 10)])
+def test_what_is_new_as_a_block_of_every_batch_is_a_change(begin: int, size: int) -> None:
+    """Batches of a producer that sorts them, or puts them together from several sources."""
+    engine = Engine(CONFIG)
+    usual, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    state, events = usual, list[Event]()
+    stream = in_blocks(40, begin, size, labelled=False)
+    for batch in stream:
+        state, told = engine.step(state, batch)
+        events += told
+        if of(BoundaryDetected, told):
+            assert len(of(OutlierBurst, events)) <= RECURRENT - 1
+            break
+    (boundary,) = of(BoundaryDetected, events)
+    assert 2000 <= boundary.estimated_start_sample <= 2000 + begin
+    assert boundary.signal in {"inliers", "doubt"}
+    assert boundary.evidence["statistic_highest"] > engine.detector.threshold()
+    # Of the batches set aside what is usual is learned as the end of the old.
+    assert boundary.mixed_samples >= 60
+    # From now on it belongs to the stream.
+    state, events = play(engine, state, stream[20:])
+    assert not of(OutlierBurst, events) + of(BoundaryDetected, events)
+    x = blob(2, 50, seed=9)
+    after, before = (engine.snapshot(one).outliers(x).log_likelihoods for one in (state, usual))
+    assert float((after - before).mean()) > 20
+
+
+@pytest.mark.parametrize("begin", [0, 40, 70])
+def test_a_new_class_as_a_block_of_every_batch_is_learned_at_once(begin: int) -> None:
+    engine = Engine(CONFIG)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 20)))
+    state, events = play(engine, state, in_blocks(3, begin, 30, labelled=True))
+    (boundary,) = of(BoundaryDetected, events)
+    assert boundary.estimated_start_sample == 2000
+    assert not of(OutlierBurst, events)
+    assert state.model.samples_seen == state.stream.samples
+    snapshot = engine.snapshot(state)
+    codes = snapshot.classify(blob(2, 50, seed=9)).codes.tolist()
+    assert {snapshot.classes[code] for code in codes} == {2}
 
 
 def test_bursts_are_not_numbered_anew_after_a_rollback() -> None:
