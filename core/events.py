@@ -396,7 +396,7 @@ class LabelsMissed(Event):
 
     samples: int
     reason: str  # "samples", "time", "limit" or "boundary"
-    samples_learned: int  # at once; the others when a suspicion is decided
+    samples_learned: int  # at once; not those put off by a suspicion, or held back as unknown
     awaiting: int  # samples that still await their label
     sub_task: int
     model_version: int

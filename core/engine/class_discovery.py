@@ -175,6 +175,37 @@ class ClassDiscovery:
         stay[[rows[index] for index in held_back]] = False
         return state.with_pending(proposals=proposals), stay.nonzero()[:, 0]
 
+    def learn_late(
+        self, state: EngineState, batch: Batch, arrived: Sequence[int]
+    ) -> tuple[EngineState, int, list[Event]]:
+        """Learn samples whose label never came, and look at them like those that come without one.
+
+        The model of this moment judges them, which has learned nothing of them yet. While a change
+        is suspected they are put off, like whatever is set aside.
+
+        Arguments:
+            batch: Of the current sub-task, N samples without a label.
+            arrived: Samples of the stream before each.
+
+        Returns:
+            The state, how many samples were learned at once, and what happened.
+        """
+        suspected = state.pending.awaiting.suspect_since is not None
+        if suspected or not self.config.proposal_samples or not len(batch):
+            return self.delayed_labels.learn_late(state, batch, arrived)
+        x = state.standardiser.apply(batch.features)
+        scores: Scores | None = self.candidates.learner.score(state.model.learner, x)
+        unknown, gains = self.unknown(state, scores), self.gains(state, scores)
+        places = torch.tensor(arrived)
+        state, stay = self.hold_back(state, batch, places, unknown)
+        if len(stay) < len(batch):  # scores hold for the whole batch
+            batch, places, scores = batch.select(stay), places[stay], None
+            gains = None if gains is None else gains[stay]
+        state = self.remembered(state, batch, places, gains)
+        state, learned = self.delayed_labels.learning.learn(state, batch, scores)
+        state, proposed = self.look(state)
+        return state, len(batch), [*learned, *proposed]
+
     def look(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """Look for classes among what is unknown or was learned; learn what is too much."""
         least, proposals = self.config.proposal_samples, state.pending.proposals

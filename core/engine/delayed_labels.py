@@ -7,7 +7,7 @@ because nothing that the next batches are compared with may move.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,9 @@ from core.events import Event, LabelsMatched, LabelsMissed, SetAsideReleased
 from core.learners.learner import Scores
 from core.memory.awaiting_samples import DUPLICATE, REASONS, UNKNOWN, Match, Rows
 from core.memory.reliability import bins_of
+
+LearnLate = Callable[[EngineState, Batch, Sequence[int]], tuple[EngineState, int, list[Event]]]
+"""A way to learn samples that were held back: see `DelayedLabels.learn_late`."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,18 @@ class DelayedLabels:
             state, voted = self.vote(state, surrogates, torch.ones(len(surrogates)))
         return state, [*events, *voted, self._matched(state, samples_learned=learned, **report)]
 
-    def expire(self, state: EngineState, before: int) -> tuple[EngineState, list[Event]]:
-        """End the wait of samples that arrived before a place in the stream."""
+    def expire(
+        self, state: EngineState, before: int, learn: LearnLate
+    ) -> tuple[EngineState, list[Event]]:
+        """End the wait of samples that arrived before a place in the stream.
+
+        Arguments:
+            before: Samples of the stream before that place.
+            learn: Learns them without a label.
+        """
         limit = self.config.awaiting_limit
         state = state.with_pending(awaiting=state.pending.awaiting.without_behind(before, limit))
-        return self._give_up(state, before, "time")
+        return self._give_up(state, before, "time", learn)
 
     def claim(self, state: EngineState, batch: Batch) -> tuple[EngineState, Batch, list[Event]]:
         """Give the samples of a batch the labels that came before them."""
@@ -245,27 +255,32 @@ class DelayedLabels:
             model_version=state.model.version,
         )
 
-    def overdue(self, state: EngineState) -> tuple[EngineState, list[Event]]:
-        """End the wait of what has waited for too long, or is too much."""
+    def overdue(self, state: EngineState, learn: LearnLate) -> tuple[EngineState, list[Event]]:
+        """End the wait of what has waited for too long, or is too much.
+
+        Arguments:
+            learn: Learns samples without a label.
+        """
         awaiting, limit = state.pending.awaiting, self.config.awaiting_limit
         if not (awaiting.held or awaiting.behind or awaiting.early):
             return state, []
         oldest = state.stream.samples - self.config.label_wait_samples
         awaiting, n_lost = awaiting.expired(oldest, limit)
-        state, missed = self._give_up(state.with_pending(awaiting=awaiting), oldest, "samples")
-        state, more = self._give_up(state, state.pending.awaiting.surplus(limit), "limit")
+        state = state.with_pending(awaiting=awaiting)
+        state, missed = self._give_up(state, oldest, "samples", learn)
+        state, more = self._give_up(state, state.pending.awaiting.surplus(limit), "limit", learn)
         lost = [self._matched(state, unmatched={UNKNOWN: n_lost})] if n_lost else []
         return state, [*missed, *more, *lost]
 
     def _give_up(
-        self, state: EngineState, before: int, reason: str
+        self, state: EngineState, before: int, reason: str, learn: LearnLate
     ) -> tuple[EngineState, list[Event]]:
         """Learn the samples that arrived before a place in the stream without a label."""
         awaiting, rows = state.pending.awaiting.released(before, self.config.awaiting_limit)
         if not len(rows):
             return state, []
         state = state.with_pending(awaiting=awaiting)
-        state, learned, events = self.learn_late(state, Batch(rows.features), rows.arrived)
+        state, learned, events = learn(state, Batch(rows.features), rows.arrived)
         return state, [*events, self._missed(state, rows, reason, learned)]
 
     def _missed(self, state: EngineState, rows: Rows, reason: str, learned: int) -> LabelsMissed:

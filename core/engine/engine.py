@@ -306,7 +306,7 @@ class Engine:
         """
         if not state.learns:
             return state, []
-        state, events = self.delayed_labels.expire(state, before)
+        state, events = self.delayed_labels.expire(state, before, self.discovery.learn_late)
         return state, placed(state.stream, events)
 
     def declare_boundary(

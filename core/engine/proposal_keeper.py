@@ -81,7 +81,7 @@ class ProposalKeeper:
     def _shown(self, state: EngineState, one: Proposal, rows: Tensor) -> Proposal:
         """Take prototype and reach from recent samples: `rows`, (N,), bool, at least ten."""
         some = state.pending.proposals.recent.select(rows).samples
-        one = replace(one, last=max(one.last, some.arrived[-1]))
+        one = replace(one, last=max(one.last, *some.arrived))
         return self._placed(state, one, some.features, USUAL_REACH)
 
     def _placed(
@@ -141,8 +141,8 @@ class ProposalKeeper:
             number=state.pending.proposals.made + 1,
             origin=origin,
             samples=0,
-            first=some.arrived[0],
-            last=some.arrived[-1],
+            first=min(some.arrived),
+            last=max(some.arrived),
             prototype=some.features[0],
             reach=0.0,
             classes=(),

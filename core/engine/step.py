@@ -183,7 +183,7 @@ class Step:
         """Keep the batch until it is clear whether something has changed."""
         to_learn = replace(arrival.to_learn, places=arrival.places)
         state = state.with_pending(set_aside=joined(state.pending.set_aside, to_learn))
-        state, overdue = self.delayed_labels.overdue(state)
+        state, overdue = self.delayed_labels.overdue(state, self.discovery.learn_late)
         state = _versioned(state, arrival)
         aside = BatchSetAside(
             **judgement.report(state, arrival.batch, arrival.position, self.judge.arming(state)),
@@ -251,7 +251,7 @@ class Step:
         self, state: EngineState, arrival: Arrival, judgement: Judgement, events: list[Event]
     ) -> tuple[EngineState, list[Event]]:
         """Close the batch: let go of what has waited for too long, and report."""
-        state, overdue = self.delayed_labels.overdue(state)
+        state, overdue = self.delayed_labels.overdue(state, self.discovery.learn_late)
         state = _versioned(state, arrival)
         events = [*events, *overdue]
         replays = [event for event in events if isinstance(event, Replayed)]

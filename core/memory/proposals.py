@@ -56,7 +56,9 @@ ROUNDS = 3
 
 @dataclass(frozen=True, eq=False)
 class Unknowns:
-    """N raw samples in the order of the stream.
+    """N raw samples in the order in which they were learned or held back.
+
+    That of the stream, but for samples that awaited a label first.
 
     Arguments:
         arrived: Samples of the stream before each.
@@ -181,7 +183,8 @@ class Proposal:
         return replace(
             self,
             samples=self.samples + len(more),
-            last=more.arrived[-1],
+            first=min(self.first, *more.arrived),
+            last=max(self.last, *more.arrived),
             unknowns=self.unknowns.joined(more),
         )
 

@@ -152,6 +152,37 @@ def test_what_comes_later_joins_an_open_proposal_instead_of_making_another() -> 
     assert state.model.class_counts[2] == MOST_UNKNOWN > proposed.samples
 
 
+@pytest.mark.parametrize("reason", ["samples", "time", "limit"])
+def test_samples_whose_label_never_comes_are_proposed_like_those_without_an_id(reason: str) -> None:
+    waits = {"samples": {"label_wait_samples": 200}, "limit": {"awaiting_limit": 200}, "time": {}}
+    engine = engine_of(**waits[reason])
+    state = taught(engine)
+    happened: list[Event] = []
+    for index, batch in enumerate(batches([0, 1], 12, seed=60, labelled=False)):
+        x = torch.cat([batch.features[20:], blob(NEW, 20, 500 + index)])
+        ids = [100 * index + row for row in range(100)]
+        state, events = engine.step(state, Batch(x, sample_ids=ids))
+        happened += events
+        if reason == "time":
+            state, events = engine.expire(state, state.stream.samples - 200)
+            happened += events
+        held = state.pending.awaiting.raw_samples + state.pending.proposals.raw_samples
+        assert state.model.samples_seen + held == state.stream.samples
+    proposed = of(ClassProposed, happened)[0]
+    assert proposed.samples >= 20
+    assert 1500 <= proposed.first_sample < proposed.last_sample < state.stream.samples
+    assert (torch.tensor(proposed.prototype) - blob(NEW, 500, 3).mean(0)).abs().max() < 0.1
+    assert state.pending.proposals.recent.seen >= 600
+    # Those that were held back as unknown are not learned yet.
+    missed = of(LabelsMissed, happened)
+    assert {one.reason for one in missed} == {reason}
+    assert sum(one.samples for one in missed) == 1000
+    learned = sum(one.samples_learned for one in missed)
+    assert 600 <= learned == 1000 - state.pending.proposals.raw_samples <= 1000 - 20
+    state, _ = engine.name(state, 1, "new")
+    assert answers(engine, state, NEW, "new") > 95
+
+
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
 @pytest.mark.parametrize("shares", [(50, 30, 20), (60, 35, 5)])
 def test_a_name_is_not_given_to_known_classes_that_came_without_labels(
