@@ -189,6 +189,7 @@ class BoundaryCrossing:
             level=state.sub_task.log_likelihood,
             marginals=state.sub_task.marginals,
             latest=None if model is None else self._latest(model, ended),
+            served=self.delayed_labels.naming.served(state),
         )
         return state.with_model(calibration=self.inliers.ended(state, past)).with_past(
             retention=past

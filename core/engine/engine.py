@@ -459,13 +459,18 @@ class Engine:
     def held(self, state: EngineState) -> tuple[SubTaskRetention, ...]:
         """How well the model as it stands holds each past sub-task, oldest first.
 
-        It is asked about samples of its own, a thousand at most: `core.memory.retention`.
+        It is asked about samples of its own, a thousand at most: `core.memory.retention`. Classes
+        are named as `Snapshot.classify` names them, but for the shifts of images.
         """
         model = None if state.model.learner is None else self.learner.model(state.model.learner)
         if model is None:
             return ()
         return state.past.retention.report(
-            model, state.standardiser, state.model.classes, state.model.version
+            model,
+            state.standardiser,
+            state.model.classes,
+            state.model.version,
+            self.naming.served(state),
         )
 
     def snapshot(self, state: EngineState) -> Snapshot:

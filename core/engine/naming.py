@@ -19,6 +19,7 @@ from core.density.mixture import responsibilities
 from core.engine.state import EngineState
 from core.experts.panel import Advice, Panel
 from core.learners.learner import Learner, Scores
+from core.memory.retention import Named, Served
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,20 @@ class Naming:
         panel = self.panel(state)
         advice = panel.rules.advice(x, mixture, len(panel.labels))
         return advice.probabilities, advice
+
+    def served(self, state: EngineState) -> Served | None:
+        """What the experts say beside the mixture, as `Snapshot.classify`; None without any."""
+        if state.model.panel is None:
+            return None
+        panel = self.panel(state)
+        rules, n_classes = panel.rules, len(panel.labels)
+        right = panel.new_names.right(n_classes)
+
+        def named(x: Tensor, mixture: Tensor) -> Named:
+            advice = rules.advice(x, mixture, n_classes)
+            return Named(advice.probabilities, right)
+
+        return named
 
     def confidence(
         self, state: EngineState, scores: Scores, probabilities: Tensor, advice: Advice | None

@@ -225,6 +225,10 @@ def check_new_names(names: NewNames) -> None:
         raise _senseless("its counts of new names have a wrong shape")
     if bool(((names.taken_for < NO_OTHER) | (names.taken_for >= n_classes)).any()):
         raise _senseless("its counts of new names name what there is not")
+    if len(names.later) not in (0, n_classes) or names.later.ndim != 1:
+        raise _senseless("its later names have a wrong shape")
+    if bool(((names.later < NO_OTHER) | (names.later >= n_classes)).any()):
+        raise _senseless("its later names are of what there is not")
 
 
 def _senseless(what: str) -> InvalidCheckpoint:

@@ -10,7 +10,7 @@ Throughout: C classes, N samples.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -46,12 +46,16 @@ class NewNames:
         share: Of the samples of each class, how many were taken for that one, more than for a third
             one; with shape (C,), float64, 0 to 1, faded.
         new: Which classes are new names of those, with shape (C,), bool.
+        later: Of each class the last one that was a new name of it, since it came by its own; with
+            shape (C,), int64, `NO_OTHER` of none. It stays when others have learned the new name.
     """
 
     came: Tensor
     taken_for: Tensor
     share: Tensor
     new: Tensor
+    # Checkpoints of earlier releases have none.
+    later: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
 
     @classmethod
     def start(cls, n_classes: int = 0) -> NewNames:
@@ -61,7 +65,21 @@ class NewNames:
             torch.full((n_classes,), NO_OTHER),
             torch.zeros(n_classes, dtype=torch.float64),
             torch.zeros(n_classes, dtype=torch.bool),
+            torch.full((n_classes,), NO_OTHER),
         )
+
+    def right(self, n_classes: int) -> Tensor:
+        """Which answers name a class right, with shape (C, C), bool: itself, and its later names.
+
+        Arguments:
+            n_classes: C; of classes beyond those that are known here no other name is.
+        """
+        found, later = torch.eye(n_classes, dtype=torch.bool), self.later[:n_classes].tolist()
+        for code, name in enumerate(later):
+            while 0 <= name < n_classes and not found[code, name]:
+                found[code, name] = True
+                name = later[name] if name < len(later) else NO_OTHER
+        return found
 
     @property
     def replaces(self) -> Tensor:
@@ -77,9 +95,15 @@ class NewNames:
             called: The class for which others took each, with shape (N,), int64, below C.
             codes: The class that its label says, with shape (N,), int64, below C.
         """
-        parts = [part.clone() for part in (self.came, self.taken_for, self.share, self.new)]
+        later = self._known_later()
+        parts = [part.clone() for part in (self.came, self.taken_for, self.share, self.new, later)]
         _count(called.numpy(), codes.numpy(), *(part.numpy() for part in parts))
         return NewNames(*parts)
+
+    def _known_later(self) -> Tensor:
+        """`later`, of all classes."""
+        missing = len(self.came) - len(self.later)
+        return torch.cat([self.later, torch.full((missing,), NO_OTHER)]) if missing else self.later
 
     def in_new_sub_task(self) -> NewNames:
         """Without shares of what is no new name: what others had yet to learn they mistook."""
@@ -101,20 +125,28 @@ class NewNames:
         kept = ((columns >= 0) & (columns < n)).nonzero()[:, 0]
         table = torch.full((n + 1,), NO_OTHER)
         table[columns[kept]] = kept
-        other = torch.full_like(columns, NO_OTHER)
+        other, later = (torch.full_like(columns, NO_OTHER) for _ in range(2))
         other[kept] = table[self.taken_for[columns[kept]]]
+        later[kept] = table[self._known_later()[columns[kept]]]
         with_other = other != NO_OTHER
         return NewNames(
             columns_of(self.came, columns, 0),
             other,
             torch.where(with_other, columns_of(self.share, columns, 0), 0.0),
             with_other & columns_of(self.new, columns, 0),
+            later,
         )
 
 
 @compiled
 def _count(
-    called: Array, codes: Array, came: Array, taken_for: Array, share: Array, new: Array
+    called: Array,
+    codes: Array,
+    came: Array,
+    taken_for: Array,
+    share: Array,
+    new: Array,
+    later: Array,
 ) -> None:
     """Count N samples in the places of C classes, which are changed where they are."""
     step = 1 / PER_CLASS
@@ -138,3 +170,7 @@ def _count(
         for c in range(len(came)):
             if new[c] and (c == own or taken_for[c] == own):
                 new[c] = came[taken_for[c]] < RARELY * came[c]
+        if new[own]:
+            later[taken_for[own]] = own
+        if later[own] >= 0 and came[own] >= RARELY * came[later[own]]:
+            later[own] = NO_OTHER

@@ -20,6 +20,8 @@ Rules of this module:
    bit for bit, whether or not anybody looks.
 4. Asking is left to the caller, who knows what time it may take; the answer names the
    version of the model that gave it.
+5. Classes are those that are served: where others name samples beside the model, they are asked
+   too, and a class that goes by another name is named right by that name.
 
 Throughout: N samples, D features; features in the sender's units, so that a later change
 of the scaling does not touch them; log-likelihoods in nats, in the sender's units.
@@ -29,7 +31,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -151,7 +153,7 @@ def summary(rows: Sequence[SubTaskRetention]) -> dict[str, float]:
 class Marks(NamedTuple):
     """A model's scores of drawn samples."""
 
-    right: Tensor  # (N,) bool, whether it names the class they were drawn for
+    right: Tensor  # (N,) bool, whether the class they were drawn for is named
     probability: Tensor  # (N,) that it gives that class; 0 where there is none
     log_likelihood: Tensor  # (N,)
 
@@ -161,6 +163,18 @@ class Answers(NamedTuple):
 
     marks: Marks
     nearest: Tensor  # (N,) largest log density under one component, without its weight, nats
+
+
+class Named(NamedTuple):
+    """The classes that are served for samples, of C that can be answered."""
+
+    probabilities: Tensor  # (N, C)
+    names: Tensor  # (C, C) bool, row by row: which answers name a class right
+
+
+Served = Callable[[Tensor, Tensor], Named]
+"""Says what is served for samples in the sender's units, (N, D), of which the mixture gives its
+classes, the first ones, these probabilities, with rows that sum to one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,6 +294,7 @@ class RetentionSets:
         level: Running = Running(),
         marginals: Marginals | None = None,
         latest: Tensor | None = None,
+        served: Served | None = None,
     ) -> RetentionSets:
         """A sub-task has ended: draw its set from the model as it stands.
 
@@ -296,6 +311,7 @@ class RetentionSets:
             level: Log-likelihood of the sub-task's data, before they were learned.
             marginals: Moments of the sub-task's data.
             latest: Which components learned the sub-task, with shape (K,), bool; None: all.
+            served: What others say beside the model; None where nobody does.
         """
         moved = RetentionSets(self.sets, class_counts, samples_seen)
         if model is None or samples_seen <= self.samples_seen:
@@ -317,7 +333,7 @@ class RetentionSets:
         n = min(each, max(MOST_PER_SUB_TASK, len(shown)))
         generator = torch.Generator().manual_seed(zlib.crc32(f"held {seed} {sub_task}".encode()))
         drawn = _drawn(model, standardiser, n, shown, latest, generator, dtype)
-        then = _answers(model, standardiser, *drawn)
+        then = _answers(model, standardiser, *drawn, served)
         new = RetentionSet(
             sub_task,
             *drawn,
@@ -331,7 +347,12 @@ class RetentionSets:
         return replace(moved, sets=(*(one.first(each) for one in sets), new))
 
     def report(
-        self, model: Model, standardiser: Standardiser, classes: Sequence[Label], version: int
+        self,
+        model: Model,
+        standardiser: Standardiser,
+        classes: Sequence[Label],
+        version: int,
+        served: Served | None = None,
     ) -> tuple[SubTaskRetention, ...]:
         """How well a model holds every past sub-task, oldest first.
 
@@ -340,13 +361,14 @@ class RetentionSets:
             standardiser: Of the same moment.
             classes: Labels in the order of their codes.
             version: Of the model.
+            served: What others say beside the model; None where nobody does.
         """
         if not self.sets:
             return ()
         # In one pass, which costs half of many small ones.
         features = torch.cat([one.features.float() for one in self.sets])
         codes = torch.cat([one.codes for one in self.sets])
-        marks, nearest = _answers(model, standardiser, features, codes)
+        marks, nearest = _answers(model, standardiser, features, codes, served)
         sizes = [len(one) for one in self.sets]
         parts = zip(*(torch.split(values, sizes) for values in (*marks, nearest)), strict=True)
         return tuple(
@@ -455,14 +477,27 @@ def _drawn(
     return features, codes.to(features.device)
 
 
-def _answers(model: Model, standardiser: Standardiser, features: Tensor, codes: Tensor) -> Answers:
-    joint, log_likelihood = model.density.score(standardiser.apply(features.float()))
+def _answers(
+    model: Model,
+    standardiser: Standardiser,
+    features: Tensor,
+    codes: Tensor,
+    served: Served | None,
+) -> Answers:
+    features = features.float()
+    joint, log_likelihood = model.density.score(standardiser.apply(features))
     right, probability = torch.zeros_like(codes, dtype=torch.bool), torch.zeros_like(log_likelihood)
     if model.n_classes:
-        probabilities = model.readout.class_probabilities(joint)
-        right = probabilities.argmax(-1) == codes
+        probabilities, mine = model.readout.class_probabilities(joint), codes.clamp_min(0)
+        if served is None:
+            right = probabilities.argmax(-1) == codes
+            own = probabilities.gather(1, mine[:, None])[:, 0]
+        else:
+            named = served(features, probabilities)
+            answers, names = (part.to(codes.device) for part in named)
+            right = names[mine, answers.argmax(-1)] & (codes != UNLABELLED)
+            own = (answers * names[mine]).sum(1).to(probability)
         # Where there is no class, that of another must not be told.
-        own = probabilities.gather(1, codes.clamp_min(0)[:, None])[:, 0]
         probability = torch.where(codes == UNLABELLED, probability, at_most_one(own))
     nearest = (joint - model.density.log_weights).amax(-1) - standardiser.log_volume
     log_likelihood = log_likelihood - standardiser.log_volume

@@ -453,7 +453,7 @@ def test_before_the_first_boundary_there_is_no_past() -> None:
 
 def test_forgetting_is_seen_where_it_happens() -> None:
     """The same samples come again under another name: the first name is forgotten."""
-    engine = Engine(EngineConfig(n_components=12, detector="none"))
+    engine = Engine(EngineConfig(n_components=12, detector="none", experts=False))
     first = list(batches([0], 10))
     state, _ = play(engine, engine.start(), [*first, *batches([1], 10), "boundary"])
     renamed = [Batch.of(batch.features, ["nought"] * len(batch)) for batch in batches([0], 60)]
@@ -464,6 +464,43 @@ def test_forgetting_is_seen_where_it_happens() -> None:
     assert zero.accuracy_then > 0.95
     assert zero.accuracy_now < 0.5
     assert one.accuracy_now > 0.95
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_class_that_is_answered_by_its_new_name_is_held(rounds: int) -> None:
+    """Experts find out that it has one, or another one since, and it stays when all learn it."""
+    engine = Engine(EngineConfig(n_components=12, detector="none"))
+    state, _ = play(engine, engine.start(), [*batches([0, 1], 10), "boundary"])
+    for name in ["nought", "nil"][:rounds]:
+        renamed = [Batch.of(one.features, [name] * len(one)) for one in batches([0], 15, seed=5)]
+        state, _ = play(engine, state, list(renamed))
+    snapshot = engine.snapshot(state)
+    answers = snapshot.classify(next(iter(batches([0], 1, seed=9))).features).codes
+    assert (answers == snapshot.answers.index(name)).double().mean() > 0.95
+    (row,) = engine.held(state)
+    for one in row.classes:
+        assert min(one.accuracy_then, one.accuracy_now) > 0.95
+        assert one.probability_now > 0.9
+
+
+@pytest.mark.parametrize("experts", [True, False])
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_what_is_held_is_named_as_requests_are_answered(preset: str, experts: bool) -> None:
+    config = EngineConfig(preset=preset, n_components=12, experts=experts, detector="none")
+    engine = Engine(config)
+    parts = [[0, 1], [2, 3], [0, 1, 2, 3]]
+    script: list[Batch | str] = []
+    for labels in parts:
+        script += list(batches(labels, 15, seed=len(script)))
+        script.append("boundary")
+    state, _ = play(engine, engine.start(), script[:-1])
+    snapshot = engine.snapshot(state)
+    for row, kept in zip(engine.held(state), state.past.retention.sets, strict=True):
+        answered = snapshot.classify(kept.features.float())
+        right = answered.codes == kept.codes
+        sure = answered.probabilities.gather(1, kept.codes[:, None])
+        assert row.accuracy_now == pytest.approx(float(right.double().mean()))
+        assert row.probability_now == pytest.approx(float(sure.double().mean()), abs=1e-5)
 
 
 def test_a_model_learns_the_same_whether_or_not_anybody_looks(

@@ -143,3 +143,16 @@ def test_a_boundary_keeps_new_names_and_no_share_of_what_was_yet_to_be_learned()
     assert begun.share[NEW] == 0
     assert begun.taken_for[NEW] == NO_OTHER
     assert torch.equal(begun.came, some.came)
+
+
+def test_a_later_name_is_remembered_until_the_old_one_comes_again() -> None:
+    learned = stream(400, 2, NEW, 0.0)
+    names = after(BEFORE, RENAMED, learned)
+    assert renamed(names) == []
+    assert names.later.tolist() == [NEW, NO_OTHER, NO_OTHER]
+    assert names.right(4).nonzero().tolist() == [[0, 0], [0, NEW], [1, 1], [2, 2], [3, 3]]
+    moved = names.of_classes(torch.tensor([NEW, -1, OLD]))
+    assert moved.later.tolist() == [NO_OTHER, NO_OTHER, 0]
+    assert names.of_classes(torch.tensor([OLD, OTHER])).later.tolist() == [NO_OTHER] * 2
+    again = after(BEFORE, RENAMED, learned, stream(400, 3, OLD, 1.0))
+    assert again.later.tolist() == [NO_OTHER] * 3
