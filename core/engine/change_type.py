@@ -288,6 +288,7 @@ class ChangeType:
             return []
         evidence = {
             "rest_p_value": found.p_value,
+            "rest_p_value_early": found.p_value_early,
             "rest_p_value_lately": found.p_value_lately,
         }
         return [

@@ -50,6 +50,9 @@ BY_CHANCE = 0.05
 LATELY = 0.2
 """The same by the later half of its blocks: a movement may have ended."""
 
+EARLY = 0.2
+"""The same by the earlier half: a movement may have begun after a rest, and is another change."""
+
 LEAST_MOVED = 0.4
 """Part of the change by which the stream must have moved before; at a constant pace it is one or
 more."""
@@ -60,11 +63,13 @@ class Continuation(NamedTuple):
 
     Arguments:
         p_value: How often a stream that stands still would seem to move as steadily, 0 to 1.
-        p_value_lately: The same by the later half of the time since the boundary.
+        p_value_early: The same by the earlier half of the time since the boundary.
+        p_value_lately: The same by the later half.
         moved: How far the stream had moved by then, as a part of what has changed since.
     """
 
     p_value: float
+    p_value_early: float
     p_value_lately: float
     moved: float
 
@@ -169,8 +174,10 @@ class Course:
             return None
         positions = (sums @ axis) / sizes
         moved = _slope(positions, sizes) * (n_blocks - 1) / float(change @ axis)
-        found = Continuation(trend(positions), trend(positions[n_blocks // 2 :]), moved)
-        steady = found.p_value <= BY_CHANCE and found.p_value_lately <= LATELY
+        middle = n_blocks // 2
+        early, lately = trend(positions[: n_blocks - middle]), trend(positions[middle:])
+        found = Continuation(trend(positions), early, lately, moved)
+        steady = found.p_value <= BY_CHANCE and early <= EARLY and lately <= LATELY
         return found if steady and moved >= LEAST_MOVED else None
 
     def changed(self, x: Tensor, by_chance: float) -> Tensor | None:

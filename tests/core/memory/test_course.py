@@ -71,6 +71,20 @@ def test_a_step_after_a_ramp_that_has_ended_is_a_change_of_its_own() -> None:
     assert course.continuation(later, 3000) is None
 
 
+@pytest.mark.parametrize("pace", [1 / 2000, 1 / 1000, 1 / 500])
+def test_a_ramp_that_begins_after_a_rest_is_a_change_of_its_own(pace: float) -> None:
+    seeds = range(20)
+    taken = 0
+    for seed in seeds:
+        x = torch.cat([noise(2000, 1000 + seed), ramp(1200, seed, pace)])
+        taken += walked(x[:3000]).continuation(x[3000:], 3000) is not None
+    # By chance a stream at rest rises as steadily in one of five.
+    assert taken <= 7
+    goes_on = [ramp(2200, seed, pace) for seed in seeds]
+    kept = [walked(x[:2000]).continuation(x[2000:], 2000) for x in goes_on]
+    assert sum(one is not None for one in kept) >= 19
+
+
 def test_samples_of_the_change_itself_are_no_movement_before_it() -> None:
     """The estimate of its start may be late by up to a block."""
     x = noise(2000, 0)
