@@ -106,7 +106,8 @@ class Reading:
             "estimated_accuracy_high": raw.get("estimated_accuracy_high"),
             "stream_samples": raw.get("stream_samples"),
             "feature_drift": drift and drift.feature_drift,
-            "trainer_reported": drift and drift.time,
+            "trainer_reported": drift and (drift.heartbeat_time or drift.time),
+            "loaded": drift and drift.loaded,
             "ledger": self.ledger and dict(self.ledger.raw),
             "boundaries": [
                 {

@@ -105,7 +105,10 @@ def _facts(document: dict[str, Any]) -> Table:
     reported = document["trainer_reported"]
     # By the clock of this machine, which may not be the service's.
     age = "-" if reported is None else f"{max(0.0, time.time() - reported):.0f} s ago"
-    row("trainer", f"reported {age}")
+    quiet = (
+        ", has let the quiet model go until a batch comes" if document["loaded"] is False else ""
+    )
+    row("trainer", f"reported {age}{quiet}")
     return table
 
 

@@ -267,3 +267,12 @@ class DriftState(Report):
     )
     set_aside_batches: int = Field(description="Batches held while a change is suspected.")
     time: float = Field(description="When the trainer said so, Unix seconds.")
+    loaded: bool = Field(
+        description="Whether the trainer has the model at hand. False for a named model that it "
+        "has let go because nothing came (GMR_UNLOAD_AFTER_S): what is told holds, and is from "
+        "then."
+    )
+    heartbeat_time: float = Field(
+        description="When the trainer last gave a sign of life, whatever model it was about, Unix "
+        "seconds."
+    )

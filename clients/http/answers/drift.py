@@ -41,6 +41,8 @@ class DriftState:
     batches_since_boundary: int
     set_aside_batches: int = 0
     time: float | None = None  # when the trainer said so, Unix seconds
+    heartbeat_time: float | None = None  # of the trainer's last sign of life, of whatever model
+    loaded: bool | None = None  # False: a quiet named model that the trainer has let go
     phase: str = ""  # "learning", "armed" or "warning"
     recurrence_of: int | None = None  # the earlier sub-task that the current one is again
     bursts: int = 0  # of outliers, found so far

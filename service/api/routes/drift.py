@@ -111,7 +111,8 @@ STATE_FIELDS = tuple(DriftState.model_fields)
 )
 async def drift(request: Request) -> Response:
     """What the trainer last reported; it reports at least once a second."""
-    stream = parts_of(request).stream
+    parts = parts_of(request)
+    stream = parts.stream
     status = await stream.reports.status()
     if status is None:
         raise Unavailable(
@@ -119,6 +120,10 @@ async def drift(request: Request) -> Response:
             "this lasts, start it by `gmr trainer`."
         )
     document = {name: status.get(name) for name in STATE_FIELDS}
+    document["loaded"] = status.get("state") != "unloaded"
+    # A trainer that has let a named model go says no more of it, and beats on for the service.
+    of_trainer = None if stream is parts.of_service else await parts.of_service.reports.status()
+    document["heartbeat_time"] = max(status["time"], (of_trainer or status)["time"])
     if drift := document["feature_drift"]:
         rows = await FeatureNames(stream).in_rows(drift["features"])
         document["feature_drift"] = {**drift, "features": rows}

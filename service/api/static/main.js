@@ -61,7 +61,7 @@ async function state() {
     known.drift = drift.value;
     known.problem = "";
     known.throughput.add(drift.value);
-    if (drift.value.time !== known.report.time) known.report = { time: drift.value.time, at: performance.now() };
+    if (drift.value.heartbeat_time !== known.report.time) known.report = { time: drift.value.heartbeat_time, at: performance.now() };
   } else known.problem = drift.reason.message;
   if (model.status === "fulfilled") {
     const other = known.versions && known.model?.model_version !== model.value.model_version;

@@ -21,7 +21,7 @@ const UNARMED = {
  * @property {number | null} rate samples per second
  * @property {number | null} samples of the current sub-task; null while it is not known
  * @property {any} boundary the newest of the model's past; null without one
- * @property {{time: number, at: number}} report the trainer's last, and when the page first saw it
+ * @property {{time: number, at: number}} report the trainer's last sign of life, and when the page first saw it
  * @property {string} problem why nothing is known; empty where all is well
  */
 
@@ -83,6 +83,9 @@ function inWords({ drift, samples, boundary, report, problem }) {
   if (drift.mode === "detect_only") {
     const seen = { warning: "A change is suspected.", armed: "The detector watches every batch.", learning: "The detector has no reference yet." };
     return ["frozen", "Detecting only", `Changes are told and not crossed, and nothing is learned. ${seen[/** @type {keyof typeof seen} */ (drift.phase)] ?? ""} ${where}`];
+  }
+  if (drift.loaded === false) {
+    return [drift.phase, "Quiet", `Nothing comes, so the trainer has let the model go. It answers as before, and the next batch brings it back. ${where}`];
   }
   if (boundary && drift.time - boundary.time < RECENT_S) {
     return ["boundary", `Boundary ${boundary.boundary} found`, `The stream changed at sample ${count(boundary.estimated_start_sample)}. ${where}`];

@@ -125,7 +125,8 @@ def test_status_is_a_table_and_a_document(gmr: Gmr, service: httpx2.Client) -> N
     assert document["accuracy"] == drift["prequential_accuracy_mean"]
     assert document["phase"] == drift["phase"]
     assert document["unarmed_reason"] == drift["unarmed_reason"]
-    assert document["trainer_reported"] >= drift["time"]
+    assert document["trainer_reported"] >= drift["heartbeat_time"] >= drift["time"]
+    assert document["loaded"] is drift["loaded"] is True
 
 
 def test_status_of_nobody_is_1_and_says_why(nobody: Gmr) -> None:
