@@ -91,6 +91,9 @@ class Reading:
             "set_aside": model and model.set_aside,
             "sub_task": drift and drift.sub_task,
             "mode": drift and drift.mode,
+            "awaiting": drift and drift.awaiting,
+            "labels_matched": drift and drift.labels_matched,
+            "labels_unmatched": drift and drift.labels_unmatched,
             "gate": drift and drift.raw.get("gate"),
             "detectors": drift and drift.raw.get("detectors"),
             "phase": drift and drift.phase,
@@ -193,6 +196,25 @@ def coarse_of(document: dict[str, Any]) -> str | None:
         f"float32 is too coarse for {'; '.join(told)}{more}. Subtract an offset before sending, "
         f"for example the first time stamp; then reset"
     )
+
+
+def labels_of(document: dict[str, Any]) -> str | None:
+    """What became of labels by id, in words; None where none came.
+
+    Example:
+        >>> counts = {"duplicate": 0, "late": 1904, "unknown": 3}
+        >>> labels_of({"labels_matched": 4096, "labels_unmatched": counts})
+        '4,096 matched, 1,907 dropped (1,904 late, 3 unknown)'
+        >>> labels_of({"labels_matched": 0, "labels_unmatched": {"late": 0}})
+    """
+    matched, unmatched = document["labels_matched"], document["labels_unmatched"]
+    dropped = sum((unmatched or {}).values())
+    if not matched and not dropped:
+        return None
+    if not dropped:
+        return f"{matched:,} matched"
+    reasons = ", ".join(f"{n:,} {reason}" for reason, n in unmatched.items() if n)
+    return f"{matched:,} matched, {dropped:,} dropped ({reasons})"
 
 
 def phase_of(document: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from clients.commands.reading import (
     coarse_of,
     features_of,
     gate_of,
+    labels_of,
     phase_of,
     share,
 )
@@ -101,6 +102,8 @@ def _facts(document: dict[str, Any]) -> Table:
         row("features", features, "yellow" if document["feature_drift"]["drifting"] else "")
     if (coarse := coarse_of(document)) is not None:
         row("precision", coarse, "bold yellow")
+    if (labels := labels_of(document)) is not None:
+        row("labels", labels, "yellow" if (document["labels_unmatched"] or {}).get("late") else "")
     row("ledger", _ledger(document["ledger"]))
     reported = document["trainer_reported"]
     # By the clock of this machine, which may not be the service's.

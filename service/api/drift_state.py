@@ -168,6 +168,17 @@ class DriftState(Report):
     labels_held: int | None = Field(
         description="Labels by id that came meanwhile, to be matched at the thaw."
     )
+    labels_matched: int | None = Field(
+        description="Labels by id that met their sample; null where the trainer does not say."
+    )
+    labels_unmatched: dict[str, int] | None = Field(
+        description="Labels by id that met no sample and were dropped, by reason: `duplicate`, "
+        "`late` or `unknown` (POST /labels); null likewise."
+    )
+    awaiting: int | None = Field(
+        description="Samples held until their label comes, or until a change that is suspected "
+        "meanwhile is decided; null likewise."
+    )
     gate: GateState | None = Field(
         description="Whether what is learned is served, and what the version asked last retains; "
         "null without a gate (GMR_GATE_MAX_FORGETTING)."

@@ -34,6 +34,7 @@ from core.events import (
     RunTimeChanged,
     VersionHeld,
 )
+from core.memory.awaiting_samples import REASONS
 from core.running import Running
 from service.broker.entries import LAST_REPORT, Entry
 from service.broker.feed import Feed
@@ -214,6 +215,8 @@ class Journal:
             "probe_alarms": totals.probe_alarms,
             "batches_since_boundary": totals.batches_since_boundary,
             "samples_since_boundary": totals.samples_since_boundary,
+            "labels_matched": totals.labels_matched,
+            "labels_unmatched": dict.fromkeys(REASONS, 0) | totals.labels_unmatched,
             "rejected": totals.rejected,
             "dead_letters_dropped": totals.letters_dropped,
             "entries_lost": totals.entries_lost,

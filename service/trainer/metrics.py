@@ -49,6 +49,7 @@ from core.events import (
     UnknownsLearned,
     WindowsSettled,
 )
+from core.memory.awaiting_samples import REASONS
 from service.trainer.metric_definitions import MetricDefinitions
 from service.trainer.run_time import Interval
 
@@ -100,7 +101,8 @@ class TrainerMetrics(MetricDefinitions):
         self.letters_dropped.inc(letters_dropped)
         self.entries_lost.inc(entries_lost)
         self.labels_matched.inc(labels_matched)
-        for reason, count in labels_unmatched.items():
+        # From the first, so that their increase is known when the first are dropped.
+        for reason, count in (dict.fromkeys(REASONS, 0) | dict(labels_unmatched)).items():
             self.labels_unmatched.labels(reason).inc(count)
         for reason, count in rejected.items():
             self.batches_rejected.labels(reason).inc(count)

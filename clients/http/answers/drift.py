@@ -60,6 +60,9 @@ class DriftState:
     passed_samples: int | None = None
     labels_held: int | None = None  # labels by id that wait for the thaw
     ert_asked: bool | None = None  # whether a person asked for `ert`
+    labels_matched: int | None = None  # labels by id that met their sample
+    labels_unmatched: Mapping[str, int] | None = None  # and those that met none, by reason
+    awaiting: int | None = None  # samples held until their label comes
     gate: Gate | None = None  # None without one
     class_shares: Mapping[str, Any] | None = None  # of the newest samples, as GET /drift has it
     feature_drift: Mapping[str, Any] | None = None  # within the sub-task, as GET /drift has it

@@ -97,6 +97,8 @@ def test_labels_that_come_later_are_learned_with_their_samples(settings: MakeSet
         text = ask(quiet, lambda stream: stream.reports.trainer_metrics()).decode()
         assert "gmr_labels_matched_total 40.0" in text
         assert 'gmr_labels_unmatched_total{reason="duplicate"} 5.0' in text
+        assert status["labels_matched"] == 40
+        assert status["labels_unmatched"] == {"duplicate": 5, "late": 0, "unknown": 0}
 
 
 def test_the_wait_ends_by_the_clock_through_an_entry_of_the_stream(settings: MakeSettings) -> None:

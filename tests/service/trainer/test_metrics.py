@@ -431,4 +431,5 @@ def test_counters_go_on_after_a_restart() -> None:
     assert values["gmr_batches_rejected_total{reason=x}"] == 4
     assert values["gmr_labels_matched_total"] == 5
     assert values["gmr_labels_unmatched_total{reason=late}"] == 6
+    assert values["gmr_labels_unmatched_total{reason=unknown}"] == 0  # there to be added to
     assert values["gmr_class_proposals_total"] == 7
