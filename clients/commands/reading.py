@@ -225,6 +225,8 @@ def phase_of(document: dict[str, Any]) -> str:
         'learning, armed in 120 samples'
         >>> phase_of({"phase": "learning", "armed_in": None, "set_aside": 0})
         'learning, not armed'
+        >>> phase_of({"phase": "learning", "armed_in": 100, "samples_seen": 0, "awaiting": 1150})
+        'waits for labels (1,150 samples), nothing learned yet'
         >>> because = {"unarmed_reason": "dependence", "set_aside": 0}
         >>> phase_of({"phase": "learning", "armed_in": None, **because})
         'learning, not armed: samples depend on each other'
@@ -232,6 +234,8 @@ def phase_of(document: dict[str, Any]) -> str:
         'learning, armed in 800 samples: samples depend on each other'
     """
     phase = str(document["phase"] or "")
+    if not document.get("samples_seen", 1) and document.get("awaiting"):
+        return f"waits for labels ({counted(document['awaiting'], 'sample')}), nothing learned yet"
     mode = document.get("mode")
     if mode == "frozen":
         return "frozen, nothing is learned"

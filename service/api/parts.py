@@ -10,6 +10,7 @@ from typing import Final, cast
 
 from fastapi import Request
 
+from core.counted import counted
 from core.errors import ModelNotReady
 from core.snapshot import Snapshot
 from service.api.body_budget import BodyBudget
@@ -119,7 +120,7 @@ def parts_of(request: Request) -> Parts:
     return cast(Parts, named or request.app.state.parts)
 
 
-def snapshot_of(parts: Parts) -> Snapshot:
+async def snapshot_of(parts: Parts) -> Snapshot:
     """The model to answer with. Take it once per request: it may be swapped meanwhile.
 
     Raises:
@@ -127,11 +128,32 @@ def snapshot_of(parts: Parts) -> Snapshot:
     """
     snapshot = parts.follower.ask()
     if snapshot is None:
+        if awaiting := await _awaiting(parts):
+            raise ModelNotReady(
+                f"Nothing has been learned yet, so there is no model to ask: "
+                f"{counted(awaiting, 'sample')} with ids came and "
+                f"{'waits for its label' if awaiting == 1 else 'wait for their labels'}. Send "
+                f"labels to POST /labels, or samples without ids or with labels to POST /ingest, "
+                f"and wait until GET /model says backlog 0. Without a label a sample is learned "
+                f"when its wait is over (GMR_LABEL_WAIT_S)."
+            )
         raise ModelNotReady(
             "Nothing has been learned yet, so there is no model to ask. Expected samples first. "
             "Send some to POST /ingest and wait until GET /model says backlog 0."
         )
     return snapshot
+
+
+async def _awaiting(parts: Parts) -> int:
+    """Samples that wait for their label, as the trainer reported last; 0 where that is not known.
+
+    It is asked for an error's text only, so that nobody is kept waiting for it.
+    """
+    with contextlib.suppress(StreamUnavailable, TimeoutError):
+        async with asyncio.timeout(COUNT_S):
+            status = await parts.stream.reports.status()
+            return 0 if status is None else int(status.get("awaiting", 0))
+    return 0
 
 
 def position(record_id: str) -> tuple[int, int]:

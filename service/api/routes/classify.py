@@ -98,7 +98,7 @@ async def classify(
     batch = await read_batch(request, parts.settings, allowed=("unknown_rate", "p_values"))
     rate = one_value("unknown_rate", batch, request, rate_of, unknown_rate)
     wanted = one_value("p_values", batch, request, flag_of, p_values)
-    snapshot = snapshot_of(parts)
+    snapshot = await snapshot_of(parts)
     check_shape(parts, batch)
     x = to_tensor(batch)
     result = await parts.micro_batches.ask(

@@ -248,7 +248,7 @@ async def model_version(request: Request, name: str, version: str) -> Response:
 )
 async def model_ready(request: Request, name: str) -> Response:
     """Once anything was learned."""
-    _served(await _parts(request, name), None)
+    await _served(await _parts(request, name), None)
     return answers.json({"name": name, "ready": True})
 
 
@@ -261,7 +261,7 @@ async def model_ready(request: Request, name: str) -> Response:
 )
 async def model_version_ready(request: Request, name: str, version: str) -> Response:
     """Only the version that is served can."""
-    _served(await _parts(request, name), version)
+    await _served(await _parts(request, name), version)
     return answers.json({"name": name, "ready": True})
 
 
@@ -307,7 +307,7 @@ async def _infer(request: Request, name: str, version: str | None) -> Response:
     asked = await beside(request, body, lambda: parse_inference(body, length, limits))
     charge(request, "samples", len(asked.batch))
     rate, p_values, binary = _parameters(asked.parameters)
-    snapshot = _served(parts, version)  # the newest, however long the body took to come
+    snapshot = await _served(parts, version)  # the newest, however long the body took to come
     wanted = _wanted(asked, snapshot, rate, p_values)
     check_shape(parts, asked.batch)
     x = to_tensor(asked.batch)
@@ -437,14 +437,14 @@ async def _parts(request: Request, name: str) -> Parts:
     return await services.parts(name)
 
 
-def _served(parts: Parts, version: str | None) -> Snapshot:
+async def _served(parts: Parts, version: str | None) -> Snapshot:
     """The model that answers.
 
     Raises:
         ModelNotReady: Nothing was learned yet.
         VersionNotServed: Another version is served.
     """
-    snapshot = snapshot_of(parts)
+    snapshot = await snapshot_of(parts)
     if version is not None and version != str(snapshot.version):
         raise VersionNotServed.of(version, snapshot.version)
     return snapshot
@@ -455,7 +455,7 @@ async def _description(request: Request, name: str, version: str | None) -> Resp
     served = parts.follower.current
     snapshot = None if served is None else served.snapshot
     if version is not None:
-        snapshot = _served(parts, version)
+        snapshot = await _served(parts, version)
     features = -1 if snapshot is None else snapshot.info.features
     classes = len(snapshot.answers) if snapshot is not None and snapshot.answers else -1
     shapes = {"probabilities": [-1, classes], "classes": [classes]}

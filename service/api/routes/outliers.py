@@ -113,7 +113,7 @@ async def outliers(
     deviations = one_value("c", batch, request, _deviations, c)
     rate = one_value("false_positive_rate", batch, request, rate_of, false_positive_rate)
     with_components = one_value("components", batch, request, flag_of, components)
-    snapshot = snapshot_of(parts)
+    snapshot = await snapshot_of(parts)
     check_shape(parts, batch)
     x = to_tensor(batch)
     scores = await parts.micro_batches.ask(

@@ -113,7 +113,7 @@ async def sample(
     wanted_shape = None if shape is None else montage.parse_shape(shape)
 
     drawn_with = secrets.randbelow(LARGEST_OWN_SEED + 1) if seed is None else seed
-    snapshot = snapshot_of(parts)
+    snapshot = await snapshot_of(parts)
     if form == PNG:
         known = montage.known_shape(snapshot.info, parts.settings.image)
         picture = montage.image_shape(snapshot.info.features, wanted_shape, known)

@@ -93,6 +93,9 @@ function inWords({ drift, samples, boundary, report, problem }) {
   if (drift.phase === "warning") {
     return ["warning", "A change is suspected", `${plural(drift.set_aside_batches, "batch", "batches")} set aside until that is decided. ${where}`];
   }
+  if (drift.phase === "learning" && !drift.model_version && drift.awaiting) {
+    return ["learning", "Waiting for labels", `${plural(drift.awaiting, "sample waits", "samples wait")} for labels, and nothing is learned yet. Send labels to POST /labels, or samples that have them.`];
+  }
   if (drift.phase === "learning" && drift.detector === "none") {
     return ["learning", "Learning", `Nothing looks for changes (GMR_DETECTOR=none); boundaries are those that are declared. ${where}`];
   }

@@ -34,6 +34,7 @@ from tests.service.api.stack import (
     learned,
     make_settings,
     of_model,
+    problem,
     redis_server,
     samples,
     send,
@@ -127,6 +128,37 @@ def test_status_is_a_table_and_a_document(gmr: Gmr, service: httpx2.Client) -> N
     assert document["unarmed_reason"] == drift["unarmed_reason"]
     assert document["trainer_reported"] >= drift["heartbeat_time"] >= drift["time"]
     assert document["loaded"] is drift["loaded"] is True
+
+
+def test_status_says_what_labels_are_waited_for_and_what_became_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    with redis_server(tmp_path) as redis:
+        settings = make_settings(redis.url, tmp_path, preset="flat", awaiting_limit=40)
+        with training(settings), serving(settings) as client:
+            gmr = Gmr(str(client.base_url).rstrip("/"))
+            told = client.post("/outliers", json={"features": samples(1).tolist()})
+            assert "Send some to POST /ingest" in problem(told, 409, "model-not-ready")["detail"]
+            first = {"features": samples(30).tolist(), "sample_ids": [*range(30)]}
+            client.post("/ingest", json=first).raise_for_status()
+            wait_until(lambda: client.get("/drift").json().get("awaiting") == 30)
+            said = gmr("status")
+            assert "waits for labels (30 samples), nothing learned yet" in said
+            assert "matched" not in said
+            told = client.post("/outliers", json={"features": samples(1).tolist()})
+            detail = problem(told, 409, "model-not-ready")["detail"]
+            assert "30 samples with ids came and wait for their labels" in detail
+            more = {"features": samples(30, seed=1).tolist(), "sample_ids": [*range(30, 60)]}
+            client.post("/ingest", json=more).raise_for_status()
+            verdicts = {"sample_ids": [*range(60)], "labels": labels(60)}
+            client.post("/labels", json=verdicts).raise_for_status()
+            learned(client)
+            wait_until(lambda: client.get("/drift").json()["labels_matched"])
+            assert "labels 40 matched, 20 dropped (20 late)" in gmr("status")
+            document = gmr.json("status")
+            assert document["labels_matched"] == 40
+            assert document["labels_unmatched"] == {"duplicate": 0, "late": 20, "unknown": 0}
 
 
 def test_status_of_nobody_is_1_and_says_why(nobody: Gmr) -> None:
