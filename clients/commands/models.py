@@ -36,7 +36,9 @@ def models_command(
     name: Annotated[str | None, typer.Argument(help="Of which model.")] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Of make: NAME=VALUE, a setting of its own; may come again."),
+        typer.Option(
+            "--set", help="Of make and copy: NAME=VALUE, a setting of its own; may come again."
+        ),
     ] = None,
     source: Annotated[
         str | None,
@@ -51,6 +53,8 @@ def models_command(
     Example: gmr models make pump-7 --set preset=flat --set n_components=20
 
     Example: gmr ingest pump-7.csv --model pump-7
+
+    Example: gmr models copy pump-8 --from pump-7 --set max_classes=50
 
     Each has a stream, versions and a dashboard of its own, at /models/NAME/; one that is quiet
     costs nothing. To drop one takes down all that is kept of it; a copy replaces what a model of
@@ -68,7 +72,7 @@ def models_command(
                 vars(made), as_document, f"Model {made.name} is there, with {_own(made.settings)}."
             )
         elif action is Action.COPY:
-            copied = _copy(client, source, name, yes)
+            copied = _copy(client, source, name, yes, _settings(set_ or []))
             said = f"Model {name} goes on from where {source or 'the own model'} stands."
             _tell(vars(copied), as_document, said)
         elif action is Action.SHOW:
@@ -87,9 +91,11 @@ def models_command(
             _tell({"name": name, "state": "leaving"}, as_document, f"Model {name} is taken down.")
 
 
-def _copy(client: GMRClient, source: str | None, name: str, yes: bool) -> NamedModel:
+def _copy(
+    client: GMRClient, source: str | None, name: str, yes: bool, settings: dict[str, str]
+) -> NamedModel:
     try:
-        return client.copy_model(source, name, replace=yes)
+        return client.copy_model(source, name, replace=yes, settings=settings)
     except HasLearned as error:
         if not on_terminal():
             raise
@@ -99,7 +105,7 @@ def _copy(client: GMRClient, source: str | None, name: str, yes: bool) -> NamedM
             abort=True,
             err=True,
         )
-        return client.copy_model(source, name, replace=True)
+        return client.copy_model(source, name, replace=True, settings=settings)
 
 
 def _settings(given: list[str]) -> dict[str, str]:

@@ -189,11 +189,16 @@ class AsyncGMRClient(Awaited):
         return await self.send(calls.make_model(name, settings or {}))
 
     async def copy_model(
-        self, source: str | None, name: str, *, replace: bool = False
+        self,
+        source: str | None,
+        name: str,
+        *,
+        replace: bool = False,
+        settings: Mapping[str, Any] | None = None,
     ) -> NamedModel:
         """See `GMRClient.copy_model`."""
-        settings = {} if source is None else (await self.named_model(source)).settings
-        made = await self.make_model(name, settings)
+        of_source = {} if source is None else (await self.named_model(source)).settings
+        made = await self.make_model(name, {**of_source, **(settings or {})})
         if not replace:  # looked at once it is there, so that nothing is between
             ledger = await self.send(calls.of_model(name, calls.ledger()))
             check_empty(await self.named_model(name), ledger)

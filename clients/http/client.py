@@ -340,7 +340,14 @@ class GMRClient(Blocking):
         """
         return self.send(calls.make_model(name, settings or {}))
 
-    def copy_model(self, source: str | None, name: str, *, replace: bool = False) -> NamedModel:
+    def copy_model(
+        self,
+        source: str | None,
+        name: str,
+        *,
+        replace: bool = False,
+        settings: Mapping[str, Any] | None = None,
+    ) -> NamedModel:
         """Make a named model that begins where another one stands.
 
         Arguments:
@@ -348,13 +355,15 @@ class GMRClient(Blocking):
             name: Of the copy.
             replace: Replace the state of a model of that name that has learned or accepted
                 samples; they are dropped from it. False: refuse.
+            settings: Those that the copy has otherwise than the source, as `make_model` takes
+                them.
 
         Raises:
             HasLearned: The copy is there, and holds something that would be replaced.
             RequestRefused: There is no source, or the copy is there with other settings.
         """
-        settings = {} if source is None else self.named_model(source).settings
-        made = self.make_model(name, settings)
+        of_source = {} if source is None else self.named_model(source).settings
+        made = self.make_model(name, {**of_source, **(settings or {})})
         if not replace:  # looked at once it is there, so that nothing is between
             ledger = self.send(calls.of_model(name, calls.ledger()))
             check_empty(self.named_model(name), ledger)

@@ -344,7 +344,8 @@ class ModelConflict(InvalidRequest):
         """
         return cls(
             f"The model {name!r} was made with other settings ({dict(there)}), which stay as they "
-            f"are. Choose another name, or take the model down first.",
+            f"are. Choose another name, or take the model down first. To go on from where it "
+            f"stands with other settings: gmr models copy NEW --from {name} --set NAME=VALUE.",
             settings=dict(there),
         )
 

@@ -81,9 +81,9 @@ def test_messages_say_what_happened_what_was_expected_and_what_to_do() -> None:
 
 
 def test_messages_say_what_to_do_without_a_service_too() -> None:
-    assert str(InvalidLabels.too_many_classes(5, 4)).endswith(
-        "raise max_classes (GMR_MAX_CLASSES of a service)."
-    )
+    told = str(InvalidLabels.too_many_classes(5, 4))
+    assert "raise max_classes (GMR_MAX_CLASSES of a service)." in told
+    assert "gmr models copy NEW --from NAME --set max_classes=N" in told
     assert str(ModelNotReady.nothing_learned()).endswith(
         "Let it learn some (POST /ingest of a service)."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +301,36 @@ def test_the_client_asks_a_model_by_name(service: httpx2.Client) -> None:
     with GMRClient(url, model="copied") as copy:
         copy.wait_until_learned()
         assert copy.model().samples_seen == 600
+def test_a_copy_goes_on_with_other_settings(service: httpx2.Client) -> None:
+    url = str(service.base_url)
+    more = {"features": samples(10).tolist(), "labels": [*range(10)]}
+    with GMRClient(url) as client:
+        client.make_model("narrow", {"max_classes": 3, "preset": "flat"})
+        with of_model(service, "narrow") as narrow:
+            teach(narrow, batches=1)
+            told = problem(narrow.post("/ingest", json=more), 422, "invalid-labels")
+            assert "--set max_classes=N" in told["detail"]
+        other = {"settings": {"max_classes": 30, "preset": "flat"}}
+        told = problem(service.put("/models/narrow", json=other), 409, "model-conflict")
+        assert "gmr models copy NEW --from narrow --set NAME=VALUE" in told["detail"]
+        command = ["models", "copy", "wide", "--from", "narrow", "--set", "max_classes=30"]
+        assert CliRunner().invoke(app, [*command, "--url", url]).exit_code == 0
+        with of_model(service, "wide") as wide:
+            learned(wide)
+            wide.post("/ingest", json=more).raise_for_status()
+            assert learned(wide)["samples_seen"] == 110
+
+        async def twin() -> Mapping[str, Any]:
+            async with AsyncGMRClient(url) as one:
+                made = await one.copy_model("narrow", "twin", settings={"max_classes": 20})
+                return made.settings
+
+        assert asyncio.run(twin())["max_classes"] == 20
+        for name in ("narrow", "wide", "twin"):
+            client.take_down_model(name)
+    wait_until(lambda: not {"narrow", "wide", "twin"}.intersection(names(service)))
+
+
         assert list(copy.classify(samples(2)).labels) == labels(2)
 
     async def the_same() -> None:
