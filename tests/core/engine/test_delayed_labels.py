@@ -279,6 +279,16 @@ def test_unmatched_labels_are_told_apart(engine: Engine) -> None:
     assert not state.pending.awaiting.early
 
 
+def test_the_first_label_of_an_id_counts_whatever_a_second_says(engine: Engine) -> None:
+    state = taught(engine)
+    state, _ = engine.step(state, Batch(blob(0, 3, 7), sample_ids=(1, 2, 3)))
+    state, _ = engine.label(state, [1], [0])
+    counts = state.model.class_counts
+    state, events = engine.label(state, [1], [1])
+    assert of(LabelsMatched, events)[0].unmatched["duplicate"] == 1
+    assert state.model.class_counts == counts
+
+
 def test_the_wait_ends_after_so_many_samples_of_the_stream() -> None:
     engine = Engine(EngineConfig(preset="flat", n_components=12, label_wait_samples=250))
     state = taught(engine)
