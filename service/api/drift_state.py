@@ -229,8 +229,9 @@ class DriftState(Report):
         "where the trainer does not say."
     )
     inlier_rate: float | None = Field(
-        description="Share of the newest batch found typical; null while the detector has no "
-        "reference to tell that by."
+        description="Share of the newest batch whose log-likelihoods are above the mean of the "
+        "detector's reference minus one deviation, which is not what POST /outliers asks; null "
+        "while there is no reference to tell that by."
     )
     inlier_rate_mean: float | None = Field(description="What that is compared with; null likewise.")
     log_likelihood_mean: float | None = Field(description="Of the newest batch, nats per sample.")

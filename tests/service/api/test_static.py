@@ -63,6 +63,12 @@ def test_nothing_else_is_served(blank: httpx2.Client, path: str) -> None:
     problem(blank.get(f"/static/{path}"), 404, "not-found")
 
 
+def test_the_page_says_of_what_its_inlier_rate_is(blank: httpx2.Client) -> None:
+    tile = re.search(r'<div id="tile-inliers" title="([^"]+)">', blank.get("/").text)
+    assert tile is not None
+    assert "above the mean of the reference minus one deviation" in tile[1]
+
+
 def test_no_script_and_no_style_is_written_into_the_page(blank: httpx2.Client) -> None:
     answer = blank.get("/")
     policy = answer.headers["content-security-policy"]
