@@ -313,14 +313,25 @@ class UnknownModel(InvalidRequest):
     """No named model has this name."""
 
     @classmethod
-    def among(cls, name: str, known: Sequence[str], *, on_demand: bool) -> UnknownModel:
+    def among(
+        cls, name: str, known: Sequence[str], *, on_demand: bool, own: str | None = None
+    ) -> UnknownModel:
         """The error for a name.
 
         Arguments:
             name: That was asked for.
             known: The names that there are; the nearest are told.
             on_demand: Whether a first batch would make the model.
+            own: Name of the service's own model, which is none of the named ones.
         """
+        if name == own:
+            return cls(
+                f"{name[:64]!r} is the service's own model, which is none of the named ones. "
+                f"Leave /models/{name[:64]} out of the path: POST /ingest, GET /model and all "
+                f"others.",
+                unknown=name[:64],
+                known=[],
+            )
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known[:3])
         there = f"There are {len(known)}, such as {', '.join(near)}." if near else "There is none."
         how = "Send its first batch to make it" if on_demand else "Make it by PUT /models/{name}"

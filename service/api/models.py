@@ -90,7 +90,12 @@ class Models:
         """
         named = await self.named(name)
         if name not in named:
-            raise UnknownModel.among(name, list(named), on_demand=self.settings.models_on_demand)
+            raise UnknownModel.among(
+                name,
+                list(named),
+                on_demand=self.settings.models_on_demand,
+                own=self.settings.model,
+            )
         if named[name].leaving:
             raise ModelLeaving.of(name)
         return named[name]
@@ -113,7 +118,8 @@ class Models:
             raise InvalidRequest(
                 f"{name[:80]!r} is no name for a model. Expected 1 to 64 letters, digits, dots, "
                 f"underscores and hyphens, the first a letter or digit, and not that of the "
-                f"service's own model. Choose another."
+                f"service's own model, which needs no making: leave /models/{{name}} out of its "
+                f"paths. Choose another."
             )
         try:
             settings = self.settings.for_model(name, given)
@@ -142,7 +148,7 @@ class Models:
         self._asked_at = -math.inf
         named = await self.named()
         if name not in named:
-            raise UnknownModel.among(name, list(named), on_demand=False)
+            raise UnknownModel.among(name, list(named), on_demand=False, own=self.settings.model)
         if not named[name].leaving:
             await Register(self.stream).take_down(named[name])
         self._asked_at = -math.inf

@@ -99,7 +99,9 @@ class Services:
         """The error for a name that no model has; similar names may be in other buckets."""
         registers = await asyncio.gather(*(one.named() for one in await self.all()))
         known = [there for register in registers for there in register]
-        return UnknownModel.among(name, known, on_demand=self._own.settings.models_on_demand)
+        settings = self._own.settings
+        own = None if self.are_buckets else settings.model
+        return UnknownModel.among(name, known, on_demand=settings.models_on_demand, own=own)
 
     async def close(self) -> None:
         """Follow no model any longer."""

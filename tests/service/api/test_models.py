@@ -162,6 +162,19 @@ def test_a_name_that_is_not_known_is_told_with_the_nearest(service: httpx2.Clien
         assert "PUT" in found["detail"]
 
 
+def test_the_services_own_model_is_none_of_the_named_ones(service: httpx2.Client) -> None:
+    own = service.get("/models").json()["default"]
+    for answer in (
+        service.get(f"/models/{own}"),
+        service.delete(f"/models/{own}"),
+    ):
+        detail = problem(answer, 404, "unknown-model")["detail"]
+        assert f"{own!r} is the service's own model" in detail
+        assert f"Leave /models/{own} out of the path" in detail
+    detail = problem(service.put(f"/models/{own}"), 422, "invalid-request")["detail"]
+    assert "leave /models/{name} out of its paths" in detail
+
+
 def test_a_model_has_no_models_and_no_keys(service: httpx2.Client) -> None:
     for path in ("/models/taught/models", "/models/taught/keys"):
         assert service.get(path).status_code == 404
@@ -286,21 +299,6 @@ def test_roles_count_for_named_models_as_for_the_services_own(
         assert client.get("/models/m/health/live").status_code == 200
 
 
-def test_the_client_asks_a_model_by_name(service: httpx2.Client) -> None:
-    url = str(service.base_url)
-    with GMRClient(url) as client, GMRClient(url, model="taught") as taught:
-        assert {model.name for model in client.models()} == {"taught", "empty"}
-        summary = client.named_model("taught")
-        assert (summary.samples_seen, summary.backlog) == (600, 0)
-        assert list(taught.classify(samples(2)).labels) == labels(2)
-        with pytest.raises(RequestRefused, match="No model has the name"):
-            client.named_model("nobody")
-
-        copied = client.copy_model("taught", "copied")
-        assert copied.name == "copied"
-    with GMRClient(url, model="copied") as copy:
-        copy.wait_until_learned()
-        assert copy.model().samples_seen == 600
 def test_a_copy_goes_on_with_other_settings(service: httpx2.Client) -> None:
     url = str(service.base_url)
     more = {"features": samples(10).tolist(), "labels": [*range(10)]}
@@ -331,6 +329,21 @@ def test_a_copy_goes_on_with_other_settings(service: httpx2.Client) -> None:
     wait_until(lambda: not {"narrow", "wide", "twin"}.intersection(names(service)))
 
 
+def test_the_client_asks_a_model_by_name(service: httpx2.Client) -> None:
+    url = str(service.base_url)
+    with GMRClient(url) as client, GMRClient(url, model="taught") as taught:
+        assert {model.name for model in client.models()} == {"taught", "empty"}
+        summary = client.named_model("taught")
+        assert (summary.samples_seen, summary.backlog) == (600, 0)
+        assert list(taught.classify(samples(2)).labels) == labels(2)
+        with pytest.raises(RequestRefused, match="No model has the name"):
+            client.named_model("nobody")
+
+        copied = client.copy_model("taught", "copied")
+        assert copied.name == "copied"
+    with GMRClient(url, model="copied") as copy:
+        copy.wait_until_learned()
+        assert copy.model().samples_seen == 600
         assert list(copy.classify(samples(2)).labels) == labels(2)
 
     async def the_same() -> None:
