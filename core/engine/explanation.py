@@ -55,6 +55,10 @@ BY_CHANCE = 0.01
 EVIDENT_SHARE = 0.1
 """Share of the evidence of a boundary that is enough to say that a feature has changed."""
 
+TERM_VARIANCE = 0.5
+"""Of a feature's term among samples of its component, in squared nats: that of half a squared
+standard normal. A few samples may happen to be alike, and show less."""
+
 MOST_GROUPS = 4
 ROUNDS = 10
 DIGITS = 5
@@ -166,7 +170,7 @@ def _features(
     errors = course.changed(raw, BY_CHANCE)
     if errors is None:
         # Little is known of the sub-task that ends but what the model expects.
-        error = (squares - change.square()).clamp_min(0).sqrt() / max(1, n - 1) ** 0.5
+        error = (squares - change.square()).clamp_min(TERM_VARIANCE).sqrt() / max(1, n - 1) ** 0.5
         beyond = change.abs() > critical(BY_CHANCE / d, n - 1) * error
         errors = (beyond * shares).cpu()
     changed, shares = errors > 0, shares.cpu()

@@ -58,6 +58,13 @@ LEAST_MOVED = 0.4
 more."""
 
 
+PAIRS = 32
+"""Of samples that came one after the other, looked at in a batch for equal values, at most."""
+
+LEAST_APART = 1e-9
+"""Of the size of a value: what is nearer to another is the same. Samples are no finer."""
+
+
 class Continuation(NamedTuple):
     """The evidence that a change goes on.
 
@@ -85,6 +92,8 @@ class Course:
         sizes: Samples of each block, with shape (K,).
         ends: Samples of the stream by the end of each block, with shape (K,).
         width: Samples of a whole block.
+        ties: How many of the pairs that were looked at had equal values, with shape (D,).
+        pairs: Of samples that came one after the other, looked at for that.
         creeping: Features that have crept since; see `core.memory.creeping`.
     """
 
@@ -94,6 +103,8 @@ class Course:
     sizes: Tensor | None = None
     ends: Tensor | None = None
     width: float = BLOCK
+    ties: Tensor | None = None
+    pairs: float = 0.0
     creeping: Creeping = field(default_factory=Creeping)
 
     def observed(self, x: Tensor, end: int) -> Course:
@@ -106,7 +117,10 @@ class Course:
         if not len(x):
             return self
         origin = x.double().mean(0).cpu() if self.origin is None else self.origin
-        sums, squares = centred_sums(x, origin.to(x.device)).cpu()
+        pairs = min(PAIRS, len(x) - 1)
+        equal = (x[1 : pairs + 1] == x[:pairs]).sum(0, dtype=torch.float64)
+        found = torch.cat([centred_sums(x, origin.to(x.device)), equal[None]])
+        sums, squares, ties = found.cpu()
         sums = sums[None]
         sizes, ends = torch.tensor([float(len(x))]).double(), torch.tensor([float(end)]).double()
         if self.sums is not None:
@@ -119,7 +133,16 @@ class Course:
             sums = torch.cat([self.sums[: len(self.sums) - n], sums + self.sums[last].sum(0)])
             ends = torch.cat([self.ends[: len(self.ends) - n], ends])
             sizes = torch.cat([self.sizes[: len(self.sizes) - n], sizes + self.sizes[last].sum()])
-        seen = replace(self, sums=sums, squares=squares, origin=origin, sizes=sizes, ends=ends)
+        seen = replace(
+            self,
+            sums=sums,
+            squares=squares,
+            origin=origin,
+            sizes=sizes,
+            ends=ends,
+            ties=ties if self.ties is None else self.ties + ties,
+            pairs=self.pairs + pairs,
+        )
         return seen if len(sizes) <= MOST_BLOCKS else seen._halved()
 
     def _halved(self) -> Course:
@@ -181,10 +204,15 @@ class Course:
         return found if steady and moved >= LEAST_MOVED else None
 
     def changed(self, x: Tensor, by_chance: float) -> Tensor | None:
-        """Difference of the mean or variance of features, in sampling errors, with shape (D,).
+        """Difference of the mean, variance or values of features, in sampling errors, shape (D,).
+
+        Three tests for each feature: of its mean, of its variance, and of how often it has the
+        value that it had last. Values that are all the same say nothing of a variance: those of a
+        rare category are, in a few samples, and those of a sensor that sticks. It is asked how
+        probable they are, by how often a feature can have had that value before.
 
         Arguments:
-            x: New samples, with shape (N, D).
+            x: New samples, with shape (N, D), in their order.
             by_chance: How often any feature at all may be among them where none has changed.
 
         Returns:
@@ -196,21 +224,60 @@ class Course:
         n, m = float(len(x)), float(self.sizes.sum())
         if min(n, m) < FEWEST:
             return None
-        values = x.double().cpu() - self.origin
+        values = x.double().cpu()
+        same = (values == values[-1]).double().mean(0)
+        finest = LEAST_APART * self.origin.abs()
+        values = values - self.origin
         mean, before = values.mean(0), self.sums.sum(0) / m
         squares = (values - mean).square()
         variance, fourth = squares.mean(0), squares.square().mean(0)
         known = (self.squares / m - before.square()).clamp_min(0)
+        known = torch.where(known > finest.square(), known, 0)
+        away = ((values - before).abs() > finest).double().mean(0)
         n, m = n / self._dependence(known), m / self._dependence(known)
         # A variance is known the less the heavier the tails are; a normal law has 3.
         kurtosis = (fourth / variance.square().clamp_min(TINY)).clamp_min(3)
-        error = (variance / n + known / m).sqrt().clamp_min(TINY)
+        # The new samples alone may hold too few of a rare value to know the variance.
+        pooled = (n * variance + m * known) / (n + m) * (1 / n + 1 / m)
+        error = torch.maximum(variance / n + known / m, pooled).sqrt().clamp_min(TINY)
         scale = (variance.clamp_min(TINY) / known.clamp_min(TINY)).log()
         moved = (mean - before).abs() / error
         spread_out = scale.abs() / ((kurtosis - 1) * (1 / n + 1 / m)).sqrt()
-        limit = critical(by_chance / (2 * len(mean)), min(n, m) - 1)
-        largest = torch.maximum(moved, spread_out)
-        return torch.where(largest > limit, largest, 0)
+        level = by_chance / (3 * len(mean))
+        limit = critical(level, min(n, m) - 1)
+        varied = known > 0
+        moments = torch.maximum(moved, torch.where(same < 1, spread_out, 0))
+        moments = torch.where(varied & (moments > limit), moments, 0)
+        # The last value itself is no news of how often it comes.
+        others = ((same * len(x) - 1) / (len(x) - 1)).clamp_min(0)
+        usual = self._largest_share(values[-1] - before, known, finest)
+        rare = _excess(others, max(1.0, n - 1), usual, m)
+        # What never varied has a share of 0 away from its only value.
+        rare = torch.where(varied, rare, _excess(away, n, torch.zeros_like(away), m))
+        rare = torch.where(rare > -math.log(level), (2 * rare).sqrt(), 0)
+        return torch.maximum(moments, rare)
+
+    def _largest_share(self, apart: Tensor, variance: Tensor, finest: Tensor) -> Tensor:
+        """The largest share of samples that can have had a value, with shape (D,).
+
+        A share p at a distance from the mean makes a variance of p / (1 - p) times its square at
+        least (Cantelli's inequality); that of a feature with two values is found exactly. And
+        p^2 of all pairs have the value in both, so that they are equal as often at least.
+
+        Arguments:
+            apart: The value less the mean, with shape (D,).
+            variance: With shape (D,).
+            finest: What counts as no distance, with shape (D,).
+        """
+        square = torch.where(apart.abs() > finest, apart, 0).square()
+        share = variance / (variance + square).clamp_min(TINY)
+        share = torch.where(square > 0, share, 1)
+        if self.ties is None or not self.pairs:
+            return share
+        equal = self.ties / self.pairs
+        # Above the rate in all but a few cases of a hundred; for none at all, the rule of three.
+        equal = equal + 2 * (equal * (1 - equal) / self.pairs).sqrt() + 3 / self.pairs
+        return torch.minimum(share, equal.clamp_max(1).sqrt())
 
     def _dependence(self, variance: Tensor) -> float:
         """Samples that are worth one, at least 1: by how blocks differ, in half of the features."""
@@ -223,6 +290,33 @@ class Course:
         apart = means - self.sums.sum(0) / self.sizes.sum()
         ratio = (self.sizes[:, None] * apart.square()).sum(0) / (len(self.sizes) - 1)
         return max(1.0, float((ratio[varies] / variance[varies]).median()))
+
+
+def _excess(now: Tensor, n: float, before: Tensor, m: float) -> Tensor:
+    """Logarithm of the likelihood ratio of two shares against one for both, with shape (D,).
+
+    By chance it is above c about as seldom as exp(-c) (Chernoff's bound).
+
+    Arguments:
+        now: Share of n samples, with shape (D,).
+        before: Share of m others, with shape (D,).
+
+    Returns:
+        0 where the share has not grown.
+    """
+    both = (n * now + m * before) / (n + m)
+    found = n * _divergence(now, both) + m * _divergence(before, both)
+    return torch.where(now > before, found, 0)
+
+
+def _divergence(share: Tensor, other: Tensor) -> Tensor:
+    """Kullback and Leibler's, of a coin from another that may fall the same ways."""
+    return (
+        torch.xlogy(share, share)
+        - torch.xlogy(share, other)
+        + torch.xlogy(1 - share, 1 - share)
+        - torch.xlogy(1 - share, 1 - other)
+    )
 
 
 def critical(p_value: float, freedom: float) -> float:

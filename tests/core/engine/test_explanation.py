@@ -20,6 +20,7 @@ from core.engine.engine import Engine
 from core.engine.explanation import HEAVY, explain, prototypes, signed_roots
 from core.engine.state import EngineState
 from core.events import BoundaryDetected
+from core.memory.course import Course
 from tests.core.states import assert_identical, play
 from tests.core.streams import N_FEATURES, batches, blob, centre
 
@@ -103,6 +104,30 @@ def test_a_sensor_that_sticks_is_named_though_its_mean_is_as_ever() -> None:
     x = sensors(300, 9)
     x[:, 5] = 0
     assert named(told(engine, state, Batch(x))) == [5]
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+def test_a_rare_category_that_is_absent_by_chance_is_not_named(known: bool) -> None:
+    """Where nothing is known of the sub-task but the model, too."""
+
+    def table(n: int, seed: int) -> torch.Tensor:
+        x = sensors(n, seed)
+        x[:, 9] = (torch.rand(n, generator=torch.Generator().manual_seed(seed)) < 0.05).float()
+        return x
+
+    engine = Engine(EngineConfig(preset="flat", n_components=MADE["flat"], detector="none"))
+    parts = [Batch(part) for part in table(2000, 0).split(100)]
+    state, _ = play(engine, engine.start(), parts)
+    if not known:
+        state = state.with_sub_task(course=Course())
+    absent = 0
+    for seed in range(1, 21):
+        x = table(12, seed)
+        x[:, 5] += 8
+        absent += not bool(x[:, 9].any())
+        assert 9 not in named(told(engine, state, Batch(x)))
+        assert 5 in named(told(engine, state, Batch(x)))
+    assert absent >= 5
 
 
 def test_where_nothing_has_changed_no_feature_is_named() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import t
 from torch import Tensor
@@ -156,6 +157,69 @@ def test_features_that_have_not_changed_are_said_to_have_as_rarely_as_asked() ->
         some = sum(bool(one.any()) for one in found if one is not None)
         # Bonferroni asks for no more than that; 3 binomial deviations are allowed for.
         assert 0.2 * by_chance * 300 < some < (by_chance + 3 * (by_chance / 300) ** 0.5) * 300
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(
+    share=st.floats(0.005, 0.5),
+    size=st.integers(10, 400),
+    before=st.integers(200, 3000),
+    kinds=st.integers(2, 4),
+)
+@example(share=0.05, size=12, before=2000, kinds=2)
+@example(share=0.05, size=34, before=2000, kinds=3)
+@example(share=0.01, size=120, before=500, kinds=2)
+def test_features_of_few_values_are_named_as_rarely_as_asked(
+    share: float, size: int, before: int, kinds: int
+) -> None:
+    """A rare category that is absent from a few samples by chance has not changed."""
+    trials, by_chance, seed = 300, 0.05, 1000 * size + before
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(n: int) -> Tensor:
+        rare = torch.rand(n, 1, generator=generator) < share
+        return rare * torch.randint(1, kinds, (n, 1), generator=generator).float()
+
+    some = 0
+    for _ in range(trials):
+        found = walked(drawn(before), before).changed(drawn(size), by_chance)
+        assert found is not None
+        some += bool(found.any())
+    assert some < (by_chance + 3 * (by_chance / trials) ** 0.5) * trials
+
+
+@pytest.mark.parametrize("place", [0.0, 0.5, -2.0])
+@pytest.mark.parametrize("digits", [1, 6])
+def test_a_sensor_that_sticks_is_found_wherever_it_does(place: float, digits: int) -> None:
+    course = walked(noise(2000, 0).round(decimals=digits))
+    later = noise(20, 1).round(decimals=digits)
+    later[:, 4] = place
+    changed = course.changed(later, 0.01)
+    assert changed is not None
+    assert changed.nonzero()[:, 0].tolist() == [4]
+
+
+def test_a_category_that_lasts_is_found_and_one_that_never_came_before() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, later = torch.zeros(2000, 3), torch.zeros(60, 3)
+    x[:, 0] = (torch.rand(2000, generator=generator) < 0.3).float()
+    later[30:, 1] = 1.0
+    x[:, 2] = later[:, 2] = 501325.1  # no float32
+    changed = walked(x).changed(later, 0.01)
+    assert changed is not None
+    assert changed.nonzero()[:, 0].tolist() == [0, 1]
+
+
+def test_a_course_of_an_earlier_release_knows_of_no_equal_values() -> None:
+    course = replace(walked(noise(2000, 0)), ties=None, pairs=0.0)
+    later = noise(20, 1)
+    later[:, 4] = 2.0
+    changed = course.changed(later, 0.01)
+    assert changed is not None
+    assert changed.nonzero()[:, 0].tolist() == [4]
+    more = course.observed(noise(100, 2), 2100)
+    assert more.ties is not None
+    assert more.pairs > 0
 
 
 @pytest.mark.parametrize("tail", [1.0, 3.0])
