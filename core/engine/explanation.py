@@ -63,6 +63,9 @@ MOST_GROUPS = 4
 ROUNDS = 10
 DIGITS = 5
 
+VALUE_DIGITS = 9
+"""Of values of a feature: as many as samples have. Seconds of a clock differ in the last ones."""
+
 HEAVY = ("prototypes", "contributions")
 """Parts that grow with D: whoever lists many boundaries leaves them out."""
 
@@ -190,8 +193,8 @@ def _features(
             {
                 "feature": index,
                 "share": _rounded(float(parts[index])),
-                "mean": _rounded(float(means[index])),
-                "expected": _rounded(float(expected[index])),
+                "mean": _rounded(float(means[index]), VALUE_DIGITS),
+                "expected": _rounded(float(expected[index]), VALUE_DIGITS),
             }
             for index in strongest.tolist()
             if float(parts[index]) > 0
@@ -396,9 +399,9 @@ def evenly(parts: Sequence[Tensor], most: int) -> Tensor:
     return torch.cat(taken)
 
 
-def _rounded(value: float) -> float:
+def _rounded(value: float, digits: int = DIGITS) -> float:
     """To a few significant digits, within what JSON can say."""
     largest = 1.7e308
     return (
-        float(f"{max(-largest, min(largest, value)):.{DIGITS}g}") if not math.isnan(value) else 0.0
+        float(f"{max(-largest, min(largest, value)):.{digits}g}") if not math.isnan(value) else 0.0
     )

@@ -17,6 +17,24 @@ def feature_title(feature: int, name: str | None) -> str:
     return place if name is None else f"{name} ({place})"
 
 
+def told_apart(first: float, second: float) -> tuple[str, str]:
+    """Two numbers in as few digits as tell one from the other, four at least.
+
+    Example:
+        >>> told_apart(2.0, -1.0), told_apart(1764000128.0, 1764003712.0)
+        (('2', '-1'), ('1764000128', '1764003712'))
+    """
+    for digits in range(4, 17):
+        texts = f"{first:.{digits}g}", f"{second:.{digits}g}"
+        if texts[0] != texts[1]:
+            break
+    else:
+        texts = f"{first:.4g}", f"{second:.4g}"
+    # Seconds of a clock are read as such, not as 1.764e+09.
+    short = all(abs(one) < 1e15 and one == round(one) for one in (first, second))
+    return (f"{first:.0f}", f"{second:.0f}") if short and "e" in "".join(texts) else texts
+
+
 @dataclass(frozen=True)
 class FeatureChange:
     """A feature that takes part in a change."""
@@ -153,7 +171,7 @@ class Boundary:
             parts.append(drawings([prototype.features for prototype in why.prototypes], names))
         if why.features:
             rows = [
-                (f.title, f"{100 * f.share:.0f} %", f"{f.mean:.4g}", f"{f.expected:.4g}")
+                (f.title, f"{100 * f.share:.0f} %", *told_apart(f.mean, f.expected))
                 for f in why.features
             ]
             parts.append(table(("what changed", "share", "mean", "expected"), rows, len(rows)))

@@ -1,0 +1,68 @@
+"""Tests for clients.commands.explain: what a person reads of a boundary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clients.commands import explain as module
+from clients.http.answers import Boundary, Explanation, FeatureChange
+
+
+class OneBoundary:
+    """A client of a service that has found this."""
+
+    def __init__(self, found: Boundary) -> None:
+        self._found = found
+
+    def __enter__(self) -> OneBoundary:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def boundaries(self) -> list[Boundary]:
+        return [self._found]
+
+    def boundary(self, id: str) -> Boundary:
+        assert id == self._found.id
+        return self._found
+
+
+def said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], explanation: Explanation
+) -> str:
+    numbers: dict[str, Any] = {"time": 0.0, "entry_id": "1-0", "batch_index": 1}
+    numbers |= {"estimated_start_batch": 1, "estimated_start_sample": 2000, "sample_index": 2100}
+    numbers |= {"evidence": {}, "version_before": 1, "version_after": 2, "sub_task": 1}
+    found = Boundary(
+        id="1-0", boundary=1, detector="sequential", explanation=explanation, **numbers
+    )
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(module, "GMRClient", lambda _: OneBoundary(found))
+    module.explain_command()
+    return capsys.readouterr().out
+
+
+def test_that_no_feature_has_changed_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "No single feature has changed beyond its sampling error."
+    assert line in said(monkeypatch, capsys, Explanation(samples=40, examined=40))
+    # Where there are no new samples nobody has looked.
+    assert line not in said(monkeypatch, capsys, Explanation())
+    changed = FeatureChange(feature=3, share=1.0, mean=2.0, expected=1.0)
+    assert line not in said(
+        monkeypatch, capsys, Explanation(samples=40, examined=40, features=(changed,))
+    )
+
+
+def test_numbers_that_differ_are_read_apart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = FeatureChange(feature=0, share=1.0, mean=1764003712.0, expected=1764000128.0)
+    why = Explanation(samples=40, examined=40, features=(clock,))
+    text = said(monkeypatch, capsys, why)
+    assert "1764003712" in text
+    assert "1764000128" in text
