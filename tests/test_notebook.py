@@ -81,14 +81,14 @@ def a_boundary(explanation: Explanation, **more: Any) -> Boundary:
 
 
 def test_a_boundary_of_a_table_has_profiles_and_the_features_that_changed() -> None:
-    change = FeatureChange(feature=5, share=0.8, mean=2.0, expected=-1.0)
+    change = FeatureChange(5, 0.8, 2.0, -1.0, None, -1.5, 0.25, 0.5)
     prototype = Prototype(samples=40, features=(0.0, 1.0, 2.0))
     why = Explanation(features=(change,), prototypes=(prototype, prototype), effect=-2.5)
     told = a_boundary(why, recurrence_of=1, signal="features")._repr_html_()
     named = Explanation(features=(replace(change, name="load & speed"),))
     assert "<td>load &amp; speed (feature 5)</td>" in a_boundary(named)._repr_html_()
     assert "sub-task 1 again, about sample 2,000" in told
-    assert "<td>feature 5</td><td>80 %</td><td>2</td><td>-1</td>" in told
+    assert "<td>feature 5</td><td>80 %</td><td>2</td><td>-1.5</td><td>0.5</td><td>0.25</td>" in told
     assert "moved by -2.5 deviations" in told
     [first, _] = pictures(told)
     assert [int((first[:, column] < 255).sum()) for column in range(3)] == [1, 29, 56]

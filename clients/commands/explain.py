@@ -16,7 +16,7 @@ from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
 from clients.commands.reading import share
 from clients.http.answers import Boundary
-from clients.http.answers.boundaries import told_apart
+from clients.http.answers.boundaries import MOMENTS
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
 
@@ -49,11 +49,8 @@ def explain_command(
     why = found.explanation
     _print(
         console,
-        ("feature", "share of the change", "mean", "expected"),
-        (
-            (one.title, share(one.share), *told_apart(one.mean, one.expected))
-            for one in why.features
-        ),
+        ("feature", "share of the change", *MOMENTS),
+        ((one.title, share(one.share), *one.moments) for one in why.features),
     )
     if why.samples and not why.features:
         console.print("No single feature has changed beyond its sampling error.")

@@ -186,7 +186,11 @@ def _features(
         parts = errors / errors.sum().clamp_min(torch.finfo(torch.float64).tiny)
     strongest = parts.topk(min(MOST_NAMED, d)).indices
     expected = standardiser.invert(centres[None].to(x))[0]
-    means = raw.double().mean(0)
+    means, deviations = (
+        raw.double().mean(0).cpu(),
+        (raw - raw[0]).double().std(0, correction=0).cpu(),
+    )
+    usual = course.moments()
     explanation: dict[str, Any] = {
         "feature_drop": _rounded(drop),
         "features": [
@@ -195,6 +199,9 @@ def _features(
                 "share": _rounded(float(parts[index])),
                 "mean": _rounded(float(means[index]), VALUE_DIGITS),
                 "expected": _rounded(float(expected[index]), VALUE_DIGITS),
+                "before": None if usual is None else _rounded(float(usual[0][index]), VALUE_DIGITS),
+                "deviation_before": None if usual is None else _rounded(float(usual[1][index])),
+                "deviation_now": _rounded(float(deviations[index])),
             }
             for index in strongest.tolist()
             if float(parts[index]) > 0

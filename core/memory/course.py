@@ -203,6 +203,19 @@ class Course:
         steady = found.p_value <= BY_CHANCE and early <= EARLY and lately <= LATELY
         return found if steady and moved >= LEAST_MOVED else None
 
+    def moments(self) -> tuple[Tensor, Tensor] | None:
+        """Mean and deviation of features, both with shape (D,); None of a handful of samples."""
+        if self.sums is None or self.squares is None or self.origin is None:
+            return None
+        assert self.sizes is not None
+        m = float(self.sizes.sum())
+        if m < FEWEST:
+            return None
+        before = self.sums.sum(0) / m
+        variance = (self.squares / m - before.square()).clamp_min(0)
+        finest = (LEAST_APART * self.origin).square()
+        return self.origin + before, torch.where(variance > finest, variance, 0).sqrt()
+
     def changed(self, x: Tensor, by_chance: float) -> Tensor | None:
         """Difference of the mean, variance or values of features, in sampling errors, shape (D,).
 

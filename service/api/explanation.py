@@ -21,6 +21,19 @@ class FeatureChange(BaseModel):
     )
     mean: float = Field(description="Mean of the new samples, in the units that were sent.")
     expected: float = Field(description="What the components that the samples fell on expected.")
+    before: float | None = Field(
+        None,
+        description="Mean in the sub-task that ended, in the units that were sent; null where "
+        "fewer than ten of its samples are known.",
+    )
+    deviation_before: float | None = Field(
+        None, description="Standard deviation in the sub-task that ended; null likewise."
+    )
+    deviation_now: float | None = Field(
+        None,
+        description="Standard deviation of the new samples; 0 of a sensor that sticks. Null of a "
+        "boundary that an earlier release has found.",
+    )
 
 
 class ComponentChange(BaseModel):

@@ -17,13 +17,18 @@ def feature_title(feature: int, name: str | None) -> str:
     return place if name is None else f"{name} ({place})"
 
 
-def told_apart(first: float, second: float) -> tuple[str, str]:
+def told_apart(first: float | None, second: float | None) -> tuple[str, str]:
     """Two numbers in as few digits as tell one from the other, four at least.
 
     Example:
         >>> told_apart(2.0, -1.0), told_apart(1764000128.0, 1764003712.0)
         (('2', '-1'), ('1764000128', '1764003712'))
+        >>> told_apart(1.5, None)
+        ('1.5', 'unknown')
     """
+    if first is None or second is None:
+        one, other = ("unknown" if value is None else f"{value:.4g}" for value in (first, second))
+        return one, other
     for digits in range(4, 17):
         texts = f"{first:.{digits}g}", f"{second:.{digits}g}"
         if texts[0] != texts[1]:
@@ -35,6 +40,10 @@ def told_apart(first: float, second: float) -> tuple[str, str]:
     return (f"{first:.0f}", f"{second:.0f}") if short and "e" in "".join(texts) else texts
 
 
+MOMENTS = ("mean now", "before", "deviation now", "before")
+"""Heads of the columns that tell how a feature has changed."""
+
+
 @dataclass(frozen=True)
 class FeatureChange:
     """A feature that takes part in a change."""
@@ -44,6 +53,9 @@ class FeatureChange:
     mean: float  # of the new samples, in the units that were sent
     expected: float  # by the components that the samples fell on
     name: str | None = None  # what it is called; None where it has no name
+    before: float | None = None  # mean in the sub-task that ended; None where not known, as
+    deviation_before: float | None = None  # its standard deviation
+    deviation_now: float | None = None  # that of the new samples
 
     @property
     def title(self) -> str:
@@ -56,6 +68,18 @@ class FeatureChange:
             'pressure (feature 3)'
         """
         return feature_title(self.feature, self.name)
+
+    @property
+    def moments(self) -> tuple[str, str, str, str]:
+        """What people read under `MOMENTS`.
+
+        Example:
+            >>> stuck = FeatureChange(3, 0.8, 61.37, 61.44, None, 62.5, 1.5, 0.0)
+            >>> stuck.moments
+            ('61.37', '62.5', '0', '1.5')
+        """
+        deviations = told_apart(self.deviation_now, self.deviation_before)
+        return *told_apart(self.mean, self.before), *deviations
 
 
 @dataclass(frozen=True)
@@ -170,9 +194,6 @@ class Boundary:
             names = [f"{prototype.samples} samples" for prototype in why.prototypes]
             parts.append(drawings([prototype.features for prototype in why.prototypes], names))
         if why.features:
-            rows = [
-                (f.title, f"{100 * f.share:.0f} %", *told_apart(f.mean, f.expected))
-                for f in why.features
-            ]
-            parts.append(table(("what changed", "share", "mean", "expected"), rows, len(rows)))
+            rows = [(f.title, f"{100 * f.share:.0f} %", *f.moments) for f in why.features]
+            parts.append(table(("what changed", "share", *MOMENTS), rows, len(rows)))
         return "<div>" + "".join(parts) + "</div>"

@@ -160,8 +160,9 @@ function prototypes(why, model) {
 /** @param {any} why */
 function features(why) {
   const rows = why.features ?? [];
-  return section("Features that changed", rows, ["feature", "share of the change", "mean, expected"], (one) => [
-    one.name ? [one.name, " ", make("small", { class: "faint" }, `feature ${one.feature}`)] : `${one.feature}`, bar(one.share, rows[0].share), `${decimal(one.mean)}, ${decimal(one.expected)}`]);
+  return section("Features that changed", rows, ["feature", "share of the change", "mean now, before", "deviation now, before"], (one) => [
+    one.name ? [one.name, " ", make("small", { class: "faint" }, `feature ${one.feature}`)] : `${one.feature}`, bar(one.share, rows[0].share), `${decimal(one.mean, 4)}, ${decimal(one.before, 4)}`,
+    `${decimal(one.deviation_now)}, ${decimal(one.deviation_before)}`]);
 }
 
 /** @param {any} why */

@@ -61,8 +61,18 @@ def test_that_no_feature_has_changed_is_said(
 def test_numbers_that_differ_are_read_apart(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clock = FeatureChange(feature=0, share=1.0, mean=1764003712.0, expected=1764000128.0)
+    clock = FeatureChange(0, 1.0, 1764003712.0, 1764000128.0, "clock", before=1764000128.0)
     why = Explanation(samples=40, examined=40, features=(clock,))
     text = said(monkeypatch, capsys, why)
     assert "1764003712" in text
     assert "1764000128" in text
+    assert "unknown" in text  # an earlier release has told no deviations
+
+
+def test_that_a_sensor_sticks_is_read_off_its_deviation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stuck = FeatureChange(0, 1.0, 61.37, 61.44, "temperature", 62.5, 1.5, 0.0)
+    text = said(monkeypatch, capsys, Explanation(samples=40, examined=40, features=(stuck,)))
+    (row,) = (line.split() for line in text.splitlines() if "temperature" in line)
+    assert row[-4:] == ["61.37", "62.5", "0", "1.5"]

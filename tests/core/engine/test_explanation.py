@@ -102,8 +102,15 @@ def test_only_what_has_changed_is_named(preset: str, step: float) -> None:
 def test_a_sensor_that_sticks_is_named_though_its_mean_is_as_ever() -> None:
     engine, state = watched()
     x = sensors(300, 9)
-    x[:, 5] = 0
-    assert named(told(engine, state, Batch(x))) == [5]
+    x[:, 5] = 0.1
+    (row,) = told(engine, state, Batch(x))["features"]
+    before = sensors(2000, 0)[:, 5].double()
+    assert row["feature"] == 5
+    assert row["deviation_now"] == 0
+    assert row["before"] == pytest.approx(float(before.mean()), abs=1e-6)
+    assert row["deviation_before"] == pytest.approx(float(before.std()), rel=1e-3)
+    unknown = told(engine, state.with_sub_task(course=Course()), Batch(x + 3))["features"]
+    assert {(one["before"], one["deviation_before"]) for one in unknown} == {(None, None)}
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
@@ -123,6 +130,7 @@ def test_a_rare_category_that_is_absent_by_chance_is_not_named(known: bool) -> N
     absent = 0
     for seed in range(1, 21):
         x = table(12, seed)
+        assert 9 not in named(told(engine, state, Batch(x)))
         x[:, 5] += 8
         absent += not bool(x[:, 9].any())
         assert 9 not in named(told(engine, state, Batch(x)))
