@@ -19,6 +19,10 @@ import numpy as np
 from clients.http.client import GMRClient
 from clients.http.errors import RequestRefused
 from core.errors import InvalidBatch
+from service.wire import refuse_unknown
+
+FIELDS = frozenset({"features", "labels", "sample_ids", "batch_id"})
+"""Fields of a message, those of the body of POST /ingest."""
 
 REFUSED = (413, 422)
 """Statuses by which a batch is refused for what it holds."""
@@ -55,9 +59,14 @@ class _Batch:
         """One message.
 
         Raises:
+            InvalidBatch: It has a field that means nothing.
             ValueError, TypeError, KeyError, RecursionError: It is none that could be sent.
         """
         body = json.loads(message.value)
+        if not isinstance(body, dict):
+            raise TypeError(f"It is a JSON {type(body).__name__}; expected an object")
+        # As the service does: misspelt labels would be learned as none.
+        refuse_unknown("field", body, FIELDS, "message")
         features, labels, ids = body["features"], body.get("labels"), body.get("sample_ids")
         own = body.get("batch_id", message.batch_id)
         shape = np.shape(features)
@@ -133,7 +142,7 @@ def _batches(
     for message in messages:
         try:
             one = _Batch.of(message)
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
+        except (InvalidBatch, KeyError, TypeError, ValueError, RecursionError) as error:
             left_out(message.place, error)
             continue
         if held is not None and held.kind is not None and held.kind == one.kind:

@@ -41,6 +41,7 @@ from service.wire.limits import NO_LIMITS, Limits
 from service.wire.packing import MAX_HEADER_BYTES, MEDIA_TYPE, TENSOR_TYPES, pack, unpack
 from service.wire.safetensors_body import parse_safetensors
 from service.wire.sample_ids import MAX_SAMPLE_ID_LENGTH, SampleId
+from service.wire.unknown import refuse_unknown
 
 __all__ = [
     "CONTROL_KINDS",
@@ -76,6 +77,7 @@ __all__ = [
     "parse_labels",
     "parse_safetensors",
     "read_entry",
+    "refuse_unknown",
     "samples_of",
     "unpack",
 ]

@@ -109,3 +109,25 @@ def test_what_is_no_batch_is_left_out(value: bytes, capsys: pytest.CaptureFixtur
     assert [batch["batch_id"] for batch in service.batches] == ["t-0-1..3"]
     hand_on([bad], cast(GMRClient, service))
     assert capsys.readouterr().err.startswith("t-0-2 is left out: ")
+
+
+@pytest.mark.parametrize(
+    ("field", "advice"),
+    [
+        ("label", "Did you mean `labels`?"),
+        ("Labels", "Did you mean `labels`?"),
+        ("ids", "Leave it out."),
+        ("samples_id", "Did you mean `sample_ids`?"),
+    ],
+)
+def test_a_message_with_a_misspelt_field_is_left_out_and_not_learned_without_it(
+    field: str, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = message(2, **{field: ["a"]})
+    service, out = handed(message(1), bad, message(3))
+    assert out == ["t-0-2"]
+    assert [batch["batch_id"] for batch in service.batches] == ["t-0-1..3"]
+    hand_on([bad], cast(GMRClient, service))
+    said = capsys.readouterr().err
+    assert f"has a field {field!r}" in said
+    assert advice in said
