@@ -5,8 +5,8 @@ Rules of this module:
 1. The whole table is read, and little of it is held: of each column its first categories, and a
    part of its numbers that is spread evenly.
 2. A column of numbers holds nothing else; any other is one of categories, if there are few. Times,
-   names and free text are left out, and a column that counts the rows: no sample would be like
-   one before.
+   names and free text are left out. So is a column that counts the rows, or holds times as numbers,
+   unless it was chosen: no sample would be like one before.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from clients.data.formats.parquet import open_parquet, read_columns, resolve
 from clients.data.formats.rows import check_chosen
 from clients.data.formats.text_source import TABLES
 from clients.data.formats.text_table import TextTable
+from clients.data.formats.times import Times
 from clients.http.errors import InputError
 
 MOST_CATEGORIES: Final = 50
@@ -59,10 +60,12 @@ class _Column:
     name: str
     most: int
     is_category: bool
+    is_chosen: bool = False
     are_numbers: bool = True
     n_missing: int = 0
     categories: dict[str, None] = field(default_factory=dict)  # in the order in which they came
     numbers: list[float] = field(default_factory=list)
+    times: Times = field(default_factory=Times)
     _every: int = 1
     _n: int = 0
 
@@ -78,6 +81,7 @@ class _Column:
         if numbers is None:
             self.are_numbers, self.numbers = False, []
             return
+        self.times.add(numbers)
         known = numbers[np.isfinite(numbers)]  # what is infinite tells no size, either
         self.n_missing += len(numbers) - len(known)
         self.numbers += known[-self._n % self._every :: self._every].tolist()
@@ -90,6 +94,8 @@ class _Column:
         if self.are_numbers and not self.is_category:
             if not self.numbers:
                 return "it holds nothing"
+            if self.times.found and not self.is_chosen:
+                return "it holds times, as numbers since 1970 that only rise"
             return Numbers(self.name, float(np.median(self.numbers)), self.n_missing > 0)
         if not self.categories:
             return "it holds nothing"
@@ -126,7 +132,8 @@ def survey(
             f"{path} has no feature {lacking[0]!r} to hold categories. Its features: "
             f"{', '.join(names[:20])}. Correct --categories."
         )
-    found = [_Column(name, most, name in categories) for name in names]
+    chosen = columns is not None
+    found = [_Column(name, most, name in categories, chosen) for name in names]
     n_rows = 0
     for piece in pieces:
         n_rows += len(piece[0]) if piece else 0

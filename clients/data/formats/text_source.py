@@ -97,6 +97,16 @@ class TextSource:
                 f"it is meant to be learned, name the features with --columns.",
                 column=counter,
             )
+        elif times := self._table.times(apart):
+            names = " and ".join(map(self._table.name, times))
+            raise InputError(
+                f"{path}: {names} {'hold' if len(times) > 1 else 'holds'} times, as numbers since "
+                f"1970 that only rise, so that no sample would be like one before. Expected "
+                f"features that say what samples are like. Leave such columns out with --drop "
+                f"{','.join(map(str, times))}, or take them out of the file; what is meant to be "
+                f"learned, name with --columns.",
+                column=times[0],
+            )
         # From the right, so that taking one out moves none of the others.
         self._apart = sorted(apart, reverse=True)
         left = [index for index in range(self._table.width) if index not in apart]

@@ -13,7 +13,9 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, ClassVar, Final, cast
 
+from clients.data.formats.cells import numbers_of
 from clients.data.formats.numerals import POINT, Numerals
+from clients.data.formats.times import Times
 from clients.http.errors import InputError
 
 LOOK_AT: Final = 100
@@ -128,6 +130,23 @@ class TextTable(ABC):
                 if all(after - before == 1 for before, after in pairwise(numbers)):
                     return column
         return None
+
+    def times(self, apart: Collection[int]) -> list[int]:
+        """Columns of times that are written as numbers and never fall, by the first rows.
+
+        Arguments:
+            apart: Columns that are not asked about.
+        """
+        # Rows of another width are refused, or left out, elsewhere.
+        rows = [cells for cells in self._rows_seen if len(cells) == self.width]
+        found: list[int] = []
+        for column in set(range(self.width)) - set(apart) if rows else ():
+            numbers = numbers_of([row[column] for row in rows], self.numerals)
+            seen = Times()
+            if numbers is not None:
+                seen.add(numbers)
+            found += [column] if seen.found else []
+        return sorted(found)
 
     def next(self, rows: Iterator[list[str]], size: int) -> list[list[str]]:
         """The next rows, `size` at most."""

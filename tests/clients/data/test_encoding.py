@@ -142,6 +142,31 @@ def test_a_column_that_counts_the_rows_is_left_out_also_without_a_name(tmp_path:
     assert len(features(path, found.encoding)) == 40
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_of_times_since_1970_is_left_out_unless_it_is_chosen(
+    tmp_path: Path, kind: str
+) -> None:
+    times = [1_789_000_000.25 + 10 * row for row in range(9000)]
+    if kind == "csv":
+        lines = "".join(f"{time},{row % 7}\n" for row, time in enumerate(times))
+        path = written(tmp_path, f"ts,x\n{lines}")
+    else:
+        pa = pytest.importorskip("pyarrow")
+        pq = pytest.importorskip("pyarrow.parquet")
+        path = tmp_path / "a.parquet"
+        pq.write_table(pa.table({"ts": times, "x": [row % 7 for row in range(9000)]}), path)
+    found = survey(path)
+    assert found.left_out == {"ts": "it holds times, as numbers since 1970 that only rise"}
+    assert found.encoding.names == ("x",)
+    assert survey(path, columns=["ts", "x"]).encoding.names == ("ts", "x")
+
+
+def test_times_that_fall_once_in_the_whole_table_are_numbers(tmp_path: Path) -> None:
+    times = [1_789_000_000 + 10 * row for row in range(5000)] + [1_789_000_000]
+    path = written(tmp_path, "ts,x\n" + "".join(f"{time},1\n" for time in times))
+    assert survey(path).encoding.names == ("ts", "x")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -741,3 +741,37 @@ def test_a_column_that_rises_otherwise_is_a_feature(tmp_path: Path, column: list
     path = tmp_path / "table.csv"
     path.write_text("\n".join(f"{value},1.5" for value in column), "utf-8")
     assert open_source(path).n_features == 2
+
+
+@pytest.mark.parametrize("unit", [1, 1000, 10**6, 10**9])
+def test_a_column_of_times_since_1970_is_refused_unless_it_is_named(
+    tmp_path: Path, unit: int
+) -> None:
+    path = tmp_path / "table.csv"
+    times = [unit * 1_789_000_000 + 5 * unit * (row // 3) for row in range(60)]
+    lines = ["a,ts,kind", *(f"{row % 3},{time},x" for row, time in enumerate(times))]
+    path.write_text("\n".join(lines), "utf-8")
+    with pytest.raises(InputError, match=r"column 1 \('ts'\) holds times.*--drop 1") as refused:
+        open_source(path, label_column="kind")
+    assert refused.value.context["column"] == 1
+    assert open_source(path, label_column="kind", drop=["ts"]).n_features == 1
+    assert open_source(path, label_column="kind", columns=["a", "ts"]).n_features == 2
+    assert open_source(path, label_column="kind", id_column="ts").n_features == 1
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [1_789_000_000 + row for row in range(0, 38, 2)],  # too few to say so
+        [1_789_000_000] * 60,  # the same for all
+        [1_789_000_000] * 30 + [1_799_000_000] * 30,  # a limit that was raised
+        [1_789_000_000 + 2 * row for row in range(50)] + [1_789_000_001],  # falls
+        [100_000_000 + 2 * row for row in range(60)],  # of 1973
+        [4_200_000_000 + 2 * row for row in range(60)],  # of 2103
+        [900_000_000 + 10_000_000 * row for row in range(60)],  # began in 1998
+    ],
+)
+def test_a_column_that_is_like_times_is_a_feature(tmp_path: Path, column: list[int]) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(f"{value},1.5" for value in column), "utf-8")
+    assert open_source(path).n_features == 2
