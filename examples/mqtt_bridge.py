@@ -29,16 +29,13 @@ from paho.mqtt.client import CallbackAPIVersion, Client, MQTTMessage
 
 from gmr import GMRClient, Message, hand_on
 
-TOGETHER = 100
-"""Messages that are sent at once, at most."""
 
-
-def gathered(waiting: SimpleQueue[MQTTMessage]) -> list[MQTTMessage]:
-    """What has come by the time: after a fifth of a second without anything, nothing."""
+def gathered(waiting: SimpleQueue[MQTTMessage], together: int) -> list[MQTTMessage]:
+    """What has come by the time, `together` at most: nothing after a fifth of a second without."""
     messages: list[MQTTMessage] = []
     with suppress(Empty):
         messages.append(waiting.get(timeout=0.2))
-        while len(messages) < TOGETHER:
+        while len(messages) < together:
             messages.append(waiting.get_nowait())
     return messages
 
@@ -50,9 +47,10 @@ def bridge(
     host: str = "localhost",
     port: int = 1883,
     name: str = "gmr-stream",
+    together: int = 100,
     going: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Hand on what comes to `topic`, in order, as long as `going()`."""
+    """Hand on what comes to `topic`, in order and `together` at once at most, while `going()`."""
     waiting: SimpleQueue[MQTTMessage] = SimpleQueue()
     mqtt = Client(CallbackAPIVersion.VERSION2, name, clean_session=False, manual_ack=True)
     mqtt.on_connect = lambda mqtt, *_: mqtt.subscribe(topic, qos=1)  # again after a break, too
@@ -61,7 +59,7 @@ def bridge(
     mqtt.loop_start()
     try:
         while going():
-            messages = gathered(waiting)
+            messages = gathered(waiting, together)
             hand_on([Message(one.payload, f"a message of {one.topic}") for one in messages], client)
             for one in messages:
                 mqtt.ack(one.mid, one.qos)
@@ -75,12 +73,13 @@ def main(
     host: str = "localhost",
     port: int = 1883,
     name: Annotated[str, typer.Option(help="Of the session that the broker keeps.")] = "gmr-stream",
+    together: Annotated[int, typer.Option(help="Messages that are sent at once, at most.")] = 100,
     url: Annotated[str | None, typer.Option(help="Of the service; GMR_URL without it.")] = None,
     model: Annotated[str | None, typer.Option(help="A named model.")] = None,
 ) -> None:
     """Hand on TOPIC, which may have wildcards."""
     with suppress(KeyboardInterrupt), GMRClient(url, model=model) as client:
-        bridge(topic, client, host=host, port=port, name=name)
+        bridge(topic, client, host=host, port=port, name=name, together=together)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
+import re
 import runpy
 import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import httpx2
@@ -227,6 +230,29 @@ def mosquitto(directory: Path) -> Iterator[int]:
     finally:
         process.terminate()
         process.wait(10)
+
+
+@pytest.mark.parametrize("kind", ["kafka", "mqtt"])
+def test_a_bridge_has_the_options_that_the_page_names(kind: str) -> None:
+    pytest.importorskip({"kafka": "confluent_kafka", "mqtt": "paho.mqtt.client"}[kind])
+    page = (EXAMPLES.parent / "docs" / "howto" / "brokers.md").read_text("utf-8")
+    options = set(re.findall(r"`--([a-z]+)`", page))
+    main = runpy.run_path(str(EXAMPLES / f"{kind}_bridge.py"))["main"]
+    assert "together" in options
+    assert options <= set(inspect.signature(main).parameters)
+
+
+def test_as_many_mqtt_messages_are_gathered_as_may_go_together() -> None:
+    pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
+    gathered = runpy.run_path(str(EXAMPLES / "mqtt_bridge.py"))["gathered"]
+    waiting: SimpleQueue[int] = SimpleQueue()
+    for one in range(5):
+        waiting.put(one)
+    assert [gathered(waiting, 3), gathered(waiting, 3), gathered(waiting, 3)] == [
+        [0, 1, 2],
+        [3, 4],
+        [],
+    ]
 
 
 def test_mqtt_messages_wait_for_the_bridge_and_are_learned(

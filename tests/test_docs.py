@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import math
 import re
 import shutil
@@ -18,6 +19,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from clients.http import answers
 from core import events
 from core.drift.sequential.signals import BET_TABLE
 from core.engine.decision import PHASE_AFTER
@@ -409,6 +411,18 @@ def test_what_a_page_names_is_there(name: str) -> None:
 
 def test_the_streams_of_the_readme_are_those_of_the_benchmarks() -> None:
     readme, measured = (
+def test_every_answer_that_has_the_rest_in_raw_is_named() -> None:
+    page = (ROOT / "docs/client.md").read_text("utf-8")
+    [told] = re.findall(r"is in `raw` of ([^;.]+);", page)
+    values = {name: getattr(answers, name) for name in answers.__all__}
+    having = {
+        name
+        for name, one in values.items()
+        if dataclasses.is_dataclass(one) and "raw" in {f.name for f in dataclasses.fields(one)}
+    }
+    assert set(re.findall(r"`(\w+)`", told)) == having
+
+
         (ROOT / path).read_text("utf-8") for path in ("README.md", "docs/benchmarks.md")
     )
     found = {
