@@ -399,8 +399,10 @@ def test_what_a_page_names_is_there(name: str) -> None:
         assert (ROOT / path).exists(), path
     for bench in re.findall(r"gmr bench ([a-z_]+)", text):
         assert (ROOT / "benchmarks" / f"{bench}.py").exists(), bench
-    for module in re.findall(r"python -m (benchmarks\.\w+)", text):
-        assert (ROOT / (module.replace(".", "/") + ".py")).exists(), module
+    for module in re.findall(rf"python -m ((?:{'|'.join(folders)})\.[\w.]*\w)", text):
+        file = ROOT / (module.replace(".", "/") + ".py")
+        assert file.exists(), module
+        assert "__main__" in file.read_text("utf-8"), f"{module} does nothing when it is run"
     if name == "CHANGELOG.md":  # which names what has gone
         return
     known = {f"GMR_{field.upper()}" for field in Settings.model_fields}
