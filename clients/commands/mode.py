@@ -93,7 +93,9 @@ def _samples(text: str) -> int:
     if not plain.isdecimal() or int(plain) < 2:
         raise InputError(
             f"The run time between false alarms is {text!r}; expected a whole number of samples "
-            f"from 2 on, like 50000, or `settings`."
+            f"from 2 on, like 50000, or `settings`. A time, such as 30d, is for the "
+            f"settings: begin the service with GMR_ERT=30d, or make a model by "
+            f"`gmr models make NAME --set ert=30d`."
         )
     return int(plain)
 

@@ -243,3 +243,10 @@ def test_a_lone_process_needs_a_redis_address(name: str, tmp_path: Path) -> None
     )
     assert run.returncode == 2
     assert "Set GMR_REDIS_URL" in run.stderr
+
+
+def test_a_run_time_that_is_a_time_leads_to_where_one_may_be_given(gmr: CliRunner) -> None:
+    result = gmr.invoke(app, ["ert", "30d"])
+    assert result.exit_code == 2
+    assert "GMR_ERT=30d" in result.output
+    assert "gmr models make NAME --set ert=30d" in result.output
