@@ -71,6 +71,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.labels:labels_command",
         "Send labels for samples that were sent with ids and without labels.",
     ),
+    "proposals": (
+        "clients.commands.proposals:proposals_command",
+        "List proposed new classes, name one, or dismiss it.",
+    ),
     "classify": (
         "clients.commands.classify:classify_command",
         "Name the class of every sample of a file, as CSV.",
@@ -212,6 +216,7 @@ OF_ONE_MODEL = (
     "ingest",
     "features",
     "labels",
+    "proposals",
     "classify",
     "outliers",
     "sample",

@@ -41,6 +41,7 @@ class Reading:
     drift: DriftState | None = None
     boundaries: tuple[Boundary, ...] = ()
     ledger: Ledger | None = None
+    proposals: int | None = None  # open ones, of new classes
 
     @classmethod
     def of(cls, client: GMRClient) -> Reading:
@@ -61,6 +62,7 @@ class Reading:
                 client.drift(),
                 client.boundaries(),
                 client.ledger(),
+                len(client.proposals()),
             )
         except AWAY as error:
             return cls.away(client.url, error)
@@ -112,6 +114,7 @@ class Reading:
             "trainer_reported": drift and (drift.heartbeat_time or drift.time),
             "loaded": drift and drift.loaded,
             "ledger": self.ledger and dict(self.ledger.raw),
+            "proposals": self.proposals,
             "boundaries": [
                 {
                     "boundary": one.boundary,

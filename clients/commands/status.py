@@ -104,6 +104,9 @@ def _facts(document: dict[str, Any]) -> Table:
         row("precision", coarse, "bold yellow")
     if (labels := labels_of(document)) is not None:
         row("labels", labels, "yellow" if (document["labels_unmatched"] or {}).get("late") else "")
+    if document["proposals"]:
+        told = counted(document["proposals"], "new class is", "new classes are")
+        row("proposals", f"{told} proposed (gmr proposals)", "yellow")
     row("ledger", _ledger(document["ledger"]))
     reported = document["trainer_reported"]
     # By the clock of this machine, which may not be the service's.
