@@ -22,6 +22,9 @@ from core.counted import counted
 
 _PAGE = 1000
 
+_WIDE = 10_000
+"""Columns of what is no terminal: programs read it by lines."""
+
 
 class Action(StrEnum):
     """An action on dead letters."""
@@ -97,7 +100,7 @@ def _list(client: GMRClient, reason: str | None) -> None:
         size = f"{one.size:,}" + ("" if one.whole else " (not kept)")
         table.add_row(one.id, when, one.reason, one.batch_id or "", samples, size, what)
     if n:
-        Console().print(table, markup=False)
+        _console().print(table, markup=False)
     typer.echo(counted(n, "dead letter"))
     dropped = client.dead_letters(limit=1).dropped
     if dropped:
@@ -106,6 +109,12 @@ def _list(client: GMRClient, reason: str | None) -> None:
             f"GMR_DEAD_LETTERS_LENGTH or GMR_DEAD_LETTERS_MIB.",
             err=True,
         )
+
+
+def _console() -> Console:
+    """Standard output; where it is no terminal, wide enough that a row stays a line."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDE)
 
 
 def _show(client: GMRClient, id: str, out: Path | None, action: Action) -> None:

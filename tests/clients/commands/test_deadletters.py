@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import httpx2
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from clients.commands import deadletters
 from clients.commands.cli import app
+from clients.http.answers import DeadLetter, DeadLetters
+from clients.http.client import GMRClient
 from service.wire import NO_LIMITS, parse_safetensors
 from tests.service.api.stack import (
     labels,
@@ -154,3 +158,31 @@ def test_what_was_typed_wrong_is_one_message(
     gmr: Gmr, arguments: list[str], complaint: str
 ) -> None:
     assert complaint in gmr("deadletters", *arguments, status=2)
+
+
+def test_a_letter_is_a_line_where_the_list_goes_to_a_program(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    one = DeadLetter(
+        id="1700000000000-20000",
+        entry_id="1700000000000-0",
+        time=1.7e9,
+        reason="invalid_labels",
+        detail=" ".join(30 * ["too many classes"]),
+        kind="batch",
+        batch_id=f"table-{'7f3a' * 10}",
+        samples=100,
+        size=6400,
+        whole=True,
+    )
+
+    class Client:
+        def dead_letters(self, *_: object, **__: object) -> DeadLetters:
+            return DeadLetters(letters=(one,), next=None, total=1, bytes=6400, dropped=0)
+
+    deadletters._list(cast(GMRClient, Client()), None)
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "invalid_labels" in line]
+    assert line.split()[0] == "1700000000000-20000"
+    assert str(one.batch_id) in line
+    assert one.detail in line
