@@ -29,7 +29,7 @@ from typing import IO, Any, Final
 from clients.data.files import open_source
 from clients.data.formats.rows import Rows, Source
 from clients.data.formats.text_source import TextSource
-from clients.data.standard_input import STANDARD_INPUT, named_file
+from clients.data.standard_input import STANDARD_INPUT, named_file, told_as_standard_input
 from clients.http.errors import InputError
 from service.wire import SampleId
 
@@ -298,7 +298,11 @@ def live_input(stream: IO[bytes], wait_s: float, most: int) -> Iterator[LiveInpu
     """
     lines = LiveLines(stream, wait_s)
     try:
-        with tempfile.TemporaryDirectory(prefix="gmr-") as folder, _signals_finish(lines):
+        with (
+            tempfile.TemporaryDirectory(prefix="gmr-") as folder,
+            _signals_finish(lines),
+            told_as_standard_input(Path(folder)),
+        ):
             yield LiveInput(lines, Path(folder), most)
     finally:
         lines.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import tempfile
@@ -14,6 +15,33 @@ from clients.http.errors import InputError
 
 STANDARD_INPUT = Path("-")
 """What is typed in place of a file."""
+
+
+def title_of(path: Path) -> str:
+    """What people call a file: its path, or standard input where it holds that.
+
+    Example:
+        >>> title_of(Path("/tmp/gmr-x/standard-input.csv")), title_of(Path("a.csv"))
+        ('standard input', 'a.csv')
+    """
+    held = path.parent.name.startswith(_FOLDER) and path.name.startswith(f"{_HELD}.")
+    return "standard input" if held else str(path)
+
+
+@contextmanager
+def told_as_standard_input(folder: Path) -> Iterator[None]:
+    """Let errors call what lies in a folder standard input: nobody knows the file that holds it."""
+    try:
+        yield
+    except InputError as error:
+        held = re.escape(str(folder / _HELD)) + r"(\.\w+)*"
+        message = re.sub(f"^{held}", "Standard input", str(error))
+        error.args = (re.sub(held, "standard input", message),)
+        raise
+
+
+_FOLDER, _HELD = "gmr-", "standard-input"
+"""Beginnings of the folder and of the file that hold it."""
 
 _BEGINNINGS = (
     *((b"PK", ".npz"), (b"\x93NUMPY", ".npy"), (b"PAR1", ".parquet"), (b"\0\0", ".idx")),
@@ -40,8 +68,8 @@ def named_file(path: Path, stream: IO[bytes] | None = None) -> Iterator[Path]:
         yield path
         return
     stream = sys.stdin.buffer if stream is None else stream
-    with tempfile.TemporaryDirectory(prefix="gmr-") as folder:
-        held = Path(folder) / "standard-input"
+    with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
+        held = Path(folder) / _HELD
         try:
             with held.open("wb") as file:
                 shutil.copyfileobj(stream, file)
@@ -60,4 +88,5 @@ def named_file(path: Path, stream: IO[bytes] | None = None) -> Iterator[Path]:
         ending = next((end for start, end in _BEGINNINGS if beginning.startswith(start)), ".csv")
         if beginning.startswith(b"\x1f\x8b"):
             ending += ".gz"
-        yield held.rename(held.with_name(held.name + ending))
+        with told_as_standard_input(Path(folder)):
+            yield held.rename(held.with_name(held.name + ending))

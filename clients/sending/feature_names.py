@@ -21,6 +21,7 @@ from clients.data.formats.image import AS_THEY_ARE, ImageForm
 from clients.data.formats.rows import column_names
 from clients.data.header import header_of
 from clients.data.live import LiveInput, open_samples
+from clients.data.standard_input import title_of
 from clients.http.client import GMRClient
 from clients.http.errors import InputError, ServiceUnavailable, ServiceUnreachable
 from clients.http.retry import RetryPolicy
@@ -136,7 +137,8 @@ class NameMatcher:
         remarks: list[str] = []
         if others:
             remarks.append(
-                f"Of {source.path} only the service's features were taken; {_listed(others)} "
+                f"Of {title_of(source.path)} only the service's features were taken; "
+                f"{_listed(others)} "
                 f"{'is none' if len(others) == 1 else 'are none'} and "
                 f"{'was' if len(others) == 1 else 'were'} left out. (Labels and ids are named with "
                 f"--label-column and --id-column.)"
@@ -145,7 +147,7 @@ class NameMatcher:
             return Matched(source, remarks=tuple(remarks))
         if not others:
             remarks.append(
-                f"The columns of {source.path} stand in another order than the service's "
+                f"The columns of {title_of(source.path)} stand in another order than the service's "
                 f"features; each was taken by its name."
             )
         return Matched(InOrder(source, kept), remarks=tuple(remarks))
