@@ -16,6 +16,7 @@ Rules of this module:
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -233,8 +234,8 @@ class TableEncoding:
                 f"{where}: row {first + row}, column {column.name!r} holds {values[row]!r}; the "
                 f"encoding has finite numbers there, of float32. "
                 f"{numerals.advice(str(values[row]), ';')}"
-                f"Correct the cell, leave such rows out with --skip-bad-rows, or make the encoding "
-                f"anew with --categories {column.name}.",
+                f"{_correction(values[row])}, leave such rows out with --skip-bad-rows, or make "
+                f"the encoding anew with --categories {column.name} if it holds no numbers.",
                 row=first + row,
             )
         missing = ~np.isfinite(numbers)
@@ -288,6 +289,22 @@ class TableEncoding:
             ) from error
         return cls.of_json(data, str(path))
 
+
+def _correction(cell: object) -> str:
+    """What to do about a cell that is no finite number.
+
+    Example:
+        >>> _correction("140.773C"), _correction("red")
+        ("Take 'C' off the number in this cell and its like", 'Correct the cell')
+    """
+    reading = _WITH_UNIT.fullmatch(str(cell).strip())
+    if reading is None:
+        return "Correct the cell"
+    return f"Take {reading[1]!r} off the number in this cell and its like"
+
+
+_WITH_UNIT: Final = re.compile(r"[-+]?[0-9]+(?:[.,][0-9]+)?(?:[eE][-+]?[0-9]+)?\s*([^\s\d.,]\S*)")
+"""A reading with its unit behind it."""
 
 _KINDS: Final = {Numbers: "numbers", Categories: "categories"}
 

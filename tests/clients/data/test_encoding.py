@@ -345,3 +345,12 @@ def test_the_median_of_a_long_column_is_one_of_all_its_parts(tmp_path: Path) -> 
     assert isinstance(x, Numbers)
     assert math.isclose(x.missing, 0.5, abs_tol=1e-3)
     assert found.n_rows == n
+
+
+def test_a_reading_with_its_unit_is_to_be_put_right_and_is_no_category(tmp_path: Path) -> None:
+    rows = "".join(f"{140 + i % 7}.5,{i % 3}\n" for i in range(30))
+    encoding = survey(written(tmp_path, f"temperature,x\n{rows}")).encoding
+    path = written(tmp_path, "temperature,x\n140.773C,1\n")
+    with pytest.raises(InputError, match="Take 'C' off the number in this cell") as told:
+        features(path, encoding)
+    assert "--categories temperature if it holds no numbers" in str(told.value)
