@@ -411,8 +411,6 @@ def test_what_a_page_names_is_there(name: str) -> None:
     assert named - known == set()
 
 
-def test_the_streams_of_the_readme_are_those_of_the_benchmarks() -> None:
-    readme, measured = (
 def test_every_answer_that_has_the_rest_in_raw_is_named() -> None:
     page = (ROOT / "docs/client.md").read_text("utf-8")
     [told] = re.findall(r"is in `raw` of ([^;.]+);", page)
@@ -425,6 +423,8 @@ def test_every_answer_that_has_the_rest_in_raw_is_named() -> None:
     assert set(re.findall(r"`(\w+)`", told)) == having
 
 
+def test_the_streams_of_the_readme_are_those_of_the_benchmarks() -> None:
+    readme, measured = (
         (ROOT / path).read_text("utf-8") for path in ("README.md", "docs/benchmarks.md")
     )
     found = {
