@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import ClassVar, Final
 
 from clients.data.formats.ids import ID_NAMES
@@ -60,6 +61,15 @@ class CsvTable(TextTable):
             rows = (row for row in cells if row)
             self.next(rows, int(self._names_first))
             yield rows
+
+    def _lines(self) -> Iterator[int]:
+        """See `TextTable`."""
+        with open_text(self.path) as file:
+            reader = csv.reader(file, delimiter=self.delimiter, skipinitialspace=True)
+            rows = (
+                reader.line_num - sum(cell.count("\n") for cell in row) for row in reader if row
+            )
+            yield from islice(rows, int(self._names_first), None)
 
 
 def _names_columns(head: list[list[str]], text: set[int], numerals: Numerals) -> bool:

@@ -48,6 +48,11 @@ class JsonTable(TextTable):
         with open_text(self.path) as file:
             yield (self._row(flat) for flat in self._documents(file, check))
 
+    def _lines(self) -> Iterator[int]:
+        """See `TextTable`."""
+        with open_text(self.path) as file:
+            yield from (number for number, line in enumerate(file, 1) if not line.isspace())
+
     def _row(self, flat: dict[str, str] | list[str] | None) -> list[str]:
         if flat is None:
             return []

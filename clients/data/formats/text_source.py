@@ -264,7 +264,8 @@ class TextSource:
             what = f"holds {text!r}"
             advice = self._numerals.advice(text, self._table.delimiter)
         return InputError(
-            f"{self.path}: row {first + row}, {name} {what}; every feature must be a number. "
+            f"{self.path}: row {first + row}, {name} {what}"
+            f"{self._table.place(first + row)}; every feature must be a number. "
             f"{advice}Leave the column out with --drop, or encode it (`gmr encoding`), or name it "
             f"with --label-column if it is the label, with --id-column if it is the id.",
             row=first + row,

@@ -8,7 +8,7 @@ import gzip
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, ClassVar, Final, cast
@@ -68,6 +68,7 @@ class TextTable(ABC):
         self.path = path
         self.numerals = numerals
         self.first_row = first_row
+        self.is_piece = like is not None  # whose lines are not those of what is read
         self._rows_seen: list[list[str]] = []  # the first ones
         if like is not None:
             self.delimiter, self.width, self.header = like.delimiter, like.width, like.header
@@ -109,6 +110,23 @@ class TextTable(ABC):
                     self._check(chunk, first)
                 yield first, chunk
                 first += len(chunk)
+
+    def place(self, row: int) -> str:
+        """Where a row stands in the file, for messages: what editors count, too; else nothing.
+
+        Arguments:
+            row: Its number, from 0, the names of columns left out.
+        """
+        if self.is_piece or row < 0:
+            return ""
+        with suppress(InputError), self.errors():
+            line = next(islice(self._lines(), row, None), None)
+            return "" if line is None else f" (line {line} of the file)"
+        return ""
+
+    @abstractmethod
+    def _lines(self) -> Iterator[int]:
+        """The line, from 1, in which each row begins, the names of columns left out."""
 
     def name(self, column: int) -> str:
         """A column, for messages."""
@@ -170,7 +188,7 @@ class TextTable(ABC):
             if len(cells) != self.width:
                 raise InputError(
                     f"{self.path}: row {row} has {len(cells)} columns, but the first "
-                    f"has {self.width}. Expected the same number in every row "
+                    f"has {self.width}{self.place(row)}. Expected the same number in every row "
                     f"(delimiter {self.delimiter!r}).",
                     row=row,
                 )

@@ -775,3 +775,22 @@ def test_a_column_that_is_like_times_is_a_feature(tmp_path: Path, column: list[i
     path = tmp_path / "table.csv"
     path.write_text("\n".join(f"{value},1.5" for value in column), "utf-8")
     assert open_source(path).n_features == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "row", "line"),
+    [
+        ("a.csv", "a,b\n1,2\n3,x\n", 1, 3),
+        ("a.csv", "1,2\n3,x\n", 1, 2),
+        ("a.csv", 'a,b\n\n1,2\n"3",\n', 1, 4),
+        ("a.csv", "a,b\n1,2\n3\n", 1, 3),
+        ("a.jsonl", '{"a": 1, "b": 2}\n\n{"a": 1, "b": "x"}\n', 1, 3),
+    ],
+)
+def test_a_cell_that_is_no_number_is_told_with_its_line(
+    tmp_path: Path, name: str, text: str, row: int, line: int
+) -> None:
+    path = tmp_path / name
+    path.write_text(text, "utf-8")
+    with pytest.raises(InputError, match=rf"row {row}.*\(line {line} of the file\)"):
+        list(open_source(path).read(10))
