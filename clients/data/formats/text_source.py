@@ -98,9 +98,9 @@ class TextSource:
                 column=counter,
             )
         elif times := self._table.times(apart):
-            names = " and ".join(map(self._table.name, times))
+            named = " and ".join(map(self._table.name, times))
             raise InputError(
-                f"{path}: {names} {'hold' if len(times) > 1 else 'holds'} times, as numbers since "
+                f"{path}: {named} {'hold' if len(times) > 1 else 'holds'} times, as numbers since "
                 f"1970 that only rise, so that no sample would be like one before. Expected "
                 f"features that say what samples are like. Leave such columns out with --drop "
                 f"{','.join(map(str, times))}, or take them out of the file; what is meant to be "
