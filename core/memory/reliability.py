@@ -27,6 +27,11 @@ Three things would make that wrong, and are seen to:
   Where these are more than labelled samples called c lead to expect (or, while no labels come, the
   number of unlabelled ones ever called c), they are taken to be *unseen*: their accuracy is 0.
 
+* Known classes may move together. Then all samples lie on components without a name, but are called
+  by each class as often as labelled ones were; a new class is called by one, or by a few. Whether
+  what moved keeps its class cannot be known without labels. The estimate takes it to do so, but for
+  the answers of classes that come more often than they did, and the interval holds both.
+
 What no label ever tells cannot be seen: that labels mean something else (docs/method.md).
 
 Rules of this module:
@@ -52,6 +57,7 @@ from core.compiled.loops import Array
 from core.memory.tallies import (
     add_answers,
     array,
+    as_before,
     expected_hits,
     follow,
     mean_shares,
@@ -105,6 +111,17 @@ GAP: Final = 200.0
 
 STALE: Final = 100.0
 """... over so many to 1/e: what labelled samples were like is no measure of what comes later."""
+
+ALONE: Final = 100.0
+"""Samples without any label after which known classes may have moved unseen: where labels come,
+these tell."""
+
+SPREAD: Final = 0.5
+"""Part of the distance between the classes' shares of answers, now and by labelled samples, that a
+single new class would make, up to which known classes may have moved together."""
+
+CHANCES: Final = 2.0
+"""How many times the distance that chance makes is no distance."""
 
 BLOCK: Final = 100.0
 """Labelled samples after which expectation and outcome are compared."""
@@ -199,6 +216,8 @@ class Reliability:
             outcomes, each over its variance; fading.
         offsets: What the newest labels add to the log-odds of every bin, its variance and the
             weight, per filter, with shape (F, 3).
+        usual: The newest labelled samples that were called by each class, fading over `RECENT` of
+            them, with shape (C,); of fewer classes where no label came since.
     """
 
     counts: Tensor = field(default_factory=lambda: torch.zeros(BINS, dtype=torch.float64))
@@ -214,6 +233,7 @@ class Reliability:
     unlabelled: float = 0.0
     slope: tuple[float, float] = (0.0, 0.0)
     offsets: Tensor = field(default_factory=_at_rest)
+    usual: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
 
     @property
     def labelled(self) -> float:
@@ -251,7 +271,21 @@ class Reliability:
             recent=self.recent * fading + seen.weight * came,
             answers=torch.from_numpy(answers),
             unlabelled=unlabelled,
+            usual=self._called(seen.codes[seen.labelled], seen.weight),
         )
+
+    def _called(self, codes: Tensor, weight: float) -> Tensor:
+        """Labelled samples called by each class, with those of newer ones, with shape (C,).
+
+        Arguments:
+            codes: Classes by which newer ones were called, with shape (N,), int64.
+            weight: Samples that each stands for.
+        """
+        if not len(codes):
+            return self.usual
+        came = codes.cpu().bincount(minlength=len(self.usual)).double() * weight
+        came[: len(self.usual)] += self.usual * math.exp(-weight * len(codes) / RECENT)
+        return came
 
     def tested(self, bins: Tensor, hits: Tensor) -> Reliability:
         """Add labelled samples whose answers are known.
@@ -294,7 +328,7 @@ class Reliability:
         seen = usual + self._slope() * (seen - usual)
         variance += of_one / n + self._beyond_chance()
         margin = Z * math.sqrt(max(variance, 0.0))
-        least, unseen = self._unseen(class_counts)
+        least, unseen, most = self._unseen(class_counts)
         low, high = max(0.0, seen - margin), min(1.0, seen + margin)
         # Where every answer was right, or none, no variance is seen, and some is possible all the
         # same: the exact interval of Clopper and Pearson (1934).
@@ -304,15 +338,24 @@ class Reliability:
             low = min(low, 1 - rare)
         elif right <= 0:
             high = max(high, rare)
-        return Estimate(seen * (1 - unseen), low * (1 - unseen), high * (1 - least), unseen)
+        return Estimate(seen * (1 - unseen), low * (1 - most), high * (1 - least), unseen)
 
-    def _unseen(self, class_counts: tuple[int, ...]) -> tuple[float, float]:
-        """Share of the newest samples that must be of no known class, and that may well be."""
+    def _unseen(self, class_counts: tuple[int, ...]) -> tuple[float, float, float]:
+        """Share of the newest samples that is of no known class: at least, taken to be, at most."""
         learned = np.zeros(len(self.answers))
         known = class_counts[: len(learned)]
         learned[: len(known)] = known
-        total = float(self.recent.sum())
-        return unseen_shares(self._answers(), learned, total, EXCESS, COMPARABLE, SURE)
+        total, answers = float(self.recent.sum()), self._answers()
+        least, may = unseen_shares(answers, learned, total, EXCESS, COMPARABLE, SURE)
+        if self.unlabelled < ALONE:
+            return least, may, may
+        usual = np.zeros(len(answers))
+        usual[: len(self.usual)] = array(self.usual)
+        possible, spread, beyond = as_before(answers, usual, learned, COMPARABLE, SPREAD, CHANCES)
+        if not possible:
+            return least, may, may
+        taken = min(may, beyond * float(answers[:, 0].sum()) / total) if spread else may
+        return 0.0, taken, may
 
     def _answers(self, least: int = 0) -> Array:
         """A copy of `answers` of so many classes at least, with shape (C, 5)."""

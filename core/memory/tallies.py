@@ -192,6 +192,25 @@ def expected_hits(
 
 
 @compiled
+def _excess(of_class: Array, learned: float, prior: float) -> float:
+    """Share of a class's unlabelled answers on unnamed components that nothing explains, up to 1.
+
+    Arguments:
+        of_class: As for `add_answers`, with shape (5,).
+        learned: Labelled samples learned of it.
+        prior: As for `unseen_shares`.
+    """
+    n, lies, alone, labelled, labelled_lies = of_class
+    # Where labels come, samples with one lie there as often as others of their class.
+    explained = alone / max(alone + learned, 1.0)
+    expected = (labelled_lies + prior * explained) / (labelled + prior)
+    if n <= 0 or expected >= 1:
+        return 0.0
+    excess: float = (lies / n - expected) / (1 - expected)
+    return excess
+
+
+@compiled
 def unseen_shares(
     answers: Array, learned: Array, total: float, most: float, prior: float, sure: float
 ) -> tuple[float, float]:
@@ -207,19 +226,58 @@ def unseen_shares(
     """
     least, may = 0.0, 0.0
     for code in range(len(answers)):
-        n, lies, alone, labelled, labelled_lies = answers[code]
-        # Where labels come, samples with one lie there as often as others of their class.
-        explained = alone / max(alone + learned[code], 1.0)
-        expected = (labelled_lies + prior * explained) / (labelled + prior)
-        if n <= 0 or expected >= 1:
+        n, lies, _, labelled, _ = answers[code]
+        excess = _excess(answers[code], learned[code], prior)
+        if excess <= 0:
             continue
         found = lies / n
-        excess = (found - expected) / (1 - expected)
         # Labelled samples tell more surely how many are to be expected than numbers of samples.
         if excess > most * (prior + labelled * sure) / (prior + labelled):
             least += n / total * min(excess, 1.0)
             may += n / total * min(found, 1.0)
     return least, may
+
+
+@compiled
+def as_before(
+    answers: Array, usual: Array, learned: Array, prior: float, part: float, errors: float
+) -> tuple[bool, bool, float]:
+    """Whether known classes may have moved together to components without a name.
+
+    Then the newest unlabelled samples are called by each class as often as labelled ones were. A
+    class that is new is called by one class, or a few, and these come more often than before. The
+    distance of shares is that of total variation.
+
+    Arguments:
+        answers: As for `add_answers`, with shape (C, 5).
+        usual: The newest labelled samples that were called by each class, with shape (C,).
+        learned: Labelled samples learned of each class, with shape (C,).
+        prior: As for `unseen_shares`.
+        part: Of the distance that samples of a single class would make, up to which shares are
+            those of before, 0 to 1.
+        errors: By how many times the distance that chance makes it may be more.
+
+    Returns:
+        Whether all answers are shared among the classes as before; whether those that lie there
+        beyond what is to be expected are; and the distance of all beyond that by chance, 0 to 1:
+        where classes come as often as before, as many answers are wrong at least.
+    """
+    before, now = usual.sum(), answers[:, 0].sum()
+    if len(answers) < 2 or before <= 0 or now <= 0:
+        return False, False, 0.0
+    shares = usual / before
+    chance = np.sqrt(shares * (1 - shares) / (2 * math.pi) * (1 / before + 1 / now)).sum()
+    beyond = np.zeros(len(answers))
+    for code in range(len(answers)):
+        beyond[code] = answers[code, 0] * max(0.0, _excess(answers[code], learned[code], prior))
+    lie = beyond.sum()
+    if lie <= 0:
+        return False, False, 0.0
+    far = part * (1 - shares.max())
+    moved = 0.5 * np.abs(answers[:, 0] / now - shares).sum()
+    spread = 0.5 * np.abs(beyond / lie - shares).sum()
+    possible = moved <= far * lie / now + errors * chance
+    return possible, spread <= far, max(0.0, moved - chance)
 
 
 @compiled

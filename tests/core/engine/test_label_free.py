@@ -87,6 +87,30 @@ def test_a_class_that_no_label_has_named_is_not_expected_to_be_named_rightly() -
     assert told.estimated_accuracy < 0.5
 
 
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_classes_that_move_together_without_labels_are_not_taken_for_new_ones(preset: str) -> None:
+    """They may have kept their meaning, as here, or not: the interval holds both."""
+    rng = torch.Generator().manual_seed(1)
+    centres = 2 * torch.randn(6, 16, generator=rng)
+    one = Engine(EngineConfig(preset=preset, n_components=20, seed=0))
+    state = one.start()
+    for index in range(30):
+        codes = torch.randint(6, (100,), generator=rng)
+        x = centres[codes] + torch.randn(100, 16, generator=rng) + (0.5 if index >= 12 else 0.0)
+        snapshot = one.snapshot(state) if index else None
+        state, events = one.step(state, Batch.of(x, codes.tolist()) if index < 12 else Batch(x))
+        told = expected(events)
+    assert snapshot is not None
+    answers = [snapshot.answers[code] for code in snapshot.classify(x).codes.tolist()]
+    accuracy = sum(map(eq, answers, codes.tolist())) / 100
+    assert accuracy > 0.95
+    assert told.estimated_accuracy == pytest.approx(accuracy, abs=0.1)
+    assert told.estimated_accuracy_low is not None
+    assert told.estimated_accuracy_high is not None
+    assert told.estimated_accuracy_low < 0.5
+    assert told.estimated_accuracy_high >= accuracy
+
+
 def beside_labels(preset: str, share: float, seed: int) -> tuple[int, float, float | None]:
     """Four classes of which most samples have labels; others are of a fifth that never has one.
 

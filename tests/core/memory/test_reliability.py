@@ -161,6 +161,32 @@ def test_samples_of_an_unseen_class_count_as_wrong() -> None:
     assert found.low <= found.accuracy <= found.high
 
 
+def test_where_classes_come_as_before_on_unnamed_components_the_interval_holds_both() -> None:
+    """Known classes may have moved, or others may have taken their places."""
+    generator = torch.Generator().manual_seed(3)
+    learned = [answered(100, generator, right=0.95) for _ in range(20)]
+    moved = [answered(100, generator, right=None, unnamed=0.95) for _ in range(20)]
+    found = fed(*learned, *moved).estimate((1000, 1000))
+    assert found is not None
+    assert found.unseen < 0.1
+    assert found.accuracy == pytest.approx(0.95, abs=0.1)
+    assert found.low < 0.3
+    assert found.high > 0.95
+
+
+def test_of_samples_that_moved_those_called_more_often_than_before_count_as_wrong() -> None:
+    generator = torch.Generator().manual_seed(3)
+    learned = [answered(100, generator, right=0.95) for _ in range(20)]
+    parts = [answered(80, generator, right=None, unnamed=0.95) for _ in range(20)]
+    more = [answered(20, generator, right=None, unnamed=0.95, codes=0) for _ in range(20)]
+    both = [part for pair in zip(parts, more, strict=True) for part in pair]
+    found = fed(*learned, *both).estimate((1000, 1000))
+    assert found is not None
+    assert 0 < found.unseen < 0.2
+    assert found.low < 0.3
+    assert found.high > 0.95
+
+
 def test_unlabelled_samples_of_known_classes_are_not_unseen() -> None:
     generator = torch.Generator().manual_seed(4)
     learned = [answered(100, generator, right=0.95) for _ in range(20)]
@@ -226,6 +252,7 @@ def test_what_is_kept_does_not_grow_with_the_stream() -> None:
     told = fed(*(answered(50, generator, right=0.9) for _ in range(200)))
     assert told.counts.shape == told.hits.shape == told.recent.shape == (BINS,)
     assert told.answers.shape == (CLASSES, 5)
+    assert told.usual.shape == (CLASSES,)
 
 
 def test_a_late_label_tells_as_much_as_one_that_came_with_its_sample() -> None:

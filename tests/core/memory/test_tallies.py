@@ -14,6 +14,7 @@ from torch.nn.functional import logsigmoid
 from core.memory.reliability import BINS, EDGES, PRIOR, bins_of
 from core.memory.tallies import (
     add_answers,
+    as_before,
     expected_hits,
     follow,
     mean_shares,
@@ -86,6 +87,26 @@ def test_the_expected_accuracy_is_the_mean_of_the_bins_shares(seed: int) -> None
     )
     offsets = np.array([[0.3, 0.02, 0.5], [0.1, 0.04, 0.5]])
     assert expected_hits(recent, counts, shares, PRIOR, offsets) == pytest.approx(wanted, rel=1e-12)
+
+
+@given(SEEDS, st.integers(2, 12))
+def test_classes_that_come_as_before_may_have_moved(seed: int, n_classes: int) -> None:
+    rng = np.random.default_rng(seed)
+    usual = 50 + 50 * rng.random(n_classes)
+    learned, answers = 4 * usual, np.zeros((n_classes, 5))
+    answers[:, 0] = 500 * usual / usual.sum()
+    answers[:, 1] = 0.95 * answers[:, 0]
+    assert as_before(answers, usual, learned, 10.0, 0.5, 2.0) == (True, True, 0.0)
+    # All by the class that came least often: a new one.
+    one = int(usual.argmin())
+    answers[:, :2] = 0
+    answers[one, :2] = 500, 475
+    possible, spread, beyond = as_before(answers, usual, learned, 10.0, 0.5, 2.0)
+    shares = usual / usual.sum()
+    noise = np.sqrt(shares * (1 - shares) / (2 * np.pi) * (1 / usual.sum() + 1 / 500)).sum()
+    assert not possible
+    assert not spread
+    assert beyond == pytest.approx(1 - shares[one] - noise)
 
 
 @given(SEEDS, st.integers(1, 5000))
