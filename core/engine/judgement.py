@@ -74,7 +74,12 @@ class Judgement:
         probe = verdict.probe if verdict else None
         labelled = 0 if batch.codes is None else int((batch.codes != UNLABELLED).sum())
         prequential = state.stream.prequential
-        expected = state.stream.reliability.estimate(state.model.class_counts)
+        stream, proposals = state.stream, state.pending.proposals
+        proposed, unknown = (
+            [stream.all_samples - 1 - stream.place(sample) for sample in samples]
+            for samples in (proposals.proposed, proposals.unknown.arrived)
+        )
+        expected = stream.reliability.estimate(state.model.class_counts, proposed, unknown)
         return {
             "batch_index": position.batch,
             "sample_index": position.sample,

@@ -230,6 +230,11 @@ class Proposals:
         """Raw samples held back from learning."""
         return len(self.unknown) + sum(len(one.unknowns) for one in self.open)
 
+    @property
+    def proposed(self) -> tuple[int, ...]:
+        """Samples of the stream before each that open proposals hold back."""
+        return tuple(sample for one in self.open for sample in one.unknowns.arrived)
+
     def find(self, number: int) -> Proposal | None:
         """An open proposal by its number."""
         return next((one for one in self.open if one.number == number), None)

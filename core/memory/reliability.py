@@ -32,6 +32,10 @@ Three things would make that wrong, and are seen to:
   what moved keeps its class cannot be known without labels. The estimate takes it to do so, but for
   the answers of classes that come more often than they did, and the interval holds both.
 
+* Samples that are held back as unknown lie on no component. Those of open proposals count as wrong;
+  others may be rare samples of known classes, and lower no more than the end of the interval. Its
+  upper end stays: what is proposed may be a known class that has moved.
+
 What no label ever tells cannot be seen: that labels mean something else (docs/method.md).
 
 Rules of this module:
@@ -46,6 +50,7 @@ Throughout: N samples, B bins, C classes; float64, on the CPU.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -309,11 +314,19 @@ class Reliability:
             hits=self.hits * fading + hits,
         )
 
-    def estimate(self, class_counts: tuple[int, ...]) -> Estimate | None:
+    def estimate(
+        self,
+        class_counts: tuple[int, ...],
+        proposed: Sequence[int] = (),
+        unknown: Sequence[int] = (),
+    ) -> Estimate | None:
         """The expected accuracy of the newest samples; None while too little is known.
 
         Arguments:
             class_counts: Labelled samples learned of each class, C numbers.
+            proposed: Of each sample that is held back in an open proposal, how many samples came
+                since, 0 or more.
+            unknown: Likewise of those that are held back and in none.
         """
         n, labelled = float(self.recent.sum()), self.labelled
         if labelled < FEWEST or n < 1:
@@ -329,6 +342,10 @@ class Reliability:
         variance += of_one / n + self._beyond_chance()
         margin = Z * math.sqrt(max(variance, 0.0))
         least, unseen, most = self._unseen(class_counts)
+        # No component has learned these. One may be a rare sample of a known class.
+        in_proposals, held = _newest(proposed, n), _newest((*proposed, *unknown), n)
+        unseen = 1 - (1 - unseen) * (1 - in_proposals)
+        most = 1 - (1 - most) * (1 - held)
         low, high = max(0.0, seen - margin), min(1.0, seen + margin)
         # Where every answer was right, or none, no variance is seen, and some is possible all the
         # same: the exact interval of Clopper and Pearson (1934).
@@ -443,6 +460,17 @@ class Reliability:
             slope = (squares + promise**2 / certain, products + promise * outcome / certain)
         none = (0.0, 0.0, 0.0, 0.0)
         return replace(self, block=none, promised=0.0, spread=spread, slope=slope)
+
+
+def _newest(ages: Sequence[int], total: float) -> float:
+    """Share of the newest samples that some of them are, 0 to 1.
+
+    Arguments:
+        ages: How many samples came since each.
+        total: The newest samples, fading with each batch and so more where batches are large.
+    """
+    fading = sum(math.exp(-max(0, age) / RECENT) for age in ages)
+    return min(1.0, fading / min(total, RECENT))
 
 
 def bins_of(confidence: Tensor) -> Tensor:

@@ -111,6 +111,37 @@ def test_classes_that_move_together_without_labels_are_not_taken_for_new_ones(pr
     assert told.estimated_accuracy_high >= accuracy
 
 
+def test_samples_of_an_open_proposal_are_not_expected_to_be_named_rightly() -> None:
+    """They are held back, and lie on no component."""
+    one, rng = engine(), torch.Generator().manual_seed(3)
+    state, made, estimates = learned(one, 12), 0, list[float]()
+    for index in range(20):
+        codes = torch.randint(2, (100,), generator=rng)
+        x = clouds(codes, 700 + index)
+        x[:15, 1] += 9.0
+        state, events = one.step(state, Batch(x))
+        made += sum(isinstance(event, ClassProposed) for event in events)
+        told = expected(events)
+        assert told.estimated_accuracy is not None
+        estimates.append(told.estimated_accuracy)
+    assert made == 1
+    assert state.pending.proposals.raw_samples > 100
+    assert told.estimated_unseen is not None
+    assert told.estimated_unseen > 0.07
+    assert estimates[-1] < estimates[0] - 0.05
+    assert told.estimated_accuracy_low is not None
+    assert told.estimated_accuracy_high is not None
+    # Unknown samples that have not joined it yet are in the interval.
+    assert told.estimated_accuracy_low < 0.85 * estimates[0] < told.estimated_accuracy_high
+    # Once it is named, they are learned.
+    [proposal] = state.pending.proposals.open
+    state, _ = one.name(state, proposal.number, 2)
+    reliability = state.stream.reliability
+    after = reliability.estimate(state.model.class_counts, state.pending.proposals.proposed)
+    assert after is not None
+    assert after.accuracy > estimates[-1]
+
+
 def beside_labels(preset: str, share: float, seed: int) -> tuple[int, float, float | None]:
     """Four classes of which most samples have labels; others are of a fifth that never has one.
 

@@ -187,6 +187,26 @@ def test_of_samples_that_moved_those_called_more_often_than_before_count_as_wron
     assert found.high > 0.95
 
 
+def test_samples_held_back_count_by_their_share_of_the_newest() -> None:
+    generator = torch.Generator().manual_seed(3)
+    told = fed(*(answered(100, generator, right=0.9) for _ in range(60)))
+    ages = [age for age in range(6000) if age % 5 == 0]
+    bare, proposed, unknown, all_of_them = (
+        told.estimate(COUNTS, *held) for held in ((), (ages,), ((), ages), (range(6000),))
+    )
+    assert bare is not None
+    assert proposed is not None
+    assert unknown is not None
+    assert all_of_them is not None
+    assert proposed.unseen == pytest.approx(0.2, abs=0.01)
+    assert proposed.accuracy == pytest.approx(0.8 * bare.accuracy, abs=0.01)
+    # Others may be rare samples of known classes.
+    assert unknown.accuracy == bare.accuracy
+    assert unknown.low == proposed.low == pytest.approx(0.8 * bare.low, abs=0.01)
+    assert proposed.high == unknown.high == bare.high
+    assert all_of_them.accuracy == pytest.approx(0, abs=0.01)
+
+
 def test_unlabelled_samples_of_known_classes_are_not_unseen() -> None:
     generator = torch.Generator().manual_seed(4)
     learned = [answered(100, generator, right=0.95) for _ in range(20)]
