@@ -121,7 +121,7 @@ ALONE: Final = 100.0
 """Samples without any label after which known classes may have moved unseen: where labels come,
 these tell."""
 
-SPREAD: Final = 0.5
+SPREAD: Final = 0.25
 """Part of the distance between the classes' shares of answers, now and by labelled samples, that a
 single new class would make, up to which known classes may have moved together."""
 
