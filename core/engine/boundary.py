@@ -81,6 +81,7 @@ class BoundaryCrossing:
         # 2. Learn what is still of the old sub-task: what waited for a label, what came mixed.
         state, left, events = self.delayed_labels.leave(state, first)
         beginning = set_aside if batch is None else joined(set_aside, batch)
+        together = beginning
         mixed: tuple[Batch, ...] = ()
         if verdict is not None:
             mixed, beginning = self.change_type.mixture(state, beginning, verdict)
@@ -94,8 +95,9 @@ class BoundaryCrossing:
         model = self.learning.learner.model(before.model.learner)
         # Where every sample awaits its label, there are no others to look at.
         shown_new = beginning or state.pending.awaiting.since(first)
-        explanation = explain(model, before, shown_new, verdict, self.inliers)
-        severity, view = self.severity.of(before, shown_new, verdict)
+        changed = self.change_type.shown(before, mixed, shown_new, verdict, together)
+        explanation = explain(model, before, changed, verdict, self.inliers)
+        severity, view = self.severity.of(before, changed, verdict)
         codes, recurrence = codes_of(state, shown_new), None
         # Where labels mean something else, samples are as those of many an earlier sub-task.
         if verdict is not None and not relabelled:

@@ -21,6 +21,7 @@ from torch import Tensor
 from core.batch import UNLABELLED, Batch
 from core.drift.detector import Cause, Detector, Level, Verdict
 from core.engine.decision import Absorbed
+from core.engine.explanation import MOST_SAMPLES, evenly
 from core.engine.judgement import BatchPosition, evidence_of
 from core.engine.learning import Learning
 from core.engine.recurrence import mostly_labelled
@@ -39,6 +40,9 @@ from core.memory.fingerprints import NEARLY_ALL, fingerprints
 MIXED = (0.25, 0.9)
 """Share of typical samples from which on, and below which, a change is taken for a mixture of old
 and new."""
+
+TAIL = 0.5
+"""Share of strange samples next to the typical ones from which on they are the tail of these."""
 
 A_FEW = 3
 """Samples without a label that may be untypical by chance."""
@@ -152,6 +156,46 @@ class ChangeType:
         share = sum(map(len, old)) / max(1, sum(map(len, batches)))
         mixed = verdict.cause is Cause.NOVELTY and MIXED[0] <= share < MIXED[1]
         return (old, new) if mixed else ((), batches)
+
+    def shown(
+        self,
+        state: EngineState,
+        old: tuple[Batch, ...],
+        new: tuple[Batch, ...],
+        verdict: Verdict | None,
+        together: tuple[Batch, ...],
+    ) -> tuple[Batch, ...]:
+        """What shows a change: the new samples of a mixture, or all since it began.
+
+        Where everything has moved a little, the strange samples are those that happen to lie far
+        out. Taken for a draw of the new, they would make the change a large one. Such a tail begins
+        where typical samples end; samples of a class that is new lie apart from these.
+
+        Arguments:
+            state: Before the change.
+            old: Samples that are typical, as `mixture` parts them.
+            new: The others.
+            verdict: Of the detector; None when a person declared the boundary.
+            together: Both, in their order.
+        """
+        if verdict is None or verdict.cause is not Cause.NOVELTY or not old or not new:
+            return new
+        if any(bool(self._unheard(state, one).any()) for one in new):
+            return new
+        typical, strange = self._log_likelihoods(state, old), self._log_likelihoods(state, new)
+        if typical is None or strange is None:
+            return new
+        near = strange > typical.min() - typical.std(correction=0)
+        if float(near.double().mean()) < TAIL:
+            return new
+        return _split(together, sum(map(len, together)) - verdict.change_samples)[1]
+
+    def _log_likelihoods(self, state: EngineState, batches: Sequence[Batch]) -> Tensor | None:
+        """By the model of a state, of at most `MOST_SAMPLES`, (N,); None where there is none."""
+        raw = evenly([one.features for one in batches], MOST_SAMPLES)
+        learner = self.learning.learner
+        scores = learner.score(state.model.learner, state.standardiser.apply(raw))
+        return None if scores is None else scores.log_likelihood.double()
 
     def absorbed(
         self, state: EngineState, to_learn: Batch, position: BatchPosition, verdict: Verdict | None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -345,6 +346,41 @@ def test_a_boundary_whose_samples_are_all_new_parts_nothing() -> None:
     assert boundary.mixed_samples == 0
     assert boundary.signal == "inliers"
     assert boundary.recurrence_of is None
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5])
+def test_a_class_that_comes_mixed_is_shown_by_its_own_samples(share: float) -> None:
+    engine = Engine(CONFIG)
+    state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    (batch,) = mixed_batches(share, 1, seed=3)
+    _, events = engine.step(state, batch)
+    (boundary,) = of(BoundaryDetected, events)
+    assert boundary.mixed_samples
+    assert boundary.explanation["samples"] == 100 - boundary.mixed_samples
+    assert boundary.severity is not None
+    assert boundary.severity > 0.6
+
+
+def test_wear_is_shown_by_all_samples_since_it_began() -> None:
+    """The strange ones of them are those that happened to lie far out."""
+    rng = np.random.default_rng(21)
+    rows = []
+    for place in range(4100):
+        load = rng.normal()
+        temperature, pressure = rng.normal(0, 1.5), 8000 * load + rng.normal(0, 1500)
+        vibration, current = abs(2 + 0.3 * load + rng.normal(0, 0.2)), rng.normal(0, 0.3)
+        vibration += max(0, place - 2000) / 1500
+        rows.append([62.5 + temperature, 501325 + pressure, vibration, 12 + 1.5 * load + current])
+    x = torch.tensor(rows, dtype=torch.float32)
+    engine = Engine(EngineConfig())
+    _, events = play(engine, engine.start(), [Batch(part) for part in x.split(100)])
+    mixed = [one for one in of(BoundaryDetected, events) if one.mixed_samples]
+    assert mixed
+    for boundary in mixed:
+        assert boundary.explanation["samples"] > boundary.mixed_samples
+        assert [row["feature"] for row in boundary.explanation["features"]] == [2]
+        assert boundary.severity is not None
+        assert boundary.severity < 0.45
 
 
 # Returns ----------------------------------------------------------------------------------
