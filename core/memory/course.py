@@ -58,8 +58,11 @@ LEAST_MOVED = 0.4
 more."""
 
 
-PAIRS = 32
-"""Of samples that came one after the other, looked at in a batch for equal values, at most."""
+PAIRS = 256
+"""Of samples that came one after the other, looked at in a batch for equal values, at most ..."""
+
+ENOUGH_PAIRS = 1000
+"""... until there are so many: they tell how often a feature has the same value twice."""
 
 LEAST_APART = 1e-9
 """Of the size of a value: what is nearer to another is the same. Samples are no finer."""
@@ -117,10 +120,14 @@ class Course:
         if not len(x):
             return self
         origin = x.double().mean(0).cpu() if self.origin is None else self.origin
-        pairs = min(PAIRS, len(x) - 1)
-        equal = (x[1 : pairs + 1] == x[:pairs]).sum(0, dtype=torch.float64)
-        found = torch.cat([centred_sums(x, origin.to(x.device)), equal[None]])
-        sums, squares, ties = found.cpu()
+        found, ties = centred_sums(x, origin.to(x.device)), self.ties
+        pairs = min(PAIRS, len(x) - 1) if self.pairs < ENOUGH_PAIRS else 0
+        if pairs:
+            equal = (x[1 : pairs + 1] == x[:pairs]).sum(0, dtype=torch.float64)
+            found = torch.cat([found, equal[None]])
+        sums, squares, *equals = found.cpu()
+        for equal in equals:
+            ties = equal if ties is None else ties + equal
         sums = sums[None]
         sizes, ends = torch.tensor([float(len(x))]).double(), torch.tensor([float(end)]).double()
         if self.sums is not None:
@@ -140,7 +147,7 @@ class Course:
             origin=origin,
             sizes=sizes,
             ends=ends,
-            ties=ties if self.ties is None else self.ties + ties,
+            ties=ties,
             pairs=self.pairs + pairs,
         )
         return seen if len(sizes) <= MOST_BLOCKS else seen._halved()
