@@ -41,7 +41,7 @@ PRINTED = {
     "start": r"\['low' 'high'\]\n\[ True False\](?s:.*)sub-task began about sample (1[89]|20)",
     "images": r"\[0 1 2 3\]",
     "embeddings": r"\[(None ){4}None\]\n\['weather'( 'weather'){4}\]\n\['sport' 'politics'\]",
-    "sensors": r"sensor 3 reads ",
+    "sensors": r"sensor 3: ",
     "tables": r"\['(fine|fraud)'",
     "unlabelled": r"\[ True False\]",
     "late-labels": r"(?=.*\[1 1 1 0\])\['paid' 'paid' 'paid' 'open'\]",

@@ -364,12 +364,10 @@ class Reliability:
         learned[: len(known)] = known
         total, answers = float(self.recent.sum()), self._answers()
         least, may = unseen_shares(answers, learned, total, EXCESS, COMPARABLE, SURE)
-        if self.unlabelled < ALONE:
-            return least, may, may
         usual = np.zeros(len(answers))
         usual[: len(self.usual)] = array(self.usual)
         possible, spread, beyond = as_before(answers, usual, learned, COMPARABLE, SPREAD, CHANCES)
-        if not possible:
+        if self.unlabelled < ALONE or not possible:
             return least, may, may
         taken = min(may, beyond * float(answers[:, 0].sum()) / total) if spread else may
         return 0.0, taken, may
