@@ -8,6 +8,7 @@ import importlib.util
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -84,6 +85,14 @@ def generator() -> torch.Generator:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def every_warning() -> Iterator[list[warnings.WarningMessage]]:
+    """Warnings of Python, each as often as it comes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
 
 
 @pytest.fixture(autouse=True)

@@ -117,9 +117,8 @@ class ChangeType:
 
         Arguments:
             to_learn: Of the batch by which it had gone away, what is to be learned.
+            verdict: By which an alarm has gone away.
         """
-        if not verdict.burst:
-            return None
         _, outliers = self._parted(state, joined(state.pending.set_aside, to_learn))
         burst = self._burst(state, outliers, position, _start_of(state, verdict))
         if not burst.lasts:

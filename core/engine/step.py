@@ -165,12 +165,13 @@ class Step:
         if absorbed is None and judgement.fingerprints.repeating and not already:
             absorbed = self.change_type.begun_again(state, arrival.position)
         verdict, lasting = judgement.verdict, None
-        if verdict is not None and verdict.burst:
+        burst = verdict is not None and verdict.burst
+        if verdict is not None and burst:
             lasting = self.change_type.lasting(state, arrival.to_learn, arrival.position, verdict)
             judgement = replace(judgement, verdict=lasting or verdict)
         decision = decide(
             judgement.level,
-            burst=verdict is not None and verdict.burst,
+            burst=burst,
             lasting=lasting is not None,
             full=full,
             absorbed=absorbed,

@@ -32,13 +32,6 @@ def table(n: int = 100, seed: int = 0) -> NDArray[np.float64]:
 
 
 @pytest.fixture
-def every_warning() -> Iterator[list[warnings.WarningMessage]]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield caught
-
-
-@pytest.fixture
 def server() -> Iterator[ScriptedServer]:
     with ScriptedServer(answer(202, INGESTED)) as server:
         yield server

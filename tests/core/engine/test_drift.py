@@ -251,6 +251,8 @@ def test_what_is_new_as_a_block_of_every_batch_is_a_change(begin: int, size: int
     assert boundary.evidence["statistic_highest"] > engine.detector.threshold()
     # Of the batches set aside what is usual is learned as the end of the old.
     assert boundary.mixed_samples >= 60
+    # What bursts in the new sub-task is a burst of its own, however soon.
+    assert not state.watch.burst.holds(state.stream.batch_at(state.stream.samples), 2000, 0)
     # From now on it belongs to the stream.
     state, events = play(engine, state, stream[20:])
     assert not of(OutlierBurst, events) + of(BoundaryDetected, events)

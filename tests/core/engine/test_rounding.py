@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -29,13 +28,6 @@ def table(n: int = 100, seed: int = 0) -> Tensor:
     x = torch.randn(n, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     x[:, 1] = SECONDS + 40 * x[:, 1]
     return x
-
-
-@pytest.fixture
-def every_warning() -> Iterator[list[warnings.WarningMessage]]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield caught
 
 
 def taught(batches: list[Batch]) -> None:
