@@ -352,7 +352,8 @@ class Panel:
         if [*map(distinct, labels)] == [*map(distinct, self.labels)]:
             return self
         places = {distinct(label): code for code, label in enumerate(self.labels)}
-        columns = torch.tensor([places.get(distinct(label), UNLABELLED) for label in labels])
+        found = [places.get(distinct(label), UNLABELLED) for label in labels]
+        columns = torch.tensor(found, dtype=torch.long)  # Also of no class at all.
         kept = (columns >= 0).nonzero()[:, 0]
         table = torch.full((len(self.labels),), UNLABELLED)
         table[columns[kept]] = kept

@@ -155,6 +155,8 @@ class PosteriorReadout:
     @cached_property
     def kinds(self) -> Tensor:
         """p(c | k), and one column more: what no label fell on is a kind of its own, (K, C + 1)."""
+        if not self.n_classes:
+            return self.component_classes.new_ones(len(self.component_classes), 1)
         largest = self.component_classes.amax(-1, keepdim=True)
         unnamed = (largest * self.n_classes <= 1 + NAMED).to(self.component_classes)
         return torch.cat([self.component_classes * (1 - unnamed), unnamed], 1)

@@ -17,9 +17,16 @@ from torch import Tensor
 from core.batch import Batch
 from core.config import EngineConfig
 from core.engine.engine import Engine
-from core.engine.state import EngineState
+from core.engine.state import EngineState, Mode
 from core.errors import InvalidBatch, InvalidCheckpoint, InvalidLabels, NonFiniteFeature
-from core.events import BatchLearned, BoundaryDetected, ClassDiscovered, Event, OutlierBurst
+from core.events import (
+    BatchLearned,
+    BatchPassed,
+    BoundaryDetected,
+    ClassDiscovered,
+    Event,
+    OutlierBurst,
+)
 from core.memory.proposals import MOST_RECENT
 from core.snapshot import Snapshot
 from tests.core.states import assert_finite, play
@@ -324,6 +331,33 @@ def test_labels_first_seen_in_a_batch_set_aside_become_classes_when_it_is_learne
     assert [event.label for event in events if isinstance(event, ClassDiscovered)] == [2]
     assert 2 in state.model.classes
     assert state.model.class_counts[-1] == 4
+
+
+def unlabelled_then_the_first_labels(sizes: tuple[int, int], n: int) -> list[Batch]:
+    """Two batches of one blob, and one with the first labels of all, of another blob."""
+    known = [Batch(blob(0, size, seed=seed)) for seed, size in enumerate(sizes)]
+    return [*known, Batch.of(blob(40, n, seed=9), [1] * n)]
+
+
+@pytest.mark.parametrize("preset", ["flat", "mfa"])
+def test_the_first_labels_of_all_may_come_with_the_first_boundary(preset: str) -> None:
+    engine = Engine(EngineConfig(preset=preset, n_components=12, warm_up=100))
+    stream = unlabelled_then_the_first_labels((40, 100), 40)
+    state, events = play(engine, engine.start(), stream)
+    assert any(isinstance(event, BoundaryDetected) for event in events)
+    state, _ = engine.settle(state)
+    assert state.model.classes == (1,)
+
+
+def test_a_model_is_asked_while_its_first_labels_wait_to_be_learned() -> None:
+    engine = Engine(EngineConfig(preset="flat", n_components=12, warm_up=100))
+    stream = unlabelled_then_the_first_labels((40, 40), 100)
+    state, _ = play(engine, engine.start(), stream)
+    assert state.model.classes == ()
+    state, _ = engine.change_mode(state, Mode.FROZEN)
+    state, [passed, *_] = engine.step(state, stream[-1])
+    assert isinstance(passed, BatchPassed)
+    assert passed.samples == 100
 
 
 def test_accuracy_counts_labelled_samples_only() -> None:

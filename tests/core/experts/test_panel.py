@@ -305,6 +305,15 @@ def test_of_a_class_that_is_left_out_nothing_is_kept() -> None:
     assert panel.told <= len(panel.rows)
 
 
+def test_all_classes_may_be_left_out() -> None:
+    panel = Panel.start(3)
+    assert panel is not None
+    x, codes = samples(70, 3, 0)
+    panel = panel.of_classes((1, 2, 3)).learned(x, codes, 3).of_classes(())
+    assert panel.labels == ()
+    assert panel.told == len(panel.rows) == len(panel.codes) == 0
+
+
 def test_the_mixture_leaves_room_for_classes_that_it_has_yet_to_learn() -> None:
     panel = taught()
     x, codes = samples(300, 4, 5)

@@ -168,6 +168,12 @@ def test_where_no_label_fell_is_a_kind_of_its_own() -> None:
     assert float(torn) == pytest.approx(0, abs=1e-5)
 
 
+def test_where_no_class_is_known_every_component_is_of_the_kind_without_a_name() -> None:
+    readout = PosteriorReadout(torch.zeros(3, 0), 1.0)
+    assert torch.equal(readout.kinds, torch.ones(3, 1))
+    assert readout.control_signal(torch.zeros(3)).shape == (0, 3)
+
+
 def test_margins_are_finite_however_sure_a_class_is() -> None:
     joint = torch.tensor([[0.0, -1e6]])
     for margins in (
