@@ -12,7 +12,7 @@ TORCH_ARGS := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test soak check format bench docs clean system browser pictures
+.PHONY: help demo serve test properties soak check format bench docs clean system browser pictures
 
 help:  ## Say what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -28,6 +28,9 @@ serve: $(VENV)/installed  ## Install, then run the service
 WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 test: $(VENV)/installed-dev browser  ## Install, then run every test, doctests included
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
+
+properties: $(VENV)/installed-dev  ## Tests of properties by other examples than `make test` tries
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal -m hypothesis --hypothesis-profile=others $(ARGS)
 
 check: $(VENV)/installed-dev  ## Format, lint and types, in seconds
 	$(BIN)/ruff format --check .
