@@ -72,6 +72,8 @@ class FileSender:
         again: Send what was sent before.
         wait: Wait until all is learned.
         rounding: Looks at numbers before they are float32, of all files together.
+        model: Whose rows a file holds, where it is a part of what the person sends; None: it is
+            that itself.
     """
 
     console: Console
@@ -82,6 +84,7 @@ class FileSender:
     again: bool
     wait: bool
     rounding: Rounding = field(default_factory=Rounding)
+    model: str | None = None
 
     def send(self, path: Path, name: str, live: LiveInput | None = None) -> None:
         """Send one file, from where it was left.
@@ -113,7 +116,8 @@ class FileSender:
                 check_reachable(client)
                 # What comes does not come again, so how far it got ends with it.
                 folder = state_folder() if live is None else path.parent
-                about = name if name == "standard input" else str(path.resolve())
+                lasts = name != "standard input" and self.model is None
+                about = str(path.resolve()) if lasts else name
                 resume, others = resume_files(
                     folder, job.start, job.content, client.url, {"file": about, "url": client.url}
                 )
@@ -162,7 +166,7 @@ class FileSender:
                     display.end()
                     told = str(error).replace(str(path), name)
                     how_far = _how_far(resume.load().samples, live=live is not None)
-                    raise InputError(f"{told} {how_far}") from error
+                    raise InputError(f"{told} {how_far}", **error.context) from error
                 except KeyboardInterrupt:
                     display.end()
                     if live is not None:
@@ -177,7 +181,8 @@ class FileSender:
                     )
                     raise typer.Exit(130) from None
                 display.end()
-                typer.echo(summary(totals, waited, learned, awaiting))
+                whose = "" if self.model is None else f"{self.model}: "
+                typer.echo(whose + summary(totals, waited, learned, awaiting))
                 skipped = totals.skipped + (0 if live is None else live.untold)
                 if skipped:
                     console.print(f"{counted(skipped, 'row')} could not be used, left out.")

@@ -23,6 +23,7 @@ from clients.commands.options import (
     SkipBadRows,
     Url,
 )
+from clients.commands.part_sender import PartSender
 from clients.commands.watched_folder import watch_images
 from clients.data.encoding import TableEncoding
 from clients.data.folder import files_of, holds_images, will_hold_images
@@ -59,6 +60,16 @@ def ingest_command(
     ] = None,
     text_ids: Annotated[
         bool, typer.Option("--text-ids", help="Ids are text, also those that look like numbers.")
+    ] = False,
+    model_column: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a table: the column that names the model of each row, by name or index."
+        ),
+    ] = None,
+    make_models: Annotated[
+        bool,
+        typer.Option("--make-models", help="Make models that it names and that are not there."),
     ] = False,
     columns: FeatureColumns = None,
     drop: DroppedColumns = None,
@@ -115,6 +126,8 @@ def ingest_command(
 
     Example: gmr ingest inbox/ --watch
 
+    Example: gmr ingest fleet.csv --model-column machine --make-models
+
     A folder of images is sent as one file, whose labels are the folders in it: photos/cat/1.jpg is
     a cat. With --watch images that come together are a batch. Of another folder every file is sent,
     by name, once it has not changed for two seconds; of one that grows later, what is new. Write a
@@ -123,6 +136,9 @@ def ingest_command(
     The names of a table's columns, or of its encoding, become those of the service's features
     (`gmr features`). A later table must have the same ones, in any order; what it has besides is
     left out, unless --columns or --drop say otherwise. --by-place takes columns as they stand.
+
+    With --model-column the rows of a table go to the named models (`gmr models`) that the column
+    says, model after model; it is no feature. Each goes on where it was, as a file of its own.
 
     With --id-column every sample goes with an id; one without a label waits for `gmr labels` to
     bring it. --no-labels keeps back the labels that a file has.
@@ -152,6 +168,13 @@ def ingest_command(
         again=again,
         wait=wait,
     )
+    sender: FileSender | PartSender = files
+    if model_column is not None:
+        sender = PartSender(files, model_column, make_models)
+    elif make_models:
+        raise InputError(
+            "--make-models is for models that a table names. Add --model-column, or leave it out."
+        )
     if file.is_dir() and (watch or not holds_images(file)):
         if labels is not None:
             raise InputError(
@@ -159,10 +182,10 @@ def ingest_command(
                 f"labels in the files (--label-column), or send them one by one."
             )
         try:
-            if watch and will_hold_images(file):
+            if watch and model_column is None and will_hold_images(file):
                 watch_images(file, files)
             else:
-                _send_folder(file, files, watch=watch)
+                _send_folder(file, sender, console, watch=watch)
         except KeyboardInterrupt:
             console.print("Stopped watching.")
         return
@@ -172,14 +195,20 @@ def ingest_command(
         raise InputError(
             f"{epochs} passes over what comes once cannot be made. Leave out --epochs or --live."
         )
+    if live and model_column is not None:
+        raise InputError(
+            "Lines that come one by one are not parted by --model-column. Send those of each model "
+            "by a command of its own with --model, or leave out --live."
+        )
     with input_of(file, live=live, wait_s=every, most=batch_size) as (path, coming):
-        files.send(path, "standard input" if file == STANDARD_INPUT else str(file), coming)
+        sender.send(path, "standard input" if file == STANDARD_INPUT else str(file), coming)
 
 
-def _send_folder(folder: Path, files: FileSender, *, watch: bool) -> None:
+def _send_folder(
+    folder: Path, files: FileSender | PartSender, console: Console, *, watch: bool
+) -> None:
     """Send every file, and go on after one that cannot be used."""
     failed = 0
-    console = files.console
     try:
         for path in files_of(folder, watch=watch):
             try:

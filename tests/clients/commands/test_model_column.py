@@ -1,0 +1,123 @@
+"""Tests for `gmr ingest --model-column` against a real service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from clients.commands.cli import app
+from clients.http.client import GMRClient
+from tests.service.api.stack import (
+    make_settings,
+    redis_server,
+    serving,
+    training,
+)
+
+MACHINES = ("pump-7", "pump-8", "fan.1")
+
+
+def fleet(n: int) -> list[str]:
+    """Rows of three machines in turn, after the names of columns."""
+    x = np.random.default_rng(0).normal(size=(n, 2)).round(4)
+    rows = [f"{MACHINES[i % 3]},{a},{b},{'ok' if i % 2 else 'bad'}" for i, (a, b) in enumerate(x)]
+    return ["machine,load,speed,state", *rows]
+
+
+def written(path: Path, rows: list[str]) -> Path:
+    path.write_text("\n".join(rows) + "\n", "utf-8")
+    return path
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "200")
+    with redis_server(tmp_path) as redis:
+        settings = make_settings(redis.url, tmp_path)
+        with training(settings), serving(settings) as http:
+            yield str(http.base_url).rstrip("/")
+
+
+def sent(url: str, path: Path, *options: str, status: int = 0) -> str:
+    typed = ["ingest", str(path), "--model-column", "machine", "--label-column", "state", *options]
+    result = CliRunner().invoke(app, [*typed, "--url", url])
+    assert result.exit_code == status, result.output
+    return " ".join(result.output.split())
+
+
+def samples(url: str) -> dict[str, int]:
+    """Samples that each named model has learned."""
+    found = {}
+    with GMRClient(url) as client:
+        names = [model.name for model in client.models()]
+    for name in names:
+        with GMRClient(url, model=name) as client:
+            client.wait_until_learned(60)
+            found[name] = client.model().samples_seen
+    return found
+
+
+def test_rows_go_to_the_models_that_they_name_and_each_is_learned_once(
+    url: str, tmp_path: Path
+) -> None:
+    rows = fleet(100)
+    path = written(tmp_path / "fleet.csv", rows)
+    refused = sent(url, path, status=2)
+    assert "names 3 models that the service does not have: pump-7, pump-8, fan.1" in refused
+    assert "Nothing was sent" in refused
+
+    first = sent(url, path, "--make-models", "--wait")
+    assert "Made 3 models." in first
+    assert "pump-7: 34 samples in 1 batch, 0 of them there before" in first
+    assert samples(url) == {"pump-7": 34, "pump-8": 33, "fan.1": 33}
+    for model in MACHINES:
+        with GMRClient(url, model=model) as client:
+            assert client.feature_names() == ("load", "speed")
+            assert {one.label for one in client.model().classes} == {"ok", "bad"}
+    again = sent(url, path)
+    assert again.count("was sent completely before") == 3
+
+    written(path, [*rows, "pump-8,1.5,x,ok", "fan.1,1.25,5,ok"])
+    wrong = sent(url, path, status=2)
+    assert "pump-8 of " in wrong
+    assert f"Row 33 of pump-8 is row 100 of {path} (line 102 of the file)." in wrong
+    assert "(line 35 of the file)" not in wrong
+    assert "The rows of 1 model in " in wrong
+    assert samples(url) == {"pump-7": 34, "pump-8": 33, "fan.1": 34}
+
+    written(path, [*rows, "pump-8,1.5,2,ok", "fan.1,1.25,5,ok", "pump-7,1", ",1,2,ok"])
+    skipped = sent(url, path, "--skip-bad-rows")
+    assert "2 rows of" in skipped
+    assert samples(url) == {"pump-7": 34, "pump-8": 34, "fan.1": 34}
+
+
+def test_an_address_of_one_model_is_no_place_for_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GMR_URL", "http://127.0.0.1:9/models/pump-7/")
+    path = written(tmp_path / "fleet.csv", fleet(3))
+    result = CliRunner().invoke(app, ["ingest", str(path), "--model-column", "machine"])
+    assert result.exit_code == 2
+    assert "A model was named" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--model-column", "machine", "--model", "pump-7"], "Leave out --model or --model-column"),
+        (["--make-models"], "Add --model-column"),
+        (["--model-column", "machine", "--live"], "are not parted by --model-column"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    tmp_path: Path, options: list[str], complaint: str
+) -> None:
+    path = written(tmp_path / "fleet.csv", fleet(3))
+    result = CliRunner().invoke(app, ["ingest", str(path), *options])
+    assert result.exit_code == 2
+    assert complaint in " ".join(result.output.split())
