@@ -116,8 +116,8 @@ class FileSender:
                 check_reachable(client)
                 # What comes does not come again, so how far it got ends with it.
                 folder = state_folder() if live is None else path.parent
-                lasts = name != "standard input" and self.model is None
-                about = str(path.resolve()) if lasts else name
+                temporary = name == "standard input" or self.model is not None
+                about = name if temporary else str(path.resolve())
                 resume, others = resume_files(
                     folder, job.start, job.content, client.url, {"file": about, "url": client.url}
                 )

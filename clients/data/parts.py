@@ -4,7 +4,7 @@ Rules of this module:
 
 1. The table is read once, and whole before anything is sent: a row without a model is found first.
 2. A part has the columns of the table, and its rows in their order. Parts of text are CSV.
-3. How many models there are costs disk, not memory: a part is written in pieces.
+3. Parts are written in pieces. In memory stay the numbers of rows, eight bytes each.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 MOST_PARTS: Final = 10_000
 """More values are no models: somebody has named another column."""
+
+MOST_OF_PARQUET: Final = 500
+"""Parts of a Parquet file, each of which is an open file until the last row."""
 
 _ROWS: Final = 16_384
 """That are read at a time."""
@@ -132,7 +135,7 @@ def _of_text(table: TextTable, column: str, folder: Path, skip_bad_rows: bool) -
                 skipped += 1
             else:
                 raise _no_model(path, row, column, table.place(row))
-        _check_count(rows, path, column)
+        _check_count(rows, path, column, MOST_PARTS)
         numbers = {model: number for number, model in enumerate(rows)}
         for model, lines in mine.items():
             part = _file_of(folder, numbers[model], "csv")
@@ -163,7 +166,7 @@ def _of_parquet(path: Path, column: str, folder: Path) -> Parts:
                 mine.setdefault(model, []).append(row)
             for model, found in mine.items():
                 rows.setdefault(model, array("q")).extend(first + row for row in found)
-                _check_count(rows, path, column)
+                _check_count(rows, path, column, MOST_OF_PARQUET)
                 if model not in writers:
                     part = _file_of(folder, len(writers), "parquet")
                     writers[model] = stack.enter_context(pq.ParquetWriter(part, schema))
@@ -198,15 +201,16 @@ def _written(value: object) -> str:
 def _no_model(path: Path, row: int, column: str, place: str) -> InputError:
     return InputError(
         f"{path}: row {row} says no model in column {column!r}{place}. Expected the name of a "
-        f"model in every row. Nothing was sent. Put the file right; of a text table rows without "
-        f"one can be left out with --skip-bad-rows.",
+        f"model in every row. Nothing of it was sent. Put the file right; of a text table rows "
+        f"without one can be left out with --skip-bad-rows.",
         row=row,
     )
 
 
-def _check_count(rows: Mapping[str, array[int]], path: Path, column: str) -> None:
-    if len(rows) > MOST_PARTS:
+def _check_count(rows: Mapping[str, array[int]], path: Path, column: str, most: int) -> None:
+    if len(rows) > most:
         raise InputError(
-            f"{path}: column {column!r} has more than {MOST_PARTS:,} different values. Expected "
-            f"the names of models. Name the column that says whose a row is."
+            f"{path}: column {column!r} has more than {most:,} different values. Expected the "
+            f"names of so many models at most. Name the column that says whose a row is, or send "
+            f"the table in several files."
         )

@@ -136,6 +136,15 @@ def test_columns_without_names_and_arrays_are_no_tables_to_part(tmp_path: Path) 
         parted(tmp_path / "b.csv")
 
 
+def test_of_parquet_fewer_parts_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(module, "MOST_OF_PARQUET", 2)
+    pq.write_table(pa.table({"machine": ["a", "b", "c"]}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="has more than 2 different values"):
+        parted(tmp_path / "a.parquet")
+
+
 def test_a_column_with_too_many_values_names_no_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
