@@ -98,6 +98,13 @@ def _list(proposals: tuple[Proposal, ...], as_document: bool) -> None:
     if proposals:
         Console().print(table, markup=False)
     typer.echo(counted(len(proposals), "open proposal"))
+    for one in proposals:
+        if one.may_be_known:
+            typer.echo(
+                f"Proposal {one.proposal} may be the known classes, which have moved together: its "
+                f"samples are spread as widely as those of all of them. A name would be the name "
+                f"of them all."
+            )
 
 
 def _tell(proposal: int, label: Label | None, answer: Labelled, as_document: bool) -> None:

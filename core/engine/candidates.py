@@ -4,7 +4,9 @@ Components of unlabelled samples say what these are like. Here they are told apa
 
 1. A component *gains* where its samples were explained better by components of the sub-task's
    unlabelled samples than by all that was known, when they came and nothing had learned them yet.
-   Samples of a known class gain nothing from a second description of it.
+   Samples of a known class gain next to nothing from a second description of it. Where features
+   are few it may still be the better one by some nats. So these samples must be less likely than
+   usual by components with a name, too, or gain very much.
 2. Components that gain and overlap are one *cluster* (`core.engine.clusters`). It is *new* where
    their means gain, too, on average.
 3. A cluster is of the open proposal whose components its own come from, or is explained by; of
@@ -30,6 +32,7 @@ from core.engine.state import EngineState
 from core.learners.learner import Learner, Scores, Unnamed
 from core.memory.proposals import Proposal
 from core.model.readout import margin_temperature
+from core.outliers.unknown import READY_SAMPLES
 
 GAIN = 0.6
 """Log-likelihood ratio that counts as a gain of 1, over the temperature of margins
@@ -44,6 +47,21 @@ component of a known one gain."""
 
 LEAST_GAIN = 0.75
 """Mean gain of the samples of a component from which on it may be of a new cluster."""
+
+SURE = 15.0
+"""Mean gain of a component's samples, in nats, from which on they are of no known class. Components
+fitted to more samples than those with a name may describe known classes better by a few nats, and
+then ..."""
+
+LEAST_BELOW = 0.9
+"""... samples of a new class are less likely by named components than usual samples are: so many
+deviations on average, where ..."""
+
+USUAL_SAMPLES = 8
+"""... so many usual ones count as well, and ..."""
+
+MOST_BELOW = 5.0
+"""... one sample counts as so many deviations at most."""
 
 LEAST_MEAN = 0.5
 """Gain of the means of components, by samples, from which on their cluster is new."""
@@ -105,7 +123,7 @@ class Candidates:
             return None
         new = joint.masked_fill(~mine, -math.inf).logsumexp(1)
         known = joint.masked_fill(mine, -math.inf).logsumexp(1)
-        gain = (new - known) / max(GAIN * margin_temperature(scores.x.shape[1]), LEAST_NATS)
+        gain = (new - known) / _unit(scores.x.shape[1])
         return gain.float().nan_to_num(nan=0.0).clamp(-MOST_GAIN, MOST_GAIN).cpu()
 
     def found(self, state: EngineState, proposals: Sequence[Proposal], n_open: int) -> Found | None:
@@ -133,6 +151,7 @@ class Candidates:
         homes = self._homes(state, unnamed, (counts > 0) | ~current, proposals)
         groups = torch.full((m,), -1)
         gaining = (gain >= LEAST_GAIN) & (counts > 0)
+        gaining &= self._strange(state, joint, index, fallen)
         rows = on & gaining[fallen]
         groups[gaining] = clusters(
             joint[rows][:, index[gaining]], recent.samples.features.shape[1], LEAST_PROPOSAL
@@ -215,6 +234,33 @@ class Candidates:
         scores = self.learner.score(state.model.learner, state.standardiser.apply(features))
         return None if scores is None else scores.joint.cpu()
 
+    def _strange(self, state: EngineState, joint: Tensor, index: Tensor, fallen: Tensor) -> Tensor:
+        """Whether the samples of components are less likely than usual by named ones, (M,) bool.
+
+        True as well where they gain so much that no better description of known samples does, and
+        where nothing is known by name.
+
+        Arguments:
+            joint: Of recent samples, with shape (N, K).
+            index: Places of the components without a name, with shape (M,), int64.
+            fallen: The one of these on which each falls, with shape (N,), or -1.
+        """
+        m, unit = len(index), _unit(state.pending.proposals.recent.samples.features.shape[1])
+        everyone = torch.ones(m, dtype=torch.bool)
+        past = state.past.log_likelihood
+        usual = past if past.weight >= READY_SAMPLES else state.log_likelihood
+        if unit * LEAST_GAIN >= SURE or joint.shape[1] == m or usual.weight < READY_SAMPLES:
+            return everyone
+        on = fallen >= 0
+        named = joint[on].index_fill(1, index, -math.inf).logsumexp(1).double()
+        nats = (joint[on].logsumexp(1) - named).clamp(max=2 * SURE)
+        below = (usual.mean - named + state.standardiser.log_volume) / max(usual.deviation, 1.0)
+        below = below.clamp(-MOST_BELOW, MOST_BELOW)
+        counts = torch.bincount(fallen[on], minlength=m)
+        gained = torch.bincount(fallen[on], nats, m) / counts.clamp_min(1)
+        short = torch.bincount(fallen[on], below, m) / (counts + USUAL_SAMPLES)
+        return (gained >= SURE) | (short >= LEAST_BELOW)
+
     def _mean_gains(self, state: EngineState, unnamed: Unnamed) -> Tensor:
         """What the means of components gain, with shape (M,), float64.
 
@@ -289,6 +335,11 @@ class Candidates:
         )
         most = said.argmax(1)
         return torch.where((most < n_homes) & (said.sum(1) > 0), most, none)
+
+
+def _unit(n_features: int) -> float:
+    """Nats that are a gain of 1."""
+    return max(GAIN * margin_temperature(n_features), LEAST_NATS)
 
 
 def _new(groups: Tensor, counts: Tensor, gains: Tensor) -> Tensor:

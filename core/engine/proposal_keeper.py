@@ -104,6 +104,7 @@ class ProposalKeeper:
             reach=float(away.quantile(share)),
             classes=classes,
             probabilities=probabilities,
+            may_be_known=self.proximity.may_be_known(state, features),
         )
 
     def with_components(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,20 @@ NEAREST = 3
 BESIDE = 0.25
 """Squared distance of the mean of a group to that of a proposal's samples, over the mean squared
 distance of these to it, up to which the group is of the proposal."""
+
+FEWEST = 50
+"""Samples of a cluster from which on it is said whether they may be of all known classes."""
+
+DRAWN = 500
+"""Samples drawn of known classes, with which those are compared."""
+
+AS_WIDE = 0.85
+"""Mean squared distance of a cluster's samples to their mean, over that of samples of all known
+classes to theirs, from which on they are spread as widely."""
+
+AS_CALLED = 0.25
+"""Part of the distance between shares of classes that samples of a single class would make, beyond
+that by chance, up to which they are called as known samples are. Distance: total variation."""
 
 
 @dataclass(frozen=True)
@@ -119,3 +134,58 @@ class Proximity:
         return tuple(state.model.classes[code] for code in top.indices.tolist()), tuple(
             at_most_one(top.values).tolist()
         )
+
+    def may_be_known(self, state: EngineState, features: Tensor) -> bool | None:
+        """Whether samples may be of all known classes, which have moved together.
+
+        Classes that lie near each other are one cluster once they have moved without labels. Then
+        its samples are spread as widely as those of all classes. Moved back, so that the means
+        agree, they are called by each class as often as labelled ones were. Of a new class both
+        holds where known classes hardly differ, and then nobody can tell.
+
+        Arguments:
+            features: Of the cluster, in the sender's units, with shape (N, D).
+
+        Returns:
+            None for fewer than `FEWEST` samples, where fewer than two classes have had labels
+            lately, and where components stand for no classes.
+        """
+        model, usual = self.learner.model(state.model.learner), state.stream.reliability.usual
+        if model is None or model.readout.kinds is None or len(features) < FEWEST:
+            return None
+        if int((usual > 0).sum()) < 2:
+            return None
+        generator = torch.Generator().manual_seed(self.config.seed)
+        codes = torch.multinomial(usual, DRAWN, True, generator=generator)
+        known = draw(model, DRAWN, generator, codes).x.double()
+        x = state.standardiser.apply(features).to(known)
+        middle, centre = known.mean(0), x.mean(0)
+        wide = float((x - centre).square().sum(1).mean())
+        if wide < AS_WIDE * float((known - middle).square().sum(1).mean()):
+            return False
+        called = self._called(state, (x - centre + middle).float())
+        if called is None:
+            return None
+        expected = torch.zeros(len(called), dtype=torch.float64)
+        expected[: len(usual)] = usual / usual.sum()
+        # Mean absolute deviation of a share, by its normal approximation.
+        variances = expected * (1 - expected) * (1 / len(x) + 1 / float(usual.sum()))
+        chance = 0.5 * float((variances * 2 / math.pi).sqrt().sum())
+        distance = 0.5 * float((called - expected).abs().sum())
+        return distance <= AS_CALLED * (1 - float(expected.max())) + chance
+
+    def _called(self, state: EngineState, x: Tensor) -> Tensor | None:
+        """The share of samples that each class is named for, by components with a name, (C,).
+
+        Arguments:
+            x: Standardised, with shape (N, D), N at least 1.
+        """
+        scores = self.learner.score(state.model.learner, x)
+        if scores is None:
+            return None
+        joint, unnamed = scores.joint, self.learner.unnamed(state.model.learner)
+        if unnamed is not None:
+            joint = joint.index_fill(1, unnamed.index.to(joint.device), -math.inf)
+        readout = self.learner.readout(state.model.learner)
+        codes = readout.class_probabilities(joint).argmax(1).cpu()
+        return codes.bincount(minlength=readout.n_classes).double() / len(x)

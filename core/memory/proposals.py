@@ -149,6 +149,8 @@ class Proposal:
         reach: Largest squared distance of those to it, standardised; what lies within joins.
         classes: Those that the prototype looks like most.
         probabilities: What the model gives each of them.
+        may_be_known: Whether they may be samples of all known classes, which have moved together;
+            None where that cannot be said.
         unknowns: Raw samples, not learned yet.
         surrogates: Means of the components that learned the others, with shape (M, D).
         weights: Samples that each stands for, whole numbers, with shape (M,).
@@ -166,6 +168,7 @@ class Proposal:
     unknowns: Unknowns
     surrogates: Tensor
     weights: Tensor
+    may_be_known: bool | None = None
 
     def with_components(self, means: Tensor, mass: Tensor) -> Proposal:
         """Note the components that learned its samples, as the model stands.
@@ -200,6 +203,7 @@ class Proposal:
             "prototype": self.prototype.tolist() if few else [],
             "nearest_classes": list(self.classes),
             "nearest_probabilities": list(self.probabilities),
+            "may_be_known": self.may_be_known,
         }
 
 

@@ -120,4 +120,5 @@ class Proposal:
     prototype: Floats  # (D,) mean of those that it was found by; empty where D is very large
     nearest_classes: tuple[Label, ...]  # that the prototype looks like most
     nearest_probabilities: tuple[float, ...]  # that the model gives each of them
+    may_be_known: bool | None = None  # all known classes may have moved there; None: not known
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)

@@ -44,6 +44,11 @@ class Proposal(Report):
     )
     nearest_classes: list[int | str] = Field(description="That the prototype looks like most.")
     nearest_probabilities: list[float] = Field(description="That the model gives each of them.")
+    may_be_known: bool | None = Field(
+        None,
+        description="Whether the samples may be of all known classes, which have moved together: "
+        "then a name for them takes the names of these away. null: cannot be said.",
+    )
 
 
 class Proposals(BaseModel):

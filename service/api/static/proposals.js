@@ -29,7 +29,7 @@ function facts(one) {
   const even = one.nearest_probabilities[0] < 1.5 * (one.nearest_probabilities.at(-1) ?? 0) && one.nearest_probabilities.length > 1;
   const nearest = even ? "" : one.nearest_classes.slice(0, 3).map((/** @type {any} */ label, /** @type {number} */ place) =>
     `${label} (${percent(one.nearest_probabilities[place], 0)})`).join(", ");
-  return `${plural(one.samples, "sample")} between sample ${count(one.first_sample)} and ${count(one.last_sample)}. ${nearest ? `Looks most like ${nearest}.` : even ? "Looks like no known class more than another." : ""}`;
+  return `${plural(one.samples, "sample")} between sample ${count(one.first_sample)} and ${count(one.last_sample)}. ${nearest ? `Looks most like ${nearest}.` : even ? "Looks like no known class more than another." : ""}${one.may_be_known ? " Perhaps these are the known classes, which have moved together: the samples spread as widely as those of all of them. A name would be the name of them all." : ""}`;
 }
 
 /** @param {any} one @param {any} model @param {any} range @param {() => void} changed */

@@ -96,6 +96,25 @@ def test_a_proposal_is_dismissed_without_a_name() -> None:
     assert named.line.startswith("POST /models/pump/labels ")
 
 
+@pytest.mark.parametrize("may_be_known", [True, False, None])
+def test_a_proposal_that_may_be_of_known_classes_says_so(may_be_known: bool | None) -> None:
+    proposal = {
+        "proposal": 3,
+        "origin": "boundary",
+        "samples": 400,
+        "first_sample": 2000,
+        "last_sample": 2399,
+        "prototype": [1.0],
+        "nearest_classes": ["a", "b"],
+        "nearest_probabilities": [0.5, 0.5],
+        "may_be_known": may_be_known,
+    }
+    with ScriptedServer(answer(200, {"proposals": [proposal]})) as server:
+        told = said(server.url, "proposals")
+        assert document(server.url, "proposals")["proposals"] == [proposal]
+    assert ("Proposal 3 may be the known classes" in told) is (may_be_known is True)
+
+
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
