@@ -7,6 +7,7 @@ How a process starts by itself is tried where whole services run: tests/service/
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -63,6 +64,7 @@ class Forked:
         arguments: `sys.argv` behind its first.
         environment: All of it.
         output: What it writes goes there; None: where the tests' own goes.
+        modules: Imported before the fork, once for all that ask for them.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Forked:
         arguments: Sequence[str],
         environment: Mapping[str, str],
         output: Path | None,
+        modules: Sequence[str] = (),
     ) -> None:
         self._forks = forks
         self.returncode: int | None = None
@@ -81,6 +84,7 @@ class Forked:
                 arguments=list(arguments),
                 environment=dict(environment),
                 output=None if output is None else str(output),
+                modules=list(modules),
             )
         )
 
@@ -116,6 +120,7 @@ def forked(
     *arguments: str,
     variables: Mapping[str, str],
     output: Path | None = None,
+    modules: Sequence[str] = (),
 ) -> Iterator[Forked]:
     """A process that runs a program; killed at the end if it still lives.
 
@@ -124,12 +129,14 @@ def forked(
         arguments: Given to it.
         variables: Beside those of the tests' own environment.
         output: What it writes goes there.
+        modules: Imported before the fork, once for all that ask for them.
     """
     if not _forks:
         _forks.append(Forks())
+        atexit.register(end_forks)
     if output is not None:
         output.touch()
-    one = Forked(_forks[0], program, arguments, {**os.environ, **variables}, output)
+    one = Forked(_forks[0], program, arguments, {**os.environ, **variables}, output, modules)
     try:
         yield one
     finally:
@@ -138,7 +145,7 @@ def forked(
 
 
 def end_forks() -> None:
-    """At the end of all tests."""
+    """At the end of all tests; at the latest when the process that runs them ends."""
     while _forks:
         _forks.pop().close()
 
@@ -156,6 +163,8 @@ def _serve() -> tuple[str, list[str]] | None:
             children -= {pid}
             answer = os.waitstatus_to_exitcode(status) if pid else None
         else:
+            for name in asked["modules"]:
+                importlib.import_module(name)
             answer = os.fork()
             if not answer:
                 return _begin(asked)

@@ -34,6 +34,7 @@ from service.upkeep import doctor
 from service.upkeep.report import ModelFacts
 from service.wire import RawBatch
 from tests.service.conftest import BINARY
+from tests.service.forked_service import forked_service
 from tests.service.running import (
     batch,
     learned_directly,
@@ -44,7 +45,7 @@ from tests.service.running import (
     wait_for_backlog,
     wait_until,
 )
-from tests.service.supervisor.test_run import published, service
+from tests.service.supervisor.test_run import published
 from tests.service.trainer.test_named_models import register
 
 BATCHES = sub_tasks(0, 1, batches=6)
@@ -397,7 +398,7 @@ def test_of_a_service_that_learns_a_backup_holds_all_that_was_accepted_before(
                 client.ingest(*labelled(one), batch_id=one.batch_id)
                 accepted[0] += 1
 
-    with service(here) as running:
+    with forked_service(here) as running:
         running.wait_until_it_answers()
         feeder = threading.Thread(target=feed, args=(running.url,))
         feeder.start()
@@ -410,7 +411,7 @@ def test_of_a_service_that_learns_a_backup_holds_all_that_was_accepted_before(
         assert accepted[0] > before  # it went on meanwhile
         assert running.stop() == 0
     assert gmr("restore", archive, "--data-dir", there).exit_code == 0
-    with service(there) as running:
+    with forked_service(there) as running:
         running.wait_until_it_answers()
         with GMRClient(running.url) as client:
             model = client.wait_until_learned()
@@ -457,7 +458,7 @@ def test_a_copy_that_lacks_what_has_been_let_go_is_made_again(
 @pytest.mark.slow
 def test_a_service_and_its_models_move_and_go_on(gmr: Callable[..., Any], tmp_path: Path) -> None:
     here, there, archive = tmp_path / "here", tmp_path / "there", tmp_path / "backup.tar"
-    with service(here) as running:
+    with forked_service(here) as running:
         running.wait_until_it_answers()
         with GMRClient(running.url) as own, GMRClient(running.url, model="pump-7") as pump:
             own.make_model("pump-7", {"n_components": 3})
@@ -471,7 +472,7 @@ def test_a_service_and_its_models_move_and_go_on(gmr: Callable[..., Any], tmp_pa
     assert gmr("restore", archive, "--data-dir", there).exit_code == 0
     assert gmr("doctor", "--data-dir", there).exit_code == 0
     more = [batch(2, seed) for seed in range(6)]
-    with service(there) as running:
+    with forked_service(there) as running:
         running.wait_until_it_answers()
         with GMRClient(running.url) as own, GMRClient(running.url, model="pump-7") as pump:
             own.wait_until_ready()

@@ -66,19 +66,23 @@ class Service:
         }
         self.settings = Settings(**values)  # type: ignore[arg-type]
         given = {f"GMR_{name.upper()}": str(value) for name, value in values.items()}
-        self.process = subprocess.Popen(
-            [sys.executable, *command],
-            env={**os.environ, **environment, **given, "OMP_NUM_THREADS": "1"},
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        self.process = self._begun(command, {**environment, **given, "OMP_NUM_THREADS": "1"})
         self.lines: list[str] = []
         self._new: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
         self.url = ""
+
+    def _begun(self, command: Sequence[str], variables: Mapping[str, str]) -> subprocess.Popen[str]:
+        """The process, with these variables beside those of this one."""
+        return subprocess.Popen(
+            [sys.executable, *command],
+            env={**os.environ, **variables},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
     def _read(self) -> None:
         assert self.process.stdout is not None
