@@ -65,7 +65,7 @@ def test_where_samples_of_one_kind_fall_as_often_with_a_label_as_many_votes_are_
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     unlabelled, votes, vote_baseline = 0.0, 0.0, torch.zeros(1, 3)
-    for codes in torch.randint(2, (4000,), generator=generator).split(size):
+    for codes in torch.randint(2, (8000,), generator=generator).split(size):
         labelled = torch.rand(len(codes), generator=generator) < share
         silent, falls = float((~labelled).sum()), component * float((~labelled).sum())
         unlabelled = faded(unlabelled, silent, len(codes))
