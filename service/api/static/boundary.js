@@ -1,9 +1,10 @@
 // Boundaries: the list of all, and the page of one with its evidence.
 
-import { byId, make, say, show } from "./element.js";
+import { byId, make, named, say, show } from "./element.js";
 import { UNKNOWN, clock, count, decimal, isKnown, percent, plural } from "./format.js";
-import { extent, picture } from "./picture.js";
+import { caption, extent, picture, portions } from "./picture.js";
 import { get, post } from "./service.js";
+import { amount, inShort } from "./usual.js";
 import { goBack } from "./versions.js";
 
 const MOST_LISTED = 100;
@@ -18,22 +19,42 @@ const SIGNALS = {
   features: "a single feature lies elsewhere than usual",
 };
 
-/** In words, what kind of change it was. @param {any} row */
-export function cause(row) {
+/** In words, what kind of change it was. @param {any} row @param {any} model */
+export function cause(row, model) {
   if (row.detector === "declared") return "declared by a person";
-  if (isKnown(row.recurrence_of)) return `sub-task ${row.recurrence_of} has come back`;
-  return SIGNALS[row.signal] ?? (row.signal ? `signal ${row.signal}` : `found by ${row.detector}`);
+  const kind = isKnown(row.recurrence_of) ? `sub-task ${row.recurrence_of} has come back`
+    : SIGNALS[row.signal] ?? (row.signal ? `signal ${row.signal}` : `found by ${row.detector}`);
+  const [first] = row.explanation?.features ?? [];
+  // Single pixels say nothing to people.
+  return first && !model?.image_shape ? `${kind}: ${changed(first)}` : kind;
 }
 
-/** @param {any[]} boundaries oldest first */
-export function showBoundaries(boundaries) {
+/** @param {any} one feature of an explanation */
+function nameOf(one) {
+  return one.name ?? `feature ${one.feature}`;
+}
+
+/** How a feature has changed, with amount. @param {any} one feature of an explanation */
+export function changed(one) {
+  const name = nameOf(one);
+  const deviation = one.deviation_before ?? one.deviation_now;
+  const now = `${name} ${amount(one.mean, deviation)}`;
+  if (!isKnown(one.before)) return now;
+  const spread = isKnown(one.deviation_now) && isKnown(one.deviation_before) && Math.abs(one.mean - one.before) < 0.5 * one.deviation_before
+    && (one.deviation_now > 1.5 * one.deviation_before || one.deviation_now < one.deviation_before / 1.5);
+  return spread ? `${name} varies by ${decimal(one.deviation_now, 2)}, before by ${decimal(one.deviation_before, 2)}`
+    : `${now}, before ${amount(one.before, deviation)}`;
+}
+
+/** @param {any[]} boundaries oldest first @param {any} model */
+export function showBoundaries(boundaries, model) {
   byId("boundaries-none").hidden = boundaries.length > 0;
   const rows = boundaries.slice(-MOST_LISTED).reverse();
-  show(byId("boundaries"), rows.map((row) => [row.id, row.dropped, row.notes?.length]), () => rows.map((row) =>
+  show(byId("boundaries"), rows.map((row) => [row.id, row.dropped, row.notes?.length, cause(row, model)]), () => rows.map((row) =>
     make("li", { class: row.dropped ? "dropped" : null },
       make("a", { href: `#/boundary/${row.id}` },
         make("b", {}, `Boundary ${row.boundary}`),
-        make("span", { class: "cause" }, cause(row)),
+        make("span", { class: "cause" }, cause(row, model)),
         make("span", { class: "faint" }, [
           `sample ${count(row.estimated_start_sample)} · ${clock(row.time)}`,
           isKnown(row.severity) ? `severity ${decimal(row.severity, 2)}` : "",
@@ -46,10 +67,10 @@ export function showBoundaries(boundaries) {
  * The page of one boundary.
  * @param {string} id
  * @param {any} model
- * @param {number[]} kept versions that can be gone back to
- * @param {() => void} changed
+ * @param {any[]} kept versions that can be gone back to
+ * @param {() => void} again called when another version may answer
  */
-export async function openBoundary(id, model, kept, changed) {
+export async function openBoundary(id, model, kept, again) {
   const place = byId("boundary-page");
   let row;
   try {
@@ -59,10 +80,11 @@ export async function openBoundary(id, model, kept, changed) {
     return;
   }
   const why = row.explanation ?? {};
+  const before = kept.find((one) => one.version === row.version_before);
   const late = row.sample_index - row.estimated_start_sample;
   place.replaceChildren(
     make("h2", { tabindex: -1, id: "boundary-title" }, `Boundary ${row.boundary}: sub-task ${row.sub_task} begins`),
-    make("p", { class: "lead" }, `${capital(cause(row))}. `, `The change probably began at sample ${count(row.estimated_start_sample)}; it was found ${late > 0 ? `${plural(late, "sample")} later` : "in the same batch"}, ${clock(row.time)}.`),
+    make("p", { class: "lead" }, `${capital(cause(row, model))}. `, `The change probably began at sample ${count(row.estimated_start_sample)}; it was found ${late > 0 ? `${plural(late, "sample")} later` : "in the same batch"}, ${clock(row.time)}.`),
     row.dropped ? make("p", { class: "notice" }, "A rollback or an upload has taken this boundary out of the model's past.") : "",
     make("dl", { class: "facts" },
       fact("Severity", severity(row)),
@@ -84,7 +106,7 @@ export async function openBoundary(id, model, kept, changed) {
       make("p", { class: "buttons" }, make("button", {}, "Add the note"))),
     make("h3", {}, "Versions"),
     make("p", {}, `Version ${count(row.version_before)} answered before, version ${count(row.version_after)} was the first after. `,
-      kept.includes(row.version_before) ? goBack(row.version_before, changed) : `Version ${count(row.version_before)} is not kept any more.`),
+      before ? goBack(before, model, again) : `Version ${count(row.version_before)} is not kept any more.`),
     make("p", { class: "faint" }, make("a", { href: `drift/boundaries/${row.id}` }, "All of it as JSON")));
 }
 
@@ -145,15 +167,19 @@ function prototypes(why, model) {
   if (!groups.length) return [];
   const range = extent(groups.map((/** @type {any} */ group) => group.features));
   const most = Math.max(...(why.contributions ?? []), 1e-12);
+  const said = (/** @type {any} */ group) => (shape ? "" : inShort(group.features));
   return [
     make("h3", {}, "What the new samples look like"),
+    make("p", { class: "faint" }, caption(groups.map((/** @type {any} */ group) => group.features), shape)),
     make("ul", { class: "prototypes" },
       groups.map((/** @type {any} */ group) => make("li", {},
         picture(group.features, shape, `Mean of ${group.samples} new samples`, range),
-        make("small", {}, `mean of ${plural(group.samples, "sample")}`))),
+        make("small", {}, `mean of ${plural(group.samples, "sample")}`),
+        said(group) ? make("small", { title: "In deviations from usual" }, said(group)) : null)),
       why.contributions?.length ? make("li", {},
-        picture(why.contributions.map((/** @type {number} */ share) => share / most), shape, "Where they differ from what was expected", [0, 1]),
-        make("small", {}, "where they differ")) : null),
+        portions(why.contributions.map((/** @type {number} */ share) => share / most), shape, "Where they differ from what was expected"),
+        make("small", {}, "where they differ"),
+        !shape && why.features?.length ? make("small", {}, nameOf(why.features[0])) : null) : null),
   ];
 }
 
@@ -161,14 +187,14 @@ function prototypes(why, model) {
 function features(why) {
   const rows = why.features ?? [];
   return section("Features that changed", rows, ["feature", "share of the change", "mean now, before", "deviation now, before"], (one) => [
-    one.name ? [one.name, " ", make("small", { class: "faint" }, `feature ${one.feature}`)] : `${one.feature}`, bar(one.share, rows[0].share), `${decimal(one.mean, 4)}, ${decimal(one.before, 4)}`,
+    one.name ? [named(one.name), " ", make("small", { class: "faint" }, `feature ${one.feature}`)] : `${one.feature}`, bar(one.share, rows[0].share), `${decimal(one.mean, 4)}, ${decimal(one.before, 4)}`,
     `${decimal(one.deviation_now)}, ${decimal(one.deviation_before)}`]);
 }
 
 /** @param {any} why */
 function classes(why) {
   return section("Classes, before and now", why.classes ?? [], ["class", "before", "now"], (one) => [
-    `${one.label}`, bar(one.before), bar(one.now)]);
+    named(one.label), bar(one.before), bar(one.now)]);
 }
 
 /** @param {any} why */
@@ -182,7 +208,7 @@ function components(why) {
 /** @param {any} why */
 function labels(why) {
   return section("Called something else", why.labels ?? [], ["before", "now", "samples"], (one) => [
-    `${one.before}`, `${one.now}`, count(one.samples)]);
+    named(one.before), named(one.now), count(one.samples)]);
 }
 
 /**
@@ -195,12 +221,13 @@ function section(title, rows, heads, cells) {
   if (!rows.length) return "";
   return make("section", {},
     make("h3", {}, title),
-    make("table", {},
-      make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col" }, head)))),
-      make("tbody", {}, rows.map((row) => {
-        const [head, ...rest] = cells(row);
-        return make("tr", {}, make("th", { scope: "row" }, head), rest.map((cell) => make("td", {}, cell)));
-      }))));
+    make("div", { class: "wide", role: "region", "aria-label": title, tabindex: 0 },
+      make("table", {},
+        make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col" }, head)))),
+        make("tbody", {}, rows.map((row) => {
+          const [head, ...rest] = cells(row);
+          return make("tr", {}, make("th", { scope: "row" }, head), rest.map((cell) => make("td", {}, cell)));
+        })))));
 }
 
 /** @param {number | null} share @param {number} [most] that fills the bar */

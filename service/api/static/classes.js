@@ -8,7 +8,7 @@ export function showClasses(drift) {
   const rows = drift?.class_accuracies ?? [];
   byId("classes-none").hidden = rows.length > 0;
   show(byId("classes"), rows, () => rows.map((/** @type {any} */ one) => make("li", {},
-    make("b", {}, one.label),
+    make("b", { title: one.label }, one.label),
     make("span", { class: "meter", "data-level": "plain", share: one.accuracy }),
     make("span", { class: "figure" }, percent(one.accuracy)),
     make("small", {}, plural(one.samples, "sample")))));
@@ -22,7 +22,7 @@ export function showShares(drift) {
   byId("shares-none").hidden = rows.length > 0;
   if (told?.other) rows.push({ ...told.other, label: plural(told.other.classes, "other") });
   show(byId("shares"), rows, () => rows.map((/** @type {any} */ one) => make("li", {},
-    make("b", {}, one.label),
+    make("b", { title: one.label }, one.label),
     make("span", { class: "meter", "data-level": one.drifts ? "near" : "plain", share: one.share ?? 0 }),
     make("span", { class: "figure" }, percent(one.share)),
     make("small", {}, inWords(one)))));

@@ -26,6 +26,14 @@ export function make(tag, properties = {}, ...children) {
 }
 
 /**
+ * A name that people gave, of any length: cut where it is too long, and whole as its title.
+ * @param {string | number} name
+ */
+export function named(name) {
+  return make("span", { class: "name", title: name }, name);
+}
+
+/**
  * The element with an id; it is part of the page from the start.
  * @param {string} id
  * @returns {any}

@@ -14,7 +14,7 @@ export function showFeatures(drift, model) {
   byId("features-coarse").hidden = coarse.length === 0;
   say(byId("features-coarse"), coarse.length ? coarseInWords(coarse) : "");
   show(byId("features"), compared && rows, () => (compared ? rows : []).map((/** @type {any} */ one) => make("li", {},
-    make("b", { title: `feature ${one.feature}` }, one.name ?? `${one.feature}`),
+    make("b", { title: one.name ? `${one.name} (feature ${one.feature})` : `feature ${one.feature}` }, one.name ?? `${one.feature}`),
     course(one),
     make("span", { class: "figure" }, decimal(one.mean)),
     make("small", {}, inWords(one)))));

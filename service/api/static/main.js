@@ -24,6 +24,7 @@ import { get } from "./service.js";
 import { showDetectors, showStatus } from "./status.js";
 import { Throughput } from "./throughput.js";
 import { showTimeline, subTasks } from "./timeline.js";
+import { keepUsual } from "./usual.js";
 import { showVersions } from "./versions.js";
 
 const STATE_MS = 1000;
@@ -148,19 +149,20 @@ function draw() {
 function drawNow() {
   const { drift, model, boundaries, curve } = known;
   const past = boundaries.filter((row) => !row.dropped);
+  void keepUsual(model, draw);
   showStatus({ drift, model, samples: subTasks(boundaries, drift).at(-1)?.samples ?? null, rate: known.throughput.rate, boundary: past.at(-1) ?? null, report: known.report, problem: known.problem });
   showClasses(drift);
   showShares(drift);
   showFeatures(drift, model);
   showDetectors(drift, curve.points);
   showTimeline(boundaries, drift, model, draw);
-  showBoundaries(boundaries);
+  showBoundaries(boundaries, model);
   showRetention(model);
   showProposals(known.proposals, model, () => void again("proposals"));
   showOutliers(known.outliers, model);
   modes.showMode(drift, () => void state());
   gate.showGate(drift);
-  showVersions(known.versions, everything);
+  showVersions(known.versions, model, everything);
   sample.fit(model);
   show(byId("known-classes"), model?.classes?.map((/** @type {any} */ one) => one.label), () =>
     (model?.classes ?? []).map((/** @type {any} */ one) => make("option", { value: one.label })));
@@ -177,8 +179,9 @@ async function route() {
     return draw();
   }
   known.model ??= await get("model").catch(() => null);
+  await keepUsual(known.model);
   if (!known.versions) await again("versions");
-  await openBoundary(id, known.model, (known.versions?.versions ?? []).map((/** @type {any} */ one) => one.version), everything);
+  await openBoundary(id, known.model, known.versions?.versions ?? [], everything);
   scrollTo(0, 0);
   byId("boundary-page").querySelector("h2")?.focus();
 }

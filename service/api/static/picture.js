@@ -1,10 +1,14 @@
-// One sample as a picture: pixels where samples are images, a profile of its features otherwise.
+// One sample as a picture: pixels where samples are images, a profile of its features otherwise, in
+// deviations from usual where that is known: beside revolutions, bars would hide.
 
 import { make } from "./element.js";
+import { away, inShort } from "./usual.js";
 
 const MOST_FEATURES = 4096;
 const BARS = 24;
 const FEW_PIXELS = 16; // below it, squares hide what they show
+const LEAST_SCALE = 3; // deviations from usual: the ends of a profile
+const MOST_SCALE = 8;
 
 /** @typedef {number[] | null} Shape height, width and perhaps channels; null: a table */
 
@@ -17,15 +21,46 @@ const FEW_PIXELS = 16; // below it, squares hide what they show
 export function picture(features, shape, label, range) {
   if (shape && [1, 3].includes(shape[2] ?? 1) && product(shape) === features.length) return image(features, shape, label);
   if (!features.length || features.length > MOST_FEATURES) return make("span", { class: "faint" }, "too wide to draw");
-  return profile(features, label, range ?? extent([features]));
+  const far = away(features);
+  const said = far && inShort(features);
+  const scale = range ?? extent([features]);
+  return profile(far ?? features, said ? `${label}; ${said}` : label, scale);
 }
 
 /**
- * The lowest and the highest value of some samples, so that they are drawn on one scale.
+ * Numbers of features that are no sample: a picture, or bars as they are.
+ * @param {number[]} numbers 0 to 1
+ * @param {Shape} shape
+ * @param {string} label
+ */
+export function portions(numbers, shape, label) {
+  return shape || numbers.length > MOST_FEATURES ? picture(numbers, shape, label, [0, 1]) : profile(numbers, label, [0, 1]);
+}
+
+/**
+ * What the bars of profiles are; nothing to say of images.
+ * @param {number[][]} samples
+ * @param {Shape} shape
+ */
+export function caption(samples, shape) {
+  if (shape || !samples[0]?.length) return "";
+  if (!away(samples[0])) return "Features in their order, in the units that were sent.";
+  const end = Number(extent(samples)[1].toPrecision(2));
+  return `Features in their order, in deviations from usual, from −${end} to ${end}.`;
+}
+
+/**
+ * The lowest and the highest of some samples, so that they are drawn on one scale: values, or
+ * deviations from usual.
  * @param {number[][]} samples
  * @returns {[number, number]}
  */
 export function extent(samples) {
+  const far = samples.map(away).filter((one) => one !== null);
+  if (far.length) {
+    const most = far.reduce((sum, one) => one.reduce((so_far, value) => Math.max(so_far, Math.abs(value)), sum), LEAST_SCALE);
+    return [-Math.min(MOST_SCALE, most), Math.min(MOST_SCALE, most)];
+  }
   let [low, high] = [Infinity, -Infinity];
   for (const features of samples) for (const value of features) {
     if (value < low) low = value;
@@ -53,7 +88,7 @@ function image(features, [height, width, channels = 1], label) {
 /** @param {number[]} features @param {string} label @param {[number, number]} range */
 function profile(features, label, [low, high]) {
   /** @param {number} value */
-  const level = (value) => (100 - (96 * (value - low)) / (high - low) - 2).toFixed(1);
+  const level = (value) => (98 - (96 * (Math.min(high, Math.max(low, value)) - low)) / (high - low)).toFixed(1);
   const zero = low < 0 && high > 0 ? level(0) : level(low);
   const step = 100 / features.length;
   const path = features.length <= BARS

@@ -2,8 +2,11 @@
 
 import { byId, make, say, show } from "./element.js";
 import { count, percent, plural } from "./format.js";
-import { extent, picture } from "./picture.js";
+import { caption, extent, picture } from "./picture.js";
 import { post } from "./service.js";
+import { standOut, usualKey } from "./usual.js";
+
+const MOST_NAMED = 3;
 
 /**
  * @param {any[]} proposals
@@ -16,10 +19,12 @@ export function showProposals(proposals, model, changed) {
   // A card stays as it is while its proposal grows: somebody may be typing a name into it.
   const place = byId("proposals");
   const numbers = proposals.map((one) => one.proposal);
-  show(place, [numbers, model?.image_shape ?? null], () => proposals.map((one) => card(one, model, range, changed)));
+  show(place, [numbers, model?.image_shape ?? null, usualKey() !== null], () => proposals.map((one) => card(one, model, range, changed)));
   for (const one of proposals) {
     const said = place.querySelector(`[data-proposal="${one.proposal}"] .facts-line`);
     if (said) say(/** @type {HTMLElement} */ (said), facts(one));
+    const unusual = place.querySelector(`[data-proposal="${one.proposal}"] .unusual`);
+    if (unusual) say(/** @type {HTMLElement} */ (unusual), model?.image_shape ? "" : stands(one));
   }
 }
 
@@ -30,6 +35,12 @@ function facts(one) {
   const nearest = even ? "" : one.nearest_classes.slice(0, 3).map((/** @type {any} */ label, /** @type {number} */ place) =>
     `${label} (${percent(one.nearest_probabilities[place], 0)})`).join(", ");
   return `${plural(one.samples, "sample")} between sample ${count(one.first_sample)} and ${count(one.last_sample)}. ${nearest ? `Looks most like ${nearest}.` : even ? "Looks like no known class more than another." : ""}${one.may_be_known ? " Perhaps these are the known classes, which have moved together: the samples spread as widely as those of all of them. A name would be the name of them all." : ""}`;
+}
+
+/** Where its prototype is most unusual, with amount. @param {any} one */
+function stands(one) {
+  const found = standOut(one.prototype, MOST_NAMED);
+  return found.length ? `Unusual: ${found.map((each) => `${each.name} ${each.value}, usually ${each.usual}`).join("; ")}.` : "";
 }
 
 /** @param {any} one @param {any} model @param {any} range @param {() => void} changed */
@@ -51,6 +62,8 @@ function card(one, model, range, changed) {
     make("div", {},
       make("h3", {}, `Perhaps a new class`, make("span", { class: "aside" }, ` (proposal ${one.proposal})`)),
       make("p", { class: "facts-line" }, facts(one)),
+      make("p", { class: "unusual" }, model?.image_shape ? "" : stands(one)),
+      make("p", { class: "faint" }, caption([one.prototype], model?.image_shape ?? null)),
       make("form", { onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); decide(labelOf(input.value, model)); } },
         make("label", { for: field }, "Name"), input,
         make("button", { type: "submit", class: "primary" }, "Name it"),

@@ -1,6 +1,6 @@
 // How well every past sub-task is still held, by samples that the model drew when it ended.
 
-import { byId, make, show } from "./element.js";
+import { byId, make, named, show } from "./element.js";
 import { UNKNOWN, decimal, isKnown, percent, plural } from "./format.js";
 
 /** @param {any} model GET /model */
@@ -13,10 +13,10 @@ export function showRetention(model) {
 
 /** @param {any} one */
 function row(one) {
-  const named = one.classes.map((/** @type {any} */ each) => each.label).join(", ");
+  const names = one.classes.flatMap((/** @type {any} */ each, /** @type {number} */ place) => [place ? ", " : null, named(each.label)]);
   return [
     make("tr", {},
-      make("th", { scope: "row" }, `Sub-task ${one.sub_task}`, " ", make("small", {}, named || "no labels")),
+      make("th", { scope: "row" }, `Sub-task ${one.sub_task}`, " ", make("small", {}, names.length ? names : "no labels")),
       make("td", { "data-head": "Accuracy" }, kept(one.accuracy_then, one.accuracy_now)),
       make("td", { "data-head": "Right class" }, kept(one.probability_then, one.probability_now)),
       make("td", { "data-head": "Log-likelihood" }, nats(one)),
@@ -24,7 +24,7 @@ function row(one) {
     one.classes.length > 1 ? make("tr", { class: "inner" }, make("td", { colspan: 5 },
       make("details", {}, make("summary", {}, `Each of the ${plural(one.classes.length, "class", "classes")} of sub-task ${one.sub_task}`),
         make("ul", { class: "classes" }, one.classes.map((/** @type {any} */ each) => make("li", {},
-          make("b", {}, each.label), kept(each.accuracy_then, each.accuracy_now))))))) : null,
+          make("b", { title: each.label }, each.label), kept(each.accuracy_then, each.accuracy_now))))))) : null,
   ];
 }
 

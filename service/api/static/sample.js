@@ -4,6 +4,7 @@ import { byId, make, say } from "./element.js";
 import { count, decimal, isKnown, percent } from "./format.js";
 import { picture } from "./picture.js";
 import { drawn, post } from "./service.js";
+import { standOut } from "./usual.js";
 
 const INK = 0.07; // width of the pen, of the picture
 const SURE = 3; // classes that are named
@@ -180,6 +181,7 @@ function told(features, model, typical, named, brought) {
   const p_value = typical.p_values?.[0] ?? null;
   const ranked = named ? named.classes.map((/** @type {any} */ label, /** @type {number} */ place) =>
     ({ label, probability: named.probabilities[0][place] })).sort((/** @type {any} */ a, /** @type {any} */ b) => b.probability - a.probability) : [];
+  const unusual = model?.image_shape ? "" : standOut(features, SURE).map((one) => `${one.name} ${one.value}, usually ${one.usual}`).join("; ");
   return [
     make("div", { class: "pictures large" }, picture(features, model?.image_shape ?? null, "The sample that was asked about")),
     make("div", {},
@@ -187,8 +189,9 @@ function told(features, model, typical, named, brought) {
         make("span", { class: "badge", "data-level": typical.inliers[0] ? "good" : "alarm" }, typical.inliers[0] ? "inlier" : "outlier")),
       brought && make("p", { class: "faint", id: "answer-brought" }, brought),
       make("ul", { class: "classes" }, ranked.slice(0, SURE).map((/** @type {any} */ one) => make("li", {},
-        make("b", {}, one.label), make("span", { class: "meter", "data-level": "plain", share: one.probability }), make("span", { class: "figure" }, percent(one.probability))))),
+        make("b", { title: one.label }, one.label), make("span", { class: "meter", "data-level": "plain", share: one.probability }), make("span", { class: "figure" }, percent(one.probability))))),
       make("dl", { class: "facts" },
+        unusual.length ? item("Stands out", unusual) : null,
         item("p-value", isKnown(p_value) ? `${decimal(p_value, 2)}: ${percent(p_value)} of usual samples are at least as strange` : "unknown: too few samples were learned"),
         item("Component", `${typical.components[0]}, responsible for ${percent(typical.responsibilities[0])} of it`),
         item("Log-likelihood", `${decimal(typical.log_likelihoods[0])} nats`),

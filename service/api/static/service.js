@@ -76,14 +76,15 @@ export async function beginSession(key) {
 }
 
 /**
- * Samples drawn from the model, without noise; the same every time for one version.
+ * Samples drawn from the model; the same every time for one version.
  * @param {string | number | null} label of a class; null: whatever the model knows
  * @param {number} n
+ * @param {boolean} [noise] of single features; without it samples look cleaner
  * @returns {Promise<number[][]>}
  */
-export async function drawn(label, n) {
+export async function drawn(label, n, noise = false) {
   const wanted = label === null ? "" : `&classes=${encodeURIComponent(label)}`;
-  const response = await ask(`sample?n=${n}&seed=1&noise=false${wanted}`, {
+  const response = await ask(`sample?n=${n}&seed=1&noise=${noise}${wanted}`, {
     headers: { Accept: "application/x-npy" },
   });
   return rows(await response.arrayBuffer());

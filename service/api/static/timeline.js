@@ -1,10 +1,12 @@
 // The sub-tasks of the stream in their order, each with what it showed; one that came back has the
 // colour of the first time, and an arc that leads there.
 
-import { byId, make, show } from "./element.js";
+import { changed } from "./boundary.js";
+import { byId, make, named, say, show } from "./element.js";
 import { count, isKnown, plural } from "./format.js";
-import { extent, picture } from "./picture.js";
+import { caption, extent, picture } from "./picture.js";
 import { drawn, get } from "./service.js";
+import { inShort, usualKey } from "./usual.js";
 
 const HUES = [212, 28, 158, 285, 48, 340, 190, 100];
 const PER_CLASS = 2;
@@ -126,8 +128,12 @@ export function showTimeline(boundaries, drift, model, again) {
   const held = drift.gate?.held ? drift.gate.served_version : null;
   const recent = tasks.slice(-MOST_CARDS);
   const cards = recent.map((task) => ({ task, ...look(task, tasks, drift, model, again) }));
-  show(byId("sub-tasks"), cards.map(({ task, classes, samples }) => [task.number, task.concept, task.boundary?.id, count(task.samples), classes, samples?.length, samples?.[0]?.slice(0, 50), held]), () =>
-    cards.map(({ task, classes, samples }) => card(task, classes, samples, model, task === tasks.at(-1), held)));
+  const shape = model?.image_shape ?? null;
+  const all = cards.flatMap(({ samples }) => samples ?? []);
+  const range = all.length ? extent(all) : undefined;
+  say(byId("sub-tasks-scale"), caption(all, shape));
+  show(byId("sub-tasks"), [range, usualKey(), cards.map(({ task, classes, samples }) => [task.number, task.concept, task.boundary?.id, count(task.samples), classes, samples?.length, samples?.[0]?.slice(0, 50), held])], () =>
+    cards.map(({ task, classes, samples }) => card(task, classes, samples, range, shape, task === tasks.at(-1), held)));
 }
 
 /**
@@ -185,19 +191,30 @@ function classesOf(task, tasks, drift, model) {
  * @param {SubTask} task
  * @param {(string | number)[]} classes
  * @param {number[][] | null} samples
- * @param {any} model
+ * @param {[number, number] | undefined} range of all cards
+ * @param {number[] | null} shape
  * @param {boolean} current
  * @param {number | null} held version that answers meanwhile, where one is held back
  */
-function card(task, classes, samples, model, current, held) {
-  const range = samples?.length ? extent(samples) : undefined;
+function card(task, classes, samples, range, shape, current, held) {
   const title = `Sub-task ${task.number}`;
   return make("li", { class: "card", hue: hue(task.concept) },
     make("h3", {}, title, current ? make("span", { class: "badge" }, "now") : null),
     isKnown(task.returnOf) ? make("p", { class: "return" }, `↩ return of ${task.returnOf}`) : null,
-    make("p", { class: "faint" }, plural(task.samples, "sample"), classes.length ? ` · ${current && task.concept === task.number && task.boundary ? "new here: " : ""}${classes.slice(0, MOST_CLASSES).join(", ")}${classes.length > MOST_CLASSES ? " …" : ""}` : ""),
+    make("p", { class: "faint" }, plural(task.samples, "sample"), classes.length ? [` · ${current && task.concept === task.number && task.boundary ? "new here: " : ""}`,
+      ...classes.slice(0, MOST_CLASSES).flatMap((label, at) => [at ? ", " : "", named(label)]), classes.length > MOST_CLASSES ? " …" : ""] : ""),
     isKnown(held) && !samples?.length ? make("p", { class: "faint" }, `Nothing to show: version ${held} answers meanwhile, and does not know it.`) : null,
     make("div", { class: "pictures" }, (samples ?? []).map((features, place) =>
-      picture(features, model?.image_shape ?? null, classes.length ? `A sample drawn of class ${classes[Math.floor(place / PER_CLASS)]}` : `What ${title} looks like`, range))),
+      picture(features, shape, classes.length ? `A sample drawn of class ${classes[Math.floor(place / PER_CLASS)]}` : `What ${title} looks like`, range))),
+    shape ? null : told(task, samples),
     task.boundary ? make("a", { href: `#/boundary/${task.boundary.id}` }, `Why it began`) : null);
+}
+
+/** What a sub-task of a table began with, or what is unusual of it. @param {SubTask} task @param {number[][] | null} samples */
+function told(task, samples) {
+  const [first] = task.boundary?.explanation?.features ?? [];
+  if (first) return make("p", { class: "faint" }, changed(first));
+  if (!samples?.length) return null;
+  const said = inShort(samples[0].map((_, place) => samples.reduce((sum, one) => sum + one[place], 0) / samples.length));
+  return said ? make("p", { class: "faint", title: "In deviations from usual" }, `stands out: ${said}`) : null;
 }
