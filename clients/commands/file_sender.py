@@ -17,13 +17,13 @@ from clients.data.live import LiveInput
 from clients.http.client import GMRClient
 from clients.http.connection import open_sender
 from clients.http.errors import InputError
-from clients.http.rejected import rejected
 from clients.http.retry import RetryPolicy
 from clients.rounding import Rounding
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.feature_names import NameMatcher, NamesAfterFirst
 from clients.sending.image_shape import check_image_shape
 from clients.sending.job import Job
+from clients.sending.permission import Verdicts, check_may_read
 from clients.sending.resume import Progress, ResumeFile, resume_files, state_folder
 from clients.sending.samples import (
     ProgressListener,
@@ -74,6 +74,7 @@ class FileSender:
         rounding: Looks at numbers before they are float32, of all files together.
         model: Whose rows a file holds, where it is a part of what the person sends; None: it is
             that itself.
+        verdicts: Looks what became of what was sent, of all files together.
     """
 
     console: Console
@@ -85,6 +86,12 @@ class FileSender:
     wait: bool
     rounding: Rounding = field(default_factory=Rounding)
     model: str | None = None
+    verdicts: Verdicts = field(default_factory=Verdicts)
+
+    def check_may_wait(self, client: GMRClient) -> None:
+        """Fail where --wait was asked for with a key that may not know when all is learned."""
+        if self.wait:
+            check_may_read(client, "--wait", "Or leave out --wait.")
 
     def send(self, path: Path, name: str, live: LiveInput | None = None) -> None:
         """Send one file, from where it was left.
@@ -114,6 +121,7 @@ class FileSender:
             self.tell_rounding(name)
             with SendingBar(console, Path(name).name, job.n_samples) as display:
                 check_reachable(client)
+                self.check_may_wait(client)
                 # What comes does not come again, so how far it got ends with it.
                 folder = state_folder() if live is None else path.parent
                 temporary = name == "standard input" or self.model is not None
@@ -129,7 +137,9 @@ class FileSender:
                         f"{time.strftime('%d %B %Y at %H:%M', time.localtime(progress.time))}. "
                         f"Use --again to send it once more."
                     )
-                    rejected(client, f"{progress.name}-{progress.run}-").check("samples")
+                    self.verdicts.check(
+                        client, f"{progress.name}-{progress.run}-", "samples", console
+                    )
                     return
                 matched = matcher.match(job.source)
                 for remark in matched.remarks:  # while it is not too late for Ctrl-C
@@ -189,7 +199,7 @@ class FileSender:
                 for remark in () if encoding is None else encoding.remarks:
                     console.print(remark, highlight=False, markup=False)
                 prefix = f"{progress.name or job.name}-{progress.run}-"
-                rejected(client, prefix).check("samples")
+                self.verdicts.check(client, prefix, "samples", console)
 
     def tell_rounding(self, name: str) -> None:
         """Tell once which columns float32 is too coarse for, of the first file with some.

@@ -18,11 +18,11 @@ from clients.data.standard_input import STANDARD_INPUT
 from clients.http.client import GMRClient
 from clients.http.connection import open_sender
 from clients.http.errors import ClientError
-from clients.http.rejected import rejected
 from clients.http.retry import RetryPolicy
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.label_outcome import Outcome, follow
 from clients.sending.labels import LabelJob, LabelTotals, send_labels
+from clients.sending.permission import Verdicts, check_may_read
 from core.counted import counted
 
 # As for `gmr ingest`: a full backlog, or a trainer that has much to learn first, is normal.
@@ -96,6 +96,8 @@ def _send(job: LabelJob, name: str, url: str | None, *, wait: bool) -> None:
     outcome = Outcome()
     with GMRClient(url) as client, SendingBar(console, name, job.file.n_rows) as display:
         check_reachable(client)
+        if wait:
+            check_may_read(client, "To hear what became of labels", "Or send them with --no-wait.")
         display.begin()
         policy = RetryPolicy(total_s=_PATIENCE_S, notify=display.waiting)
         follower = partial(_follow, client.url, policy, display) if wait else None
@@ -115,7 +117,7 @@ def _send(job: LabelJob, name: str, url: str | None, *, wait: bool) -> None:
             typer.echo(
                 "All of them were sent before. Use --again to send them once more.", err=True
             )
-        rejected(client, f"{job.name}-").check("labels")
+        Verdicts().check(client, f"{job.name}-", "labels", console)
         if outcome.refused:  # and their dead letters are gone by now
             raise ClientError(
                 f"{outcome.refused} labels were refused when their turn came: {outcome.reason} "

@@ -14,13 +14,15 @@ from clients.data.live import LiveInput
 from clients.data.parts import Part, Parts, parts_of
 from clients.http.address import address
 from clients.http.client import GMRClient
-from clients.http.errors import InputError
+from clients.http.errors import InputError, NotAuthorised, RequestRefused
 from clients.http.rejected import BatchesRejected
 from clients.sending.bar import check_reachable
 from core.counted import counted
 
 _MOST_NAMED: Final = 10
 """Models that a message names."""
+
+_NOT_FOUND: Final = 404
 
 
 @dataclass(frozen=True)
@@ -108,11 +110,28 @@ class PartSender:
                 told += f" Row {row} of {part.model} is row {part.rows[row]} of {name}{place}."
             raise InputError(told, **error.context) from error
 
+    def _there(self, client: GMRClient, named: Sequence[str]) -> set[str]:
+        """Models that are there, of those that a table names at least."""
+        try:
+            return {model.name for model in client.models()}
+        except NotAuthorised:  # to list them all, as a sensor's key is not: ask for each
+            there = set[str]()
+            for model in named:
+                with GMRClient(self.files.url, model=model) as of_model:
+                    try:
+                        of_model.ingest_state()
+                    except RequestRefused as error:
+                        if error.status != _NOT_FOUND:
+                            raise
+                    else:
+                        there.add(model)
+            return there
+
     def _check_models(self, named: Sequence[str], name: str) -> None:
         """Make the models that are not there, or raise where that was not asked for."""
         with GMRClient(self.files.url) as client:
             check_reachable(client)
-            there = {model.name for model in client.models()}
+            there = self._there(client, named)
             missing = [model for model in named if model not in there]
             if missing and not self.make:
                 first = ", ".join(missing[:_MOST_NAMED])

@@ -23,7 +23,6 @@ from clients.data.formats.image import PATH_COLUMN
 from clients.http.client import GMRClient
 from clients.http.connection import open_sender
 from clients.http.errors import ClientError, InputError
-from clients.http.rejected import rejected
 from clients.http.retry import RetryPolicy
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.group_log import GroupLog
@@ -54,6 +53,7 @@ def watch_images(folder: Path, files: FileSender) -> None:
 
     with GMRClient(files.url) as client, SendingBar(console, folder.name, None) as display:
         check_reachable(client)
+        files.check_may_wait(client)
         name = fingerprint([], str(folder.resolve()), client.url, form, with_labels, with_ids)
         log = GroupLog(state_folder() / f"watch-{name}.jsonl")
         if files.again:
@@ -98,7 +98,7 @@ def watch_images(folder: Path, files: FileSender) -> None:
             check_sent(n, folder)
         elif n:
             console.print(f"{counted(n, 'image')} could not be used, left out.")
-        rejected(client, f"{name}-").check("samples")
+        files.verdicts.check(client, f"{name}-", "samples", console)
 
 
 def _say_changed(console: Console, path: Path) -> None:

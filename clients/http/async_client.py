@@ -21,6 +21,7 @@ from clients.http.answers import (
     DriftState,
     HistoryPoint,
     Ingested,
+    IngestState,
     KeyShares,
     Label,
     Labelled,
@@ -62,6 +63,10 @@ class AsyncGMRClient(Awaited):
         """See `GMRClient.ingest`."""
         features = self._rounding.looked_at(features)
         return await self.send(calls.ingest(features, labels, batch_id, sample_ids))
+
+    async def ingest_state(self) -> IngestState:
+        """See `GMRClient.ingest_state`."""
+        return await self.send(calls.ingest_state())
 
     async def label(
         self, sample_ids: SampleIds, labels: Labels, *, batch_id: str | None = None

@@ -32,6 +32,7 @@ from clients.http.answers import (
     DriftState,
     HistoryPoint,
     Ingested,
+    IngestState,
     KeyShares,
     Label,
     Labelled,
@@ -110,6 +111,13 @@ class GMRClient(Blocking):
         """
         features = self._rounding.looked_at(features)
         return self.send(calls.ingest(features, labels, batch_id, sample_ids))
+
+    def ingest_state(self) -> IngestState:
+        """What a sender has to know: shape of samples, backlog, and where the model stands.
+
+        A key of any role may ask that.
+        """
+        return self.send(calls.ingest_state())
 
     def label(
         self, sample_ids: SampleIds, labels: Labels, *, batch_id: str | None = None

@@ -75,4 +75,4 @@ class SendingBar:
 def check_reachable(client: GMRClient) -> None:
     """Fail at once where nothing listens: patience is for services that were there."""
     with GMRClient(client.url, retry=RetryPolicy(total_s=0)) as impatient:
-        impatient.model()
+        impatient.ingest_state()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.data.arrivals import Arrival
-from clients.http.answers import ModelInfo
+from clients.http.answers import IngestState
 from clients.http.errors import InputError
 from clients.sending.samples import position
 
@@ -112,7 +112,7 @@ class GroupLog:
         """Images that were sent, or were about to be."""
         return [image for group in self.groups for image in group.images]
 
-    def left(self, model: ModelInfo) -> list[int]:
+    def left(self, model: IngestState) -> list[int]:
         """Places of the groups to send, in order: all where the service has lost some.
 
         Arguments:

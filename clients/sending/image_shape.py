@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clients.data.files import Source
 from clients.data.formats.image import ImageSource
-from clients.http.answers import ModelInfo
+from clients.http.answers import IngestState
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
 
@@ -21,10 +21,10 @@ def check_image_shape(client: GMRClient, source: Source) -> None:
         ClientError: The service is away.
     """
     if isinstance(source, ImageSource):
-        check_shape(client.model(), source.image_shape, source.path)
+        check_shape(client.ingest_state(), source.image_shape, source.path)
 
 
-def check_shape(model: ModelInfo, shape: tuple[int, ...], path: Path) -> None:
+def check_shape(model: IngestState, shape: tuple[int, ...], path: Path) -> None:
     """Compare the shape of an image with that of a model's samples.
 
     Arguments:
@@ -38,7 +38,7 @@ def check_shape(model: ModelInfo, shape: tuple[int, ...], path: Path) -> None:
     n_features = math.prod(shape)
     if model.features in (None, n_features):
         return
-    known = model.raw.get("image_shape")
+    known = model.image_shape
     what, advice = (
         f"{model.features:,} features",
         "Send images of that many pixels (--size, --grey).",
@@ -46,7 +46,7 @@ def check_shape(model: ModelInfo, shape: tuple[int, ...], path: Path) -> None:
     if known:
         what = f"images of {shown(known)}"
         grey = " --grey" if len(known) == 2 and len(shape) == 3 else ""
-        size = f" --size {known[0]},{known[1]}" if [*shape[:2]] != known[:2] else ""
+        size = f" --size {known[0]},{known[1]}" if [*shape[:2]] != [*known[:2]] else ""
         if size or grey:
             advice = f"Bring them to it with{size}{grey}."
     raise InputError(

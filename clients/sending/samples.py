@@ -130,7 +130,7 @@ def starting_point(client: GMRClient, progress: Progress, *, again: bool) -> Pro
         progress: What was sent before.
         again: Send it from its start, under other ids.
     """
-    model = client.model()
+    model = client.ingest_state()
     restored = model.restored_entry_id or ""
     if again:
         return Progress(run=secrets.token_hex(4), restored=restored)

@@ -67,8 +67,8 @@ class WatchedImages:
     unusable: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._model = self.client.model()
-        shape = self._model.raw.get("image_shape")
+        self._model = self.client.ingest_state()
+        shape = self._model.image_shape
         self._shape = tuple(shape) if shape else None
         self._began = time.monotonic()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
-from typing import Final
+from typing import Final, Literal
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -28,10 +28,15 @@ from service.broker.api_keys import Role
 from service.broker.connection import StreamUnavailable
 from service.settings import Settings
 
-OPEN: Final[Role | None] = None
+Needed = Role | Literal["any"]
+
+OPEN: Final[Needed | None] = None
 """Of a route: it needs no key."""
 
-ACCESS: Final[Mapping[tuple[str, str], Role | None]] = {
+ANY_KEY: Final = "any"
+"""Of a route: it needs a key, whatever its role."""
+
+ACCESS: Final[Mapping[tuple[str, str], Needed | None]] = {
     ("GET", "/"): OPEN,
     ("GET", "/static/{path}"): OPEN,
     ("GET", "/docs"): OPEN,
@@ -43,6 +48,8 @@ ACCESS: Final[Mapping[tuple[str, str], Role | None]] = {
     ("GET", "/health/startup"): OPEN,
     ("GET", "/health/ready"): OPEN,
     ("POST", "/ingest"): "ingest",
+    # A sender that is resumed, or has a table with names, would send wrong samples without these.
+    ("GET", "/ingest"): ANY_KEY,
     ("POST", "/labels"): "ingest",
     ("POST", "/classify"): "read",
     ("POST", "/outliers"): "read",
@@ -64,7 +71,7 @@ ACCESS: Final[Mapping[tuple[str, str], Role | None]] = {
     ("GET", "/drift/curve"): "read",
     ("GET", "/events"): "read",
     ("GET", "/model"): "read",
-    ("GET", "/model/feature-names"): "read",
+    ("GET", "/model/feature-names"): ANY_KEY,
     # Who sends samples knows what their features are.
     ("PUT", "/model/feature-names"): "ingest",
     ("DELETE", "/model/feature-names"): "ingest",
@@ -113,8 +120,8 @@ ANYBODY: Final = Caller("anybody", ("admin",))
 """Who asks where keys are not required."""
 
 
-def role_for(method: str, path: str) -> Role | None:
-    """The role that a request needs; `OPEN` for none.
+def role_for(method: str, path: str) -> Needed | None:
+    """The role that a request needs; `OPEN` for no key, `ANY_KEY` for one of any role.
 
     Example:
         >>> role_for("GET", "/drift/boundaries/1-1"), role_for("HEAD", "/"), role_for("GET", "/new")
@@ -181,7 +188,7 @@ class Admitted:
             refusal.headers["WWW-Authenticate"] = CHALLENGE
             return await refusal(scope, receive, send)
         scope.setdefault("state", {})["caller"] = caller
-        if not caller.may(role):
+        if role != ANY_KEY and not caller.may(role):
             less = Forbidden.of(role, caller.roles)
             refusal = answer(problem_of(less), request, str(less), less.context)
             return await refusal(scope, receive, send)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from core.batch import plain_shape
-from core.snapshot import ModelInfo
+from core.snapshot import ModelInfo, Snapshot
 from service.api.errors import InvalidShape, NotAcceptable
 
 Shape = tuple[int, ...]
@@ -64,6 +64,21 @@ def known_shape(info: ModelInfo, declared: str | None) -> Shape | None:
     # One channel that came first is no height; one that came last says what the samples are.
     shape = plain_shape(shape) if shape[:1] == (1,) else shape
     return shape if shape and math.prod(shape) == info.features else None
+
+
+def sample_shape(snapshot: Snapshot, declared: str | None) -> list[int] | None:
+    """Shape of one sample: as it is set, as it came, or a square; None where they are no images.
+
+    Arguments:
+        snapshot: Of the model.
+        declared: By the settings.
+    """
+    known = known_shape(snapshot.info, declared)
+    if known is not None:
+        return [*known]
+    features, side = snapshot.info.features, math.isqrt(snapshot.info.features)
+    is_square = snapshot.standardiser.identity and side * side == features
+    return [side, side] if is_square else None
 
 
 def image_shape(n_features: int, wanted: Shape | None, known: Shape | None = None) -> Shape:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,17 @@ class NamedModelSummary(NamedModel):
     classes: int
     backlog: int
     checkpoint_error: str | None = None  # why the newest checkpoint was not written
+
+
+@dataclass(frozen=True)
+class IngestState:
+    """What a sender has to know of the service."""
+
+    features: int | None  # D; None before the first batch
+    last_entry_id: str | None  # newest entry that the model holds
+    backlog: int  # entries accepted that it does not hold yet
+    image_shape: Sequence[int] | None = None  # height, width and perhaps channels of an image
+    restored_entry_id: str | None = None  # of the newest rollback or upload
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ from clients.http.calls.model_calls import (
 from clients.http.calls.sample_calls import (
     classify,
     ingest,
+    ingest_state,
     label,
     name_proposal,
     outliers,
@@ -78,6 +79,7 @@ __all__ = [
     "feature_names",
     "history",
     "ingest",
+    "ingest_state",
     "key_shares",
     "label",
     "ledger",

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from clients.http import answers, replies
-from clients.http.calls.call import BINARY_PREFERRED, JSON, Call, T
+from clients.http.calls.call import BINARY_PREFERRED, JSON, Call, T, get
 from clients.http.missing import Column, plain
 from clients.http.replies import Reply
 from service.wire import MEDIA_TYPE, RawBatch, RawLabels, RawName, new_batch_id
@@ -29,6 +29,11 @@ def ingest(
         headers={"content-type": MEDIA_TYPE, "accept": JSON},
         body=batch.to_safetensors(),
     )
+
+
+def ingest_state() -> Call[answers.IngestState]:
+    """GET /ingest."""
+    return get("/ingest", lambda document: answers.build(answers.IngestState, document))
 
 
 def label(

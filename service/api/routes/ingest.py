@@ -1,4 +1,7 @@
-"""POST /ingest: put a batch into the stream. When the answer comes, the batch is durable."""
+"""POST /ingest: put a batch into the stream. When the answer comes, the batch is durable.
+
+GET /ingest: what a sender has to know first.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from core.errors import GMRError
+from service.api import answers
 from service.api.admission import check_classes, check_shape
 from service.api.bodies import read_batch
+from service.api.montage import sample_shape
 from service.api.naming import ID, ID_PARAMETERS, ID_SCHEMA, one_name
 from service.api.of_model import parts_made
 from service.api.openapi import LABELS, SAMPLE_IDS, problems, samples_body
@@ -44,6 +49,51 @@ class Ingested(BaseModel):
     )
     deadletter: str | None = Field(
         description="Likewise, where it is kept: send it again by POST /deadletters/{id}."
+    )
+
+
+class IngestState(BaseModel):
+    """What a sender has to know."""
+
+    features: int | None = Field(description="D; null until the first batch fixes it.")
+    image_shape: list[int] | None = Field(
+        description="Height, width and perhaps channels of a sample that is an image; null for a "
+        "table, and where the shape is not known."
+    )
+    last_entry_id: str | None = Field(description="Newest entry that the model holds.")
+    backlog: int = Field(description="Entries accepted that the model does not hold yet.")
+    restored_entry_id: str | None = Field(
+        description="Entry of the newest rollback or upload on the way to this model. What was "
+        "sent before it may be no part of the model, and can be sent again."
+    )
+
+
+@router.get(
+    "/ingest",
+    operation_id="ingest_state",
+    summary="What a sender has to know",
+    response_model=IngestState,
+    responses=problems(503),
+)
+async def ingest_state(request: Request) -> Response:
+    """Where the model stands, as far as it concerns who sends. A key of any role may ask."""
+    parts = parts_of(request)
+    # The snapshot first: what is accepted in between can only make the backlog larger.
+    served = parts.follower.current
+    accepted = await parts.stream.accepted()
+    branch = await parts.stream.reports.branch()
+    snapshot = None if served is None else served.snapshot
+    features = await parts.stream.n_features() if snapshot is None else snapshot.info.features
+    shape = None if snapshot is None else sample_shape(snapshot, parts.settings.image)
+    return answers.json(
+        {
+            "features": features,
+            "image_shape": shape,
+            "last_entry_id": None if served is None else served.last_entry_id,
+            "backlog": max(0, accepted - (0 if served is None else served.entries_applied)),
+            "restored_entry_id": branch.restored,
+        },
+        version=0 if snapshot is None else snapshot.version,
     )
 
 

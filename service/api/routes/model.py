@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import UnknownVersion
-from core.snapshot import Snapshot
 from service.api import answers
 from service.api.bodies import read_model
 from service.api.control import apply, asking_for_control
 from service.api.gate import GateState
-from service.api.montage import known_shape
+from service.api.montage import sample_shape
 from service.api.openapi import problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
@@ -241,7 +238,7 @@ async def model(request: Request) -> Response:
         return answers.json({**nothing, **position}, version=0)
     facts = {
         **snapshot.info.to_dict(),
-        "image_shape": _image_shape(parts, snapshot),
+        "image_shape": sample_shape(snapshot, parts.settings.image),
         "held": served.held,
     }
     return answers.json(
@@ -291,16 +288,6 @@ def _durability(parts: Parts) -> dict[str, object]:
     found = parts.stream.durability
     assert found is not None  # Redis has just answered
     return {"promise": found.promise, "replicas": found.replicas, "lacks": list(found.lacks)}
-
-
-def _image_shape(parts: Parts, snapshot: Snapshot) -> list[int] | None:
-    """Shape of one sample: as it is set, as it came, or a square; null where they are no images."""
-    known = known_shape(snapshot.info, parts.settings.image)
-    if known is not None:
-        return [*known]
-    features, side = snapshot.info.features, math.isqrt(snapshot.info.features)
-    is_square = snapshot.standardiser.identity and side * side == features
-    return [side, side] if is_square else None
 
 
 def _nothing_learned(parts: Parts, n_features: int | None, awaiting: int) -> dict[str, object]:

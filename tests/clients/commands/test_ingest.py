@@ -566,7 +566,7 @@ def test_of_a_file_that_has_grown_only_what_is_new_is_sent(gmr: CliRunner, tmp_p
         second = gmr.invoke(app, command)
         write_table(table, [f"{i * i},0" for i in range(7)])
         third = gmr.invoke(app, command)
-        bodies = [request.body for request in server.requests if " /ingest" in request.line]
+        bodies = [request.body for request in server.requests if "POST /ingest" in request.line]
     sent = [unpack(body)[0]["features"][:, 0].tolist() for body in bodies]
     # After a rollback from the start, in the same batches.
     assert sent == [[0, 1, 4], [9, 16], [0, 1, 4], [9, 16], [25, 36]]
@@ -683,7 +683,7 @@ def test_a_folder_is_sent_file_by_file_and_one_that_cannot_be_used_is_told(
     one = [*told("x", "y"), answer(202, INGESTED), letters()]
     with ScriptedServer(*one, *one[:3], *one) as server:
         result = gmr.invoke(app, ["ingest", str(folder), "--url", server.url])
-        bodies = [request.body for request in server.requests if " /ingest" in request.line]
+        bodies = [request.body for request in server.requests if "POST /ingest" in request.line]
     sent = [unpack(body)[0]["features"].tolist() for body in bodies]
     assert sent == [[[1, 2], [3, 4]], [[5, 6]]]
     output = " ".join(result.output.split())
@@ -711,7 +711,7 @@ def test_of_each_file_of_a_folder_categories_that_are_not_known_are_told(
     with ScriptedServer(*one, *one) as server:
         typed = ["ingest", str(folder), "--url", server.url, "--encoding", str(encoding)]
         result = gmr.invoke(app, typed)
-        bodies = [request.body for request in server.requests if " /ingest" in request.line]
+        bodies = [request.body for request in server.requests if "POST /ingest" in request.line]
     sent = [unpack(body)[0]["features"].tolist() for body in bodies]
     assert sent == [[[1, 0], [0, 0], [0, 0]], [[0, 0]]]
     output = " ".join(result.output.split())
@@ -737,7 +737,7 @@ def test_a_watched_folder_is_watched_until_ctrl_c(
     one = [*told("x", "y"), answer(202, INGESTED), letters()]
     with ScriptedServer(*one, *one) as server:
         result = gmr.invoke(app, ["ingest", str(folder), "--watch", "--url", server.url])
-        assert sum(" /ingest" in request.line for request in server.requests) == 2
+        assert sum("POST /ingest" in request.line for request in server.requests) == 2
     assert result.exit_code == 0
     assert "Stopped watching" in result.output
 
@@ -769,7 +769,7 @@ def test_images_of_a_watched_folder_go_together_until_ctrl_c(
     options = ["--skip-bad-rows"] if skip else []
     with ScriptedServer(*said, letters()) as server:
         result = gmr.invoke(app, ["ingest", str(folder), "--watch", "--url", server.url, *options])
-        bodies = [request.body for request in server.requests if " /ingest" in request.line]
+        bodies = [request.body for request in server.requests if "POST /ingest" in request.line]
     sent = [unpack(body)[0]["features"][:, 0, 0].tolist() for body in bodies]
     assert sent == [[0, 2, 1, 3], [4, 5]]
     output = " ".join(result.output.split())
@@ -795,13 +795,13 @@ def test_a_watched_folder_is_sent_again_where_that_is_asked_for(
     asked = [model(0, "1-1", features=None)] * 2
     waited = [model(0, "1-1", features=None)]
     said, nothing = [*asked, answer(202, INGESTED), letters()], [*asked, letters()]
-    learned = [*said[:-1], *waited, letters()]
+    learned = [asked[0], letters(), *said[1:-1], *waited, letters()]
     with ScriptedServer(*said, *nothing, *learned) as server:
         for options in ((), (), ("--again", "--wait")):
             command = ["ingest", str(folder), "--watch", "--url", server.url, *options]
             assert gmr.invoke(app, command).exit_code == 0
         assert " /model " in server.requests[-2].line
-        bodies = [request.body for request in server.requests if " /ingest" in request.line]
+        bodies = [r.body for r in server.requests if "POST /ingest" in r.line]
     first, second = (unpack(body)[1]["batch_id"] for body in bodies)
     assert first != second
 

@@ -440,7 +440,8 @@ def test_a_file_that_is_not_there_or_holds_no_label_is_status_2(
     (tmp_path / "a.csv").write_text("id,label\nx,\ny,\n")
     model = {"model_version": 0, "samples_seen": 0, "batches_seen": 0, "features": 2}
     model |= {"backlog": 0, "last_entry_id": "0-0", "components": 3, "classes": []}
-    with ScriptedServer(answer(200, model)) as server:
+    nothing = {"deadletters": [], "next": None, "total": 0, "bytes": 0, "dropped": 0}
+    with ScriptedServer(answer(200, model), answer(200, nothing)) as server:
         empty = gmr.invoke(app, ["labels", str(tmp_path / "a.csv"), "--url", server.url])
     assert (empty.exit_code, "all 2 rows are without one" in empty.output) == (2, True)
 

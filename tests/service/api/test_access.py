@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ from clients.http.client import GMRClient
 from clients.http.errors import NotAuthorised, RequestRefused
 from core.errors import InvalidRequest, InvalidSettings
 from service.api import key_ring
-from service.api.access import ACCESS, OPEN, role_for
+from service.api.access import ACCESS, ANY_KEY, OPEN, role_for
 from service.api.app import create_app
 from service.api.hosts import TrustedHosts, name_of
 from service.broker.api_keys import ROLES, ApiKey
@@ -78,7 +80,7 @@ def test_each_role_may_do_what_the_table_says_and_nobody_else_may(
         headers = {} if key is None else bearer(key)
         answer = guarded.request(method, path, headers=headers)
         guarded.cookies.clear()
-        if needed is OPEN or role in (needed, "admin"):
+        if needed is OPEN or role in (needed, "admin") or (role and needed == ANY_KEY):
             assert answer.status_code not in (401, 403), (role, answer.text)
         elif role is None:
             if template.startswith("/v2"):
@@ -113,11 +115,65 @@ def test_what_is_no_key_opens_nothing(guarded: httpx2.Client, headers: dict[str,
     problem(guarded.get("/model", headers=raw), 401, "unauthorized")
 
 
-def test_who_sends_samples_may_say_what_their_features_are_called() -> None:
+def test_who_sends_samples_may_say_and_see_what_their_features_are_called() -> None:
     path = "/model/feature-names"
     assert [role_for(method, path) for method in ("PUT", "DELETE", "GET")] == [
-        *("ingest", "ingest", "read")
+        *("ingest", "ingest", ANY_KEY)
     ]
+
+
+def test_a_sensors_key_sends_files_and_labels_by_commands(
+    guarded: httpx2.Client,
+    keys: Mapping[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("GMR_API_KEY", keys["ingest"])
+    monkeypatch.setenv("GMR_URL", str(guarded.base_url).rstrip("/"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "300")
+    with GMRClient(os.environ["GMR_URL"], api_key=OPERATOR) as admin:
+        admin.make_model("pump-7")
+    table, verdicts = tmp_path / "a.csv", tmp_path / "verdicts.csv"
+    rows = [f"{i % 7 / 8},{i % 5},{'ok' if i % 3 else 'worn'},s-{i}" for i in range(30)]
+    table.write_text("\n".join(["load,speed,state,id", *rows]) + "\n")
+    verdicts.write_text("id,label\ns-1,ok\ns-2,ok\n")
+    np.savez(tmp_path / "a.npz", features=np.ones((4, 2), np.float32))
+    fleet = tmp_path / "fleet.csv"
+    fleet.write_text("load,speed,machine\n1,2,pump-7\n3,4,pump-7\n")
+
+    def gmr(*typed: str, status: int = 0) -> str:
+        result = CliRunner().invoke(app, [*typed])
+        assert result.exit_code == status, result.output
+        return " ".join(result.output.split())
+
+    labelled = ("--label-column", "state", "--id-column", "id")
+    said = gmr("ingest", str(table), *labelled)
+    assert "30 samples in 1 batch" in said
+    assert said.count("left unchecked: the key has not the role read") == 1
+    with GMRClient(api_key=keys["read"]) as reader:
+        assert reader.feature_names() == ("load", "speed")
+        backlog = reader.model().backlog
+    # A table in another order is not taken for the same, whatever the key may read.
+    turned = tmp_path / "turned.csv"
+    turned.write_text("speed,load\n1,2\n")
+    assert "stand in another order" in gmr("ingest", str(turned))
+    turned.write_text("speed,weight\n1,2\n")
+    assert "calls feature 0 'speed', the service 'load'" in gmr("ingest", str(turned), status=2)
+    assert "was sent completely before" in gmr("ingest", str(table), *labelled)
+    assert "4 samples" in gmr("ingest", str(tmp_path / "a.npz"))
+    assert "pump-7: 2 samples" in gmr("ingest", str(fleet), "--model-column", "machine")
+    assert "2 labels in 1 request" in gmr("labels", str(verdicts), "--no-wait")
+
+    for typed, advice in (
+        (("ingest", str(table), *labelled, "--again", "--wait"), "Or leave out --wait."),
+        (("labels", str(verdicts), "--again"), "Or send them with --no-wait."),
+    ):
+        refused = gmr(*typed, status=2)
+        assert "needs a key that also has the role read; nothing was sent" in refused
+        assert advice in refused
+    with GMRClient(api_key=keys["read"]) as reader:
+        assert reader.model().backlog == backlog + 3
 
 
 def test_what_is_not_in_the_table_is_for_admins() -> None:

@@ -18,6 +18,7 @@ COMMITTED = Path(__file__).parents[3] / "docs" / "openapi.json"
 
 OPERATIONS = {
     "ingest": "post /ingest",
+    "ingest_state": "get /ingest",
     "ledger": "get /ledger",
     "batch": "get /batches/{batch_id}",
     "audit": "get /audit",
