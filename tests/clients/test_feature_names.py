@@ -117,11 +117,14 @@ def test_a_table_that_lacks_features_is_refused(table: Path) -> None:
     with pytest.raises(InputError, match="calls feature 0 'b'"):
         matched(("a", "kind"), table, "kind:label", "id:drop")
     table.write_text("a,b,b,c\n1,2,3,4\n")
+    for kept in (("a", "b", "x"), ("a", "b", "b")):
+        with pytest.raises(InputError, match="2 columns are called 'b': 1 and 2"):
+            matched(kept, table)
     with pytest.raises(InputError, match="lacks 'x'"):
-        matched(("a", "b", "x"), table)
+        matched(("a", "b", "x"), table, columns=["0", "1", "2"])
     with pytest.raises(InputError, match="more than one column that is called 'b'"):
-        matched(("a", "b"), table)
-    assert matched(("a", "b", "b"), table)[1].source.n_features == 3
+        matched(("a", "b"), table, columns=["0", "1", "2"])
+    assert matched(("a", "b", "b"), table, columns=["0", "1", "2"])[1].source.n_features == 3
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

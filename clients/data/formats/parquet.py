@@ -21,6 +21,7 @@ from clients.data.formats.rows import (
     as_labels,
     check_apart,
     check_chosen,
+    check_named_once,
     names_of_columns,
 )
 from clients.http.errors import InputError
@@ -63,6 +64,7 @@ class ParquetSource:
                 check_chosen(chosen & left_out, None, path=path)
                 left_out |= set(schema.names) - chosen
             self._columns = [name for name in schema.names if name not in left_out]
+            check_named_once(schema.names, self._columns, path=path, by_index=False)
             if encoding is None:
                 self._check(schema)
             first = next(table.iter_batches(1, columns=self._columns), None)
@@ -229,18 +231,21 @@ def resolve(column: str | None, names: list[str], path: Path) -> str | None:
     """The name of a column given by name or index; None where none is given.
 
     Raises:
-        InputError: there is no such column.
+        InputError: there is no such column, or several have its name.
     """
-    if column is None or column in names:
-        return column
+    if column is None:
+        return None
     try:
-        return names[int(column)]
+        name = column if column in names else names[int(column)]
     except (ValueError, IndexError):
         raise InputError(
             f"{path} has no column {column!r}. Its {len(names)} columns: "
             f"{', '.join(names[:20])}{', ...' if len(names) > 20 else ''}. Give one of these "
             f"names, or an index from 0 to {len(names) - 1} (-1 is the last)."
         ) from None
+    # Parquet is read by name.
+    check_named_once(names, (name,), path=path, by_index=False)
+    return name
 
 
 def _from_row(table: pq.ParquetFile, start: int) -> tuple[list[int], int]:

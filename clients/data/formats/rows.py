@@ -13,7 +13,7 @@ Rules of the formats:
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -253,6 +253,34 @@ def check_chosen(
             f"{path}: {', '.join(sorted(names))} is chosen by --columns and left out by --drop, "
             f"--label-column or --id-column. Expected one of these. Correct the options."
         )
+
+
+def check_named_once(
+    names: Sequence[str], wanted: Iterable[str], *, path: Path, by_index: bool
+) -> None:
+    """Raise `InputError` where several columns have the name of one that is wanted.
+
+    Arguments:
+        names: Of all columns.
+        wanted: Of those that are asked for, each as often as it is.
+        path: For messages.
+        by_index: Whether one of them can be had by its index.
+    """
+    for name in wanted:
+        places = [place for place, other in enumerate(names) if other == name]
+        if len(places) > 1:
+            shown = f"{', '.join(map(str, places[:-1]))} and {places[-1]}"
+            advice = (
+                f"choose columns by index with --columns, or leave one out with --drop {places[-1]}"
+                if by_index
+                else "or leave one out, where the file is written"
+            )
+            raise InputError(
+                f"{path}: {len(places)} columns are called {name!r}: {shown}, counted from 0. "
+                f"Expected a name of its own for each, so that none is taken for another. Rename "
+                f"them, {advice}.",
+                column=places[-1],
+            )
 
 
 def check_apart(label: object, id: object, *, path: Path) -> None:

@@ -85,6 +85,8 @@ class TextSource:
         self._label, self._id, *dropped = self._table.found
         check_apart(self._label, self._id, path=path)
         apart = {index for index in (self._label, self._id, *dropped) if index is not None}
+        if columns is None:
+            self._table.check_named_once(set(range(self._table.width)) - apart)
         if columns is not None:
             chosen = set(self._table.chosen)
             check_chosen(chosen & apart, self._table.header, path=path)

@@ -7,6 +7,7 @@ import csv
 import gzip
 import zlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice, pairwise
@@ -15,6 +16,7 @@ from typing import IO, ClassVar, Final, cast
 
 from clients.data.formats.cells import numbers_of
 from clients.data.formats.numerals import POINT, Numerals
+from clients.data.formats.rows import check_named_once
 from clients.data.formats.times import Times
 from clients.http.errors import InputError
 
@@ -128,6 +130,13 @@ class TextTable(ABC):
     def _lines(self) -> Iterator[int]:
         """The line, from 1, in which each row begins, the names of columns left out."""
 
+    def check_named_once(self, columns: Collection[int]) -> None:
+        """Raise `InputError` where two of these columns have one name; numbers are none."""
+        named = [(self.header or [])[index] for index in sorted(columns) if self.header]
+        names = [name for name in named if name and not self.numerals.is_feature(name)]
+        twice = [name for name, times in Counter(names).items() if times > 1]
+        check_named_once(self.header or (), twice, path=self.path, by_index=True)
+
     def name(self, column: int) -> str:
         """A column, for messages."""
         return f"column {column}" + (f" ({self.header[column]!r})" if self.header else "")
@@ -195,6 +204,7 @@ class TextTable(ABC):
 
     def _index(self, column: str) -> int:
         if self.header is not None and column in self.header:
+            check_named_once(self.header, (column,), path=self.path, by_index=True)
             return self.header.index(column)
         index = integer(column)
         if index is None or not -self.width <= index < self.width:

@@ -15,6 +15,7 @@ import pytest
 from clients.data.encoding import Categories, Numbers, TableEncoding
 from clients.data.files import Source, open_source, read_file
 from clients.data.formats.numerals import Numerals
+from clients.data.label_file import LabelFile
 from clients.data.survey import survey
 from clients.http.errors import InputError
 
@@ -794,3 +795,49 @@ def test_a_cell_that_is_no_number_is_told_with_its_line(
     path.write_text(text, "utf-8")
     with pytest.raises(InputError, match=rf"row {row}.*\(line {line} of the file\)"):
         list(open_source(path).read(10))
+
+
+def _twice(folder: Path, ending: str) -> Path:
+    """A table two of whose columns are called level."""
+    path, names = folder / f"a{ending}", ["level", "state", "level", "load"]
+    rows = [[1.0, "ok", 2.0, 3.5], [2.0, "worn", 4.0, 0.5]]
+    if ending == ".parquet":
+        pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        parquet.write_table(pa.table(columns, names=names), path)
+    else:
+        mark = "\t" if ending == ".tsv" else ","
+        path.write_text("\n".join(mark.join(map(str, row)) for row in [names, *rows]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".parquet"])
+def test_two_columns_of_one_name_are_refused_wherever_one_is_meant(
+    tmp_path: Path, ending: str
+) -> None:
+    path = _twice(tmp_path, ending)
+    encoding = TableEncoding((Numbers("level", 0.0, False), Numbers("load", 0.0, False)))
+    told = r"2 columns are called 'level': 0 and 2, counted from 0"
+    for options in (
+        {"label_column": "state"},
+        {"columns": ["level", "load"]},
+        {"label_column": "level"},
+        {"id_column": "level", "columns": ["load"]},
+        {"drop": ["level", "state"]},
+        {"encoding": encoding},
+    ):
+        with pytest.raises(InputError, match=told):
+            open_source(path, **options)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=told):
+        LabelFile(path, "state", "level")
+    # Where neither is meant, their names are nobody's business.
+    assert open_source(path, label_column="state", columns=["load"]).n_features == 1
+
+
+def test_a_column_of_two_of_one_name_may_be_chosen_by_its_index(tmp_path: Path) -> None:
+    path = _twice(tmp_path, ".csv")
+    assert collect(open_source(path, columns=["2", "3"]), 9)[0] == [[2.0, 3.5], [4.0, 0.5]]
+    assert open_source(path, label_column="state", drop=["0"]).feature_names == ("level", "load")
+    rows = "1,red,1\n2,blue,1\n"  # whose first line is a sample, and names nothing
+    (tmp_path / "b.csv").write_text(rows)
+    assert open_source(tmp_path / "b.csv", label_column="1").n_features == 2
