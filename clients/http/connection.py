@@ -19,9 +19,9 @@ from urllib.parse import urlencode, urlsplit
 from clients.http.address import address, bearer, user_agent
 from clients.http.calls import Call
 from clients.http.client import GMRClient
-from clients.http.errors import ServiceUnreachable
+from clients.http.faults import broken_off, not_connected
 from clients.http.replies import Reply
-from clients.http.retry import NotSent, RetryPolicy
+from clients.http.retry import RetryPolicy
 
 T = TypeVar("T")
 
@@ -106,11 +106,7 @@ class Connection:
             self._http.close()
             if not isinstance(error, (OSError, http.client.HTTPException)):
                 raise
-            raise ServiceUnreachable(
-                f"The connection to {self.url} broke before the answer was complete "
-                f"({str(error) or type(error).__name__}). Expected a whole answer. Look at the "
-                f"service's log."
-            ) from error
+            raise broken_off(error, self.url) from error
         headers = {name.lower(): value for name, value in response.getheaders()}
         return call.answer(Reply(response.status, headers, body))
 
@@ -124,10 +120,7 @@ class Connection:
         try:
             self._http.connect()
         except OSError as error:
-            raise NotSent(
-                f"No service answers at {self.url} ({error}). Expected one to listen there. Start "
-                f"it with `gmr serve`, or give its address with --url or GMR_URL."
-            ) from error
+            raise not_connected(error, self.url) from error
 
 
 def open_sender(url: str | None, retry: RetryPolicy) -> Sender:

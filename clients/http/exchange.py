@@ -7,8 +7,8 @@ from typing import Any
 import httpx2
 
 from clients.http.errors import ServiceUnreachable
+from clients.http.faults import broken_off, not_connected
 from clients.http.replies import Reply
-from clients.http.retry import NotSent
 from clients.http.subscription import Feed
 
 CONNECT_S = 5.0
@@ -38,19 +38,13 @@ def unreachable(error: httpx2.TransportError, url: str) -> ServiceUnreachable:
     """Our error for one of the network."""
     reason = str(error) or type(error).__name__
     if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)):
-        return NotSent(
-            f"No service answers at {url} ({reason}). Expected one to listen there. Start it with "
-            f"`gmr serve`, or give its address with --url or GMR_URL."
-        )
+        return not_connected(error, url)
     if isinstance(error, httpx2.TimeoutException):
         return ServiceUnreachable(
             f"The service at {url} did not answer in time ({reason}). Ask for less at once, or "
             f"allow more time."
         )
-    return ServiceUnreachable(
-        f"The connection to {url} broke before the answer was complete ({reason}). Expected a "
-        f"whole answer. Look at the service's log."
-    )
+    return broken_off(error, url)
 
 
 def _feed_timeout() -> httpx2.Timeout:

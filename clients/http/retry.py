@@ -3,6 +3,7 @@
 | what happened | sent again |
 |---|---|
 | no connection was made | always |
+| a certificate that does not count, or none | never |
 | 429, 503: the service says it did nothing | always |
 | the connection broke, or no answer came in time; 502, 504 | if the call is repeatable |
 | anything else | never |
@@ -37,6 +38,10 @@ _UNKNOWN = (502, 504)
 
 class NotSent(ServiceUnreachable):
     """No connection was made, so the service cannot have seen the request."""
+
+
+class NotTrusted(ServiceUnreachable):
+    """What answers shows no certificate that counts; trying again helps nobody."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,8 @@ def may_retry(error: BaseException, repeatable: bool) -> bool:
     """The table above."""
     if isinstance(error, NotSent):
         return True
+    if isinstance(error, NotTrusted):
+        return False
     if isinstance(error, ServiceUnreachable):
         return repeatable
     if isinstance(error, ServiceError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,12 @@ import redis
 
 from benchmarks._ports import free_port
 from benchmarks._redis_cluster import RedisCluster
+from clients.http import calls
+from clients.http.client import GMRClient
+from clients.http.connection import Connection
+from clients.http.errors import ServiceUnreachable
+from clients.http.faults import not_connected
+from clients.http.retry import RetryPolicy
 from core.errors import InvalidSettings
 from service.api.probe import check
 from service.broker.connection import connect
@@ -275,3 +282,58 @@ def test_files_that_would_not_do_are_refused_at_the_start(
 ) -> None:
     with pytest.raises(InvalidSettings, match=message):
         Settings.load(values)
+
+
+@NEEDS_OPENSSL
+def test_who_asks_by_the_wrong_name_or_trusts_nobody_is_told_what_to_do(
+    certificates: dict[str, Pair],
+    redis_server: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours = certificates["authority"]
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    patient = RetryPolicy(total_s=60)  # a certificate is not asked for again
+    once = RetryPolicy(total_s=0)
+
+    def told(url: str, *parts: str, retry: RetryPolicy = patient) -> None:
+        for client in (GMRClient, Connection):
+            with client(url, retry=retry) as asking, pytest.raises(ServiceUnreachable) as error:
+                asking.send(calls.ingest_state())
+            said = str(error.value)  # whichever library asks
+            assert all(part in said for part in parts), said
+            assert "gmr serve" not in said
+
+    pair, port = certificates["server"], free_port()
+    files = {"tls_certificate": pair.certificate, "tls_key": pair.key}
+    with serving(make_settings(redis_server.url, tmp_path / "tls", port=port, **files)):
+        untrusted = ("its certificate is not trusted (", "by the variable SSL_CERT_FILE")
+        told(f"https://localhost:{port}", *untrusted)
+        told(f"http://localhost:{port}", "its address begins with https://", retry=once)
+        monkeypatch.setenv("SSL_CERT_FILE", str(ours.certificate))
+        with GMRClient(f"https://localhost:{port}") as client:
+            assert client.ingest_state().features is None
+        if _resolves():
+            told(f"https://localhost.localdomain:{port}", "is for another name (")
+    with serving(make_settings(redis_server.url, tmp_path / "plain", port=free_port())) as http:
+        told(str(http.base_url).replace("http:", "https:").rstrip("/"), "speaks no TLS")
+
+
+def _resolves() -> bool:
+    """Whether this machine has another name of loopback."""
+    try:
+        return socket.gethostbyname("localhost.localdomain").startswith("127.")
+    except OSError:
+        return False
+
+
+def test_a_certificate_for_another_name_is_told_as_that() -> None:
+    error = ssl.SSLCertVerificationError("no fit")
+    error.verify_code, error.verify_message = 62, "Hostname mismatch"
+    wrapped = httpx2.ConnectError("no fit")
+    wrapped.__cause__ = error
+    told = str(not_connected(wrapped, "https://gmr:1"))
+    assert "its certificate is for another name (Hostname mismatch)" in told
+    error.verify_code = 10
+    assert "does not count at this time" in str(not_connected(wrapped, "https://gmr:1"))
+    assert "No service answers" in str(not_connected(OSError("refused"), "https://gmr:1"))
