@@ -111,9 +111,11 @@ def _facts(document: dict[str, Any]) -> Table:
     reported = document["trainer_reported"]
     # By the clock of this machine, which may not be the service's.
     age = "-" if reported is None else f"{max(0.0, time.time() - reported):.0f} s ago"
-    quiet = (
-        ", has let the quiet model go until a batch comes" if document["loaded"] is False else ""
-    )
+    quiet = ""
+    if document["loaded"] is False:
+        quiet = ", has let the quiet model go until a batch comes"
+        if not document["stream_samples"]:
+            quiet = ", waits for the model's first samples (gmr ingest FILE)"
     row("trainer", f"reported {age}{quiet}")
     return table
 

@@ -13,9 +13,11 @@ from service.api.bodies import read_model
 from service.api.boundaries import Boundaries, Declaration, Declared
 from service.api.drift_state import DriftState, Report
 from service.api.errors import OutOfRange, Unavailable
+from service.api.not_begun import not_begun
 from service.api.openapi import json_body, problems
 from service.api.parts import parts_of
 from service.api.query import StrictRoute
+from service.api.routes.health import leads
 from service.api.since import start_of
 from service.api.who import asker
 from service.broker.feature_names import FeatureNames
@@ -115,10 +117,19 @@ STATE_FIELDS = tuple(DriftState.model_fields)
     responses=problems(503),
 )
 async def drift(request: Request) -> Response:
-    """What the trainer last reported; it reports at least once a second."""
+    """What the trainer last reported; it reports at least once a second.
+
+    Of a named model for which nothing has come it reports nothing; it waits for samples then.
+    """
     parts = parts_of(request)
     stream = parts.stream
     status = await stream.reports.status()
+    # A trainer that has let a named model go says no more of it, and beats on for the service.
+    of_trainer = None if stream is parts.of_service else await parts.of_service.reports.status()
+    if status is None and of_trainer is not None and leads(of_trainer):
+        # It opens a named model once something comes for it.
+        told = not_begun(parts.settings, of_trainer["time"])
+        return answers.json({**dict.fromkeys(STATE_FIELDS), **told}, version=0)
     if status is None:
         raise Unavailable(
             "No trainer has reported yet. Expected one to be running. Ask again in a moment; if "
@@ -126,8 +137,6 @@ async def drift(request: Request) -> Response:
         )
     document = {name: status.get(name) for name in STATE_FIELDS}
     document["loaded"] = status.get("state") != "unloaded"
-    # A trainer that has let a named model go says no more of it, and beats on for the service.
-    of_trainer = None if stream is parts.of_service else await parts.of_service.reports.status()
     document["heartbeat_time"] = max(status["time"], (of_trainer or status)["time"])
     if drift := document["feature_drift"]:
         rows = await FeatureNames(stream).in_rows(drift["features"])

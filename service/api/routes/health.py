@@ -176,6 +176,12 @@ def _faults(status: dict[str, Any], stall_s: float) -> list[str]:
     return reasons
 
 
+def leads(status: dict[str, Any]) -> bool:
+    """Whether a trainer reports, and works."""
+    age = heartbeat_age(status)
+    return age is not None and age <= HEARTBEAT_S and status.get("state") != "refused"
+
+
 def heartbeat_age(status: dict[str, Any] | None) -> float | None:
     """Seconds since the trainer last reported; None when it never has."""
     return None if status is None else max(0.0, time.time() - float(status["time"]))

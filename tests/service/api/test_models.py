@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from clients.commands.cli import app
 from clients.http.async_client import AsyncGMRClient
 from clients.http.client import GMRClient
 from clients.http.errors import HasLearned, RequestRefused
+from service.api.drift_state import DriftState
 from service.api.of_model import path_within
 from service.api.work import Workers
 from service.broker.connection import connect
@@ -387,6 +389,35 @@ def test_commands_ask_a_model_by_name(service: httpx2.Client) -> None:
     assert "by-hand" in names(service)
     assert "taken down" in run("models", "drop", "by-hand", "--yes")
     wait_until(lambda: "by-hand" not in names(service))
+
+
+def test_a_model_that_received_nothing_waits_for_its_first_samples(
+    redis_url: str, tmp_path: Path
+) -> None:
+    settings = make_settings(redis_url, tmp_path, max_models=2)
+    with training(settings), serving(settings) as client:
+        wait_until(lambda: client.get("/drift").status_code == 200)
+        assert client.put("/models/fresh").status_code == 201
+        found = client.get("/models/fresh/drift")
+        assert found.status_code == 200
+        fresh, own = found.json(), client.get("/drift").json()
+        DriftState.model_validate(fresh)
+        assert fresh.keys() == own.keys()
+        assert (fresh["stream_samples"], fresh["phase"], fresh["loaded"]) == (0, "learning", False)
+        assert (fresh["ert"], fresh["detector"]) == (own["ert"], own["detector"])
+        assert time.time() - fresh["heartbeat_time"] < 30
+        typed = ["status", "--model", "fresh", "--url", str(client.base_url)]
+        said = CliRunner().invoke(app, typed)
+        assert said.exit_code == 0, said.output
+        assert "waits for the model's first samples" in " ".join(said.output.split())
+
+
+def test_without_a_trainer_a_named_model_is_not_said_to_wait(
+    redis_url: str, tmp_path: Path
+) -> None:
+    with serving(make_settings(redis_url, tmp_path, max_models=2)) as client:
+        assert client.put("/models/fresh").status_code == 201
+        problem(client.get("/models/fresh/drift"), 503, "unavailable")
 
 
 def test_a_copy_replaces_what_is_there_only_where_that_is_said(
